@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e563a9090021e608"
+#define TCI_BUILD "727d8b3ea292934c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -103,8 +103,9 @@
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
  * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
- * change, say so: what was evaluated from it is then computed anew, and a device copies it anew
- * (programs on a processor read it at each run anyway). Any strides will do, counted in elements:
+ * change, say so: what was evaluated from it is then computed anew, also what programs compute of
+ * it once (a weight in another order, a folded scale: 7 below), and a device copies it anew. Any
+ * strides will do, counted in elements:
  *
  *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
  *     in[0] = 7;
@@ -189,7 +190,11 @@
  * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
  * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
  * TC_ERR_BUFFER. Side by side in one array is no overlap: a step may write a row straight behind
- * those that it reads (17 has a cache that grows so). tc_call_make gives one caller a workspace and
+ * those that it reads (17 has a cache that grows so). What a program with inputs computes from
+ * memory that it captured (3, and parameters that it does not set itself) and from no input, it
+ * computes once where that pays, and keeps: tc_program_info counts it, tc_explain lists it. It is
+ * computed again in the first run after tc_touch, or after another program set a parameter.
+ * tc_call_make gives one caller a workspace and
  * an error text of its own:
  *
  *     tc_call *call;
@@ -375,7 +380,7 @@
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
- *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all
+ *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage
@@ -807,9 +812,10 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
- * one after tc_touch); it must outlive the use, also by programs that captured it. strides in
- * elements, NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device, and for what is computed from it and
+ * no input of the run: at the first one, and at the first one after tc_touch); it must outlive the
+ * use, also by programs that captured it. strides in elements, NULL = dense row-major; may be 0 or
+ * negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* Copies the elements at once; strides as above. */
@@ -1703,12 +1709,17 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 /* The generated source. Borrowed from the program. "" when interpreted without a compiler. */
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
-    int n_inputs, n_outputs, n_kernels, n_steps;
+    int n_inputs, n_outputs, n_kernels;
+    int n_steps;                               /* launches of one run, and those done once */
     /* of one run, as planned; of a program with sizes from TC_DIM, of its last run, 0 before */
     int64_t bytes_read, bytes_written, flops;
     int64_t arena_bytes;                       /* workspace of one call; the same */
     const char *backend;                       /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk;               /* found in a cache instead of compiled */
+    /* Launches that are done once, and again when captured memory changed (tc_touch, or a run of
+     * another program); the bytes of what they compute, kept with the program for all its calls. */
+    int n_once;
+    int64_t kept_bytes;
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
@@ -2831,7 +2842,8 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
-    X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all")  \
+    X(DUMP, "TC_DUMP",                                                                             \
+      "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all")             \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
@@ -20375,6 +20387,7 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
  *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index
+ *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
  *    roots alone exceeds them
@@ -20386,10 +20399,11 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c places temporaries. Invariants (plan/verify.c): steps are in execution order; a
- * buffer is written (by one or several steps, to disjoint elements) before it is read, and every
- * output is; temporaries lie in the arena, those whose lifetimes overlap apart; offsets are
- * multiples of 64. */
+ * plan/memory.c places temporaries, plan/once.c says what is computed once. Invariants
+ * (plan/verify.c): steps are in execution order; a buffer is written (by one or several steps, to
+ * disjoint elements) before it is read, and every output is; temporaries lie in the arena, those
+ * whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list reads what
+ * no run gives or changes, and writes temporaries and kept values; nothing else writes those. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -20397,7 +20411,8 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
     TCI_BUF_OUTPUT, /* index: which program output */
-    TCI_BUF_TEMP    /* offset: bytes from the arena's start */
+    TCI_BUF_TEMP,   /* offset: bytes from the arena's start */
+    TCI_BUF_KEPT    /* written by the init list, read by runs; offset: from the program's memory */
 } tci_buffer_kind;
 typedef struct tci_buffer {
     uint8_t kind;
@@ -20406,6 +20421,7 @@ typedef struct tci_buffer {
     tci_dim n, bytes;       /* elements; their bytes */
     int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
+    bool once;              /* the init list writes it */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
 
@@ -20423,10 +20439,11 @@ typedef struct tci_alias { int32_t output, input; } tci_alias;
 typedef struct tci_plan {
     tci_kernel **kernels; int n_kernels, cap_kernels;
     tci_step *steps; int n_steps, cap_steps;
+    int n_init;             /* the first so many are the init list: once for a program */
     tci_buffer *buffers; int n_buffers, cap_buffers;
     tci_alias *aliases; int n_aliases, cap_aliases;
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
-    int64_t arena_bytes;
+    int64_t arena_bytes, kept_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
@@ -20522,6 +20539,7 @@ typedef struct tci_pnode {
     bool forced;         /* is a root, from the next round on if it is none in this one */
     bool drawn;          /* made of random numbers and nothing that lies in memory */
     uint8_t why;         /* forced for this reason (plan/why.h) */
+    bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
@@ -20549,7 +20567,9 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
  * Appends a line to `orders`. */
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
                                 tci_str *orders);
-/* plan/root.c: the roots of a round; fills what root number `root` reads and evaluates. */
+/* plan/root.c: tci_root_kind of what computes n; */
+TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
+/* the roots of a round; fills what root number `root` reads and evaluates. */
 TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
 TCI_FN void tci_root_probe(tci_fusion *f, int root);
 /* plan/store.c. By what a repetition is counted: */
@@ -20567,9 +20587,16 @@ TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
+/* plan/once.c: marks what is computed once, and forces into memory what each run reads of it.
+ * changed: leaves that the program's effects change. */
+TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+                          tci_node *const *changed, int n_changed);
+/* Its steps become the first ones, and what the others read of it is kept. */
+TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 bool reproducible, tci_str *why);
+                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_str *why);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
@@ -20974,6 +21001,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
     X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(DIVISION, "read in another shape its index would need a division for every element")         \
+    X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
 #define TCI_ROW(id, text) TCI_WHY_##id,
@@ -21614,7 +21642,7 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
 
 /* ---- roots ---- */
 
-static uint8_t tci_root_kind_of(const tci_node *n)
+TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
 {
     if (tci_plan_is_leaf(n)) {
         return TCI_ROOT_VALUE;
@@ -22633,6 +22661,11 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
+    const tci_node *first = f->roots[g->roots[0]].node;
+    if (tci_pnode_of(r->node)->once != tci_pnode_of(first)->once) {
+        *why = TCI_WHY_ONCE;
+        return false;
+    }
     if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
@@ -22905,10 +22938,12 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 bool reproducible, tci_str *why)
+                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
     f->reproducible = reproducible;
+    tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
         f->n_refusals = 0;
@@ -24105,6 +24140,248 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
     tci_memory_place(s, p);
     tci_memory_aliases(s, p);
 }
+/* ---- src/plan/once.c ---- */
+/* plan/once.c - what a program computes once and not in each run: its init list.
+ *
+ * In: the nodes of a program, and later its steps. Out: values that get memory because what they
+ * are computed from changes with no run; the steps that compute such values, in front; the
+ * buffers that hold them (TCI_BUF_KEPT).
+ *
+ * The one idea: a value is computed once where everything below it is memory that the program
+ * captured and does not change, or a number. What a run gives it (inputs, outputs) is not. Groups
+ * of such values are kept apart from those of each run (plan/group.c), so whole kernels are one or
+ * the other.
+ *
+ * Between the two a value gets memory of its own where that saves work: reading it takes fewer
+ * bytes than reading what it is made of, or no more and an operation dearer than a product. One
+ * element is never worth a launch. A program without inputs has no init list: it is computed as a
+ * whole. */
+
+enum {
+    TCI_ONCE_FLOPS = 4, /* of one element: above products and sums */
+    TCI_ONCE_WALK = 256 /* nodes looked at for one value */
+};
+
+/* ---- values ---- */
+
+static bool tci_once_is_known(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+static bool tci_once_is_listed(const tci_node *n, tci_node *const *list, int n_list)
+{
+    for (int i = 0; i < n_list; i++) {
+        if (list[i] == n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* changed: leaves that the program's effects change. */
+static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+                                 tci_node *const *changed, int n_changed)
+{
+    bool has_inputs = false;
+    for (int i = 0; i < f->nodes.n; i++) {
+        has_inputs |= f->nodes.items[i]->op == TCI_OP_INPUT;
+    }
+    for (int i = 0; i < f->nodes.n && has_inputs; i++) {
+        const tci_node *n = f->nodes.items[i];
+        bool once = n->op != TCI_OP_INPUT && tci_once_is_known(n) &&
+                    (n->n_in == 0 || !tci_op_is(n->op, TCI_IS_UNIQUE)) &&
+                    !tci_once_is_listed(n, outputs, n_outputs) &&
+                    !tci_once_is_listed(n, changed, n_changed);
+        for (int j = 0; j < n->n_in; j++) {
+            once = once && tci_pnode_of(n->in[j])->once;
+        }
+        tci_pnode_of(n)->once = once;
+    }
+}
+
+/* What evaluating a value takes, down to what lies in memory. */
+typedef struct tci_once_cost { double bytes, flops; } tci_once_cost;
+
+static double tci_once_bytes(const tci_node *n)
+{
+    return (double)tci_dim_hint(tci_node_count(n)) * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
+
+static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
+{
+    tci_once_cost cost = {0, 0};
+    tci_node **stack = NULL;
+    int n_stack = 0, cap = 0, stamp = ++f->stamp;
+    double elements = TCI_MAX(1.0, (double)tci_dim_hint(tci_node_count(top)));
+    TCI_PUSH(f->s, stack, n_stack, cap, (tci_node *)(uintptr_t)top);
+    for (int walked = 0; n_stack && walked < TCI_ONCE_WALK; walked++) {
+        tci_node *n = stack[--n_stack];
+        tci_pnode *p = tci_pnode_of(n);
+        if (p->met == stamp) {
+            continue;
+        }
+        p->met = stamp;
+        bool stored = p->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE;
+        if (tci_op_is(n->op, TCI_IS_MEMORY) || (stored && n != top)) {
+            cost.bytes += tci_once_bytes(n);
+            continue;
+        }
+        cost.flops += tci_op_get(n->op)->cost * (double)tci_dim_hint(tci_node_count(n)) / elements;
+        for (int j = 0; j < n->n_in; j++) {
+            TCI_PUSH(f->s, stack, n_stack, cap, n->in[j]);
+        }
+    }
+    return cost;
+}
+
+/* Whether n, which runs read and which is computed once, should lie in memory for them. */
+static bool tci_once_pays(tci_fusion *f, const tci_node *n)
+{
+    bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_LEAF);
+    if (moves || tci_pnode_of(n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
+        return false;
+    }
+    double bytes = tci_once_bytes(n);
+    tci_once_cost cost = tci_once_evaluate(f, n);
+    return bytes < cost.bytes || (bytes == cost.bytes && cost.flops >= TCI_ONCE_FLOPS);
+}
+
+/* Users come first: what is evaluated in each run asks for what it is computed from. */
+TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+                          tci_node *const *changed, int n_changed)
+{
+    tci_once_find_values(f, outputs, n_outputs, changed, n_changed);
+    for (int i = f->nodes.n - 1; i >= 0; i--) {
+        const tci_node *n = f->nodes.items[i];
+        tci_pnode *p = tci_pnode_of(n);
+        bool stored = p->once && (p->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE);
+        if (p->once && p->asked && !stored && tci_once_pays(f, n)) {
+            p->forced = stored = true;
+            p->why = TCI_WHY_ONCE;
+        }
+        for (int j = 0; j < n->n_in && !stored && (p->asked || !p->once); j++) {
+            tci_pnode_of(n->in[j])->asked = true;
+        }
+    }
+}
+
+/* ---- steps ---- */
+
+static bool tci_once_is_fixed(const tci_plan *p, tci_node *const *inputs, int buffer)
+{
+    const tci_buffer *b = &p->buffers[buffer];
+    bool fixed = b->kind == TCI_BUF_INPUT && inputs[b->index]->op == TCI_OP_DATA;
+    for (int i = 0; i < p->n_assigns; i++) {
+        fixed = fixed && p->assigns[i].input != b->index;
+    }
+    return fixed;
+}
+
+static bool tci_once_kernel_is_known(const tci_kernel *k)
+{
+    bool known = tci_dim_is_known(k->all_flops) && tci_dim_is_known(k->all_bytes);
+    for (int i = 0; i < k->n_axes; i++) {
+        known = known && tci_dim_is_known(k->axes[i].size);
+    }
+    return known;
+}
+
+/* Steps that may leave the runs, given those that may not be read. What may fault stays in each
+ * run, so that each says so. */
+static bool tci_once_step(const tci_plan *p, tci_node *const *inputs, const bool *each_run, int t)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_kernel *k = p->kernels[step->kernel];
+    bool once = !k->faults && tci_once_kernel_is_known(k);
+    for (int o = 0; o < k->n_operands; o++) {
+        int b = step->operands[o];
+        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
+        once = once && (is_temp ? !each_run[b] : tci_once_is_fixed(p, inputs, b));
+    }
+    return once;
+}
+
+/* Per step, whether it is computed once: the most that can be. */
+static bool *tci_once_find_steps(tci_scratch *s, const tci_plan *p, tci_node *const *inputs)
+{
+    bool *once = TCI_NEW_ARRAY(s, bool, p->n_steps + 1);
+    bool *each_run = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
+    bool changed = true;
+    for (int t = 0; t < p->n_steps; t++) {
+        once[t] = true;
+    }
+    while (changed) {
+        changed = false;
+        for (int t = 0; t < p->n_steps; t++) {
+            if (!once[t] || tci_once_step(p, inputs, each_run, t)) {
+                continue;
+            }
+            const tci_kernel *k = p->kernels[p->steps[t].kernel];
+            changed = true;
+            once[t] = false;
+            for (int o = 0; o < k->n_operands; o++) {
+                int b = p->steps[t].operands[o];
+                each_run[b] |= k->operands[o].is_output;
+            }
+        }
+    }
+    return once;
+}
+
+/* Temporaries that a run reads and the init list wrote. */
+static void tci_once_keep(tci_plan *p)
+{
+    for (int t = p->n_init; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            tci_buffer *b = &p->buffers[p->steps[t].operands[o]];
+            if (b->kind == TCI_BUF_TEMP && b->once) {
+                b->kind = TCI_BUF_KEPT;
+                b->offset = p->kept_bytes;
+                p->kept_bytes += (b->bytes + 63) / 64 * 64;
+            }
+        }
+    }
+}
+
+TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs)
+{
+    bool has_inputs = false;
+    for (int b = 0; b < p->n_buffers; b++) {
+        has_inputs |= p->buffers[b].kind == TCI_BUF_INPUT &&
+                      inputs[p->buffers[b].index]->op == TCI_OP_INPUT;
+    }
+    p->n_init = 0;
+    p->kept_bytes = 0;
+    if (!n_inputs || !has_inputs) {
+        return;
+    }
+    const bool *once = tci_once_find_steps(s, p, inputs);
+    tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
+    int at = 0;
+    for (int first = 1; first >= 0; first--) {
+        for (int t = 0; t < p->n_steps; t++) {
+            if (once[t] == (first != 0)) {
+                steps[at++] = p->steps[t];
+            }
+        }
+        p->n_init = first ? at : p->n_init;
+    }
+    p->steps = steps;
+    p->cap_steps = p->n_steps + 1;
+    for (int t = 0; t < p->n_init; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            p->buffers[p->steps[t].operands[o]].once |= k->operands[o].is_output;
+        }
+    }
+    tci_once_keep(p);
+}
 /* ---- src/plan/plan.c ---- */
 /* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
  *
@@ -24297,12 +24574,14 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     p->why.s = s;
     p->orders.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
+    tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);
     for (int i = 0; i < n_inputs; i++) {
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
     }
     for (int i = 0; i < n_roots; i++) {
         if (tci_op_is(outputs[i]->op, TCI_IS_EFFECT)) {
             tci_alias assign = {i, tci_plan_leaf_buffer(p, outputs[i]->in[0])};
+            changed[p->n_assigns] = outputs[i]->in[0];
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
         }
@@ -24318,7 +24597,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_literals; i++) {
             literals[i]->pass = NULL;
         }
-        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, machine.reproducible, &p->why);
+        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns,
+                                      machine.reproducible, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
@@ -24334,6 +24614,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_class_report(p->kernels[i], machine, &p->orders);
     }
     tci_str_add(&p->why, tci_str_text(&stored));
+    tci_plan_once(s, p, inputs, n_inputs);
     tci_plan_memory(s, p);
     return p;
 }
@@ -24472,34 +24753,37 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f)
 
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
 {
-    static const char *const kinds[] = {"input", "output", "temp"};
+    static const char *const kinds[] = {"input", "output", "temp", "kept"};
     for (int t = 0; t < p->n_steps; t++) {
         const tci_step *step = &p->steps[t];
         const tci_kernel *k = p->kernels[step->kernel];
-        tci_str_printf(out, "step %d: kernel %d %s (", t, step->kernel, k->name);
+        tci_str_printf(out, "%s %d: kernel %d %s (", t < p->n_init ? "once, step" : "step", t,
+                       step->kernel, k->name);
         for (int o = 0; o < k->n_operands; o++) {
             const tci_buffer *b = &p->buffers[step->operands[o]];
             tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
                            k->operands[o].is_output ? "write" : "read", kinds[b->kind],
-                           b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
+                           b->index >= 0 ? b->index : step->operands[o]);
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
     }
     for (int b = 0; b < p->n_buffers; b++) {
         const tci_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == TCI_BUF_TEMP) {
-            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
-                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
-                           buffer->first,
-                           buffer->last);
+        if (buffer->index < 0) {
+            tci_str_printf(out, "%s%d: %lld bytes at %lld, steps %d to %d\n",
+                           kinds[buffer->kind], b, (long long)tci_dim_hint(buffer->bytes),
+                           (long long)buffer->offset, buffer->first, buffer->last);
         }
     }
     for (int a = 0; a < p->n_aliases; a++) {
         tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
                        p->aliases[a].input);
     }
-    tci_str_printf(out, "arena %lld bytes\n%s%s", (long long)p->arena_bytes,
-                   tci_str_text(&p->orders), tci_str_text(&p->why));
+    tci_str_printf(out, "arena %lld bytes\n", (long long)p->arena_bytes);
+    if (p->kept_bytes) {
+        tci_str_printf(out, "kept %lld bytes\n", (long long)p->kept_bytes);
+    }
+    tci_str_printf(out, "%s%s", tci_str_text(&p->orders), tci_str_text(&p->why));
 }
 /* ---- src/plan/verify.c ---- */
 /* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
@@ -24684,6 +24968,27 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_st
     }
 }
 
+/* What no run gives or changes, and memory that only the init list writes. */
+static void tci_plan_verify_once(tci_scratch *s, const tci_plan *p, int t)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_kernel *k = p->kernels[step->kernel];
+    for (int o = 0; o < k->n_operands; o++) {
+        const tci_buffer *b = &p->buffers[step->operands[o]];
+        if (t >= p->n_init) {
+            TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || !k->operands[o].is_output);
+            TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || !b->once);
+            continue;
+        }
+        TCI_ASSERT(s, b->kind != TCI_BUF_OUTPUT && !k->faults);
+        TCI_ASSERT(s, b->kind != TCI_BUF_INPUT || b->node->op == TCI_OP_DATA);
+        TCI_ASSERT(s, b->kind == TCI_BUF_INPUT || b->once);
+        for (int i = 0; i < p->n_assigns; i++) {
+            TCI_ASSERT(s, b->kind != TCI_BUF_INPUT || p->assigns[i].input != b->index);
+        }
+    }
+}
+
 static bool tci_plan_is_placed(const tci_plan *p)
 {
     bool placed = true; /* where one size is symbolic, none is */
@@ -24694,18 +24999,20 @@ static bool tci_plan_is_placed(const tci_plan *p)
     return placed;
 }
 
-/* In the arena; and what lives at once lies apart. */
+/* In the arena, or in the program's memory; and what lives at once lies apart. */
 static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
 {
     const tci_buffer *x = &p->buffers[a];
-    if (x->kind != TCI_BUF_TEMP || x->last < 0) {
+    bool is_kept = x->kind == TCI_BUF_KEPT;
+    if ((x->kind != TCI_BUF_TEMP && !is_kept) || x->last < 0) {
         return;
     }
     TCI_ASSERT(s, x->offset >= 0 && x->offset % 64 == 0);
-    TCI_ASSERT(s, x->offset + x->bytes <= p->arena_bytes);
+    TCI_ASSERT(s, x->offset + x->bytes <= (is_kept ? p->kept_bytes : p->arena_bytes));
     for (int b = 0; b < a; b++) {
         const tci_buffer *y = &p->buffers[b];
-        bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
+        bool together = y->kind == x->kind &&
+                        (is_kept || (x->first <= y->last && y->first <= x->last));
         TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
                           y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
     }
@@ -24718,7 +25025,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
     tci_fusion_verify(s, p->fusion);
     for (int t = 0; t < p->n_steps; t++) {
         tci_plan_verify_step(s, p, &p->steps[t], written);
+        tci_plan_verify_once(s, p, t);
     }
+    TCI_ASSERT(s, p->n_init >= 0 && p->n_init <= p->n_steps);
     for (int b = 0; b < p->n_buffers; b++) {
         TCI_ASSERT(s, p->buffers[b].kind != TCI_BUF_OUTPUT || written[b]);
         if (placed) {
@@ -40000,7 +40309,17 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
  * values and no user memory: those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/dynamic.c makes code without symbols of it, for the sizes of a run. */
+ * run; run/dynamic.c makes code without symbols of it, for the sizes of a run.
+ *
+ * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
+ * list, done once for a program and again when what it reads changed; then what each run does. A
+ * step is given to a queue; those of one queue are done in order, and those of different queues
+ * side by side but for SIGNAL and WAIT. Invariants (compile/verify.c): each launch is in the list
+ * once, and in the order of their numbers; whatever reads a buffer comes after all that wrote it,
+ * in its own queue or behind a WAIT for a SIGNAL behind that; a run uploads each input and
+ * downloads each output of the user where the code runs on a device with memory of its own, and
+ * else none; what may fault is checked before an output is downloaded, and all before a parameter
+ * is set. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -40036,6 +40355,34 @@ typedef struct tci_code_port { /* a program input or output */
     tci_dim bytes;     /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
+/* X(id, name, what begin and end count): the kinds of steps. */
+#define TCI_LIST_ROWS(X)                                                                           \
+    X(LAUNCH, "launch", "steps")       /* of tci_code.steps, in order */                           \
+    X(CHECK, "check", NULL)            /* the host waits, and looks for an index outside */        \
+    X(UPLOAD, "upload", "inputs")      /* where the device cannot take the memory as it lies */    \
+    X(DOWNLOAD, "download", "outputs") /* of the user, likewise */                                 \
+    X(SET, "set", "effects")           /* parameters to the values that were computed for them */  \
+    X(SIGNAL, "signal", "event")       /* when all before it on its queue is done */               \
+    X(WAIT, "wait", "event")           /* its queue does, for a signal earlier in the list */
+typedef enum tci_list_kind {
+#define TCI_ROW(id, name, counts) TCI_LIST_##id,
+    TCI_LIST_ROWS(TCI_ROW)
+#undef TCI_ROW
+        TCI_LIST_COUNT
+} tci_list_kind;
+/* The queues of a run: host memory to the device, kernels, and back. */
+typedef enum tci_queue_role {
+    TCI_QUEUE_UP,
+    TCI_QUEUE_WORK,
+    TCI_QUEUE_DOWN,
+    TCI_QUEUES
+} tci_queue_role;
+typedef struct tci_list_step {
+    uint8_t kind, queue;       /* tci_list_kind, tci_queue_role */
+    int32_t begin, end;        /* items [begin, end); an event is one */
+} tci_list_step;
+enum { TCI_LIST_EVENTS = 2 };  /* events of a list */
+
 typedef struct tci_code_kernel {
     char *symbol;          /* C name; also in traces */
     char *note;            /* schedule, for explain */
@@ -40048,6 +40395,7 @@ typedef struct tci_code_kernel {
     tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
     tci_dim flops, bytes;
     int32_t n_operands, n_literals;
+    uint8_t *writes;       /* per operand: whether it is written */
     bool faults;
     /* of a family */
     tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
@@ -40063,7 +40411,7 @@ typedef struct tci_code_step {
 typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
-    int64_t offset;        /* TEMP: from the arena's start */
+    int64_t offset;        /* TEMP: from the arena's start; KEPT: from that of what is kept */
     /* of a family: what a memory plan is made from */
     tci_dim bytes;
     int32_t first, last;   /* steps between which it lives */
@@ -40081,10 +40429,15 @@ typedef struct tci_code {
     int32_t n_literals;
     int8_t *literal_dtypes;
     tci_code_kernel *kernels; int32_t n_kernels;
-    tci_code_step *steps; int32_t n_steps;
+    tci_code_step *steps; int32_t n_steps;      /* launches; */
+    int32_t n_init;                             /* the first so many are of the init list */
+    tci_list_step *list; int32_t n_list;        /* what the program does; */
+    int32_t n_init_list;                        /* the first so many rows are the init list */
+    int32_t n_user_inputs, n_user_outputs;      /* without captured leaves, without effects */
     tci_code_buffer *buffers; int32_t n_buffers;
     tci_alias *aliases; int32_t n_aliases;
     int64_t arena_bytes, interp_bytes;          /* workspace of one call; interp_bytes per thread */
+    int64_t kept_bytes;                         /* of a program: what its init list computes */
     char *explain;             /* text made at compile time */
     char *source;              /* generated source or NULL: ask tci_code_source */
     char *source_path;         /* where tci_code_source finds it when source is NULL */
@@ -40161,6 +40514,10 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
                                       tci_code **codes, tc_status *statuses, tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
+/* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
+TCI_FN bool tci_code_list(tci_code *c);
+/* The text of what it does: the list, its launches with their buffers. */
+TCI_FN void tci_code_print(tci_str *out, const tci_code *c);
 /* compile/verify.c */
 TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c);
 TCI_FN void tci_code_retain(tci_code *c);
@@ -41804,7 +42161,7 @@ TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *te
 #endif
 
 /* ---- src/compile/disk.c, continued ---- */
-#define TCI_DISK_FORMAT 0x0000000204030201u /* format 2; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000304030201u /* format 3; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -42266,13 +42623,14 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
     c->buffers = tci_wire_array(w, c->buffers, c->n_buffers, sizeof(*c->buffers));
     for (int32_t i = 0; i < c->n_buffers && !w->bad; i++) {
         tci_code_buffer *b = &c->buffers[i];
-        b->kind = (uint8_t)tci_wire_range(w, b->kind, TCI_BUF_INPUT, TCI_BUF_TEMP);
+        b->kind = (uint8_t)tci_wire_range(w, b->kind, TCI_BUF_INPUT, TCI_BUF_KEPT);
         int64_t most = b->kind == TCI_BUF_INPUT ? c->n_inputs - 1 : c->n_outputs - 1;
-        bool is_temp = b->kind == TCI_BUF_TEMP;
-        b->index = (int32_t)tci_wire_range(w, b->index, is_temp ? INT32_MIN : 0,
-                                           is_temp ? INT32_MAX : most);
+        bool is_ours = b->kind == TCI_BUF_TEMP || b->kind == TCI_BUF_KEPT;
+        b->index = (int32_t)tci_wire_range(w, b->index, is_ours ? INT32_MIN : 0,
+                                           is_ours ? INT32_MAX : most);
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
+        w->bad |= b->kind == TCI_BUF_KEPT && b->offset > c->kept_bytes;
 #ifdef TC_DYNAMIC_SHAPES
         b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
         b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
@@ -42305,6 +42663,11 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
+    w->bad |= !w->out && k->n_operands > w->end - w->at;
+    k->writes = tci_wire_array(w, k->writes, w->bad ? 0 : k->n_operands, 1);
+    for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
+        k->writes[o] = (uint8_t)tci_wire_range(w, k->writes[o], 0, 1);
+    }
 }
 
 static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
@@ -42332,6 +42695,36 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
     }
 }
 
+static int32_t tci_wire_items(const tci_code *c, int kind)
+{
+    switch ((tci_list_kind)kind) {
+    case TCI_LIST_LAUNCH: return c->n_steps;
+    case TCI_LIST_UPLOAD: return c->n_inputs;
+    case TCI_LIST_DOWNLOAD: return c->n_user_outputs;
+    case TCI_LIST_SET: return c->n_outputs - c->n_user_outputs;
+    case TCI_LIST_SIGNAL:
+    case TCI_LIST_WAIT: return TCI_LIST_EVENTS;
+    case TCI_LIST_CHECK:
+    case TCI_LIST_COUNT: break;
+    }
+    return 0;
+}
+
+static void tci_wire_list(tci_wire *w, tci_code *c)
+{
+    c->n_init = (int32_t)tci_wire_range(w, c->n_init, 0, c->n_steps);
+    c->n_list = tci_wire_count(w, c->n_list, 32);
+    c->n_init_list = (int32_t)tci_wire_range(w, c->n_init_list, 0, c->n_list);
+    c->list = tci_wire_array(w, c->list, c->n_list, sizeof(*c->list));
+    for (int32_t i = 0; i < c->n_list && !w->bad; i++) {
+        tci_list_step *row = &c->list[i];
+        row->kind = (uint8_t)tci_wire_range(w, row->kind, 0, TCI_LIST_COUNT - 1);
+        row->queue = (uint8_t)tci_wire_range(w, row->queue, 0, TCI_QUEUES - 1);
+        row->begin = (int32_t)tci_wire_range(w, row->begin, 0, tci_wire_items(c, row->kind));
+        row->end = (int32_t)tci_wire_range(w, row->end, row->begin, tci_wire_items(c, row->kind));
+    }
+}
+
 /* The whole of a code but its key and modules. */
 static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 {
@@ -42340,14 +42733,18 @@ static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 #endif
     tci_wire_ports(w, &c->inputs, &c->n_inputs);
     tci_wire_ports(w, &c->outputs, &c->n_outputs);
+    c->n_user_inputs = (int32_t)tci_wire_range(w, c->n_user_inputs, 0, c->n_inputs);
+    c->n_user_outputs = (int32_t)tci_wire_range(w, c->n_user_outputs, 0, c->n_outputs);
     c->n_literals = tci_wire_count(w, c->n_literals, 1);
     c->literal_dtypes = tci_wire_array(w, c->literal_dtypes, c->n_literals, 1);
     if (!w->bad) {
         tci_wire_bytes(w, c->literal_dtypes, (size_t)c->n_literals);
     }
     c->arena_bytes = tci_wire_range(w, c->arena_bytes, 0, INT64_MAX);
+    c->kept_bytes = tci_wire_range(w, c->kept_bytes, 0, INT64_MAX);
     tci_wire_buffers(w, c);
     tci_wire_steps(w, c, n_modules);
+    tci_wire_list(w, c);
     c->explain = tci_wire_text(w, c->explain);
 }
 
@@ -42417,6 +42814,8 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
         }
     }
     w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
+              || c->n_user_inputs != r->n_user_inputs
+              || c->n_user_outputs != r->n_roots - r->n_effects
               || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
     w->bad = w->bad || !tci_disk_bind(c, calls);
     return !w->bad;
@@ -43171,9 +43570,167 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
 }
 
 #undef TCI_JIT_COUNT
+/* ---- src/compile/steps.c ---- */
+/* compile/steps.c - the list of steps of a program, and its text.
+ *
+ * In: code whose launches and ports are there. Out: its list (compile/code.h).
+ *
+ * On the host, and on devices that work on host memory, a run is its launches. On a device with
+ * memory of its own three queues do it side by side: inputs go up while kernels of an earlier run
+ * work, and outputs come down while those of a later one do. The init list has one queue; what was
+ * captured goes up in both lists, as a call may have a copy of its own. */
+
+/* Rows are counted first, where there is no memory for them yet. */
+typedef struct tci_list_maker {
+    tci_list_step *rows;
+    int32_t n;
+} tci_list_maker;
+
+static void tci_list_add(tci_list_maker *m, tci_list_kind kind, tci_queue_role queue, int32_t begin,
+                         int32_t end)
+{
+    if (m->rows) {
+        m->rows[m->n] = (tci_list_step){(uint8_t)kind, (uint8_t)queue, begin, end};
+    }
+    m->n++;
+}
+
+/* What follows on queue `to` waits for all that was given to `from`. */
+static void tci_list_order(tci_list_maker *m, tci_queue_role from, tci_queue_role to, int32_t event)
+{
+    tci_list_add(m, TCI_LIST_SIGNAL, from, event, event + 1);
+    tci_list_add(m, TCI_LIST_WAIT, to, event, event + 1);
+}
+
+static bool tci_list_faults(const tci_code *c)
+{
+    bool faults = false;
+    for (int32_t t = c->n_init; t < c->n_steps; t++) {
+        faults |= c->kernels[c->steps[t].kernel].faults;
+    }
+    return faults;
+}
+
+/* Returns how many rows the init list has. */
+static int32_t tci_list_make(tci_list_maker *m, const tci_code *c)
+{
+    bool moves = c->device && c->device->alloc;
+    if (moves && c->n_init && c->n_user_inputs < c->n_inputs) {
+        tci_list_add(m, TCI_LIST_UPLOAD, TCI_QUEUE_WORK, c->n_user_inputs, c->n_inputs);
+    }
+    if (c->n_init) {
+        tci_list_add(m, TCI_LIST_LAUNCH, TCI_QUEUE_WORK, 0, c->n_init);
+    }
+    int32_t n_init = m->n;
+    if (moves && c->n_inputs) {
+        tci_list_add(m, TCI_LIST_UPLOAD, TCI_QUEUE_UP, 0, c->n_inputs);
+        tci_list_order(m, TCI_QUEUE_UP, TCI_QUEUE_WORK, 0);
+    }
+    if (c->n_init < c->n_steps) {
+        tci_list_add(m, TCI_LIST_LAUNCH, TCI_QUEUE_WORK, c->n_init, c->n_steps);
+    }
+    bool faults = tci_list_faults(c), sets = moves && c->n_user_outputs < c->n_outputs;
+    if (faults) {
+        tci_list_add(m, TCI_LIST_CHECK, TCI_QUEUE_WORK, 0, 0);
+    }
+    if (moves && c->n_user_outputs) {
+        tci_list_order(m, TCI_QUEUE_WORK, TCI_QUEUE_DOWN, 1);
+        tci_list_add(m, TCI_LIST_DOWNLOAD, TCI_QUEUE_DOWN, 0, c->n_user_outputs);
+    }
+    if (sets && !faults) {
+        tci_list_add(m, TCI_LIST_CHECK, TCI_QUEUE_WORK, 0, 0);
+    }
+    if (sets) {
+        tci_list_add(m, TCI_LIST_SET, TCI_QUEUE_WORK, 0, c->n_outputs - c->n_user_outputs);
+    }
+    return n_init;
+}
+
+TCI_FN bool tci_code_list(tci_code *c)
+{
+    tci_list_maker m = {NULL, 0};
+    tci_list_make(&m, c);
+    m.rows = c->list = tci_code_get(c, sizeof(*c->list) * (size_t)TCI_MAX(m.n, 1));
+    c->n_list = m.n;
+    m.n = 0;
+    c->n_init_list = c->list ? tci_list_make(&m, c) : 0;
+    return c->list != NULL;
+}
+
+/* ---- text ---- */
+
+static void tci_list_print_buffer(tci_str *out, const tci_code *c, int32_t buffer)
+{
+    const tci_code_buffer *b = &c->buffers[buffer];
+    switch ((tci_buffer_kind)b->kind) {
+    case TCI_BUF_INPUT:
+        tci_str_printf(out, "input%d", (int)b->index);
+        break;
+    case TCI_BUF_OUTPUT:
+        tci_str_printf(out, "output%d", (int)b->index);
+        break;
+    case TCI_BUF_TEMP:
+        tci_str_printf(out, "temp%d at %lld", (int)buffer, (long long)b->offset);
+        break;
+    case TCI_BUF_KEPT:
+        tci_str_printf(out, "kept%d at %lld", (int)buffer, (long long)b->offset);
+        break;
+    }
+}
+
+static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
+{
+    const tci_code_step *step = &c->steps[t];
+    const tci_code_kernel *k = &c->kernels[step->kernel];
+    tci_str_printf(out, "    %d. %s(", (int)t, k->symbol);
+    for (int32_t o = 0; o < k->n_operands; o++) {
+        tci_str_printf(out, "%s%s ", o ? ", " : "", k->writes[o] ? "write" : "read");
+        tci_list_print_buffer(out, c, step->operands[o]);
+    }
+    for (int32_t l = 0; l < k->n_literals; l++) {
+        tci_str_printf(out, "%s literal%d", l || k->n_operands ? "," : "", (int)step->literals[l]);
+    }
+    tci_str_printf(out, ")%s\n", k->faults ? " may fault" : "");
+}
+
+TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
+{
+    static const char *const names[] = {
+#define TCI_ROW(id, name, counts) name,
+        TCI_LIST_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    static const char *const counted[] = {
+#define TCI_ROW(id, name, counts) counts,
+        TCI_LIST_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    static const char *const queues[] = {"up", "work", "down"};
+    for (int32_t i = 0; i < c->n_list; i++) {
+        const tci_list_step *row = &c->list[i];
+        if (i == 0 || i == c->n_init_list) {
+            tci_str_add(out, i < c->n_init_list ? "once:\n" : "run:\n");
+        }
+        tci_str_printf(out, "  %s: %s", queues[row->queue], names[row->kind]);
+        if (counted[row->kind]) {
+            tci_str_printf(out, " %s %d", counted[row->kind], (int)row->begin);
+        }
+        if (row->end > row->begin + 1) {
+            tci_str_printf(out, " to %d", (int)row->end - 1);
+        }
+        tci_str_add(out, "\n");
+        for (int32_t t = row->begin; row->kind == TCI_LIST_LAUNCH && t < row->end; t++) {
+            tci_list_print_launch(out, c, t);
+        }
+    }
+    tci_str_printf(out, "workspace %lld bytes, kept %lld bytes\n", (long long)c->arena_bytes,
+                   (long long)c->kept_bytes);
+}
 /* ---- src/compile/verify.c ---- */
 /* compile/verify.c - checks what compile/code.h says of finished code; a broken invariant escapes
  * as an internal error. A family's sizes are not known, so nothing is said of them. */
+
+#include <string.h>
 
 static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
 {
@@ -43201,8 +43758,11 @@ static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_
 static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_code_buffer *b)
 {
     int ports = b->kind == TCI_BUF_INPUT ? c->n_inputs : c->n_outputs;
-    TCI_ASSERT(s, b->kind <= TCI_BUF_TEMP);
-    TCI_ASSERT(s, b->kind == TCI_BUF_TEMP || (b->index >= 0 && b->index < ports));
+    bool is_port = b->kind == TCI_BUF_INPUT || b->kind == TCI_BUF_OUTPUT;
+    TCI_ASSERT(s, b->kind <= TCI_BUF_KEPT);
+    TCI_ASSERT(s, !is_port || (b->index >= 0 && b->index < ports));
+    TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || (b->offset >= 0 && b->offset % 64 == 0));
+    TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || b->offset + b->bytes <= c->kept_bytes);
     if (b->kind == TCI_BUF_TEMP && c->n_symbols == 0 && b->last >= 0) {
         TCI_ASSERT(s, b->offset >= 0 && b->offset % 64 == 0);
         TCI_ASSERT(s, tci_dim_le(tci_dim_add(b->offset, b->bytes), c->arena_bytes));
@@ -43233,6 +43793,169 @@ static void tci_code_verify_alias(tci_scratch *s, const tci_code *c, const tci_a
     TCI_ASSERT(s, c->inputs[a->input].dtype == c->outputs[a->output].dtype);
 }
 
+/* ---- the list ---- */
+
+/* How far each queue is, how far it knows each of the others to be, and where each buffer was
+ * written. */
+typedef struct tci_list_walk {
+    tci_scratch *s;
+    const tci_code *c;
+    int32_t at[TCI_QUEUES];
+    int32_t knows[TCI_QUEUES][TCI_QUEUES];
+    int32_t signalled[TCI_LIST_EVENTS][TCI_QUEUES]; /* -1: not yet */
+    int32_t *wrote, *wrote_on; /* per buffer: place in its queue, and the queue; 0: nowhere */
+    int32_t launched;
+    bool faults, unchecked;    /* something may have faulted; anything was launched, since then */
+} tci_list_walk;
+
+static void tci_list_learn(int32_t *mine, const int32_t *others)
+{
+    for (int q = 0; q < TCI_QUEUES; q++) {
+        mine[q] = TCI_MAX(mine[q], others[q]);
+    }
+}
+
+static void tci_list_write(tci_list_walk *w, int queue, int32_t buffer)
+{
+    w->wrote[buffer] = w->at[queue];
+    w->wrote_on[buffer] = queue;
+}
+
+static void tci_list_read(tci_list_walk *w, int queue, int32_t buffer)
+{
+    int32_t at = w->wrote[buffer];
+    TCI_ASSERT(w->s, at == 0 || w->knows[queue][w->wrote_on[buffer]] >= at);
+}
+
+static void tci_list_verify_launch(tci_list_walk *w, const tci_list_step *row, bool is_init)
+{
+    const tci_code *c = w->c;
+    TCI_ASSERT(w->s, row->begin == w->launched && row->end > row->begin);
+    TCI_ASSERT(w->s, is_init ? row->end <= c->n_init : row->begin >= c->n_init);
+    w->launched = row->end;
+    for (int32_t t = row->begin; t < row->end; t++) {
+        const tci_code_step *step = &c->steps[t];
+        const tci_code_kernel *k = &c->kernels[step->kernel];
+        w->faults |= k->faults;
+        w->unchecked = true;
+        TCI_ASSERT(w->s, !is_init || !k->faults);
+        for (int o = 0; o < k->n_operands; o++) {
+            const tci_code_buffer *b = &c->buffers[step->operands[o]];
+            bool given = b->kind == TCI_BUF_OUTPUT ||
+                         (b->kind == TCI_BUF_INPUT && b->index < c->n_user_inputs);
+            bool keeps = b->kind == TCI_BUF_KEPT && k->writes[o];
+            TCI_ASSERT(w->s, b->kind != TCI_BUF_INPUT || !k->writes[o]);
+            TCI_ASSERT(w->s, is_init ? !given : !keeps);
+            bool there = b->kind == TCI_BUF_KEPT ? !is_init || w->wrote[step->operands[o]]
+                         : b->kind == TCI_BUF_INPUT && !(c->device && c->device->alloc)
+                             ? true
+                             : w->wrote[step->operands[o]] != 0;
+            TCI_ASSERT(w->s, k->writes[o] || there);
+            tci_list_read(w, row->queue, step->operands[o]); /* also before it is written over */
+            if (k->writes[o]) {
+                tci_list_write(w, row->queue, step->operands[o]);
+            }
+        }
+    }
+}
+
+/* Uploads write, downloads and what sets parameters read. */
+static void tci_list_verify_ports(tci_list_walk *w, const tci_list_step *row, int kind,
+                                  int32_t first, bool writes)
+{
+    const tci_code *c = w->c;
+    TCI_ASSERT(w->s, c->device && c->device->alloc && row->begin < row->end);
+    for (int32_t b = 0; b < c->n_buffers; b++) {
+        int32_t i = c->buffers[b].index - first;
+        if (c->buffers[b].kind != kind || i < row->begin || i >= row->end) {
+            continue;
+        }
+        TCI_ASSERT(w->s, !writes || w->wrote[b] == 0);
+        if (writes) {
+            tci_list_write(w, row->queue, b);
+        } else {
+            tci_list_read(w, row->queue, b);
+        }
+    }
+}
+
+static void tci_list_verify_row(tci_list_walk *w, const tci_list_step *row, bool is_init)
+{
+    const tci_code *c = w->c;
+    TCI_ASSERT(w->s, row->queue < TCI_QUEUES && row->begin >= 0);
+    TCI_ASSERT(w->s, !is_init || row->kind == TCI_LIST_LAUNCH || row->kind == TCI_LIST_UPLOAD);
+    w->knows[row->queue][row->queue] = ++w->at[row->queue];
+    switch ((tci_list_kind)row->kind) {
+    case TCI_LIST_LAUNCH:
+        TCI_ASSERT(w->s, row->end <= c->n_steps);
+        tci_list_verify_launch(w, row, is_init);
+        break;
+    case TCI_LIST_CHECK: /* the host gives what follows to its queues later */
+        w->faults = w->unchecked = false;
+        for (int q = 0; q < TCI_QUEUES; q++) {
+            tci_list_learn(w->knows[q], w->knows[row->queue]);
+        }
+        break;
+    case TCI_LIST_UPLOAD:
+        TCI_ASSERT(w->s, row->end <= c->n_inputs && (!is_init || row->begin >= c->n_user_inputs));
+        tci_list_verify_ports(w, row, TCI_BUF_INPUT, 0, true);
+        break;
+    case TCI_LIST_DOWNLOAD:
+        TCI_ASSERT(w->s, row->end <= c->n_user_outputs && !w->faults);
+        tci_list_verify_ports(w, row, TCI_BUF_OUTPUT, 0, false);
+        break;
+    case TCI_LIST_SET:
+        TCI_ASSERT(w->s, row->end <= c->n_outputs - c->n_user_outputs && !w->unchecked);
+        tci_list_verify_ports(w, row, TCI_BUF_OUTPUT, c->n_user_outputs, false);
+        break;
+    case TCI_LIST_SIGNAL:
+        TCI_ASSERT(w->s, row->end == row->begin + 1 && row->begin < TCI_LIST_EVENTS);
+        memcpy(w->signalled[row->begin], w->knows[row->queue], sizeof(w->signalled[0]));
+        break;
+    case TCI_LIST_WAIT:
+        TCI_ASSERT(w->s, row->end == row->begin + 1 && row->begin < TCI_LIST_EVENTS);
+        TCI_ASSERT(w->s, w->signalled[row->begin][0] >= 0);
+        tci_list_learn(w->knows[row->queue], w->signalled[row->begin]);
+        break;
+    case TCI_LIST_COUNT:
+        TCI_ASSERT(w->s, false);
+        break;
+    }
+}
+
+/* What the rows of a kind in the list of each run count. */
+static int32_t tci_list_items(const tci_code *c, tci_list_kind kind)
+{
+    int32_t n = 0;
+    for (int32_t i = c->n_init_list; i < c->n_list; i++) {
+        n += c->list[i].kind == kind ? c->list[i].end - c->list[i].begin : 0;
+    }
+    return n;
+}
+
+static void tci_list_verify(tci_scratch *s, const tci_code *c)
+{
+    bool moves = c->device && c->device->alloc;
+    tci_list_walk w = {.s = s, .c = c};
+    w.wrote = TCI_NEW_ARRAY(s, int32_t, c->n_buffers + 1);
+    w.wrote_on = TCI_NEW_ARRAY(s, int32_t, c->n_buffers + 1);
+    memset(w.signalled, 0xff, sizeof(w.signalled));
+    TCI_ASSERT(s, c->n_init_list >= 0 && c->n_init_list <= c->n_list);
+    for (int32_t i = 0; i < c->n_list; i++) {
+        if (i == c->n_init_list) { /* a run waits for the whole init list */
+            memset(w.wrote, 0, sizeof(*w.wrote) * (size_t)c->n_buffers);
+            w.unchecked = false;
+            TCI_ASSERT(s, w.launched == c->n_init);
+        }
+        tci_list_verify_row(&w, &c->list[i], i < c->n_init_list);
+    }
+    TCI_ASSERT(s, w.launched == c->n_steps && !w.faults);
+    TCI_ASSERT(s, tci_list_items(c, TCI_LIST_UPLOAD) == (moves ? c->n_inputs : 0));
+    TCI_ASSERT(s, tci_list_items(c, TCI_LIST_DOWNLOAD) == (moves ? c->n_user_outputs : 0));
+    int32_t n_effects = c->n_outputs - c->n_user_outputs;
+    TCI_ASSERT(s, tci_list_items(c, TCI_LIST_SET) == (moves ? n_effects : 0));
+}
+
 TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c)
 {
     TCI_ASSERT(s, c->n_symbols > 0 || c->arena_bytes >= 0);
@@ -43254,6 +43977,7 @@ TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c)
     for (int i = 0; i < c->n_aliases; i++) {
         tci_code_verify_alias(s, c, &c->aliases[i]);
     }
+    tci_list_verify(s, c);
 }
 /* ---- src/compile/compile.c ---- */
 /* compile/compile.c - THE SPINE: requests to code.
@@ -43429,6 +44153,15 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
     }
 }
 
+static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {.s = &b->scratch};
+    if (tci_dump_wants(&job->dump, "steps")) {
+        tci_code_print(&text, job->code);
+        tci_dump_file(&job->dump, "steps.txt", &text);
+    }
+}
+
 /* Kernels are shared between the jobs of a batch: the first job's folder shows them. */
 static void tci_compile_dump_loops(tci_compile_batch_state *b)
 {
@@ -43600,6 +44333,8 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
 {
     const tci_request *r = job->request;
     c->n_inputs = r->n_inputs;
+    c->n_user_inputs = r->n_user_inputs;
+    c->n_user_outputs = r->n_roots - r->n_effects;
     c->inputs = tci_compile_get(b, c, r->n_inputs, sizeof(*c->inputs));
     for (int i = 0; i < r->n_inputs; i++) {
         tci_compile_port(b, c, &c->inputs[i], job->copy.inputs[i]);
@@ -43620,12 +44355,14 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
 static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
 {
     c->arena_bytes = p->arena_bytes;
+    c->kept_bytes = p->kept_bytes;
+    c->n_init = p->n_init;
     c->n_buffers = p->n_buffers;
     c->buffers = tci_compile_get(b, c, p->n_buffers, sizeof(*c->buffers));
     for (int i = 0; i < p->n_buffers; i++) {
         c->buffers[i].kind = p->buffers[i].kind;
         c->buffers[i].index = p->buffers[i].index;
-        c->buffers[i].offset = p->buffers[i].kind == TCI_BUF_TEMP ? p->buffers[i].offset : 0;
+        c->buffers[i].offset = p->buffers[i].index < 0 ? p->buffers[i].offset : 0;
         c->buffers[i].bytes = p->buffers[i].bytes;
         c->buffers[i].first = p->buffers[i].first;
         c->buffers[i].last = p->buffers[i].last;
@@ -43787,6 +44524,10 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
+        c->kernels[i].writes = tci_compile_get(b, c, from->n_operands, 1);
+        for (int o = 0; o < from->n_operands; o++) {
+            c->kernels[i].writes[o] = from->operands[o].is_output;
+        }
     }
     if (b->native) {
         tci_compile_fill_native(b, job, c);
@@ -43794,6 +44535,9 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         tci_compile_fill_interp(b, job, c);
     }
     tci_compile_fill_source(b, c);
+    if (!tci_code_list(c)) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
+    }
     c->times = job->times;
     tci_str explain = {.s = &b->scratch};
     tci_explain_text(&explain, job->plan, c, b->why);
@@ -43801,6 +44545,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     if (b->verify) {
         tci_code_verify(&b->scratch, c);
     }
+    tci_compile_dump_code(b, job);
     return TC_OK;
 }
 
@@ -44595,7 +45340,7 @@ TCI_FN void tci_pool_shutdown(void)
  * waits for that one run, and from then on (is_shared) nothing is written over.
  *
  * One run at a time may change a parameter (writer). A run on a device has its parameters for
- * itself while it binds and launches (run/device.c): what follows is in the order of the device.
+ * itself while it binds and launches (run/walk.c): what follows is in the order of the device.
  *
  * All of it changes under a lock that the parameters of a context share, so that a run holds and
  * changes all of its own at once. A run without parameters never comes here. */
@@ -44653,6 +45398,14 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
+/* What the init list of a program computed; counted (run/kept.c). */
+typedef struct tci_kept tci_kept;
+/* slots[slot] of a call is so many bytes into that. */
+typedef struct tci_kept_bind {
+    int64_t offset;
+    int32_t slot;
+} tci_kept_bind;
+
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
 enum { TCI_INDEX_CASTS = 4 };
 typedef struct tci_index_read {
@@ -44701,6 +45454,9 @@ struct tc_program {
     tci_run_effect *effects; int n_effects;
     /* operands that a run finds where its parameters are: arg counts params, then effects */
     tci_run_bind *param_binds; int n_param_binds;
+    int32_t *once; int n_once; /* captured leaves that the init list reads */
+    tci_kept_bind *kept_binds; int n_kept_binds;
+    struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
@@ -44710,9 +45466,11 @@ struct tc_program {
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
+    bool only_launches;        /* is all that the list has, and the host does them */
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex *lock;           /* guards the two lists; shared with other programs */
+    tci_mutex *lock;           /* guards what follows; shared with other programs */
+    tci_kept *kept;            /* computed last, or NULL */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -44734,11 +45492,29 @@ struct tc_call {
     char *interp;
     char *work;                /* program->work_bytes for each thread */
     tci_param_value **values;  /* during a run: of each parameter, then where each effect goes */
+    tci_kept *kept;            /* that the slots point into, counted; NULL: none yet */
+    uint64_t *versions;        /* of tc_program.once, as this run finds them */
     tci_run_span *spans;       /* NULL when there are few buffers */
-    struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
+    struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
     tci_error last;
 };
+
+/* Ports are numbered inputs first, captured leaves, then outputs. */
+struct tci_device_call {
+    int n_ports;
+    bool is_current;    /* the call's slots hold what is bound */
+    void *sequence;     /* recorded launches, or NULL */
+    tc_launch *launches;
+    void **bound;       /* what port i was bound to last */
+    void **memory;      /* the arena, then a copy for each port or NULL */
+};
+
+/* One run of a call. */
+typedef struct tci_run {
+    const tc_bufs *inputs, *outputs;
+    bool waited;       /* all that was given to the device is done */
+} tci_run;
 
 /* ---- api/handle.c ---- */
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
@@ -44827,13 +45603,49 @@ TCI_FN void tci_program_release(tc_program *f);
 TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text);
 TCI_FN const char *tci_program_error_text(tc_program *f);
 
-/* ---- run/device.c ---- */
-TCI_FN bool tci_device_make(tc_call *c);
-TCI_FN void tci_device_free(tc_call *c);
-/* Runs and waits; faults are then known. */
-TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
-/* When it went well: outputs come to the user's memory, parameters take their values. */
-TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* ---- run/kept.c ---- */
+/* Notes the versions of what the init list reads. Those of parameters do not change while the
+ * caller has them (run/param.c). */
+TCI_FN void tci_kept_note(tc_call *c);
+/* Whether c->kept was computed from what was noted. */
+TCI_FN bool tci_kept_is_current(const tc_call *c);
+/* c->kept becomes that which was computed from what was noted, if there is such a one: *ready;
+ * else memory that this call has for itself, to compute it. TC_ERR_MEMORY. */
+TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
+/* It is computed: from now on other calls take it. c->kept may be another one then, as good. */
+TCI_FN void tci_kept_publish(tc_call *c);
+TCI_FN void *tci_kept_memory(const tc_call *c);
+TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */
+TCI_FN void tci_kept_free(tc_program *f);
+
+/* ---- run/bind.c: operand pointers ---- */
+TCI_FN bool tci_bind_make(tc_call *c); /* false: no memory */
+TCI_FN void tci_bind_free(tc_call *c);
+/* Memory of the host, that of parameters excepted (run/param.c). */
+TCI_FN void tci_bind_fixed(tc_call *c);
+TCI_FN void tci_bind_kept(tc_call *c);
+/* On a device: the ports that are parameters, or all others. The backend's own status. */
+TCI_FN tc_status tci_bind_ports(tc_call *c, const tci_run *r, bool params);
+/* The slots hold what is bound. */
+TCI_FN void tci_bind_refresh(tc_call *c);
+/* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
+TCI_FN void *tci_bind_copy(const tc_call *c, int port);
+TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
+TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
+
+/* ---- run/walk.c: the steps ---- */
+/* Does what the list says; what failed is in c->last. Waits for the device in any case. */
+TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
+
+/* ---- run/check.c ---- */
+/* Are these the buffers that the program takes? */
+TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* That there are as many as it takes. */
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* Writes c->last and returns why. */
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
+enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */
@@ -44842,13 +45654,8 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
-/* That there are as many buffers as the program takes. */
-TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* The size of the axis that an index of the last run was outside of; -1: none was. */
 TCI_FN int64_t tci_call_fault(const tc_call *c);
-/* Writes c->last and returns why. */
-TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
-    TCI_PRINTF(3, 4);
 
 #endif
 
@@ -45149,6 +45956,7 @@ static tc_status tci_param_take(tc_call *c)
         c->values[i] = tci_param_of(f, i)->param->value;
         c->values[i]->holders++;
     }
+    tci_kept_note(c);
     return status;
 }
 
@@ -45872,8 +46680,9 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
  * The one idea: everything a run needs is worked out here, once. The literal words of every kernel
  * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
  * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
- * those listed in `binds`, which each run patches. A program is one heap block, so the lazy form
- * makes and drops one for the price of a malloc.
+ * those listed in `binds`, which each run patches. What the init list computes of captured memory
+ * is kept with the program (run/kept.c). A program is one heap block, so the lazy form makes and
+ * drops one for the price of a malloc.
  *
  * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
 #include <pthread.h>
@@ -45971,7 +46780,7 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
 
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
-    size_t n_slots, n_literal_words, n_binds, n_param_binds;
+    size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds;
     tci_index_room index;      /* counted, then laid out */
 } tci_program_sizes;
 
@@ -45997,9 +46806,11 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
         for (int j = 0; j < kernel->n_operands; j++) {
             bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
                                                    step->operands[j]);
-            bool temp = code->buffers[step->operands[j]].kind == TCI_BUF_TEMP;
+            uint8_t kind = code->buffers[step->operands[j]].kind;
+            bool is_port = kind == TCI_BUF_INPUT || kind == TCI_BUF_OUTPUT;
             sizes->n_binds += user;
-            sizes->n_param_binds += !user && !temp && sizes->n_params > 0;
+            sizes->n_param_binds += !user && is_port && sizes->n_params > 0;
+            sizes->n_kept_binds += kind == TCI_BUF_KEPT;
         }
     }
 }
@@ -46030,6 +46841,9 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
+    p->kept_binds = tci_program_carve(block, &at, sizes->n_kept_binds, sizeof(tci_kept_bind));
+    size_t n_once = code->n_init ? (size_t)sizes->n_captured : 0;
+    p->once = tci_program_carve(block, &at, n_once, sizeof(int32_t));
     tci_index_room *index = &sizes->index;
     index->reads = tci_program_carve(block, &at, (size_t)index->n_reads, sizeof(tci_index_read));
     index->words = tci_program_carve(block, &at, index->n_words, sizeof(int64_t));
@@ -46173,6 +46987,21 @@ static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer 
     return -1;
 }
 
+/* Buffer b, an operand of a launch, has no memory that a run or a parameter gives it. */
+static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, bool is_init)
+{
+    if (b->kind == TCI_BUF_KEPT) {
+        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset, f->n_slots};
+    }
+    bool known = !is_init || b->kind != TCI_BUF_INPUT;
+    for (int i = 0; i < f->n_once && !known; i++) {
+        known = f->once[i] == b->index - f->n_inputs;
+    }
+    if (!known) {
+        f->once[f->n_once++] = b->index - f->n_inputs;
+    }
+}
+
 static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
 {
     const tci_code *code = f->code;
@@ -46202,6 +47031,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
                 tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots};
                 f->param_binds[f->n_param_binds++] = bind;
             }
+            tci_program_note_kept(f, b, i < code->n_init);
             f->n_slots++;
         }
         step->n_operands = kernel->n_operands;
@@ -46264,7 +47094,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
                                  tc_program **f, int64_t **literal_words)
 {
     *f = NULL;
-    if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
+    if (o->memory_limit > 0 && code->arena_bytes + code->kept_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
     tci_program_measure(code, sizes);
@@ -46284,6 +47114,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_effects = sizes->n_effects;
     p->n_captured = sizes->n_captured;
     p->refs = 1;
+    p->keeper = p;
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
@@ -46298,6 +47129,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_fill_steps(f, n_steps, literal_words);
     tci_program_place_effects(f);
     tci_program_sort_aliases(f);
+    f->only_launches = !f->faults && !f->code->n_init && !f->code->device;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -46352,6 +47184,7 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
         return status;
     }
     tc_program *p = *f;
+    p->keeper = (tc_program *)(uintptr_t)family;
     int n_own = family->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
         p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
@@ -46395,6 +47228,7 @@ TCI_FN void tci_program_release(tc_program *f)
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
+    tci_kept_free(f);
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }
@@ -46443,537 +47277,22 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 
 #undef TCI_PROGRAM_PART_NS
 #undef TCI_PROGRAM_INTERP_FACTOR
-/* ---- src/run/device.c ---- */
-/* run/device.c - runs whose kernels a registered backend launches (tci_code.device).
+/* ---- src/run/check.c ---- */
+/* run/check.c - are these the buffers that a program takes?
  *
- * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
- * the call's operand pointers as they are. For the others every port (input, captured leaf or
- * output) is bound to device memory: the user's own where the backend can use it; for what was
- * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
- * changed, and where parameters are changed in place; else a copy that the call owns, made when
- * first needed. Inputs with such a copy go up before, outputs come down after.
- *
- * Parameters: the order of the device keeps runs apart, so a run has them for itself only while it
- * is queued (tci_param_claim). New values that are not written over the old ones lie in copies of
- * the call and move when everything else went well.
- *
- * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
- * backend then records them once, and a run is one replay.
- *
- * tc_call.device: memory[0] the arena, then a copy for each port or NULL; bound[i]: what port i was
- * bound to last. Ports are numbered inputs first, captured leaves, then outputs. */
-
-struct tci_device_call {
-    int n_ports;
-    bool is_current;    /* the call's slots hold what is bound */
-    void *sequence;     /* recorded launches, or NULL */
-    tc_launch *launches;
-    void **bound;
-    void **memory;      /* 1 + n_ports */
-};
-
-static int64_t tci_device_bytes(const tci_code *code, int port)
-{
-    return port < code->n_inputs ? code->inputs[port].bytes
-                                 : code->outputs[port - code->n_inputs].bytes;
-}
-
-static void tci_device_drop_sequence(tc_call *c)
-{
-    const tc_backend *device = c->program->code->device;
-    if (c->device->sequence) {
-        device->sequence_free(device->user, c->device->sequence);
-        c->device->sequence = NULL;
-    }
-}
-
-TCI_FN void tci_device_free(tc_call *c)
-{
-    const tc_backend *device = c->program->code->device;
-    if (!c->device) {
-        return;
-    }
-    tci_device_drop_sequence(c);
-    for (int i = 0; i < 1 + c->device->n_ports; i++) {
-        if (c->device->memory[i]) {
-            device->free(device->user, c->device->memory[i]);
-        }
-    }
-    tci_heap_free(c->device);
-    c->device = NULL;
-}
-
-/* The arena, and room for the rest. False: there is no memory left. */
-TCI_FN bool tci_device_make(tc_call *c)
-{
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    int n = code->n_inputs + code->n_outputs;
-    size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
-    size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
-    size_t memory_at = bound_at + (size_t)n * sizeof(void *);
-    char *block = tci_heap_get(memory_at + (size_t)(n + 1) * sizeof(void *));
-    if (!block) {
-        return false;
-    }
-    c->device = (struct tci_device_call *)block;
-    c->device->n_ports = n;
-    c->device->launches = (tc_launch *)(block + launches_at);
-    c->device->bound = (void **)(block + bound_at);
-    c->device->memory = (void **)(block + memory_at);
-    if (code->arena_bytes) {
-        c->device->memory[0] = device->alloc(device->user, code->arena_bytes);
-        if (!c->device->memory[0]) {
-            tci_device_free(c);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* ---- binding ---- */
-
-/* The captured leaf behind a port, or -1. */
-static int tci_device_captured(const tc_program *f, int port)
-{
-    int output = port - f->code->n_inputs;
-    if (output >= f->n_outputs) {
-        return f->effects[output - f->n_outputs].captured;
-    }
-    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
-}
-
-/* A new value that must not be written over the old one before the end of the run. */
-static bool tci_device_is_staged(const tc_program *f, int port)
-{
-    int effect = port - f->code->n_inputs - f->n_outputs;
-    return effect >= 0 && !f->effects[effect].over_old;
-}
-
-/* Bound to the memory of a parameter. */
-static bool tci_device_is_param(const tc_program *f, int port)
-{
-    int captured = tci_device_captured(f, port);
-    return captured >= 0 && f->captured[captured]->param && !tci_device_is_staged(f, port);
-}
-
-/* NULL: the port is no user's, but a parameter. */
-static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
-                                    int port)
-{
-    const tc_program *f = c->program;
-    if (port < f->n_inputs) {
-        return inputs->items[port].data;
-    }
-    if (port < f->code->n_inputs) {
-        return f->captured_data[port - f->n_inputs];
-    }
-    int i = port - f->code->n_inputs;
-    return i < f->n_outputs ? outputs->items[i].data : NULL;
-}
-
-/* Generated code takes what it may at once, so memory starts at a multiple of that. */
-static bool tci_device_takes(const tc_backend *device, const void *memory)
-{
-    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
-           device->is_device(device->user, memory);
-}
-
-/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
- * lies so that generated code cannot take it. */
-static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound)
-{
-    const tc_program *f = c->program;
-    const tc_backend *device = f->code->device;
-    tci_storage *s = f->captured[captured];
-    const char *data = f->captured_data[captured];
-    int64_t offset = s->param ? 0 : data - (const char *)s->data;
-    bool there = s->borrowed && !s->residents && device->is_device &&
-                 device->is_device(device->user, data);
-    if (there || offset % TCI_ALIGNED_BYTES != 0) {
-        return TC_OK;
-    }
-    void *memory = NULL;
-    tc_status status = tci_resident_bring(s, device, &memory);
-    *bound = status ? NULL : (char *)memory + offset;
-    return status;
-}
-
-/* The user's memory where generated code can take it, else a copy. */
-static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
-{
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    void **copy = &c->device->memory[1 + port];
-    bool known = user_memory && user_memory == c->device->bound[port];
-    *bound = user_memory;
-    if (!known && !(user_memory && tci_device_takes(device, user_memory))) {
-        if (!*copy) {
-            *copy = device->alloc(device->user, tci_device_bytes(code, port));
-        }
-        *bound = *copy;
-    }
-    return *bound ? TC_OK : TC_ERR_MEMORY;
-}
-
-/* Binds one port. TC_ERR_MEMORY: the device has none left. */
-static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
-{
-    int captured = tci_device_captured(c->program, port);
-    void *bound = NULL;
-    tc_status status = TC_OK;
-    if (tci_device_bytes(c->program->code, port) > 0) {
-        if (captured >= 0 && !tci_device_is_staged(c->program, port)) {
-            status = tci_device_bind_captured(c, captured, &bound);
-        }
-        if (!status && !bound) {
-            status = tci_device_bind_memory(c, port, user_memory, &bound);
-        }
-    }
-    c->device->is_current = c->device->is_current && bound == c->device->bound[port];
-    c->device->bound[port] = bound;
-    return status;
-}
-
-static void tci_device_fill_slots(tc_call *c)
-{
-    const tci_code *code = c->program->code;
-    char *arena = c->device->memory[0];
-    int slot = 0;
-    for (int i = 0; i < code->n_steps; i++) {
-        int n_operands = code->kernels[code->steps[i].kernel].n_operands;
-        for (int j = 0; j < n_operands; j++, slot++) {
-            const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            if (b->kind == TCI_BUF_TEMP) {
-                c->slots[slot] = arena ? arena + b->offset : NULL;
-            } else {
-                int first = b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0;
-                c->slots[slot] = c->device->bound[first + b->index];
-            }
-        }
-    }
-}
-
-/* The ports that are parameters, or all others. */
-static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
-                                 bool params)
-{
-    tc_status status = TC_OK;
-    for (int i = 0; i < c->device->n_ports && !status; i++) {
-        if (tci_device_is_param(c->program, i) == params) {
-            status = tci_device_bind_port(c, i, tci_device_user_memory(c, inputs, outputs, i));
-        }
-    }
-    return status;
-}
-
-static void tci_device_refresh(tc_call *c)
-{
-    if (!c->device->is_current) {
-        tci_device_drop_sequence(c);
-        tci_device_fill_slots(c);
-        c->device->is_current = true;
-    }
-}
-
-/* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
-static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, bool up)
-{
-    const tc_program *f = c->program;
-    const tc_backend *device = f->code->device;
-    int begin = up ? 0 : f->code->n_inputs;
-    int end = up ? f->code->n_inputs : f->code->n_inputs + f->n_outputs;
-    tc_status status = TC_OK;
-    for (int i = begin; i < end && !status; i++) {
-        void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
-        int64_t bytes = tci_device_bytes(f->code, i);
-        if (bytes && mine && mine == c->device->memory[1 + i]) {
-            status = up ? device->upload(device->user, mine, theirs, bytes)
-                        : device->download(device->user, theirs, mine, bytes);
-        }
-    }
-    return status;
-}
-
-/* The new value of a parameter, which the run left in the call's copy. */
-static tc_status tci_device_commit_staged(tc_call *c, int effect)
-{
-    const tc_program *f = c->program;
-    const tc_backend *device = f->code->device;
-    const tci_run_effect *e = &f->effects[effect];
-    tci_storage *s = f->captured[e->captured];
-    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
-    void *to = NULL;
-    if (!device->copy) {
-        return tci_param_download(s, device, from);
-    }
-    tc_status status = tci_resident_bring(s, device, &to);
-    status = status ? status : device->copy(device->user, to, from, e->bytes);
-    if (!status) {
-        tci_resident_changed(s, device);
-    }
-    return status;
-}
-
-/* The run waited for its kernels. Waits for the copies too, to know that they went well. */
-static tc_status tci_device_commit(tc_call *c)
-{
-    const tc_program *f = c->program;
-    const tc_backend *device = f->code->device;
-    int n_staged = 0;
-    for (int i = 0; i < f->n_effects; i++) {
-        n_staged += f->effects[i].bytes > 0 && !f->effects[i].over_old;
-    }
-    tc_status status = n_staged ? tci_param_claim(c) : TC_OK;
-    if (status || !n_staged) {
-        return status;
-    }
-    for (int i = 0; i < f->n_effects && !status; i++) {
-        if (f->effects[i].bytes > 0 && !f->effects[i].over_old) {
-            status = tci_device_commit_staged(c, i);
-        }
-    }
-    tci_param_unclaim(c);
-    return status || !device->copy ? status : device->sync(device->user);
-}
-
-/* What was written over is newest on the device once that is queued. */
-static void tci_device_mark_changed(tc_call *c)
-{
-    const tc_program *f = c->program;
-    for (int i = 0; i < f->n_effects; i++) {
-        if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
-            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
-        }
-    }
-}
-
-/* ---- launching ---- */
-
-static tc_launch tci_device_launch(const tc_call *c, int i)
-{
-    const tci_code *code = c->program->code;
-    const tci_run_step *step = &c->program->steps[i];
-    const tci_code_kernel *kernel = &code->kernels[code->steps[i].kernel];
-    tc_launch launch = {.function = kernel->function,
-                        .buffers = c->slots + step->first_slot,
-                        .literals = step->literals,
-                        .fault = step->faults ? c->faults : NULL,
-                        .n_buffers = kernel->n_operands,
-                        .n_literals = kernel->n_literals,
-                        .task_begin = 0,
-                        .task_end = step->n_tasks};
-    return launch;
-}
-
-static tc_status tci_device_launch_all(tc_call *c)
-{
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    tc_status status = TC_OK;
-    for (int i = 0; i < code->n_steps && !status; i++) {
-        tc_launch launch = tci_device_launch(c, i);
-        status = device->launch(device->user, &launch);
-    }
-    return status;
-}
-
-static tc_status tci_device_replay(tc_call *c)
-{
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    tc_status status = TC_OK;
-    if (!c->device->sequence) {
-        for (int i = 0; i < code->n_steps; i++) {
-            c->device->launches[i] = tci_device_launch(c, i);
-        }
-        status = device->record(device->user, c->device->launches, code->n_steps,
-                                &c->device->sequence);
-    }
-    return status ? status : device->replay(device->user, c->device->sequence);
-}
-
-/* Inputs are there. */
-static tc_status tci_device_queue(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
-{
-    tc_status status = tci_param_claim(c);
-    if (status) {
-        return status;
-    }
-    status = tci_device_bind(c, inputs, outputs, true);
-    if (!status) {
-        tci_device_refresh(c);
-        bool records = c->program->code->device->record && c->program->code->n_steps > 0;
-        status = records ? tci_device_replay(c) : tci_device_launch_all(c);
-    }
-    if (!status) {
-        tci_device_mark_changed(c);
-    }
-    tci_param_unclaim(c);
-    return status;
-}
-
-/* The backend's own status; why it failed is asked of the backend by the caller. */
-TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
-{
-    const tc_backend *device = c->program->code->device;
-    tc_status status = TC_OK;
-    if (c->device) {
-        status = tci_device_bind(c, inputs, outputs, false);
-        status = status ? status : tci_device_move(c, inputs, outputs, true);
-        status = status ? status : tci_device_queue(c, inputs, outputs);
-    } else {
-        status = tci_device_launch_all(c);
-    }
-    /* Also when it failed: what was launched before writes to memory and faults of this call. */
-    tc_status synced = device->sync(device->user);
-    return status ? status : synced;
-}
-
-TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
-{
-    tc_status status = tci_device_move(c, inputs, outputs, false);
-    return status ? status : tci_device_commit(c);
-}
-/* ---- src/run/call.c ---- */
-/* run/call.c - one run: buffers are checked, operand pointers patched, kernels launched.
- *
- * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
- * why. What is found after the fact (TC_ERR_INDEX, a device that fails) leaves outputs half
- * written, but parameters as they were (run/param.c).
- *
- * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
- * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
- * changes hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
- *
- * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
- * (run/param.c); only programs that have some take a lock for that.
+ * In: a call, the user's buffers. Out: they are, or c->last says what is wrong with the first that
+ * is not.
  *
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
  * sorted by address, and each span looks back only as far as an earlier span still reaches. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
-
-#define TCI_CALL_PAIRWISE 16 /* buffers up to which pairs are compared */
-
-/* ---- making ---- */
-
-static void tci_call_fill_slots(tc_call *c)
-{
-    const tc_program *f = c->program;
-    const tci_code *code = f->code;
-    int slot = 0;
-    for (int i = 0; i < code->n_steps; i++) {
-        int n = code->kernels[code->steps[i].kernel].n_operands;
-        for (int j = 0; j < n; j++, slot++) {
-            const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            if (b->kind == TCI_BUF_TEMP && c->workspace) {
-                c->slots[slot] = c->workspace + b->offset;
-            } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
-                c->slots[slot] = f->captured_data[b->index - f->n_inputs];
-            }
-        }
-        if (f->steps[i].work_bytes > 0) {
-            c->slots[slot++] = c->work;
-        }
-    }
-}
-
-TCI_FN tc_call *tci_call_make(tc_program *f)
-{
-#ifdef TC_DYNAMIC_SHAPES
-    if (f->dynamic) {
-        return tci_dynamic_call_make(f);
-    }
-#endif
-    const tci_code *code = f->code;
-    size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
-    size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
-    size_t values_at = slots_at + (size_t)f->n_slots * sizeof(void *);
-    size_t faults_at =
-        values_at + ((size_t)f->n_params + (size_t)f->n_effects) * sizeof(tci_param_value *);
-    size_t spans_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
-    size_t bytes = spans_at +
-                   (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
-    tc_call *c = tci_heap_get(bytes);
-    if (!c) {
-        return NULL;
-    }
-    bool on_device = code->device && code->device->alloc;
-    size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
-    size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
-    interp_bytes = (interp_bytes + 63) & ~(size_t)63;
-    size_t work_bytes = code->device ? 0 : (size_t)f->work_bytes * (size_t)f->max_threads;
-    size_t workspace_bytes = arena_bytes + interp_bytes + work_bytes;
-    if (workspace_bytes) {
-        c->workspace = tci_heap_get_aligned(workspace_bytes);
-        if (!c->workspace) {
-            tci_heap_free(c);
-            return NULL;
-        }
-        c->interp = c->workspace + arena_bytes;
-        c->work = c->interp + interp_bytes;
-    }
-    c->program = f;
-    c->slots = (void **)((char *)c + slots_at);
-    c->values = (tci_param_value **)(void *)((char *)c + values_at);
-    c->faults = (int64_t *)((char *)c + faults_at);
-    c->spans = n_buffers > TCI_CALL_PAIRWISE ? (tci_run_span *)((char *)c + spans_at) : NULL;
-    if (!on_device) {
-        tci_call_fill_slots(c);
-    } else if (!tci_device_make(c)) {
-        tci_heap_free(c);
-        return NULL;
-    }
-    return c;
-}
-
-TCI_FN void tci_call_free(tc_call *c)
-{
-    if (c) {
-#ifdef TC_DYNAMIC_SHAPES
-        tci_dynamic_call_free(c);
-#endif
-        tci_device_free(c);
-        tci_heap_free_aligned(c->workspace);
-        tci_heap_free(c);
-    }
-}
-
-TCI_FN tc_call *tci_call_take(tc_program *f)
-{
-    tc_call *c = __atomic_exchange_n(&f->spare, NULL, __ATOMIC_ACQUIRE);
-    if (TCI_LIKELY(c != NULL)) {
-        return c;
-    }
-    pthread_mutex_lock(f->lock);
-    c = f->idle;
-    if (c) {
-        f->idle = c->next;
-    }
-    pthread_mutex_unlock(f->lock);
-    return c ? c : tci_call_make(f);
-}
-
-TCI_FN void tci_call_give(tc_program *f, tc_call *c)
-{
-    tc_call *none = NULL;
-    if (TCI_LIKELY(__atomic_compare_exchange_n(&f->spare, &none, c, false, __ATOMIC_RELEASE,
-                                               __ATOMIC_RELAXED))) {
-        return;
-    }
-    pthread_mutex_lock(f->lock);
-    c->next = f->idle;
-    f->idle = c;
-    pthread_mutex_unlock(f->lock);
-}
 
 /* ---- texts of refusals: never on the fast path ---- */
 
-static const char *tci_call_dtype_name(int dtype)
+static const char *tci_check_dtype_name(int dtype)
 {
     if (!tci_dtype_is_valid(dtype)) {
         return "untyped";
@@ -46991,11 +47310,11 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
     return why;
 }
 
-static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const tc_buf *b,
+static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, const tc_buf *b,
                                         const tci_code_port *port)
 {
     const char *side = is_output ? "output" : "input";
-    const char *dtype = tci_call_dtype_name(port->dtype);
+    const char *dtype = tci_check_dtype_name(port->dtype);
     char shape[256];
     tci_graph_print_shape(shape, sizeof(shape), port->rank, port->shape);
     if (is_output && b->is_const) {
@@ -47010,7 +47329,7 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
     }
     if (b->dtype != port->dtype && b->dtype != -1) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
-                               tci_call_dtype_name(b->dtype), dtype);
+                               tci_check_dtype_name(b->dtype), dtype);
     }
     if (b->data && !tci_dtype_is_aligned((tc_dtype)port->dtype, b->data)) {
         return tci_call_refuse(c, TC_ERR_BUFFER,
@@ -47038,7 +47357,7 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
 }
 
 /* Name of buffer `index` in the order of tci_run_span. */
-static void tci_call_name_buffer(const tc_program *f, int index, char *text, size_t room)
+static void tci_check_name_buffer(const tc_program *f, int index, char *text, size_t room)
 {
     int n_outputs = f->n_outputs;
     if (index < n_outputs) {
@@ -47052,7 +47371,7 @@ static void tci_call_name_buffer(const tc_program *f, int index, char *text, siz
 
 /* ---- overlaps ---- */
 
-static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+static tci_run_span tci_check_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                   int index)
 {
     const tc_program *f = c->program;
@@ -47072,7 +47391,7 @@ static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const
     return span;
 }
 
-static bool tci_call_may_alias(const tc_program *f, int output, int input)
+static bool tci_check_may_alias(const tc_program *f, int output, int input)
 {
     int low = 0;
     int high = f->code->n_aliases;
@@ -47092,20 +47411,20 @@ static bool tci_call_may_alias(const tc_program *f, int output, int input)
 }
 
 /* The spans a and b meet and one of them is an output: is that allowed? */
-static tc_status tci_call_judge(tc_call *c, const tci_run_span *a, const tci_run_span *b)
+static tc_status tci_check_judge(tc_call *c, const tci_run_span *a, const tci_run_span *b)
 {
     const tc_program *f = c->program;
     const tci_run_span *out = a->index < b->index ? a : b; /* outputs have the lower numbers */
     const tci_run_span *other = out == a ? b : a;
     int input = other->index - f->n_outputs;
     bool exact = a->begin == b->begin && a->end == b->end;
-    if (exact && input >= 0 && tci_call_may_alias(f, out->index, input)) {
+    if (exact && input >= 0 && tci_check_may_alias(f, out->index, input)) {
         return TC_OK;
     }
     char name[64];
     char other_name[64];
-    tci_call_name_buffer(f, out->index, name, sizeof(name));
-    tci_call_name_buffer(f, other->index, other_name, sizeof(other_name));
+    tci_check_name_buffer(f, out->index, name, sizeof(name));
+    tci_check_name_buffer(f, other->index, other_name, sizeof(other_name));
     const char *expected =
         input < 0 ? "separate memory"
         : exact   ? "separate memory (this program reads it after or beside what it writes)"
@@ -47116,16 +47435,16 @@ static tc_status tci_call_judge(tc_call *c, const tci_run_span *a, const tci_run
                            (void *)other->end, expected);
 }
 
-static tc_status tci_call_check_pairs(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+static tc_status tci_check_check_pairs(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     int n = c->program->code->n_inputs + outputs->n;
     for (int i = 0; i < outputs->n; i++) {
-        tci_run_span out = tci_call_span(c, inputs, outputs, i);
+        tci_run_span out = tci_check_span(c, inputs, outputs, i);
         for (int j = i + 1; j < n; j++) {
-            tci_run_span other = tci_call_span(c, inputs, outputs, j);
+            tci_run_span other = tci_check_span(c, inputs, outputs, j);
             bool meet = other.begin < out.end && out.begin < other.end && other.begin < other.end;
             if (TCI_UNLIKELY(meet && out.begin < out.end)) {
-                tc_status status = tci_call_judge(c, &out, &other);
+                tc_status status = tci_check_judge(c, &out, &other);
                 if (status) {
                     return status;
                 }
@@ -47135,7 +47454,7 @@ static tc_status tci_call_check_pairs(tc_call *c, const tc_bufs *inputs, const t
     return TC_OK;
 }
 
-static void tci_call_sift(tci_run_span *spans, int i, int n)
+static void tci_check_sift(tci_run_span *spans, int i, int n)
 {
     tci_run_span moved = spans[i];
     for (int child = 2 * i + 1; child < n; child = 2 * i + 1) {
@@ -47152,29 +47471,29 @@ static void tci_call_sift(tci_run_span *spans, int i, int n)
 }
 
 /* Heap sort by address: in place, unlike qsort. */
-static void tci_call_sort(tci_run_span *spans, int n)
+static void tci_check_sort(tci_run_span *spans, int n)
 {
     for (int i = n / 2 - 1; i >= 0; i--) {
-        tci_call_sift(spans, i, n);
+        tci_check_sift(spans, i, n);
     }
     for (int last = n - 1; last > 0; last--) {
         tci_run_span top = spans[0];
         spans[0] = spans[last];
         spans[last] = top;
-        tci_call_sift(spans, 0, last);
+        tci_check_sift(spans, 0, last);
     }
 }
 
-static tc_status tci_call_check_sorted(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+static tc_status tci_check_check_sorted(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     tci_run_span *spans = c->spans;
     int n_all = c->program->code->n_inputs + outputs->n;
     int n = 0;
     for (int i = 0; i < n_all; i++) {
-        spans[n] = tci_call_span(c, inputs, outputs, i);
+        spans[n] = tci_check_span(c, inputs, outputs, i);
         n += spans[n].begin < spans[n].end;
     }
-    tci_call_sort(spans, n);
+    tci_check_sort(spans, n);
     for (int i = 0; i < n; i++) {
         tci_run_span *s = &spans[i];
         bool is_output = s->index < outputs->n;
@@ -47183,7 +47502,7 @@ static tc_status tci_call_check_sorted(tc_call *c, const tc_bufs *inputs, const 
                 break;
             }
             if (spans[j].end > s->begin && (is_output || spans[j].index < outputs->n)) {
-                tc_status status = tci_call_judge(c, &spans[j], s);
+                tc_status status = tci_check_judge(c, &spans[j], s);
                 if (status) {
                     return status;
                 }
@@ -47199,7 +47518,7 @@ static tc_status tci_call_check_sorted(tc_call *c, const tc_bufs *inputs, const 
 
 /* ---- checks ---- */
 
-static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
+static bool tci_check_sizes_fit(const tc_buf *b, const tci_code_port *port)
 {
     bool fit = b->rank == port->rank;
     for (int i = 0; i < port->rank && fit; i++) {
@@ -47209,11 +47528,11 @@ static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
 }
 
 /* Untyped memory is counted in bytes. */
-static inline bool tci_call_fits(const tc_buf *b, const tci_code_port *port)
+static inline bool tci_check_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
     bool untyped = b->dtype == -1 && b->n == port->bytes;
-    bool sized = TCI_LIKELY(!b->sizes) || tci_call_sizes_fit(b, port);
+    bool sized = TCI_LIKELY(!b->sizes) || tci_check_sizes_fit(b, port);
     return (typed || untyped) && (b->data || !port->n) && sized &&
            tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
@@ -47232,7 +47551,7 @@ TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const t
     return TC_OK;
 }
 
-static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tci_code *code = c->program->code;
     tc_status status = tci_call_check_lists(c, inputs, outputs);
@@ -47240,21 +47559,458 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
         return status;
     }
     for (int i = 0; i < inputs->n; i++) {
-        if (TCI_UNLIKELY(!tci_call_fits(&inputs->items[i], &code->inputs[i]))) {
-            return tci_call_refuse_buffer(c, false, i, &inputs->items[i], &code->inputs[i]);
+        if (TCI_UNLIKELY(!tci_check_fits(&inputs->items[i], &code->inputs[i]))) {
+            return tci_check_refuse_buffer(c, false, i, &inputs->items[i], &code->inputs[i]);
         }
     }
     for (int i = 0; i < outputs->n; i++) {
         const tc_buf *b = &outputs->items[i];
-        if (TCI_UNLIKELY(!tci_call_fits(b, &code->outputs[i]) || b->is_const)) {
-            return tci_call_refuse_buffer(c, true, i, b, &code->outputs[i]);
+        if (TCI_UNLIKELY(!tci_check_fits(b, &code->outputs[i]) || b->is_const)) {
+            return tci_check_refuse_buffer(c, true, i, b, &code->outputs[i]);
         }
     }
-    return c->spans ? tci_call_check_sorted(c, inputs, outputs)
-                    : tci_call_check_pairs(c, inputs, outputs);
+    return c->spans ? tci_check_check_sorted(c, inputs, outputs)
+                    : tci_check_check_pairs(c, inputs, outputs);
+}
+/* ---- src/run/kept.c ---- */
+/* run/kept.c - what the init list of a program computed, kept from run to run.
+ *
+ * In: a call whose program has an init list, and the versions of the captured memory that the list
+ * reads, as the run at hand finds them. Out: memory with what the list makes of that.
+ *
+ * The one idea: what is kept does not change once it is there; when captured memory changes,
+ * another takes its place. So runs that go on at the time keep what they began with, and a call
+ * that finds the versions it knows takes no lock. Where a call is the only one to hold what is
+ * outdated, that memory is used again. Callers that meet when there is nothing each compute it, and
+ * all but the first drop theirs.
+ *
+ * Counts and tc_program.kept change under the lock of the keeper: the program itself, or the family
+ * of an instance, as all its instances compute the same. */
+#include <string.h>
+
+
+struct tci_kept {
+    int32_t refs;
+    bool is_ready;           /* computed, from these */
+    const tc_backend *device; /* whose memory it is; NULL: the host's */
+    void *memory;
+    uint64_t versions[];
+};
+
+static bool tci_kept_fits(const tci_kept *k, const tc_call *c)
+{
+    size_t bytes = sizeof(*c->versions) * (size_t)c->program->n_once;
+    return k && k->is_ready && !memcmp(k->versions, c->versions, bytes);
 }
 
-/* ---- running ---- */
+TCI_FN void tci_kept_note(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_once; i++) {
+        c->versions[i] = __atomic_load_n(&f->captured[f->once[i]]->version, __ATOMIC_ACQUIRE);
+    }
+}
+
+TCI_FN bool tci_kept_is_current(const tc_call *c)
+{
+    return tci_kept_fits(c->kept, c);
+}
+
+TCI_FN void *tci_kept_memory(const tc_call *c)
+{
+    return c->kept->memory;
+}
+
+static void tci_kept_destroy(tci_kept *k)
+{
+    if (k->device) {
+        k->device->free(k->device->user, k->memory);
+    } else {
+        tci_heap_free_aligned(k->memory);
+    }
+    tci_heap_free(k);
+}
+
+static tci_kept *tci_kept_make(const tc_program *f)
+{
+    const tc_backend *device = f->code->device;
+    tci_kept *k = tci_heap_get(sizeof(*k) + sizeof(k->versions[0]) * (size_t)f->n_once);
+    if (!k) {
+        return NULL;
+    }
+    k->refs = 1;
+    k->device = device && device->alloc ? device : NULL;
+    int64_t bytes = TCI_MAX(f->code->kept_bytes, (int64_t)1);
+    k->memory =
+        k->device ? device->alloc(device->user, bytes) : tci_heap_get_aligned((size_t)bytes);
+    if (!k->memory) {
+        tci_heap_free(k);
+        k = NULL;
+    }
+    return k;
+}
+
+/* The caller holds the lock. Returns what nobody holds any more, to be destroyed without it. */
+static tci_kept *tci_kept_let_go(tci_kept *k)
+{
+    return k && --k->refs == 0 ? k : NULL;
+}
+
+TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
+{
+    tc_program *keeper = c->program->keeper;
+    tci_kept *mine = c->kept, *dropped = NULL;
+    pthread_mutex_lock(keeper->lock);
+    *ready = tci_kept_fits(keeper->kept, c);
+    c->kept = NULL;
+    if (*ready) {
+        c->kept = keeper->kept;
+        c->kept->refs++;
+    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* nobody else reads it */
+        keeper->kept = mine == keeper->kept ? NULL : keeper->kept;
+        mine->refs = 1;
+        mine->is_ready = false;
+        c->kept = mine;
+        mine = NULL;
+    }
+    dropped = tci_kept_let_go(mine);
+    pthread_mutex_unlock(keeper->lock);
+    if (dropped) {
+        tci_kept_destroy(dropped);
+    }
+    c->kept = c->kept ? c->kept : tci_kept_make(c->program);
+    return c->kept ? TC_OK : TC_ERR_MEMORY;
+}
+
+TCI_FN void tci_kept_publish(tc_call *c)
+{
+    tc_program *keeper = c->program->keeper;
+    tci_kept *mine = c->kept, *dropped;
+    memcpy(mine->versions, c->versions, sizeof(*c->versions) * (size_t)c->program->n_once);
+    pthread_mutex_lock(keeper->lock);
+    if (tci_kept_fits(keeper->kept, c)) {
+        c->kept = keeper->kept;
+        dropped = mine;
+    } else {
+        dropped = tci_kept_let_go(keeper->kept);
+        mine->is_ready = true;
+        keeper->kept = mine;
+    }
+    c->kept->refs++;
+    pthread_mutex_unlock(keeper->lock);
+    if (dropped) {
+        tci_kept_destroy(dropped);
+    }
+}
+
+TCI_FN void tci_kept_drop(tc_call *c)
+{
+    tci_kept *dropped = NULL;
+    if (c->kept) {
+        pthread_mutex_lock(c->program->keeper->lock);
+        dropped = tci_kept_let_go(c->kept);
+        pthread_mutex_unlock(c->program->keeper->lock);
+        c->kept = NULL;
+    }
+    if (dropped) {
+        tci_kept_destroy(dropped);
+    }
+}
+
+TCI_FN void tci_kept_free(tc_program *f)
+{
+    if (f->kept) {
+        tci_kept_destroy(f->kept); /* its calls are gone */
+        f->kept = NULL;
+    }
+}
+/* ---- src/run/bind.c ---- */
+/* run/bind.c - where the operands of a run lie.
+ *
+ * In: a checked call. Out: its slots, one pointer for each operand of each launch.
+ *
+ * On the host they are filled when the call is made, but for memory of the user, of parameters, and
+ * what is kept, which each run patches in where it changed. On a device with memory of its own
+ * every port (input, captured leaf or output) is bound to memory there: the user's own where the
+ * backend can use it; for what was captured the storage's own memory there (run/resident.c), which
+ * is uploaded only when its bytes changed, and where parameters are changed in place; else a copy
+ * that the call owns, made when first needed.
+ *
+ * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
+ * backend then records them once, and a run is one replay (run/walk.c). */
+
+/* ---- on the host ---- */
+
+TCI_FN void tci_bind_fixed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    const tci_code *code = f->code;
+    int slot = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        int n = code->kernels[code->steps[i].kernel].n_operands;
+        for (int j = 0; j < n; j++, slot++) {
+            const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            if (b->kind == TCI_BUF_TEMP && c->workspace) {
+                c->slots[slot] = c->workspace + b->offset;
+            } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
+                c->slots[slot] = f->captured_data[b->index - f->n_inputs];
+            }
+        }
+        if (f->steps[i].work_bytes > 0) {
+            c->slots[slot++] = c->work;
+        }
+    }
+}
+
+TCI_FN void tci_bind_kept(tc_call *c)
+{
+    const tc_program *f = c->program;
+    char *memory = tci_kept_memory(c);
+    for (int i = 0; i < f->n_kept_binds; i++) {
+        c->slots[f->kept_binds[i].slot] = memory + f->kept_binds[i].offset;
+    }
+    if (c->device) {
+        c->device->is_current = false;
+    }
+}
+
+/* ---- on a device ---- */
+
+TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
+{
+    return port < code->n_inputs ? code->inputs[port].bytes
+                                 : code->outputs[port - code->n_inputs].bytes;
+}
+
+static void tci_bind_drop_sequence(tc_call *c)
+{
+    const tc_backend *device = c->program->code->device;
+    if (c->device->sequence) {
+        device->sequence_free(device->user, c->device->sequence);
+        c->device->sequence = NULL;
+    }
+}
+
+TCI_FN void tci_bind_free(tc_call *c)
+{
+    const tc_backend *device = c->program->code->device;
+    if (!c->device) {
+        return;
+    }
+    tci_bind_drop_sequence(c);
+    for (int i = 0; i < 1 + c->device->n_ports; i++) {
+        if (c->device->memory[i]) {
+            device->free(device->user, c->device->memory[i]);
+        }
+    }
+    tci_heap_free(c->device);
+    c->device = NULL;
+}
+
+/* The arena, and room for the rest. */
+TCI_FN bool tci_bind_make(tc_call *c)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    int n = code->n_inputs + code->n_outputs;
+    size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
+    size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
+    size_t memory_at = bound_at + (size_t)n * sizeof(void *);
+    char *block = tci_heap_get(memory_at + (size_t)(n + 1) * sizeof(void *));
+    if (!block) {
+        return false;
+    }
+    c->device = (struct tci_device_call *)block;
+    c->device->n_ports = n;
+    c->device->launches = (tc_launch *)(block + launches_at);
+    c->device->bound = (void **)(block + bound_at);
+    c->device->memory = (void **)(block + memory_at);
+    if (code->arena_bytes) {
+        c->device->memory[0] = device->alloc(device->user, code->arena_bytes);
+        if (!c->device->memory[0]) {
+            tci_bind_free(c);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The captured leaf behind a port, or -1. */
+static int tci_bind_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_bind_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && !f->effects[effect].over_old;
+}
+
+/* Bound to the memory of a parameter. */
+static bool tci_bind_is_param(const tc_program *f, int port)
+{
+    int captured = tci_bind_captured(f, port);
+    return captured >= 0 && f->captured[captured]->param && !tci_bind_is_staged(f, port);
+}
+
+/* NULL: the port is no user's, but a parameter. */
+TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port)
+{
+    const tc_program *f = c->program;
+    if (port < f->n_inputs) {
+        return r->inputs->items[port].data;
+    }
+    if (port < f->code->n_inputs) {
+        return f->captured_data[port - f->n_inputs];
+    }
+    int i = port - f->code->n_inputs;
+    return i < f->n_outputs ? r->outputs->items[i].data : NULL;
+}
+
+/* Generated code takes what it may at once, so memory starts at a multiple of that. */
+static bool tci_bind_takes(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_bind_leaf(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = s->param ? 0 : data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    void **copy = &c->device->memory[1 + port];
+    bool known = user_memory && user_memory == c->device->bound[port];
+    *bound = user_memory;
+    if (!known && !(user_memory && tci_bind_takes(device, user_memory))) {
+        if (!*copy) {
+            *copy = device->alloc(device->user, tci_bind_bytes(code, port));
+        }
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_bind_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_bind_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_bind_is_staged(c->program, port)) {
+            status = tci_bind_leaf(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_bind_memory(c, port, user_memory, &bound);
+        }
+    }
+    c->device->is_current = c->device->is_current && bound == c->device->bound[port];
+    c->device->bound[port] = bound;
+    return status;
+}
+
+TCI_FN tc_status tci_bind_ports(tc_call *c, const tci_run *r, bool params)
+{
+    tc_status status = TC_OK;
+    for (int i = 0; i < c->device->n_ports && !status; i++) {
+        if (tci_bind_is_param(c->program, i) == params) {
+            status = tci_bind_port(c, i, tci_bind_user_memory(c, r, i));
+        }
+    }
+    return status;
+}
+
+TCI_FN void *tci_bind_copy(const tc_call *c, int port)
+{
+    void *bound = c->device->bound[port];
+    return bound == c->device->memory[1 + port] ? bound : NULL;
+}
+
+static void tci_bind_fill(tc_call *c)
+{
+    const tci_code *code = c->program->code;
+    char *arena = c->device->memory[0];
+    int slot = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        int n_operands = code->kernels[code->steps[i].kernel].n_operands;
+        for (int j = 0; j < n_operands; j++, slot++) {
+            const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            if (b->kind == TCI_BUF_TEMP) {
+                c->slots[slot] = arena ? arena + b->offset : NULL;
+            } else if (b->kind != TCI_BUF_KEPT) {
+                int first = b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0;
+                c->slots[slot] = c->device->bound[first + b->index];
+            }
+        }
+    }
+}
+
+TCI_FN void tci_bind_refresh(tc_call *c)
+{
+    if (!c->device->is_current) {
+        tci_bind_drop_sequence(c);
+        tci_bind_fill(c);
+        c->device->is_current = true;
+    }
+}
+/* ---- src/run/walk.c ---- */
+/* run/walk.c - does the steps of a program (compile/code.h): the one way of a run, on the host and
+ * on devices.
+ *
+ * In: a checked call whose buffers of the user are bound. Out: the steps are done, or c->last says
+ * which was the first that failed.
+ *
+ * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
+ * backend. A backend that records gets the launches of each run once, and then replays them as long
+ * as no operand moves (run/bind.c).
+ *
+ * The init list comes first where what is kept was not computed from the captured memory as it is
+ * (run/kept.c). Parameters: the order of a device keeps runs apart, so a run has them for itself
+ * only while its launches are given to it (tci_param_claim). New values that are not written over
+ * the old ones lie in copies of the call and are set when everything else went well. */
+#include <string.h>
+
+
+/* What a backend said, as the status and the text of the call. */
+static tc_status tci_walk_judge(tc_call *c, tc_status status)
+{
+    const tc_backend *device = c->program->code->device;
+    if (TCI_UNLIKELY(status)) {
+        const char *why = device->last_error ? device->last_error(device->user) : NULL;
+        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
+                               why ? why : "no reason given");
+    }
+    return TC_OK;
+}
+
+/* ---- launches on the host ---- */
 
 typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
 
@@ -47289,12 +48045,27 @@ static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
     }
 }
 
-static void tci_call_launch(tc_call *c)
+static void tci_walk_launch_traced(tc_call *c, int begin, int end)
 {
-    const tc_program *f = c->program;
-    int n_steps = f->code->n_steps;
-    for (int i = 0; i < n_steps; i++) {
-        const tci_run_step *step = &f->steps[i];
+    const tci_code *code = c->program->code;
+    int64_t begin_ns = tci_os_now_ns(), step_ns = begin_ns;
+    for (int i = begin; i < end; i++) {
+        tci_call_launch_step(c, &c->program->steps[i]);
+        int64_t now_ns = tci_os_now_ns();
+        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_ns, now_ns);
+        step_ns = now_ns;
+    }
+    tci_trace_span("run", begin < code->n_init ? "init list" : "tc_run", begin_ns, step_ns);
+}
+
+TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
+{
+    const tci_run_step *step = c->program->steps + begin, *last = c->program->steps + end;
+    if (TCI_UNLIKELY(tci_trace_is_on())) {
+        tci_walk_launch_traced(c, begin, end);
+        return;
+    }
+    for (; step < last; step++) {
         if (TCI_LIKELY(step->threads == 1 && step->fn)) {
             step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
                      0, step->n_tasks);
@@ -47304,30 +48075,97 @@ static void tci_call_launch(tc_call *c)
     }
 }
 
-static void tci_call_launch_traced(tc_call *c)
+/* ---- launches on a device ---- */
+
+static tc_launch tci_device_launch(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
-    int64_t begin = tci_os_now_ns();
-    int64_t step_begin = begin;
-    for (int i = 0; i < code->n_steps; i++) {
-        tci_call_launch_step(c, &c->program->steps[i]);
-        int64_t end = tci_os_now_ns();
-        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_begin, end);
-        step_begin = end;
-    }
-    tci_trace_span("run", "tc_run", begin, step_begin);
+    const tci_run_step *step = &c->program->steps[i];
+    const tci_code_kernel *kernel = &code->kernels[code->steps[i].kernel];
+    tc_launch launch = {.function = kernel->function,
+                        .buffers = c->slots + step->first_slot,
+                        .literals = step->literals,
+                        .fault = step->faults ? c->faults : NULL,
+                        .n_buffers = kernel->n_operands,
+                        .n_literals = kernel->n_literals,
+                        .task_begin = 0,
+                        .task_end = step->n_tasks};
+    return launch;
 }
 
-static tc_status tci_call_judge_device(tc_call *c, tc_status status)
+static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
-    if (status) {
-        const char *why = device->last_error ? device->last_error(device->user) : NULL;
-        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
-                               why ? why : "no reason given");
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        status = device->launch(device->user, &launch);
     }
-    return TC_OK;
+    return status;
 }
+
+static tc_status tci_walk_replay(tc_call *c, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    struct tci_device_call *d = c->device;
+    tc_status status = TC_OK;
+    if (!d->sequence) {
+        for (int i = begin; i < end; i++) {
+            d->launches[i] = tci_device_launch(c, i);
+        }
+        status = device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    }
+    return status ? status : device->replay(device->user, d->sequence);
+}
+
+/* What was written over is newest on the device once that is queued. */
+static void tci_walk_mark_changed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_effects; i++) {
+        if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
+        }
+    }
+}
+
+static tc_status tci_walk_keep(tc_call *c, tci_run *r);
+
+/* The launches of a run, between the claim of its parameters and their release. */
+static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
+{
+    tc_status status = tci_walk_judge(c, tci_bind_ports(c, r, true));
+    if (!status && c->program->code->n_init) {
+        tci_kept_note(c);
+        status = tci_walk_keep(c, r);
+    }
+    if (!status) {
+        tci_bind_refresh(c);
+        bool records = c->program->code->device->record != NULL;
+        status = records ? tci_walk_replay(c, begin, end) : tci_walk_launch_each(c, begin, end);
+        status = tci_walk_judge(c, status);
+    }
+    if (!status) {
+        tci_walk_mark_changed(c);
+    }
+    return status;
+}
+
+static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int end)
+{
+    bool is_init = begin < c->program->code->n_init;
+    if (!c->device || is_init) {
+        return tci_walk_judge(c, tci_walk_launch_each(c, begin, end));
+    }
+    tc_status status = tci_walk_judge(c, tci_param_claim(c));
+    if (!status) {
+        status = tci_walk_claimed(c, r, begin, end);
+        tci_param_unclaim(c);
+    }
+    return status;
+}
+
+/* ---- other steps ---- */
 
 TCI_FN int64_t tci_call_fault(const tc_call *c)
 {
@@ -47339,54 +48177,331 @@ TCI_FN int64_t tci_call_fault(const tc_call *c)
     return -1;
 }
 
-static tc_status tci_call_find_fault(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+static tc_status tci_walk_check(tc_call *c, tci_run *r)
 {
-    int64_t size = tci_call_fault(c);
-    return size < 0 ? TC_OK : tci_index_tell(c, c->program, NULL, size, inputs, outputs);
+    const tc_backend *device = c->program->code->device;
+    tc_status status = device ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
+    int64_t size = !status && c->program->faults ? tci_call_fault(c) : -1;
+    r->waited = true;
+    return size < 0 ? status : tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
 }
 
-static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+static tc_status tci_walk_upload(tc_call *c, tci_run *r, int begin, int end)
 {
-    const tc_program *f = c->program;
-    for (int i = 0; i < f->n_binds; i++) {
-        tci_run_bind bind = f->binds[i];
-        const tc_buf *b = bind.arg < f->n_inputs ? &inputs->items[bind.arg]
-                                                 : &outputs->items[bind.arg - f->n_inputs];
-        c->slots[bind.slot] = b->data;
-    }
-}
-
-/* The buffers are checked. */
-static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs outputs)
-{
-    const tc_program *f = c->program;
+    const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
-    for (int i = 0; f->faults && i < f->max_threads; i++) {
-        c->faults[i] = 0;
-    }
-    if (TCI_LIKELY(!c->device)) {
-        tci_call_patch(c, &inputs, &outputs);
-    }
-    tci_fpenv saved = tci_fpenv_enter();
-    if (TCI_UNLIKELY(f->code->device != NULL)) {
-        status = tci_call_judge_device(c, tci_device_run(c, &inputs, &outputs));
-    } else if (TCI_UNLIKELY(tci_trace_is_on())) {
-        tci_call_launch_traced(c);
-    } else {
-        tci_call_launch(c);
-    }
-    tci_fpenv_leave(saved);
-    if (TCI_UNLIKELY(f->faults && !status)) {
-        status = tci_call_find_fault(c, &inputs, &outputs);
-    }
-    if (TCI_UNLIKELY(c->device && !status)) {
-        status = tci_call_judge_device(c, tci_device_finish(c, &inputs, &outputs));
+    for (int i = begin; i < end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, i);
+        void *copy = tci_bind_copy(c, i);
+        if (bytes && copy) {
+            status = device->upload(device->user, copy, tci_bind_user_memory(c, r, i), bytes);
+        }
     }
     return status;
 }
 
+static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    int first = c->program->code->n_inputs;
+    tc_status status = TC_OK;
+    for (int i = first + begin; i < first + end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, i);
+        const void *copy = tci_bind_copy(c, i);
+        if (bytes && copy) {
+            status = device->download(device->user, tci_bind_user_memory(c, r, i), copy, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_walk_set_one(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    void *to = NULL;
+    if (!device->copy) {
+        return tci_param_download(s, device, from);
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    status = status ? status : device->copy(device->user, to, from, e->bytes);
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+static bool tci_walk_is_staged(const tci_run_effect *e)
+{
+    return e->bytes > 0 && !e->over_old;
+}
+
+static tc_status tci_walk_set(tc_call *c, int begin, int end)
+{
+    const tc_program *f = c->program;
+    int n_staged = 0;
+    for (int i = begin; i < end; i++) {
+        n_staged += tci_walk_is_staged(&f->effects[i]);
+    }
+    tc_status status = n_staged ? tci_param_claim(c) : TC_OK;
+    if (status || !n_staged) {
+        return status;
+    }
+    for (int i = begin; i < end && !status; i++) {
+        status = tci_walk_is_staged(&f->effects[i]) ? tci_walk_set_one(c, i) : TC_OK;
+    }
+    tci_param_unclaim(c);
+    return status;
+}
+
+/* ---- the list ---- */
+
+static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
+{
+    r->waited = false;
+    switch ((tci_list_kind)row->kind) {
+    case TCI_LIST_LAUNCH:
+        return tci_walk_launch_there(c, r, row->begin, row->end);
+    case TCI_LIST_UPLOAD:
+        return tci_walk_judge(c, tci_walk_upload(c, r, row->begin, row->end));
+    case TCI_LIST_DOWNLOAD:
+        return tci_walk_judge(c, tci_walk_download(c, r, row->begin, row->end));
+    case TCI_LIST_SET:
+        return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
+    case TCI_LIST_CHECK:
+        return tci_walk_check(c, r);
+    case TCI_LIST_SIGNAL: /* one queue does everything in order */
+    case TCI_LIST_WAIT:
+    case TCI_LIST_COUNT:
+        break;
+    }
+    return TC_OK;
+}
+
+static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        const tci_list_step *row = &code->list[i];
+        if (row->kind == TCI_LIST_LAUNCH && !code->device) {
+            tci_walk_launch_here(c, row->begin, row->end);
+        } else {
+            status = tci_walk_row(c, r, row);
+        }
+    }
+    return status;
+}
+
+/* c->kept is what the init list makes of the captured memory as it was noted. */
+static tc_status tci_walk_keep(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    bool ready = false;
+    if (TCI_LIKELY(tci_kept_is_current(c))) {
+        return TC_OK;
+    }
+    tc_status status = tci_kept_take(c, &ready);
+    if (status) {
+        return tci_call_refuse(c, status, "out of memory: %lld bytes for what is computed once",
+                               (long long)code->kept_bytes);
+    }
+    if (!ready) {
+        tci_bind_kept(c);
+        if (c->device) {
+            tci_bind_refresh(c);
+        }
+        status = tci_walk_rows(c, r, 0, code->n_init_list);
+        if (!status && code->device) { /* other queues use it */
+            status = tci_walk_judge(c, code->device->sync(code->device->user));
+        }
+        if (status) {
+            tci_kept_drop(c);
+            return status;
+        }
+        tci_kept_publish(c);
+    }
+    tci_bind_kept(c);
+    return TC_OK;
+}
+
+/* The operands that lie in memory of the user. */
+TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
+{
+    const tci_run_bind *bind = c->program->binds, *end = bind + c->program->n_binds;
+    const tc_buf *inputs = r->inputs->items, *outputs = r->outputs->items;
+    int n_inputs = c->program->n_inputs;
+    for (; bind < end; bind++) {
+        int output = bind->arg - n_inputs;
+        c->slots[bind->slot] = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+    }
+}
+
+/* On a device what is captured is bound, and so looked at, only when the run has its parameters. */
+static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; f->faults && i < f->max_threads; i++) {
+        c->faults[i] = 0;
+    }
+    if (c->device) {
+        return tci_walk_judge(c, tci_bind_ports(c, r, false));
+    }
+    tci_walk_bind_user(c, r);
+    if (!f->code->n_init) {
+        return TC_OK;
+    }
+    if (!f->n_params) { /* else it is noted where they are held */
+        tci_kept_note(c);
+    }
+    return tci_walk_keep(c, r);
+}
+
+static tc_status tci_walk_list(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = tci_walk_prepare(c, r);
+    if (!status) {
+        status = tci_walk_rows(c, r, code->n_init_list, code->n_list);
+    }
+    if (code->device && !r->waited) {
+        /* Also when it failed: what was launched before writes to memory and faults. */
+        tc_status synced = code->device->sync(code->device->user);
+        status = status ? status : tci_walk_judge(c, synced);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
+{
+    tc_status status = TC_OK;
+    tci_fpenv saved = tci_fpenv_enter();
+    if (TCI_LIKELY(c->program->only_launches)) {
+        tci_walk_bind_user(c, r);
+        tci_walk_launch_here(c, 0, c->program->code->n_steps);
+    } else {
+        status = tci_walk_list(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+/* ---- src/run/call.c ---- */
+/* run/call.c - one run of a program.
+ *
+ * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
+ * why. What is found after the fact (TC_ERR_INDEX, a device that fails) leaves outputs half
+ * written, but parameters as they were (run/param.c).
+ *
+ * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
+ * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
+ * changes hands), checks a few numbers (run/check.c), writes a few pointers (run/bind.c) and does
+ * the steps (run/walk.c); no lock, no system call.
+ *
+ * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
+ * (run/param.c); only programs that have some take a lock for that. */
+
+/* ---- making ---- */
+
+TCI_FN tc_call *tci_call_make(tc_program *f)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        return tci_dynamic_call_make(f);
+    }
+#endif
+    const tci_code *code = f->code;
+    size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
+    size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
+    size_t values_at = slots_at + (size_t)f->n_slots * sizeof(void *);
+    size_t faults_at =
+        values_at + ((size_t)f->n_params + (size_t)f->n_effects) * sizeof(tci_param_value *);
+    size_t versions_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
+    size_t spans_at = versions_at + (size_t)f->n_once * sizeof(uint64_t);
+    bool sorts = n_buffers > TCI_CHECK_PAIRWISE;
+    size_t bytes = spans_at + (sorts ? n_buffers * sizeof(tci_run_span) : 0);
+    tc_call *c = tci_heap_get(bytes);
+    if (!c) {
+        return NULL;
+    }
+    bool on_device = code->device && code->device->alloc;
+    size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
+    size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
+    interp_bytes = (interp_bytes + 63) & ~(size_t)63;
+    size_t work_bytes = code->device ? 0 : (size_t)f->work_bytes * (size_t)f->max_threads;
+    size_t workspace_bytes = arena_bytes + interp_bytes + work_bytes;
+    if (workspace_bytes) {
+        c->workspace = tci_heap_get_aligned(workspace_bytes);
+        if (!c->workspace) {
+            tci_heap_free(c);
+            return NULL;
+        }
+        c->interp = c->workspace + arena_bytes;
+        c->work = c->interp + interp_bytes;
+    }
+    c->program = f;
+    c->slots = (void **)((char *)c + slots_at);
+    c->values = (tci_param_value **)(void *)((char *)c + values_at);
+    c->faults = (int64_t *)((char *)c + faults_at);
+    c->versions = (uint64_t *)((char *)c + versions_at);
+    c->spans = sorts ? (tci_run_span *)((char *)c + spans_at) : NULL;
+    if (!on_device) {
+        tci_bind_fixed(c);
+    } else if (!tci_bind_make(c)) {
+        tci_heap_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+TCI_FN void tci_call_free(tc_call *c)
+{
+    if (c) {
+#ifdef TC_DYNAMIC_SHAPES
+        tci_dynamic_call_free(c);
+#endif
+        tci_kept_drop(c);
+        tci_bind_free(c);
+        tci_heap_free_aligned(c->workspace);
+        tci_heap_free(c);
+    }
+}
+
+TCI_FN tc_call *tci_call_take(tc_program *f)
+{
+    tc_call *c = __atomic_exchange_n(&f->spare, NULL, __ATOMIC_ACQUIRE);
+    if (TCI_LIKELY(c != NULL)) {
+        return c;
+    }
+    pthread_mutex_lock(f->lock);
+    c = f->idle;
+    if (c) {
+        f->idle = c->next;
+    }
+    pthread_mutex_unlock(f->lock);
+    return c ? c : tci_call_make(f);
+}
+
+TCI_FN void tci_call_give(tc_program *f, tc_call *c)
+{
+    tc_call *none = NULL;
+    if (TCI_LIKELY(__atomic_compare_exchange_n(&f->spare, &none, c, false, __ATOMIC_RELEASE,
+                                               __ATOMIC_RELAXED))) {
+        return;
+    }
+    pthread_mutex_lock(f->lock);
+    c->next = f->idle;
+    f->idle = c;
+    pthread_mutex_unlock(f->lock);
+}
+
+/* ---- running ---- */
+
 /* Parameters change only by a run that went well. */
-static tc_status tci_call_run_with_params(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
 {
     tc_status status = tci_param_begin(c);
     if (status == TC_ERR_BUSY) {
@@ -47399,7 +48514,7 @@ static tc_status tci_call_run_with_params(tc_call *c, tc_bufs inputs, tc_bufs ou
                                               ? "out of memory for the new value of a parameter"
                                               : "the device that has a parameter failed");
     }
-    status = tci_call_run_checked(c, inputs, outputs);
+    status = tci_walk_run(c, r);
     tci_param_end(c, !status);
     return status;
 }
@@ -47416,11 +48531,9 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
     }
-    return TCI_LIKELY(!f->n_params) ? tci_call_run_checked(c, inputs, outputs)
-                                    : tci_call_run_with_params(c, inputs, outputs);
+    tci_run r = {.inputs = &inputs, .outputs = &outputs};
+    return TCI_LIKELY(!f->n_params) ? tci_walk_run(c, &r) : tci_call_run_with_params(c, &r);
 }
-
-#undef TCI_CALL_PAIRWISE
 /* ---- src/run/solve.c ---- */
 /* run/solve.c - see run/solve.h: which sizes do the buffers of a run have?
  *
@@ -48206,7 +49319,7 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
  *
  * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
- * that a run does (run/call.c, run/device.c) knows nothing of symbols.
+ * that a run does (run/call.c, run/walk.c) knows nothing of symbols.
  *
  * An instance is made the first time its sizes are met: every expression of the family is
  * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
@@ -48373,11 +49486,12 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
+        lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
         lives[i].bytes = TCI_MAX(c->buffers[i].bytes, (int64_t)0);
     }
     c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
     for (int i = 0; i < from->n_buffers; i++) {
-        c->buffers[i].offset = lives[i].last >= 0 ? lives[i].offset : 0;
+        c->buffers[i].offset = lives[i].offset;
     }
 }
 
@@ -48472,6 +49586,13 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     tci_code *c = b->code;
     c->device = from->device;
     memcpy(c->backend, from->backend, sizeof(c->backend));
+    c->list = from->list;
+    c->n_list = from->n_list;
+    c->n_init_list = from->n_init_list;
+    c->n_init = from->n_init;
+    c->kept_bytes = from->kept_bytes;
+    c->n_user_inputs = from->n_user_inputs;
+    c->n_user_outputs = from->n_user_outputs;
     c->aliases = from->aliases;
     c->n_aliases = from->n_aliases;
     c->n_inputs = from->n_inputs;
@@ -48526,7 +49647,8 @@ static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_
         char text[160];
         snprintf(text, sizeof(text),
                  "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-                 (long long)b->code->arena_bytes, (long long)c->program->options.memory_limit);
+                 (long long)(b->code->arena_bytes + b->code->kept_bytes),
+                 (long long)c->program->options.memory_limit);
         return tci_dynamic_refuse(c, b->values, status, text);
     }
     return status ? tci_dynamic_refuse(c, b->values, status, "out of memory") : TC_OK;
@@ -49094,17 +50216,23 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
                              const char *fallback)
 {
     int64_t bytes = 0, flops = 0;
-    for (int t = 0; t < plan->n_steps; t++) {
+    int n_each = plan->n_steps - plan->n_init;
+    for (int t = plan->n_init; t < plan->n_steps; t++) {
         bytes += plan->kernels[plan->steps[t].kernel]->bytes;
         flops += plan->kernels[plan->steps[t].kernel]->flops;
     }
-    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps,
-                   plan->n_steps == 1 ? "" : "es", plan->n_kernels, plan->n_kernels == 1 ? "" : "s",
-                   code->backend);
+    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", n_each, n_each == 1 ? "" : "es",
+                   plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);
     tci_str_add(out, " of workspace\n");
+    if (plan->n_init) {
+        tci_str_printf(out, "%d more, once for the program and when captured memory changed; ",
+                       plan->n_init);
+        tci_explain_bytes(out, plan->kept_bytes);
+        tci_str_add(out, " kept\n");
+    }
     if (fallback[0]) {
         tci_str_add(out, "interpreted instead of compiled, because:\n");
         tci_explain_lines(out, fallback);
@@ -49115,8 +50243,14 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     for (int i = 0; i < code->n_outputs; i++) {
         tci_explain_port(out, "output", i, &code->outputs[i]);
     }
+    if (plan->n_init) {
+        tci_str_add(out, "launches, once:\n");
+    }
+    for (int t = 0; t < plan->n_init; t++) {
+        tci_explain_step(out, plan, code, t);
+    }
     tci_str_add(out, "launches:\n");
-    for (int t = 0; t < plan->n_steps; t++) {
+    for (int t = plan->n_init; t < plan->n_steps; t++) {
         tci_explain_step(out, plan, code, t);
     }
     if (plan->orders.n > 0) {
@@ -52084,7 +53218,8 @@ TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
         tci_batch_fail(
             b->f, job->about, &job->site, status,
             "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-            (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
+            (long long)(job->code->arena_bytes + job->code->kept_bytes),
+            (long long)b->options->memory_limit);
     } else if (status) {
         tci_batch_fail(b->f, job->about, &job->site, status, "%s", tc_status_text(status));
     }
@@ -52791,7 +53926,7 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
 static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
-    for (int i = 0; i < code->n_steps; i++) {
+    for (int i = code->n_init; i < code->n_steps; i++) {
         moved += code->kernels[code->steps[i].kernel].bytes;
         info->flops += code->kernels[code->steps[i].kernel].flops;
     }
@@ -52812,6 +53947,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .n_outputs = f->n_outputs,
                               .n_kernels = code->n_kernels,
                               .n_steps = code->n_steps,
+                              .n_once = code->n_init,
+                              .kept_bytes = code->kept_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
                               .from_disk = f->from_disk};

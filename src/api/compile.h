@@ -107,12 +107,17 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 /* The generated source. Borrowed from the program. "" when interpreted without a compiler. */
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
-    int n_inputs, n_outputs, n_kernels, n_steps;
+    int n_inputs, n_outputs, n_kernels;
+    int n_steps;                               /* launches of one run, and those done once */
     /* of one run, as planned; of a program with sizes from TC_DIM, of its last run, 0 before */
     int64_t bytes_read, bytes_written, flops;
     int64_t arena_bytes;                       /* workspace of one call; the same */
     const char *backend;                       /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk;               /* found in a cache instead of compiled */
+    /* Launches that are done once, and again when captured memory changed (tc_touch, or a run of
+     * another program); the bytes of what they compute, kept with the program for all its calls. */
+    int n_once;
+    int64_t kept_bytes;
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);

@@ -57,7 +57,7 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
 static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
-    for (int i = 0; i < code->n_steps; i++) {
+    for (int i = code->n_init; i < code->n_steps; i++) {
         moved += code->kernels[code->steps[i].kernel].bytes;
         info->flops += code->kernels[code->steps[i].kernel].flops;
     }
@@ -78,6 +78,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .n_outputs = f->n_outputs,
                               .n_kernels = code->n_kernels,
                               .n_steps = code->n_steps,
+                              .n_once = code->n_init,
+                              .kept_bytes = code->kept_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
                               .from_disk = f->from_disk};

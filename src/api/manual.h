@@ -94,8 +94,9 @@
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
  * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
- * change, say so: what was evaluated from it is then computed anew, and a device copies it anew
- * (programs on a processor read it at each run anyway). Any strides will do, counted in elements:
+ * change, say so: what was evaluated from it is then computed anew, also what programs compute of
+ * it once (a weight in another order, a folded scale: 7 below), and a device copies it anew. Any
+ * strides will do, counted in elements:
  *
  *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
  *     in[0] = 7;
@@ -180,7 +181,11 @@
  * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
  * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
  * TC_ERR_BUFFER. Side by side in one array is no overlap: a step may write a row straight behind
- * those that it reads (17 has a cache that grows so). tc_call_make gives one caller a workspace and
+ * those that it reads (17 has a cache that grows so). What a program with inputs computes from
+ * memory that it captured (3, and parameters that it does not set itself) and from no input, it
+ * computes once where that pays, and keeps: tc_program_info counts it, tc_explain lists it. It is
+ * computed again in the first run after tc_touch, or after another program set a parameter.
+ * tc_call_make gives one caller a workspace and
  * an error text of its own:
  *
  *     tc_call *call;
@@ -366,7 +371,7 @@
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
- *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all
+ *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage

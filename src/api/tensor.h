@@ -134,9 +134,10 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
- * one after tc_touch); it must outlive the use, also by programs that captured it. strides in
- * elements, NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device, and for what is computed from it and
+ * no input of the run: at the first one, and at the first one after tc_touch); it must outlive the
+ * use, also by programs that captured it. strides in elements, NULL = dense row-major; may be 0 or
+ * negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* Copies the elements at once; strides as above. */

@@ -21,7 +21,8 @@
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
-    X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all")  \
+    X(DUMP, "TC_DUMP",                                                                             \
+      "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all")             \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \

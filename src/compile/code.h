@@ -5,7 +5,17 @@
  * values and no user memory: those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/dynamic.c makes code without symbols of it, for the sizes of a run. */
+ * run; run/dynamic.c makes code without symbols of it, for the sizes of a run.
+ *
+ * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
+ * list, done once for a program and again when what it reads changed; then what each run does. A
+ * step is given to a queue; those of one queue are done in order, and those of different queues
+ * side by side but for SIGNAL and WAIT. Invariants (compile/verify.c): each launch is in the list
+ * once, and in the order of their numbers; whatever reads a buffer comes after all that wrote it,
+ * in its own queue or behind a WAIT for a SIGNAL behind that; a run uploads each input and
+ * downloads each output of the user where the code runs on a device with memory of its own, and
+ * else none; what may fault is checked before an output is downloaded, and all before a parameter
+ * is set. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -24,6 +34,34 @@ typedef struct tci_code_port { /* a program input or output */
     tci_dim bytes;     /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
+/* X(id, name, what begin and end count): the kinds of steps. */
+#define TCI_LIST_ROWS(X)                                                                           \
+    X(LAUNCH, "launch", "steps")       /* of tci_code.steps, in order */                           \
+    X(CHECK, "check", NULL)            /* the host waits, and looks for an index outside */        \
+    X(UPLOAD, "upload", "inputs")      /* where the device cannot take the memory as it lies */    \
+    X(DOWNLOAD, "download", "outputs") /* of the user, likewise */                                 \
+    X(SET, "set", "effects")           /* parameters to the values that were computed for them */  \
+    X(SIGNAL, "signal", "event")       /* when all before it on its queue is done */               \
+    X(WAIT, "wait", "event")           /* its queue does, for a signal earlier in the list */
+typedef enum tci_list_kind {
+#define TCI_ROW(id, name, counts) TCI_LIST_##id,
+    TCI_LIST_ROWS(TCI_ROW)
+#undef TCI_ROW
+        TCI_LIST_COUNT
+} tci_list_kind;
+/* The queues of a run: host memory to the device, kernels, and back. */
+typedef enum tci_queue_role {
+    TCI_QUEUE_UP,
+    TCI_QUEUE_WORK,
+    TCI_QUEUE_DOWN,
+    TCI_QUEUES
+} tci_queue_role;
+typedef struct tci_list_step {
+    uint8_t kind, queue;       /* tci_list_kind, tci_queue_role */
+    int32_t begin, end;        /* items [begin, end); an event is one */
+} tci_list_step;
+enum { TCI_LIST_EVENTS = 2 };  /* events of a list */
+
 typedef struct tci_code_kernel {
     char *symbol;          /* C name; also in traces */
     char *note;            /* schedule, for explain */
@@ -36,6 +74,7 @@ typedef struct tci_code_kernel {
     tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
     tci_dim flops, bytes;
     int32_t n_operands, n_literals;
+    uint8_t *writes;       /* per operand: whether it is written */
     bool faults;
     /* of a family */
     tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
@@ -51,7 +90,7 @@ typedef struct tci_code_step {
 typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
-    int64_t offset;        /* TEMP: from the arena's start */
+    int64_t offset;        /* TEMP: from the arena's start; KEPT: from that of what is kept */
     /* of a family: what a memory plan is made from */
     tci_dim bytes;
     int32_t first, last;   /* steps between which it lives */
@@ -69,10 +108,15 @@ typedef struct tci_code {
     int32_t n_literals;
     int8_t *literal_dtypes;
     tci_code_kernel *kernels; int32_t n_kernels;
-    tci_code_step *steps; int32_t n_steps;
+    tci_code_step *steps; int32_t n_steps;      /* launches; */
+    int32_t n_init;                             /* the first so many are of the init list */
+    tci_list_step *list; int32_t n_list;        /* what the program does; */
+    int32_t n_init_list;                        /* the first so many rows are the init list */
+    int32_t n_user_inputs, n_user_outputs;      /* without captured leaves, without effects */
     tci_code_buffer *buffers; int32_t n_buffers;
     tci_alias *aliases; int32_t n_aliases;
     int64_t arena_bytes, interp_bytes;          /* workspace of one call; interp_bytes per thread */
+    int64_t kept_bytes;                         /* of a program: what its init list computes */
     char *explain;             /* text made at compile time */
     char *source;              /* generated source or NULL: ask tci_code_source */
     char *source_path;         /* where tci_code_source finds it when source is NULL */
@@ -149,6 +193,10 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
                                       tci_code **codes, tc_status *statuses, tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
+/* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
+TCI_FN bool tci_code_list(tci_code *c);
+/* The text of what it does: the list, its launches with their buffers. */
+TCI_FN void tci_code_print(tci_str *out, const tci_code *c);
 /* compile/verify.c */
 TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c);
 TCI_FN void tci_code_retain(tci_code *c);

@@ -141,6 +141,15 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
     }
 }
 
+static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {.s = &b->scratch};
+    if (tci_dump_wants(&job->dump, "steps")) {
+        tci_code_print(&text, job->code);
+        tci_dump_file(&job->dump, "steps.txt", &text);
+    }
+}
+
 /* Kernels are shared between the jobs of a batch: the first job's folder shows them. */
 static void tci_compile_dump_loops(tci_compile_batch_state *b)
 {
@@ -312,6 +321,8 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
 {
     const tci_request *r = job->request;
     c->n_inputs = r->n_inputs;
+    c->n_user_inputs = r->n_user_inputs;
+    c->n_user_outputs = r->n_roots - r->n_effects;
     c->inputs = tci_compile_get(b, c, r->n_inputs, sizeof(*c->inputs));
     for (int i = 0; i < r->n_inputs; i++) {
         tci_compile_port(b, c, &c->inputs[i], job->copy.inputs[i]);
@@ -332,12 +343,14 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
 static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
 {
     c->arena_bytes = p->arena_bytes;
+    c->kept_bytes = p->kept_bytes;
+    c->n_init = p->n_init;
     c->n_buffers = p->n_buffers;
     c->buffers = tci_compile_get(b, c, p->n_buffers, sizeof(*c->buffers));
     for (int i = 0; i < p->n_buffers; i++) {
         c->buffers[i].kind = p->buffers[i].kind;
         c->buffers[i].index = p->buffers[i].index;
-        c->buffers[i].offset = p->buffers[i].kind == TCI_BUF_TEMP ? p->buffers[i].offset : 0;
+        c->buffers[i].offset = p->buffers[i].index < 0 ? p->buffers[i].offset : 0;
         c->buffers[i].bytes = p->buffers[i].bytes;
         c->buffers[i].first = p->buffers[i].first;
         c->buffers[i].last = p->buffers[i].last;
@@ -499,6 +512,10 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
+        c->kernels[i].writes = tci_compile_get(b, c, from->n_operands, 1);
+        for (int o = 0; o < from->n_operands; o++) {
+            c->kernels[i].writes[o] = from->operands[o].is_output;
+        }
     }
     if (b->native) {
         tci_compile_fill_native(b, job, c);
@@ -506,6 +523,9 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         tci_compile_fill_interp(b, job, c);
     }
     tci_compile_fill_source(b, c);
+    if (!tci_code_list(c)) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
+    }
     c->times = job->times;
     tci_str explain = {.s = &b->scratch};
     tci_explain_text(&explain, job->plan, c, b->why);
@@ -513,6 +533,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     if (b->verify) {
         tci_code_verify(&b->scratch, c);
     }
+    tci_compile_dump_code(b, job);
     return TC_OK;
 }
 

@@ -30,7 +30,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000204030201u /* format 2; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000304030201u /* format 3; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -492,13 +492,14 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
     c->buffers = tci_wire_array(w, c->buffers, c->n_buffers, sizeof(*c->buffers));
     for (int32_t i = 0; i < c->n_buffers && !w->bad; i++) {
         tci_code_buffer *b = &c->buffers[i];
-        b->kind = (uint8_t)tci_wire_range(w, b->kind, TCI_BUF_INPUT, TCI_BUF_TEMP);
+        b->kind = (uint8_t)tci_wire_range(w, b->kind, TCI_BUF_INPUT, TCI_BUF_KEPT);
         int64_t most = b->kind == TCI_BUF_INPUT ? c->n_inputs - 1 : c->n_outputs - 1;
-        bool is_temp = b->kind == TCI_BUF_TEMP;
-        b->index = (int32_t)tci_wire_range(w, b->index, is_temp ? INT32_MIN : 0,
-                                           is_temp ? INT32_MAX : most);
+        bool is_ours = b->kind == TCI_BUF_TEMP || b->kind == TCI_BUF_KEPT;
+        b->index = (int32_t)tci_wire_range(w, b->index, is_ours ? INT32_MIN : 0,
+                                           is_ours ? INT32_MAX : most);
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
+        w->bad |= b->kind == TCI_BUF_KEPT && b->offset > c->kept_bytes;
 #ifdef TC_DYNAMIC_SHAPES
         b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
         b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
@@ -531,6 +532,11 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
+    w->bad |= !w->out && k->n_operands > w->end - w->at;
+    k->writes = tci_wire_array(w, k->writes, w->bad ? 0 : k->n_operands, 1);
+    for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
+        k->writes[o] = (uint8_t)tci_wire_range(w, k->writes[o], 0, 1);
+    }
 }
 
 static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
@@ -558,6 +564,36 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
     }
 }
 
+static int32_t tci_wire_items(const tci_code *c, int kind)
+{
+    switch ((tci_list_kind)kind) {
+    case TCI_LIST_LAUNCH: return c->n_steps;
+    case TCI_LIST_UPLOAD: return c->n_inputs;
+    case TCI_LIST_DOWNLOAD: return c->n_user_outputs;
+    case TCI_LIST_SET: return c->n_outputs - c->n_user_outputs;
+    case TCI_LIST_SIGNAL:
+    case TCI_LIST_WAIT: return TCI_LIST_EVENTS;
+    case TCI_LIST_CHECK:
+    case TCI_LIST_COUNT: break;
+    }
+    return 0;
+}
+
+static void tci_wire_list(tci_wire *w, tci_code *c)
+{
+    c->n_init = (int32_t)tci_wire_range(w, c->n_init, 0, c->n_steps);
+    c->n_list = tci_wire_count(w, c->n_list, 32);
+    c->n_init_list = (int32_t)tci_wire_range(w, c->n_init_list, 0, c->n_list);
+    c->list = tci_wire_array(w, c->list, c->n_list, sizeof(*c->list));
+    for (int32_t i = 0; i < c->n_list && !w->bad; i++) {
+        tci_list_step *row = &c->list[i];
+        row->kind = (uint8_t)tci_wire_range(w, row->kind, 0, TCI_LIST_COUNT - 1);
+        row->queue = (uint8_t)tci_wire_range(w, row->queue, 0, TCI_QUEUES - 1);
+        row->begin = (int32_t)tci_wire_range(w, row->begin, 0, tci_wire_items(c, row->kind));
+        row->end = (int32_t)tci_wire_range(w, row->end, row->begin, tci_wire_items(c, row->kind));
+    }
+}
+
 /* The whole of a code but its key and modules. */
 static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 {
@@ -566,14 +602,18 @@ static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 #endif
     tci_wire_ports(w, &c->inputs, &c->n_inputs);
     tci_wire_ports(w, &c->outputs, &c->n_outputs);
+    c->n_user_inputs = (int32_t)tci_wire_range(w, c->n_user_inputs, 0, c->n_inputs);
+    c->n_user_outputs = (int32_t)tci_wire_range(w, c->n_user_outputs, 0, c->n_outputs);
     c->n_literals = tci_wire_count(w, c->n_literals, 1);
     c->literal_dtypes = tci_wire_array(w, c->literal_dtypes, c->n_literals, 1);
     if (!w->bad) {
         tci_wire_bytes(w, c->literal_dtypes, (size_t)c->n_literals);
     }
     c->arena_bytes = tci_wire_range(w, c->arena_bytes, 0, INT64_MAX);
+    c->kept_bytes = tci_wire_range(w, c->kept_bytes, 0, INT64_MAX);
     tci_wire_buffers(w, c);
     tci_wire_steps(w, c, n_modules);
+    tci_wire_list(w, c);
     c->explain = tci_wire_text(w, c->explain);
 }
 
@@ -643,6 +683,8 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
         }
     }
     w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
+              || c->n_user_inputs != r->n_user_inputs
+              || c->n_user_outputs != r->n_roots - r->n_effects
               || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
     w->bad = w->bad || !tci_disk_bind(c, calls);
     return !w->bad;

@@ -75,17 +75,23 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
                              const char *fallback)
 {
     int64_t bytes = 0, flops = 0;
-    for (int t = 0; t < plan->n_steps; t++) {
+    int n_each = plan->n_steps - plan->n_init;
+    for (int t = plan->n_init; t < plan->n_steps; t++) {
         bytes += plan->kernels[plan->steps[t].kernel]->bytes;
         flops += plan->kernels[plan->steps[t].kernel]->flops;
     }
-    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps,
-                   plan->n_steps == 1 ? "" : "es", plan->n_kernels, plan->n_kernels == 1 ? "" : "s",
-                   code->backend);
+    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", n_each, n_each == 1 ? "" : "es",
+                   plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);
     tci_str_add(out, " of workspace\n");
+    if (plan->n_init) {
+        tci_str_printf(out, "%d more, once for the program and when captured memory changed; ",
+                       plan->n_init);
+        tci_explain_bytes(out, plan->kept_bytes);
+        tci_str_add(out, " kept\n");
+    }
     if (fallback[0]) {
         tci_str_add(out, "interpreted instead of compiled, because:\n");
         tci_explain_lines(out, fallback);
@@ -96,8 +102,14 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     for (int i = 0; i < code->n_outputs; i++) {
         tci_explain_port(out, "output", i, &code->outputs[i]);
     }
+    if (plan->n_init) {
+        tci_str_add(out, "launches, once:\n");
+    }
+    for (int t = 0; t < plan->n_init; t++) {
+        tci_explain_step(out, plan, code, t);
+    }
     tci_str_add(out, "launches:\n");
-    for (int t = 0; t < plan->n_steps; t++) {
+    for (int t = plan->n_init; t < plan->n_steps; t++) {
         tci_explain_step(out, plan, code, t);
     }
     if (plan->orders.n > 0) {

@@ -273,6 +273,11 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
+    const tci_node *first = f->roots[g->roots[0]].node;
+    if (tci_pnode_of(r->node)->once != tci_pnode_of(first)->once) {
+        *why = TCI_WHY_ONCE;
+        return false;
+    }
     if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
@@ -545,10 +550,12 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 bool reproducible, tci_str *why)
+                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
     f->reproducible = reproducible;
+    tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
         f->n_refusals = 0;

@@ -32,6 +32,7 @@
  *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index
+ *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
  *    roots alone exceeds them
@@ -111,6 +112,7 @@ typedef struct tci_pnode {
     bool forced;         /* is a root, from the next round on if it is none in this one */
     bool drawn;          /* made of random numbers and nothing that lies in memory */
     uint8_t why;         /* forced for this reason (plan/why.h) */
+    bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
@@ -138,7 +140,9 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
  * Appends a line to `orders`. */
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
                                 tci_str *orders);
-/* plan/root.c: the roots of a round; fills what root number `root` reads and evaluates. */
+/* plan/root.c: tci_root_kind of what computes n; */
+TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
+/* the roots of a round; fills what root number `root` reads and evaluates. */
 TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
 TCI_FN void tci_root_probe(tci_fusion *f, int root);
 /* plan/store.c. By what a repetition is counted: */
@@ -156,9 +160,16 @@ TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
+/* plan/once.c: marks what is computed once, and forces into memory what each run reads of it.
+ * changed: leaves that the program's effects change. */
+TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+                          tci_node *const *changed, int n_changed);
+/* Its steps become the first ones, and what the others read of it is kept. */
+TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 bool reproducible, tci_str *why);
+                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_str *why);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */

@@ -191,12 +191,14 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     p->why.s = s;
     p->orders.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
+    tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);
     for (int i = 0; i < n_inputs; i++) {
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
     }
     for (int i = 0; i < n_roots; i++) {
         if (tci_op_is(outputs[i]->op, TCI_IS_EFFECT)) {
             tci_alias assign = {i, tci_plan_leaf_buffer(p, outputs[i]->in[0])};
+            changed[p->n_assigns] = outputs[i]->in[0];
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
         }
@@ -212,7 +214,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_literals; i++) {
             literals[i]->pass = NULL;
         }
-        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, machine.reproducible, &p->why);
+        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns,
+                                      machine.reproducible, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
@@ -228,6 +231,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_class_report(p->kernels[i], machine, &p->orders);
     }
     tci_str_add(&p->why, tci_str_text(&stored));
+    tci_plan_once(s, p, inputs, n_inputs);
     tci_plan_memory(s, p);
     return p;
 }

@@ -1,10 +1,11 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c places temporaries. Invariants (plan/verify.c): steps are in execution order; a
- * buffer is written (by one or several steps, to disjoint elements) before it is read, and every
- * output is; temporaries lie in the arena, those whose lifetimes overlap apart; offsets are
- * multiples of 64. */
+ * plan/memory.c places temporaries, plan/once.c says what is computed once. Invariants
+ * (plan/verify.c): steps are in execution order; a buffer is written (by one or several steps, to
+ * disjoint elements) before it is read, and every output is; temporaries lie in the arena, those
+ * whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list reads what
+ * no run gives or changes, and writes temporaries and kept values; nothing else writes those. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -15,7 +16,8 @@
 typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
     TCI_BUF_OUTPUT, /* index: which program output */
-    TCI_BUF_TEMP    /* offset: bytes from the arena's start */
+    TCI_BUF_TEMP,   /* offset: bytes from the arena's start */
+    TCI_BUF_KEPT    /* written by the init list, read by runs; offset: from the program's memory */
 } tci_buffer_kind;
 typedef struct tci_buffer {
     uint8_t kind;
@@ -24,6 +26,7 @@ typedef struct tci_buffer {
     tci_dim n, bytes;       /* elements; their bytes */
     int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
+    bool once;              /* the init list writes it */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
 
@@ -41,10 +44,11 @@ typedef struct tci_alias { int32_t output, input; } tci_alias;
 typedef struct tci_plan {
     tci_kernel **kernels; int n_kernels, cap_kernels;
     tci_step *steps; int n_steps, cap_steps;
+    int n_init;             /* the first so many are the init list: once for a program */
     tci_buffer *buffers; int n_buffers, cap_buffers;
     tci_alias *aliases; int n_aliases, cap_aliases;
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
-    int64_t arena_bytes;
+    int64_t arena_bytes, kept_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */

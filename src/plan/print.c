@@ -135,32 +135,35 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f)
 
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
 {
-    static const char *const kinds[] = {"input", "output", "temp"};
+    static const char *const kinds[] = {"input", "output", "temp", "kept"};
     for (int t = 0; t < p->n_steps; t++) {
         const tci_step *step = &p->steps[t];
         const tci_kernel *k = p->kernels[step->kernel];
-        tci_str_printf(out, "step %d: kernel %d %s (", t, step->kernel, k->name);
+        tci_str_printf(out, "%s %d: kernel %d %s (", t < p->n_init ? "once, step" : "step", t,
+                       step->kernel, k->name);
         for (int o = 0; o < k->n_operands; o++) {
             const tci_buffer *b = &p->buffers[step->operands[o]];
             tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
                            k->operands[o].is_output ? "write" : "read", kinds[b->kind],
-                           b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
+                           b->index >= 0 ? b->index : step->operands[o]);
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
     }
     for (int b = 0; b < p->n_buffers; b++) {
         const tci_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == TCI_BUF_TEMP) {
-            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
-                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
-                           buffer->first,
-                           buffer->last);
+        if (buffer->index < 0) {
+            tci_str_printf(out, "%s%d: %lld bytes at %lld, steps %d to %d\n",
+                           kinds[buffer->kind], b, (long long)tci_dim_hint(buffer->bytes),
+                           (long long)buffer->offset, buffer->first, buffer->last);
         }
     }
     for (int a = 0; a < p->n_aliases; a++) {
         tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
                        p->aliases[a].input);
     }
-    tci_str_printf(out, "arena %lld bytes\n%s%s", (long long)p->arena_bytes,
-                   tci_str_text(&p->orders), tci_str_text(&p->why));
+    tci_str_printf(out, "arena %lld bytes\n", (long long)p->arena_bytes);
+    if (p->kept_bytes) {
+        tci_str_printf(out, "kept %lld bytes\n", (long long)p->kept_bytes);
+    }
+    tci_str_printf(out, "%s%s", tci_str_text(&p->orders), tci_str_text(&p->why));
 }

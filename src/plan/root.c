@@ -8,7 +8,7 @@
 
 /* ---- roots ---- */
 
-static uint8_t tci_root_kind_of(const tci_node *n)
+TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
 {
     if (tci_plan_is_leaf(n)) {
         return TCI_ROOT_VALUE;

@@ -183,6 +183,27 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_st
     }
 }
 
+/* What no run gives or changes, and memory that only the init list writes. */
+static void tci_plan_verify_once(tci_scratch *s, const tci_plan *p, int t)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_kernel *k = p->kernels[step->kernel];
+    for (int o = 0; o < k->n_operands; o++) {
+        const tci_buffer *b = &p->buffers[step->operands[o]];
+        if (t >= p->n_init) {
+            TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || !k->operands[o].is_output);
+            TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || !b->once);
+            continue;
+        }
+        TCI_ASSERT(s, b->kind != TCI_BUF_OUTPUT && !k->faults);
+        TCI_ASSERT(s, b->kind != TCI_BUF_INPUT || b->node->op == TCI_OP_DATA);
+        TCI_ASSERT(s, b->kind == TCI_BUF_INPUT || b->once);
+        for (int i = 0; i < p->n_assigns; i++) {
+            TCI_ASSERT(s, b->kind != TCI_BUF_INPUT || p->assigns[i].input != b->index);
+        }
+    }
+}
+
 static bool tci_plan_is_placed(const tci_plan *p)
 {
     bool placed = true; /* where one size is symbolic, none is */
@@ -193,18 +214,20 @@ static bool tci_plan_is_placed(const tci_plan *p)
     return placed;
 }
 
-/* In the arena; and what lives at once lies apart. */
+/* In the arena, or in the program's memory; and what lives at once lies apart. */
 static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
 {
     const tci_buffer *x = &p->buffers[a];
-    if (x->kind != TCI_BUF_TEMP || x->last < 0) {
+    bool is_kept = x->kind == TCI_BUF_KEPT;
+    if ((x->kind != TCI_BUF_TEMP && !is_kept) || x->last < 0) {
         return;
     }
     TCI_ASSERT(s, x->offset >= 0 && x->offset % 64 == 0);
-    TCI_ASSERT(s, x->offset + x->bytes <= p->arena_bytes);
+    TCI_ASSERT(s, x->offset + x->bytes <= (is_kept ? p->kept_bytes : p->arena_bytes));
     for (int b = 0; b < a; b++) {
         const tci_buffer *y = &p->buffers[b];
-        bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
+        bool together = y->kind == x->kind &&
+                        (is_kept || (x->first <= y->last && y->first <= x->last));
         TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
                           y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
     }
@@ -217,7 +240,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
     tci_fusion_verify(s, p->fusion);
     for (int t = 0; t < p->n_steps; t++) {
         tci_plan_verify_step(s, p, &p->steps[t], written);
+        tci_plan_verify_once(s, p, t);
     }
+    TCI_ASSERT(s, p->n_init >= 0 && p->n_init <= p->n_steps);
     for (int b = 0; b < p->n_buffers; b++) {
         TCI_ASSERT(s, p->buffers[b].kind != TCI_BUF_OUTPUT || written[b]);
         if (placed) {

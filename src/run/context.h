@@ -55,6 +55,14 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
+/* What the init list of a program computed; counted (run/kept.c). */
+typedef struct tci_kept tci_kept;
+/* slots[slot] of a call is so many bytes into that. */
+typedef struct tci_kept_bind {
+    int64_t offset;
+    int32_t slot;
+} tci_kept_bind;
+
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
 enum { TCI_INDEX_CASTS = 4 };
 typedef struct tci_index_read {
@@ -103,6 +111,9 @@ struct tc_program {
     tci_run_effect *effects; int n_effects;
     /* operands that a run finds where its parameters are: arg counts params, then effects */
     tci_run_bind *param_binds; int n_param_binds;
+    int32_t *once; int n_once; /* captured leaves that the init list reads */
+    tci_kept_bind *kept_binds; int n_kept_binds;
+    struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
@@ -112,9 +123,11 @@ struct tc_program {
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
+    bool only_launches;        /* is all that the list has, and the host does them */
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex *lock;           /* guards the two lists; shared with other programs */
+    tci_mutex *lock;           /* guards what follows; shared with other programs */
+    tci_kept *kept;            /* computed last, or NULL */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -136,11 +149,29 @@ struct tc_call {
     char *interp;
     char *work;                /* program->work_bytes for each thread */
     tci_param_value **values;  /* during a run: of each parameter, then where each effect goes */
+    tci_kept *kept;            /* that the slots point into, counted; NULL: none yet */
+    uint64_t *versions;        /* of tc_program.once, as this run finds them */
     tci_run_span *spans;       /* NULL when there are few buffers */
-    struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
+    struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
     tci_error last;
 };
+
+/* Ports are numbered inputs first, captured leaves, then outputs. */
+struct tci_device_call {
+    int n_ports;
+    bool is_current;    /* the call's slots hold what is bound */
+    void *sequence;     /* recorded launches, or NULL */
+    tc_launch *launches;
+    void **bound;       /* what port i was bound to last */
+    void **memory;      /* the arena, then a copy for each port or NULL */
+};
+
+/* One run of a call. */
+typedef struct tci_run {
+    const tc_bufs *inputs, *outputs;
+    bool waited;       /* all that was given to the device is done */
+} tci_run;
 
 /* ---- api/handle.c ---- */
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
@@ -229,13 +260,49 @@ TCI_FN void tci_program_release(tc_program *f);
 TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text);
 TCI_FN const char *tci_program_error_text(tc_program *f);
 
-/* ---- run/device.c ---- */
-TCI_FN bool tci_device_make(tc_call *c);
-TCI_FN void tci_device_free(tc_call *c);
-/* Runs and waits; faults are then known. */
-TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
-/* When it went well: outputs come to the user's memory, parameters take their values. */
-TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* ---- run/kept.c ---- */
+/* Notes the versions of what the init list reads. Those of parameters do not change while the
+ * caller has them (run/param.c). */
+TCI_FN void tci_kept_note(tc_call *c);
+/* Whether c->kept was computed from what was noted. */
+TCI_FN bool tci_kept_is_current(const tc_call *c);
+/* c->kept becomes that which was computed from what was noted, if there is such a one: *ready;
+ * else memory that this call has for itself, to compute it. TC_ERR_MEMORY. */
+TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
+/* It is computed: from now on other calls take it. c->kept may be another one then, as good. */
+TCI_FN void tci_kept_publish(tc_call *c);
+TCI_FN void *tci_kept_memory(const tc_call *c);
+TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */
+TCI_FN void tci_kept_free(tc_program *f);
+
+/* ---- run/bind.c: operand pointers ---- */
+TCI_FN bool tci_bind_make(tc_call *c); /* false: no memory */
+TCI_FN void tci_bind_free(tc_call *c);
+/* Memory of the host, that of parameters excepted (run/param.c). */
+TCI_FN void tci_bind_fixed(tc_call *c);
+TCI_FN void tci_bind_kept(tc_call *c);
+/* On a device: the ports that are parameters, or all others. The backend's own status. */
+TCI_FN tc_status tci_bind_ports(tc_call *c, const tci_run *r, bool params);
+/* The slots hold what is bound. */
+TCI_FN void tci_bind_refresh(tc_call *c);
+/* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
+TCI_FN void *tci_bind_copy(const tc_call *c, int port);
+TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
+TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
+
+/* ---- run/walk.c: the steps ---- */
+/* Does what the list says; what failed is in c->last. Waits for the device in any case. */
+TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
+
+/* ---- run/check.c ---- */
+/* Are these the buffers that the program takes? */
+TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* That there are as many as it takes. */
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* Writes c->last and returns why. */
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
+enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */
@@ -244,12 +311,7 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
-/* That there are as many buffers as the program takes. */
-TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* The size of the axis that an index of the last run was outside of; -1: none was. */
 TCI_FN int64_t tci_call_fault(const tc_call *c);
-/* Writes c->last and returns why. */
-TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
-    TCI_PRINTF(3, 4);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
- * that a run does (run/call.c, run/device.c) knows nothing of symbols.
+ * that a run does (run/call.c, run/walk.c) knows nothing of symbols.
  *
  * An instance is made the first time its sizes are met: every expression of the family is
  * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
@@ -173,11 +173,12 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
+        lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
         lives[i].bytes = TCI_MAX(c->buffers[i].bytes, (int64_t)0);
     }
     c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
     for (int i = 0; i < from->n_buffers; i++) {
-        c->buffers[i].offset = lives[i].last >= 0 ? lives[i].offset : 0;
+        c->buffers[i].offset = lives[i].offset;
     }
 }
 
@@ -272,6 +273,13 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     tci_code *c = b->code;
     c->device = from->device;
     memcpy(c->backend, from->backend, sizeof(c->backend));
+    c->list = from->list;
+    c->n_list = from->n_list;
+    c->n_init_list = from->n_init_list;
+    c->n_init = from->n_init;
+    c->kept_bytes = from->kept_bytes;
+    c->n_user_inputs = from->n_user_inputs;
+    c->n_user_outputs = from->n_user_outputs;
     c->aliases = from->aliases;
     c->n_aliases = from->n_aliases;
     c->n_inputs = from->n_inputs;
@@ -326,7 +334,8 @@ static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_
         char text[160];
         snprintf(text, sizeof(text),
                  "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-                 (long long)b->code->arena_bytes, (long long)c->program->options.memory_limit);
+                 (long long)(b->code->arena_bytes + b->code->kept_bytes),
+                 (long long)c->program->options.memory_limit);
         return tci_dynamic_refuse(c, b->values, status, text);
     }
     return status ? tci_dynamic_refuse(c, b->values, status, "out of memory") : TC_OK;

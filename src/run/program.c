@@ -6,8 +6,9 @@
  * The one idea: everything a run needs is worked out here, once. The literal words of every kernel
  * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
  * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
- * those listed in `binds`, which each run patches. A program is one heap block, so the lazy form
- * makes and drops one for the price of a malloc.
+ * those listed in `binds`, which each run patches. What the init list computes of captured memory
+ * is kept with the program (run/kept.c). A program is one heap block, so the lazy form makes and
+ * drops one for the price of a malloc.
  *
  * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
 #include <pthread.h>
@@ -25,7 +26,7 @@
 
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
-    size_t n_slots, n_literal_words, n_binds, n_param_binds;
+    size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds;
     tci_index_room index;      /* counted, then laid out */
 } tci_program_sizes;
 
@@ -51,9 +52,11 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
         for (int j = 0; j < kernel->n_operands; j++) {
             bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
                                                    step->operands[j]);
-            bool temp = code->buffers[step->operands[j]].kind == TCI_BUF_TEMP;
+            uint8_t kind = code->buffers[step->operands[j]].kind;
+            bool is_port = kind == TCI_BUF_INPUT || kind == TCI_BUF_OUTPUT;
             sizes->n_binds += user;
-            sizes->n_param_binds += !user && !temp && sizes->n_params > 0;
+            sizes->n_param_binds += !user && is_port && sizes->n_params > 0;
+            sizes->n_kept_binds += kind == TCI_BUF_KEPT;
         }
     }
 }
@@ -84,6 +87,9 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
+    p->kept_binds = tci_program_carve(block, &at, sizes->n_kept_binds, sizeof(tci_kept_bind));
+    size_t n_once = code->n_init ? (size_t)sizes->n_captured : 0;
+    p->once = tci_program_carve(block, &at, n_once, sizeof(int32_t));
     tci_index_room *index = &sizes->index;
     index->reads = tci_program_carve(block, &at, (size_t)index->n_reads, sizeof(tci_index_read));
     index->words = tci_program_carve(block, &at, index->n_words, sizeof(int64_t));
@@ -227,6 +233,21 @@ static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer 
     return -1;
 }
 
+/* Buffer b, an operand of a launch, has no memory that a run or a parameter gives it. */
+static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, bool is_init)
+{
+    if (b->kind == TCI_BUF_KEPT) {
+        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset, f->n_slots};
+    }
+    bool known = !is_init || b->kind != TCI_BUF_INPUT;
+    for (int i = 0; i < f->n_once && !known; i++) {
+        known = f->once[i] == b->index - f->n_inputs;
+    }
+    if (!known) {
+        f->once[f->n_once++] = b->index - f->n_inputs;
+    }
+}
+
 static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
 {
     const tci_code *code = f->code;
@@ -256,6 +277,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
                 tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots};
                 f->param_binds[f->n_param_binds++] = bind;
             }
+            tci_program_note_kept(f, b, i < code->n_init);
             f->n_slots++;
         }
         step->n_operands = kernel->n_operands;
@@ -318,7 +340,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
                                  tc_program **f, int64_t **literal_words)
 {
     *f = NULL;
-    if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
+    if (o->memory_limit > 0 && code->arena_bytes + code->kept_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
     tci_program_measure(code, sizes);
@@ -338,6 +360,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_effects = sizes->n_effects;
     p->n_captured = sizes->n_captured;
     p->refs = 1;
+    p->keeper = p;
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
@@ -352,6 +375,7 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
     tci_program_fill_steps(f, n_steps, literal_words);
     tci_program_place_effects(f);
     tci_program_sort_aliases(f);
+    f->only_launches = !f->faults && !f->code->n_init && !f->code->device;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -406,6 +430,7 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
         return status;
     }
     tc_program *p = *f;
+    p->keeper = (tc_program *)(uintptr_t)family;
     int n_own = family->code->n_literals;
     for (int i = 0; i < code->n_literals; i++) {
         p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
@@ -449,6 +474,7 @@ TCI_FN void tci_program_release(tc_program *f)
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
+    tci_kept_free(f);
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }

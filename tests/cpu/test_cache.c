@@ -308,6 +308,37 @@ TEST(memory_then_disk_then_compiler)
     end();
 }
 
+TEST(what_is_computed_once_comes_from_disk)
+{
+    float held[COUNT], in[COUNT], out[3][COUNT];
+    begin();
+    tc_options o = default_options();
+    for (int i = 0; i < COUNT; i++) {
+        held[i] = (float)i / 64;
+        in[i] = 1;
+    }
+    for (int round = 0; round < 2; round++) {
+        tc_ctx *ctx;
+        tc_program *f;
+        tc_program_info info;
+        tc_shutdown();
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor w = tc_borrow(ctx, held, TC_F32, COUNT);
+        REQUIRE(tc_compile(tc_mul(tc_input(ctx, "x", TC_F32, COUNT), tc_exp(w)), &f) == TC_OK);
+        CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+        CHECK(info.from_disk == (round == 1) && info.n_once == 1 && info.n_steps == 2);
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, COUNT)),
+                                TC_BUFS(TC_BUF(out[round + i], COUNT))), TC_OK);
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    CHECK(!memcmp(out[0], out[1], sizeof(out[0])) && !memcmp(out[0], out[2], sizeof(out[0])));
+    CHECK_CLOSE(out[2][64], 2.7182818, 1e-6);
+    end();
+}
+
 TEST(no_disk_cache_leaves_no_file)
 {
     begin();

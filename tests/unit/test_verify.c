@@ -2,6 +2,7 @@
  * that was right before and is again after. */
 #include "inside.h"
 
+#include "../null_backend.c"
 #include "tc_test.h"
 
 static tc_ctx *ctx;
@@ -362,6 +363,31 @@ TEST(plans)
     end();
 }
 
+TEST(plans_with_an_init_list)
+{
+    static float data[64];
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64), w = tc_borrow(ctx, data, TC_F32, 64);
+    tci_plan *p = plan_of(tc_add(tc_mul(x, tc_exp(w)), tc_mul(x, tc_cumsum(w, 0))));
+    REQUIRE(p && p->n_init == 2 && p->n_steps == 3);
+    int n = p->kernels[p->steps[0].kernel]->n_operands, kept = -1;
+    int32_t *writes = &p->steps[0].operands[n - 1], *reads = &p->steps[0].operands[0];
+    for (int b = 0; b < p->n_buffers; b++) {
+        kept = p->buffers[b].kind == TCI_BUF_KEPT ? b : kept;
+    }
+    int other = *writes == kept ? p->steps[1].operands[1] : *writes;
+    CHECK(kept >= 0 && p->kept_bytes == 512 && !complains(plan_verifier, p));
+    BREAK(plan_verifier, p, p->n_init, 3); /* the last step reads an input and writes an output */
+    BREAK(plan_verifier, p, p->n_init, 1); /* each run would write what is kept */
+    BREAK(plan_verifier, p, *reads, 0); /* the program's input */
+    BREAK(plan_verifier, p, p->buffers[kept].once, false);
+    BREAK(plan_verifier, p, p->buffers[kept].offset, p->buffers[other].offset);
+    BREAK(plan_verifier, p, p->buffers[kept].offset, 512);
+    BREAK(plan_verifier, p, p->kept_bytes, 256);
+    CHECK(!complains(plan_verifier, p));
+    end();
+}
+
 static tci_lstmt *find_mem(tci_loop *l, tci_mem mem)
 {
     for (int b = 0; b < l->n_blocks; b++) {
@@ -480,12 +506,85 @@ TEST(code)
     BREAK(code_verifier, c, c->buffers[temp].offset, 32);
     BREAK(code_verifier, c, c->buffers[temp].offset, (c->arena_bytes + 63) / 64 * 64);
     BREAK(code_verifier, c, c->buffers[temp].last, 0); /* read later */
-    BREAK(code_verifier, c, c->buffers[temp].kind, 3);
+    BREAK(code_verifier, c, c->buffers[temp].kind, 4);
+    BREAK(code_verifier, c, c->buffers[temp].kind, TCI_BUF_KEPT); /* nothing keeps it */
     BREAK(code_verifier, c, c->arena_bytes, 63);
     tci_alias beyond = {0, 1}, *aliases = c->aliases; /* there is one input */
     c->aliases = &beyond;
     BREAK(code_verifier, c, c->n_aliases, 1);
     c->aliases = aliases;
+    CHECK(!complains(code_verifier, c));
+    tc_program_free(f);
+    end();
+}
+
+/* ---- the list of steps ---- */
+
+static tci_list_step *find_row(tci_code *c, tci_list_kind kind, int which)
+{
+    for (int i = c->n_init_list; i < c->n_list; i++) {
+        if (c->list[i].kind == kind && which-- == 0) {
+            return &c->list[i];
+        }
+    }
+    return NULL;
+}
+
+/* On a device with memory of its own: everything that a list can have. */
+TEST(lists)
+{
+    static float data[64];
+    begin();
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "null";
+    o.no_disk_cache = true;
+    (void)tc_register_backend(&null_backend);
+    tc_program *f = NULL;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64), w = tc_borrow(ctx, data, TC_F32, 64);
+    tc_tensor p = tc_param(ctx, data, TC_F32, 64), y = tc_mul(x, tc_exp(w));
+    tc_tensor z = tc_cumsum(tc_cumsum(y, 0), 0);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(z, tc_assign(p, tc_add(p, y))), &o, &f) ==
+            TC_OK);
+    tci_code *c = f->code;
+    tci_str text = {.s = &scratch};
+    tci_code_print(&text, c);
+    CHECK_HAS(tci_str_text(&text), "once:\n  work: upload inputs 1 to 2\n"
+                                   "  work: launch steps 0\n");
+    CHECK_HAS(tci_str_text(&text), "run:\n  up: upload inputs 0 to 2\n  up: signal event 0\n"
+                                   "  work: wait event 0\n  work: launch steps 1 to ");
+    CHECK_HAS(tci_str_text(&text), "  work: signal event 1\n  down: wait event 1\n"
+                                   "  down: download outputs 0\n  work: check\n"
+                                   "  work: set effects");
+    tci_list_step *up = find_row(c, TCI_LIST_UPLOAD, 0), *launch = find_row(c, TCI_LIST_LAUNCH, 0);
+    tci_list_step *down = find_row(c, TCI_LIST_DOWNLOAD, 0), *set = find_row(c, TCI_LIST_SET, 0);
+    tci_list_step *waits[2] = {find_row(c, TCI_LIST_WAIT, 0), find_row(c, TCI_LIST_WAIT, 1)};
+    tci_list_step *signals[2] = {find_row(c, TCI_LIST_SIGNAL, 0), find_row(c, TCI_LIST_SIGNAL, 1)};
+    tci_list_step *check = find_row(c, TCI_LIST_CHECK, 0);
+    REQUIRE(up && launch && down && set && waits[1] && signals[1] && check && c->n_init == 1);
+    CHECK(!complains(code_verifier, c));
+    BREAK(code_verifier, c, up->begin, 1); /* an input that is not there */
+    BREAK(code_verifier, c, up->end, c->n_inputs + 1);
+    BREAK(code_verifier, c, up->queue, TCI_QUEUES);
+    BREAK(code_verifier, c, up->kind, TCI_LIST_COUNT);
+    BREAK(code_verifier, c, up->queue, TCI_QUEUE_DOWN); /* the signal is not behind it */
+    BREAK(code_verifier, c, waits[0]->queue, TCI_QUEUE_DOWN);
+    BREAK(code_verifier, c, waits[0]->begin, 1); /* not signalled yet */
+    BREAK(code_verifier, c, waits[0]->kind, TCI_LIST_SIGNAL);
+    BREAK(code_verifier, c, signals[0]->queue, TCI_QUEUE_WORK);
+    BREAK(code_verifier, c, waits[1]->queue, TCI_QUEUE_UP);
+    BREAK(code_verifier, c, signals[1]->begin, 2);
+    BREAK(code_verifier, c, launch->begin, 2);
+    BREAK(code_verifier, c, launch->end, launch->end - 1);
+    BREAK(code_verifier, c, c->list[1].end, 2); /* the init list computes what reads an input */
+    BREAK(code_verifier, c, c->n_init_list, 0);
+    BREAK(code_verifier, c, c->n_init, 0);
+    BREAK(code_verifier, c, down->queue, TCI_QUEUE_UP);
+    BREAK(code_verifier, c, down->end, 0);
+    BREAK(code_verifier, c, set->end, 0);
+    BREAK(code_verifier, c, check->kind, TCI_LIST_SIGNAL); /* parameters set unseen */
+    BREAK(code_verifier, c, c->kernels[c->steps[0].kernel].writes[0], 1);
+    BREAK(code_verifier, c, c->kept_bytes, 64);
     CHECK(!complains(code_verifier, c));
     tc_program_free(f);
     end();

@@ -1,0 +1,258 @@
+/* run/bind.c - where the operands of a run lie.
+ *
+ * In: a checked call. Out: its slots, one pointer for each operand of each launch.
+ *
+ * On the host they are filled when the call is made, but for memory of the user, of parameters, and
+ * what is kept, which each run patches in where it changed. On a device with memory of its own
+ * every port (input, captured leaf or output) is bound to memory there: the user's own where the
+ * backend can use it; for what was captured the storage's own memory there (run/resident.c), which
+ * is uploaded only when its bytes changed, and where parameters are changed in place; else a copy
+ * that the call owns, made when first needed.
+ *
+ * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
+ * backend then records them once, and a run is one replay (run/walk.c). */
+#include "../base/alloc.h"
+#include "../loop/mem.h"
+#include "context.h"
+
+/* ---- on the host ---- */
+
+TCI_FN void tci_bind_fixed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    const tci_code *code = f->code;
+    int slot = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        int n = code->kernels[code->steps[i].kernel].n_operands;
+        for (int j = 0; j < n; j++, slot++) {
+            const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            if (b->kind == TCI_BUF_TEMP && c->workspace) {
+                c->slots[slot] = c->workspace + b->offset;
+            } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
+                c->slots[slot] = f->captured_data[b->index - f->n_inputs];
+            }
+        }
+        if (f->steps[i].work_bytes > 0) {
+            c->slots[slot++] = c->work;
+        }
+    }
+}
+
+TCI_FN void tci_bind_kept(tc_call *c)
+{
+    const tc_program *f = c->program;
+    char *memory = tci_kept_memory(c);
+    for (int i = 0; i < f->n_kept_binds; i++) {
+        c->slots[f->kept_binds[i].slot] = memory + f->kept_binds[i].offset;
+    }
+    if (c->device) {
+        c->device->is_current = false;
+    }
+}
+
+/* ---- on a device ---- */
+
+TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
+{
+    return port < code->n_inputs ? code->inputs[port].bytes
+                                 : code->outputs[port - code->n_inputs].bytes;
+}
+
+static void tci_bind_drop_sequence(tc_call *c)
+{
+    const tc_backend *device = c->program->code->device;
+    if (c->device->sequence) {
+        device->sequence_free(device->user, c->device->sequence);
+        c->device->sequence = NULL;
+    }
+}
+
+TCI_FN void tci_bind_free(tc_call *c)
+{
+    const tc_backend *device = c->program->code->device;
+    if (!c->device) {
+        return;
+    }
+    tci_bind_drop_sequence(c);
+    for (int i = 0; i < 1 + c->device->n_ports; i++) {
+        if (c->device->memory[i]) {
+            device->free(device->user, c->device->memory[i]);
+        }
+    }
+    tci_heap_free(c->device);
+    c->device = NULL;
+}
+
+/* The arena, and room for the rest. */
+TCI_FN bool tci_bind_make(tc_call *c)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    int n = code->n_inputs + code->n_outputs;
+    size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
+    size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
+    size_t memory_at = bound_at + (size_t)n * sizeof(void *);
+    char *block = tci_heap_get(memory_at + (size_t)(n + 1) * sizeof(void *));
+    if (!block) {
+        return false;
+    }
+    c->device = (struct tci_device_call *)block;
+    c->device->n_ports = n;
+    c->device->launches = (tc_launch *)(block + launches_at);
+    c->device->bound = (void **)(block + bound_at);
+    c->device->memory = (void **)(block + memory_at);
+    if (code->arena_bytes) {
+        c->device->memory[0] = device->alloc(device->user, code->arena_bytes);
+        if (!c->device->memory[0]) {
+            tci_bind_free(c);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The captured leaf behind a port, or -1. */
+static int tci_bind_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_bind_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && !f->effects[effect].over_old;
+}
+
+/* Bound to the memory of a parameter. */
+static bool tci_bind_is_param(const tc_program *f, int port)
+{
+    int captured = tci_bind_captured(f, port);
+    return captured >= 0 && f->captured[captured]->param && !tci_bind_is_staged(f, port);
+}
+
+/* NULL: the port is no user's, but a parameter. */
+TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port)
+{
+    const tc_program *f = c->program;
+    if (port < f->n_inputs) {
+        return r->inputs->items[port].data;
+    }
+    if (port < f->code->n_inputs) {
+        return f->captured_data[port - f->n_inputs];
+    }
+    int i = port - f->code->n_inputs;
+    return i < f->n_outputs ? r->outputs->items[i].data : NULL;
+}
+
+/* Generated code takes what it may at once, so memory starts at a multiple of that. */
+static bool tci_bind_takes(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_bind_leaf(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = s->param ? 0 : data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    void **copy = &c->device->memory[1 + port];
+    bool known = user_memory && user_memory == c->device->bound[port];
+    *bound = user_memory;
+    if (!known && !(user_memory && tci_bind_takes(device, user_memory))) {
+        if (!*copy) {
+            *copy = device->alloc(device->user, tci_bind_bytes(code, port));
+        }
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_bind_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_bind_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_bind_is_staged(c->program, port)) {
+            status = tci_bind_leaf(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_bind_memory(c, port, user_memory, &bound);
+        }
+    }
+    c->device->is_current = c->device->is_current && bound == c->device->bound[port];
+    c->device->bound[port] = bound;
+    return status;
+}
+
+TCI_FN tc_status tci_bind_ports(tc_call *c, const tci_run *r, bool params)
+{
+    tc_status status = TC_OK;
+    for (int i = 0; i < c->device->n_ports && !status; i++) {
+        if (tci_bind_is_param(c->program, i) == params) {
+            status = tci_bind_port(c, i, tci_bind_user_memory(c, r, i));
+        }
+    }
+    return status;
+}
+
+TCI_FN void *tci_bind_copy(const tc_call *c, int port)
+{
+    void *bound = c->device->bound[port];
+    return bound == c->device->memory[1 + port] ? bound : NULL;
+}
+
+static void tci_bind_fill(tc_call *c)
+{
+    const tci_code *code = c->program->code;
+    char *arena = c->device->memory[0];
+    int slot = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        int n_operands = code->kernels[code->steps[i].kernel].n_operands;
+        for (int j = 0; j < n_operands; j++, slot++) {
+            const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            if (b->kind == TCI_BUF_TEMP) {
+                c->slots[slot] = arena ? arena + b->offset : NULL;
+            } else if (b->kind != TCI_BUF_KEPT) {
+                int first = b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0;
+                c->slots[slot] = c->device->bound[first + b->index];
+            }
+        }
+    }
+}
+
+TCI_FN void tci_bind_refresh(tc_call *c)
+{
+    if (!c->device->is_current) {
+        tci_bind_drop_sequence(c);
+        tci_bind_fill(c);
+        c->device->is_current = true;
+    }
+}

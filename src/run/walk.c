@@ -1,0 +1,412 @@
+/* run/walk.c - does the steps of a program (compile/code.h): the one way of a run, on the host and
+ * on devices.
+ *
+ * In: a checked call whose buffers of the user are bound. Out: the steps are done, or c->last says
+ * which was the first that failed.
+ *
+ * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
+ * backend. A backend that records gets the launches of each run once, and then replays them as long
+ * as no operand moves (run/bind.c).
+ *
+ * The init list comes first where what is kept was not computed from the captured memory as it is
+ * (run/kept.c). Parameters: the order of a device keeps runs apart, so a run has them for itself
+ * only while its launches are given to it (tci_param_claim). New values that are not written over
+ * the old ones lie in copies of the call and are set when everything else went well. */
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "../debug/trace.h"
+#include "../loop/mem.h"
+#include "context.h"
+
+/* What a backend said, as the status and the text of the call. */
+static tc_status tci_walk_judge(tc_call *c, tc_status status)
+{
+    const tc_backend *device = c->program->code->device;
+    if (TCI_UNLIKELY(status)) {
+        const char *why = device->last_error ? device->last_error(device->user) : NULL;
+        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
+                               why ? why : "no reason given");
+    }
+    return TC_OK;
+}
+
+/* ---- launches on the host ---- */
+
+typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
+
+/* A tci_pool_body. Every part has a fault word and a workspace of its own. */
+static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
+{
+    const tci_call_part *part = arg;
+    const tci_run_step *step = part->step;
+    tc_call *c = part->call;
+    void *const *slots = c->slots + step->first_slot;
+    int64_t *fault = step->faults ? &c->faults[worker] : NULL;
+    if (step->fn && step->work_bytes > 0 && worker > 0) {
+        void *own[TCI_WORK_OPERANDS + 1];
+        memcpy(own, slots, sizeof(*own) * (size_t)step->n_operands);
+        own[step->n_operands] = c->work + c->program->work_bytes * worker;
+        step->fn(own, step->literals, fault, begin, end);
+    } else if (step->fn) {
+        step->fn(slots, step->literals, fault, begin, end);
+    } else {
+        char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;
+        tci_interp_run(step->interp, workspace, slots, step->literals, fault, begin, end);
+    }
+}
+
+static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
+{
+    tci_call_part part = {c, step};
+    if (step->threads == 1) {
+        tci_call_do_part(&part, 0, 0, step->n_tasks);
+    } else {
+        tci_pool_run(&c->program->options, step->threads, step->n_tasks, tci_call_do_part, &part);
+    }
+}
+
+static void tci_walk_launch_traced(tc_call *c, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    int64_t begin_ns = tci_os_now_ns(), step_ns = begin_ns;
+    for (int i = begin; i < end; i++) {
+        tci_call_launch_step(c, &c->program->steps[i]);
+        int64_t now_ns = tci_os_now_ns();
+        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_ns, now_ns);
+        step_ns = now_ns;
+    }
+    tci_trace_span("run", begin < code->n_init ? "init list" : "tc_run", begin_ns, step_ns);
+}
+
+TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
+{
+    const tci_run_step *step = c->program->steps + begin, *last = c->program->steps + end;
+    if (TCI_UNLIKELY(tci_trace_is_on())) {
+        tci_walk_launch_traced(c, begin, end);
+        return;
+    }
+    for (; step < last; step++) {
+        if (TCI_LIKELY(step->threads == 1 && step->fn)) {
+            step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
+                     0, step->n_tasks);
+        } else {
+            tci_call_launch_step(c, step);
+        }
+    }
+}
+
+/* ---- launches on a device ---- */
+
+static tc_launch tci_device_launch(const tc_call *c, int i)
+{
+    const tci_code *code = c->program->code;
+    const tci_run_step *step = &c->program->steps[i];
+    const tci_code_kernel *kernel = &code->kernels[code->steps[i].kernel];
+    tc_launch launch = {.function = kernel->function,
+                        .buffers = c->slots + step->first_slot,
+                        .literals = step->literals,
+                        .fault = step->faults ? c->faults : NULL,
+                        .n_buffers = kernel->n_operands,
+                        .n_literals = kernel->n_literals,
+                        .task_begin = 0,
+                        .task_end = step->n_tasks};
+    return launch;
+}
+
+static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        status = device->launch(device->user, &launch);
+    }
+    return status;
+}
+
+static tc_status tci_walk_replay(tc_call *c, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    struct tci_device_call *d = c->device;
+    tc_status status = TC_OK;
+    if (!d->sequence) {
+        for (int i = begin; i < end; i++) {
+            d->launches[i] = tci_device_launch(c, i);
+        }
+        status = device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    }
+    return status ? status : device->replay(device->user, d->sequence);
+}
+
+/* What was written over is newest on the device once that is queued. */
+static void tci_walk_mark_changed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_effects; i++) {
+        if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
+        }
+    }
+}
+
+static tc_status tci_walk_keep(tc_call *c, tci_run *r);
+
+/* The launches of a run, between the claim of its parameters and their release. */
+static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
+{
+    tc_status status = tci_walk_judge(c, tci_bind_ports(c, r, true));
+    if (!status && c->program->code->n_init) {
+        tci_kept_note(c);
+        status = tci_walk_keep(c, r);
+    }
+    if (!status) {
+        tci_bind_refresh(c);
+        bool records = c->program->code->device->record != NULL;
+        status = records ? tci_walk_replay(c, begin, end) : tci_walk_launch_each(c, begin, end);
+        status = tci_walk_judge(c, status);
+    }
+    if (!status) {
+        tci_walk_mark_changed(c);
+    }
+    return status;
+}
+
+static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int end)
+{
+    bool is_init = begin < c->program->code->n_init;
+    if (!c->device || is_init) {
+        return tci_walk_judge(c, tci_walk_launch_each(c, begin, end));
+    }
+    tc_status status = tci_walk_judge(c, tci_param_claim(c));
+    if (!status) {
+        status = tci_walk_claimed(c, r, begin, end);
+        tci_param_unclaim(c);
+    }
+    return status;
+}
+
+/* ---- other steps ---- */
+
+TCI_FN int64_t tci_call_fault(const tc_call *c)
+{
+    for (int i = 0; i < c->program->max_threads; i++) {
+        if (c->faults[i]) {
+            return c->faults[i] - 1;
+        }
+    }
+    return -1;
+}
+
+static tc_status tci_walk_check(tc_call *c, tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = device ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
+    int64_t size = !status && c->program->faults ? tci_call_fault(c) : -1;
+    r->waited = true;
+    return size < 0 ? status : tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
+}
+
+static tc_status tci_walk_upload(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, i);
+        void *copy = tci_bind_copy(c, i);
+        if (bytes && copy) {
+            status = device->upload(device->user, copy, tci_bind_user_memory(c, r, i), bytes);
+        }
+    }
+    return status;
+}
+
+static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    int first = c->program->code->n_inputs;
+    tc_status status = TC_OK;
+    for (int i = first + begin; i < first + end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, i);
+        const void *copy = tci_bind_copy(c, i);
+        if (bytes && copy) {
+            status = device->download(device->user, tci_bind_user_memory(c, r, i), copy, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_walk_set_one(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    void *to = NULL;
+    if (!device->copy) {
+        return tci_param_download(s, device, from);
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    status = status ? status : device->copy(device->user, to, from, e->bytes);
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+static bool tci_walk_is_staged(const tci_run_effect *e)
+{
+    return e->bytes > 0 && !e->over_old;
+}
+
+static tc_status tci_walk_set(tc_call *c, int begin, int end)
+{
+    const tc_program *f = c->program;
+    int n_staged = 0;
+    for (int i = begin; i < end; i++) {
+        n_staged += tci_walk_is_staged(&f->effects[i]);
+    }
+    tc_status status = n_staged ? tci_param_claim(c) : TC_OK;
+    if (status || !n_staged) {
+        return status;
+    }
+    for (int i = begin; i < end && !status; i++) {
+        status = tci_walk_is_staged(&f->effects[i]) ? tci_walk_set_one(c, i) : TC_OK;
+    }
+    tci_param_unclaim(c);
+    return status;
+}
+
+/* ---- the list ---- */
+
+static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
+{
+    r->waited = false;
+    switch ((tci_list_kind)row->kind) {
+    case TCI_LIST_LAUNCH:
+        return tci_walk_launch_there(c, r, row->begin, row->end);
+    case TCI_LIST_UPLOAD:
+        return tci_walk_judge(c, tci_walk_upload(c, r, row->begin, row->end));
+    case TCI_LIST_DOWNLOAD:
+        return tci_walk_judge(c, tci_walk_download(c, r, row->begin, row->end));
+    case TCI_LIST_SET:
+        return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
+    case TCI_LIST_CHECK:
+        return tci_walk_check(c, r);
+    case TCI_LIST_SIGNAL: /* one queue does everything in order */
+    case TCI_LIST_WAIT:
+    case TCI_LIST_COUNT:
+        break;
+    }
+    return TC_OK;
+}
+
+static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    for (int i = begin; i < end && !status; i++) {
+        const tci_list_step *row = &code->list[i];
+        if (row->kind == TCI_LIST_LAUNCH && !code->device) {
+            tci_walk_launch_here(c, row->begin, row->end);
+        } else {
+            status = tci_walk_row(c, r, row);
+        }
+    }
+    return status;
+}
+
+/* c->kept is what the init list makes of the captured memory as it was noted. */
+static tc_status tci_walk_keep(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    bool ready = false;
+    if (TCI_LIKELY(tci_kept_is_current(c))) {
+        return TC_OK;
+    }
+    tc_status status = tci_kept_take(c, &ready);
+    if (status) {
+        return tci_call_refuse(c, status, "out of memory: %lld bytes for what is computed once",
+                               (long long)code->kept_bytes);
+    }
+    if (!ready) {
+        tci_bind_kept(c);
+        if (c->device) {
+            tci_bind_refresh(c);
+        }
+        status = tci_walk_rows(c, r, 0, code->n_init_list);
+        if (!status && code->device) { /* other queues use it */
+            status = tci_walk_judge(c, code->device->sync(code->device->user));
+        }
+        if (status) {
+            tci_kept_drop(c);
+            return status;
+        }
+        tci_kept_publish(c);
+    }
+    tci_bind_kept(c);
+    return TC_OK;
+}
+
+/* The operands that lie in memory of the user. */
+TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
+{
+    const tci_run_bind *bind = c->program->binds, *end = bind + c->program->n_binds;
+    const tc_buf *inputs = r->inputs->items, *outputs = r->outputs->items;
+    int n_inputs = c->program->n_inputs;
+    for (; bind < end; bind++) {
+        int output = bind->arg - n_inputs;
+        c->slots[bind->slot] = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+    }
+}
+
+/* On a device what is captured is bound, and so looked at, only when the run has its parameters. */
+static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; f->faults && i < f->max_threads; i++) {
+        c->faults[i] = 0;
+    }
+    if (c->device) {
+        return tci_walk_judge(c, tci_bind_ports(c, r, false));
+    }
+    tci_walk_bind_user(c, r);
+    if (!f->code->n_init) {
+        return TC_OK;
+    }
+    if (!f->n_params) { /* else it is noted where they are held */
+        tci_kept_note(c);
+    }
+    return tci_walk_keep(c, r);
+}
+
+static tc_status tci_walk_list(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = tci_walk_prepare(c, r);
+    if (!status) {
+        status = tci_walk_rows(c, r, code->n_init_list, code->n_list);
+    }
+    if (code->device && !r->waited) {
+        /* Also when it failed: what was launched before writes to memory and faults. */
+        tc_status synced = code->device->sync(code->device->user);
+        status = status ? status : tci_walk_judge(c, synced);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
+{
+    tc_status status = TC_OK;
+    tci_fpenv saved = tci_fpenv_enter();
+    if (TCI_LIKELY(c->program->only_launches)) {
+        tci_walk_bind_user(c, r);
+        tci_walk_launch_here(c, 0, c->program->code->n_steps);
+    } else {
+        status = tci_walk_list(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
