@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "727d8b3ea292934c"
+#define TCI_BUILD "b7c4dc6b9355f1d9"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25074,7 +25074,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
 #define TCI_LOOP_LOOP_H
 
 
-typedef struct tci_loop tci_loop; /* loop/ir.h */
+typedef struct tci_loop tci_loop;   /* loop/ir.h */
+typedef struct tci_sched tci_sched; /* a schedule: loop/form.h */
+typedef struct tci_ask tci_ask;     /* a kernel on a machine: loop/form.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
@@ -25084,11 +25086,16 @@ typedef struct tci_launch {
     tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
+    const char *why;      /* scratch: the schedule's text and cost, the best, the runners-up */
 } tci_launch;
 
-/* Never fails but by escape. */
+/* The cheapest schedule by the model. Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
+/* That of the text `forced` instead (NULL: none); *why says so where that is no schedule of this
+ * kernel on this machine, and the cheapest is taken. */
+TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                      const char *forced, tci_str *why, tci_launch *launch);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 
@@ -28740,10 +28747,11 @@ typedef struct tci_blocked {
     bool fetch_rows;        /* the row factor of the next row tile is */
     bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
+    bool pays;              /* reading the operands in place is slower */
 } tci_blocked;
 
-/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra). False
- * where reading the operands in place is as good, or the kernel does not fit. */
+/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra) and the
+ * depth and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
@@ -28761,7 +28769,6 @@ enum {
     TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
@@ -28848,7 +28855,10 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
         return false;
     }
     int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
-    int64_t most = TCI_MAX(aim / p->inner, 1);
+    int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
+    if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
+        return false;
+    }
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
     if (p->depth < first && p->inner == 1) { /* whole squares */
         p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
@@ -28865,6 +28875,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
+    block = p->columns > 0 ? p->columns : block;
     p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
     int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
@@ -28900,9 +28911,10 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
         return false;
     }
+    p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
@@ -29616,14 +29628,20 @@ enum {
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
-TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                     tci_launch *launch);
+/* The tiles that the skeleton has. */
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+enum { TCI_MATRIX_TILES = 8 };
+TCI_FN const tci_matrix_tile *tci_matrix_tiles(void);
+/* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
+ * columns); -1: it does not fit. */
+TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                            tci_launch *launch);
 
 #endif
 
 /* ---- src/loop/matrix.c, continued ---- */
-#include <stdio.h>
 #include <string.h>
 
 
@@ -29638,7 +29656,13 @@ enum {
 
 /* ---- the tile ---- */
 
-typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+TCI_FN const tci_matrix_tile *tci_matrix_tiles(void)
+{
+    static const tci_matrix_tile tiles[TCI_MATRIX_TILES] = {
+        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+        {1, 1, 256}, {1, 1, 128}, {1, 1, 64},  {1, 1, 32}};
+    return tiles;
+}
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
@@ -29731,29 +29755,32 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
     return cost;
 }
 
-/* False: no tile fits. */
-static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, const tci_machine *machine)
+/* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
+static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                            tci_matrix *x)
 {
-    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
-    int64_t chain = tci_matrix_chain_cost(k);
-    double least = 0;
-    int best = -1;
-    for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i], &machine->facts)) {
-            double cycles = tci_matrix_cycles(x, chain, machine);
-            best = best < 0 || cycles < least ? i : best;
-            least = best == i ? cycles : least;
+    bool known = false;
+    const tci_matrix_tile *tiles = tci_matrix_tiles();
+    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
+        if (tiles[i].consumers == tile[0] && tiles[i].sub_rows == tile[1] &&
+            tiles[i].columns == tile[2]) {
+            known = tci_matrix_find(k, x) && tci_matrix_shape(x, &tiles[i], &machine->facts);
         }
     }
-    if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best], &machine->facts);
-    }
-    x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
-    while (x->m % x->group_rows != 0) {
+    x->group_rows = tci_matrix_chain_cost(k) <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (known && x->m % x->group_rows != 0) {
         x->group_rows /= 2;
     }
-    return best >= 0;
+    return known;
+}
+
+TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_matrix x;
+    if (!tci_matrix_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k), machine) / machine->facts.ghz;
 }
 
 /* ---- the hole ---- */
@@ -29840,30 +29867,18 @@ static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
 
 /* ---- the whole ---- */
 
-TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                     tci_launch *launch)
+TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                            tci_launch *launch)
 {
-    tci_matrix *x = TCI_NEW(s, tci_matrix);
-    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, &machine);
-    TCI_ASSERT(s, fits);
-    tci_loop *l = tci_loop_make(s, k);
-    l->lanes = x->columns;
-    l->threads = x->row_threads;
-    l->matrix = x;
-    tci_matrix_hole(tci_build_make(s, k, l), x);
-    tci_loop_find_dims(l);
-    launch->dims = l->dims;
-    launch->n_dims = l->n_dims;
-    launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
-    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), &machine);
-    launch->task_ns = cycles / machine.facts.ghz;
-    launch->lanes = l->lanes;
-    launch->work_bytes = 0;
-    snprintf(launch->note, sizeof(launch->note),
-             "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows, x->columns,
-             TCI_MATRIX_DEPTH_STEP, x->stages);
-    l->note = tci_scratch_printf(s, "%s", launch->note);
-    return l;
+    tci_matrix *x = TCI_NEW(b->s, tci_matrix);
+    bool fits = tci_matrix_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->columns;
+    b->l->threads = x->row_threads;
+    b->l->matrix = x;
+    tci_matrix_hole(b, x);
+    launch->n_tasks = TCI_MIN(x->tiles, machine->matrix_units);
+    launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }
 /* ---- src/loop/tiles.c ---- */
 /* loop/tiles.c - contractions on a CPU's matrix unit.
@@ -30672,8 +30687,20 @@ typedef struct tci_product {
     int resident;     /* blocks that a processor should hold at once */
 } tci_product;
 
-/* False: not such a kernel, or too small for its tiles. */
+/* The tiles that there are, the last one for values wider than 4 bytes alone. */
+typedef struct tci_product_tile {
+    int16_t rows, columns;
+    int8_t row_points, column_points;
+} tci_product_tile;
+enum { TCI_PRODUCT_TILES = 6 };
+TCI_FN const tci_product_tile *tci_product_tiles(void);
+
+/* Fills *p but for the tile. False: not such a kernel, or too small for tiles. */
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
+/* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
+ * no such tile. */
+TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                             tci_product *p);
 /* Is the axis one of the rows' or the columns'? */
 TCI_FN bool tci_product_has(const tci_product *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
@@ -30790,11 +30817,6 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
            p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
 }
 
-typedef struct tci_product_tile {
-    int16_t rows, columns;
-    int8_t row_points, column_points;
-} tci_product_tile;
-
 static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
 {
     p->rows.extent = tile->rows;
@@ -30807,11 +30829,15 @@ static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
     p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
 }
 
-/* Cycles of the busiest processor for one step along the depth, `points` products side by side: the
- * slower of issuing instructions and of reading panels, and more where few warps hide each other's
- * waits. */
-static double tci_product_cost(const tci_product *p, const tci_machine *machine, double points)
+/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+ * and of reading panels, and more where few warps hide each other's waits. */
+static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine,
+                                 const tci_product *p)
 {
+    double points = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
+    }
     double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
     double tiles = points * (double)tci_dim_ceil_div(p->rows.size, p->rows.extent) *
                    (double)tci_dim_ceil_div(p->columns.size, p->columns.extent);
@@ -30824,34 +30850,34 @@ static double tci_product_cost(const tci_product *p, const tci_machine *machine,
     return rounds * TCI_MAX(cycles, 2 * takes) / hidden;
 }
 
-static void tci_product_choose(const tci_kernel *k, const tci_machine *machine, tci_product *p)
+TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
-    static const tci_product_tile tiles[] = {{128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
-                                             {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
-    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
-    double points = 1, least = 0;
-    int best = TCI_COUNT(tiles) - 1;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
-    }
-    for (int i = 0; i < TCI_COUNT(tiles) && !wide; i++) {
-        tci_product_shape(p, &tiles[i]);
-        double cost = tci_product_cost(p, machine, points);
-        best = i == 0 || cost < least ? i : best;
-        least = best == i ? cost : least;
-    }
-    tci_product_shape(p, &tiles[best]);
+    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
+        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
+        {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
+    return tiles;
 }
 
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
-    bool fits = machine->block_threads >= TCI_GATHER_THREADS && tci_product_fits(k) &&
-                tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
-                p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
-    if (fits) {
-        tci_product_choose(k, machine, p);
+    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
+           tci_product_fits(k) && tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
+           p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
+}
+
+TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                             tci_product *p)
+{
+    const tci_product_tile *tiles = tci_product_tiles();
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    for (int i = wide ? TCI_PRODUCT_TILES - 1 : 0; i < TCI_PRODUCT_TILES; i++) {
+        if (tiles[i].rows == tile[0] && tiles[i].columns == tile[1] &&
+            tiles[i].row_points == tile[2] && tiles[i].column_points == tile[3]) {
+            tci_product_shape(p, &tiles[i]);
+            return tci_product_cycles(k, machine, p) * (double)p->depth / machine->facts.ghz;
+        }
     }
-    return fits;
+    return -1;
 }
 
 TCI_FN bool tci_product_has(const tci_product *p, int axis)
@@ -31211,24 +31237,17 @@ typedef struct tci_spread {
     int row_axis, rows; /* -1, 1: there is none */
 } tci_spread;
 
-#ifdef TC_CUDA
 /* False: not such a kernel, or one that is better made of vectors along the last axis. */
-TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p);
+TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p);
 /* Block number `chunk`, rows from rows * row on. */
 TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk);
-#else
-#define tci_spread_plan(k, p) false
-#define tci_spread_emit(b, p, row, chunk) ((void)(p))
-#endif
 
 #endif
 
 /* ---- src/loop/spread.c, continued ---- */
-#ifdef TC_CUDA
-
 enum {
     TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
-    TCI_SPREAD_BUSY = 132 * 512 /* threads that keep a device busy */
+    TCI_SPREAD_BUSY = 512      /* threads that keep a processor busy */
 };
 
 /* ---- whether and how ---- */
@@ -31278,9 +31297,9 @@ static int tci_spread_row_axis(const tci_kernel *k)
     return row;
 }
 
-TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p)
+TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p)
 {
-    if (!tci_spread_fits(k)) {
+    if (machine->block_threads < TCI_SPREAD_THREADS || !tci_spread_fits(k)) {
         return false;
     }
     int64_t all = 1;
@@ -31294,10 +31313,11 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p)
             p->axes[p->n_axes++] = a;
         }
     }
+    int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
     int64_t rows = p->row_axis < 0 ? 1 : k->axes[p->row_axis].size;
     p->size = rows > 0 ? all / rows : 0;
     for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
-        p->rows = rows % r == 0 && all / r >= TCI_SPREAD_BUSY ? r : p->rows;
+        p->rows = rows % r == 0 && all / r >= busy ? r : p->rows;
     }
     return all > 0 && all <= INT32_MAX;
 }
@@ -31338,8 +31358,6 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
         tci_build_close(b, &open);
     }
 }
-
-#endif
 /* ---- src/loop/narrow.c ---- */
 /* loop/narrow.c - whether 32 bits hold every index of a loop.
  *
@@ -31463,91 +31481,128 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
                      TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_lx + 1)};
     return !l->matrix && tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
 }
-/* ---- src/loop/schedule.c ---- */
-/* loop/schedule.c - decides how a kernel runs and builds the loop nest.
+/* ---- src/loop/ask.c ---- */
+/* loop/ask.c - a kernel on a machine: what several forms of schedules ask of the two.
  *
- * In: a kernel and the width of the machine's vectors. Out: its loop IR and what the run must know
- * (tci_launch). The outer domain is cut into units: one point of the outer axes that are neither
- * vectorized nor tiled, times one chunk of the vector axis, times one group of row tiles; a task is
- * `grain` neighbouring units. Inside a unit the vector axis is walked in tiles of `unroll` vectors,
- * and for each of them the rows. Which elements fall into a tile never changes a result.
- *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
- *   transposing   small blocks of two axes, so that every cache line is used whole
- *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
- *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
- * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
- * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares, loop/product.c
- * contracts in tiles and loop/spread.c point by point. */
-#include <stdio.h>
+ * In: a kernel, the record of a machine. Out: a tci_ask. The model of time is a roof: the slower of
+ * computing at the machine's rate and of moving the kernel's bytes from where they lie. */
+/* ---- src/loop/form.h ---- */
+/* loop/form.h - schedules as values: forms are rows, a schedule is a form and its numbers.
+ *
+ * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
+ * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
+ * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
+ * one that fits is right, and only its cost decides (loop/schedule.c). */
+#ifndef TCI_LOOP_FORM_H
+#define TCI_LOOP_FORM_H
 
 
 enum {
-    TCI_SCHED_MAX_CUTS = 12,
-    TCI_SCHED_BLOCK = 32,            /* rows of a transposing block */
-    TCI_SCHED_BLOCK_VECTOR = 64,     /* its elements along the vector axis */
-    TCI_SCHED_LINE_BYTES = 64,
-    TCI_SCHED_SQUARE = 16,           /* most lanes of a square that is turned in registers */
-    TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
-    TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
-    TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
-    TCI_SCHED_BUSY = 2,              /* blocks for each processor that keep a device busy */
-    TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
-    TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
-    TCI_SCHED_PANEL_MOST = 2048,
-    TCI_SCHED_PANEL_JOINED = 2,
-    TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
-    TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
+    TCI_FORM_NUMBERS = 4,     /* of one schedule, at most */
+    TCI_FORM_CANDIDATES = 8,  /* of one form, at most */
+    TCI_FORM_CUTS = 12
 };
-static const double tci_sched_task_ns = 20000, tci_sched_min_task_ns = 1000;
 
-typedef struct tci_sched {
+/* A kernel on a machine, and what several forms ask of the two. Sizes are typical ones. */
+struct tci_ask {
+    tci_scratch *s;
     const tci_kernel *k;
-    tci_loop *l;
-    tci_build *b;
-    tci_machine machine;
-    /* instructions reached from a stage's roots; scratch for the decisions */
-    bool *live;
-    int vec_axis, row_axis; /* -1 none */
-    tci_dim n_vec;          /* size of the vector axis */
-    int unroll;             /* vectors of a tile */
-    int64_t chunk;
-    tci_dim n_chunks;
-    int rows;               /* rows of a tile, at most */
-    /* The first `extra` tiles have base + 1 rows, the others base. Where the number of rows is not
-     * known all but the last have base rows, and that one what is left. */
-    tci_dim n_tiles;
-    int64_t base, extra;
-    tci_dim group;                /* row tiles of a unit */
-    tci_dim n_groups;
-    int *others; int n_others;    /* outer axes that a unit fixes */
-    tci_dim points, units;
-    int64_t grain;
-    bool transposing;
-    bool turn;                /* in registers, squares of lanes x lanes */
-    tci_blocked blocked;      /* packed panels, where columns > 0 */
-    int panel;                /* rows that a panel takes in at a time, 0: no panel */
-    tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
-    tci_spread spread;        /* points of a contraction, one by one, where size > 0 */
-    bool on_tiles;            /* of a matrix unit: blocked says how */
-    int64_t joined;           /* chunks that one panel covers where a call has them all */
-    tci_square square;        /* turned in shared memory, where n_loads > 0 */
-    int held;                 /* vectors of a row that a block holds, 0: it does not */
-    const tci_kstore *stream; /* that bypasses the caches, NULL none */
-    int next_axis;            /* as in tci_tile */
-    tci_dim cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
-    double total_ns;
-} tci_sched;
+    tci_machine machine;      /* complete */
+    int lanes, threads;       /* that suit the kernel's vector axis */
+    int widest;               /* bytes of the widest value in vectors */
+    bool is_map;              /* one MAP stage without inner axes */
+    int64_t flops;            /* of a point, over all stages */
+    int vec_axis;             /* -1: no vectors along an outer axis */
+    int row_axis;             /* the other axis that a tile has: -1 none */
+    bool turns;               /* is_map: loads along row_axis can be turned in registers */
+    tci_dim n_vec;
+    tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
+    double ns;                /* of one thread, for the whole kernel, as the model has it */
+};
+
+typedef struct tci_form tci_form;
+struct tci_sched {
+    const tci_form *form;
+    int64_t n[TCI_FORM_NUMBERS];
+    double cost_ns;
+};
+
+struct tci_form {
+    const char *name;
+    const char *numbers[TCI_FORM_NUMBERS]; /* their names; NULL: no more */
+    bool (*fits)(const tci_ask *a, const int64_t *n);
+    /* Writes those worth weighing, what has served best first; fits says no of some. */
+    int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+    double (*cost_ns)(const tci_ask *a, const int64_t *n);
+    /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
+    void (*emit)(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch);
+    /* What stands in the note behind the lanes: ", tile 4x2". */
+    void (*note)(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out);
+};
 
 /* More than one of something, or perhaps so. */
-static bool tci_sched_many(tci_dim n)
+static inline bool tci_ask_many(tci_dim n)
 {
     return !tci_dim_is_known(n) || n > 1;
 }
 
+/* loop/ask.c */
+TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
+/* A matrix unit makes the kernel's sums: only the forms for that fit. */
+TCI_FN bool tci_ask_on_unit(const tci_ask *a);
+/* Vectors of so many lanes along the vector axis, about. */
+TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes);
+/* Lanes and threads that a machine can be given for the vector axis. */
+TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads);
+/* A power of two from lo to hi. */
+TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
+/* Is the kernel's memory farther away than the caches of one processor? */
+TCI_FN bool tci_ask_is_far(const tci_ask *a);
+/* The time of the model where computing and moving take so many times longer than they could. */
+TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
+/* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
+ * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
+ * there is only one. */
+TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
+
+/* loop/schedule.c */
+enum {
+    TCI_SCHED_MOST = 24, /* candidates of a kernel */
+    TCI_SCHED_SHOWN = 3  /* of those that were not taken, in tc_explain */
+};
+/* All that fit, the cheapest first, `most` at most; returns how many. One at least. */
+TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most);
+TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s);
+/* The text of a schedule, and back: false, and *why says why. */
+TCI_FN void tci_sched_print(tci_str *out, const tci_sched *s);
+TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why);
+/* The loops of a schedule that fits; fills *launch but for `why`. */
+TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch);
+/* launch.why, for s out of the list of candidates. In scratch. */
+TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
+                                 int n);
+
+/* loop/map.c, tile.c, rows.c: each ends with NULL. */
+TCI_FN const tci_form *const *tci_map_forms(void);
+TCI_FN const tci_form *const *tci_tile_forms(void);
+TCI_FN const tci_form *const *tci_rows_forms(void);
+
+#endif
+
+/* ---- src/loop/ask.c, continued ---- */
+enum {
+    TCI_ASK_MAP_THREADS = 256, /* most threads of a block, but for rows */
+    TCI_ASK_BUSY = 2,          /* blocks for each processor that keep a device busy */
+    TCI_ASK_LINE_BYTES = 64,
+    TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
+    TCI_ASK_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
+    TCI_ASK_FEW_CUTS = 4
+};
+
 /* ---- lanes ---- */
 
 /* Threads, at least a warp, that cover n lanes of which each holds `held`. */
-static int tci_sched_threads(int64_t n, int held, int most)
+static int tci_ask_threads(int64_t n, int held, int most)
 {
     int threads = TCI_MIN(TCI_WARP, most);
     while (threads < most && (int64_t)threads * held < n) {
@@ -31559,27 +31614,28 @@ static int tci_sched_threads(int64_t n, int held, int most)
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
-static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most,
-                                  int64_t busy)
+static void tci_ask_block_lanes(tci_ask *a, int held)
 {
+    const tci_kernel *k = a->k;
     int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
-    for (int a = 0; a < k->n_outer - 1; a++) {
-        points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
+    int64_t busy = (int64_t)a->machine.facts.processors * TCI_ASK_BUSY;
+    for (int i = 0; i < k->n_outer - 1; i++) {
+        points *= TCI_MAX(tci_dim_hint(k->axes[i].size), 1);
     }
-    l->threads = tci_sched_threads(n, held, most);
-    while (l->threads > TCI_WARP &&
-           points * tci_dim_ceil_div(n, l->threads * held) < busy) {
-        l->threads /= 2;
+    int threads =
+        tci_ask_threads(n, held, TCI_MIN(a->machine.block_threads, TCI_ASK_MAP_THREADS));
+    while (threads > TCI_WARP && points * tci_dim_ceil_div(n, threads * held) < busy) {
+        threads /= 2;
     }
-    while (held > 2 && k->n_reds > 0 &&
-           points * tci_dim_ceil_div(n, l->threads * held) < busy / 2) {
+    while (held > 2 && k->n_reds > 0 && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
         held /= 2;
     }
-    l->lanes = l->threads * held;
+    a->threads = threads;
+    a->lanes = threads * held;
 }
 
 /* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
-static bool tci_sched_scatters_apart(const tci_kernel *k)
+static bool tci_ask_scatters_apart(const tci_kernel *k)
 {
     bool apart = false;
     for (int i = 0; i < k->n_stores; i++) {
@@ -31591,48 +31647,99 @@ static bool tci_sched_scatters_apart(const tci_kernel *k)
     return apart;
 }
 
-/* Sets lanes and threads. */
-static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
+static void tci_ask_lanes(tci_ask *a)
 {
+    const tci_kernel *k = a->k;
     bool outer = k->vector == TCI_VEC_OUTER;
-    l->lanes = l->threads = 1;
-    if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
+    int held = TCI_MAX(a->machine.vector_bytes / a->widest, 1);
+    a->lanes = a->threads = 1;
+    if (outer && (k->n_outer == 0 || !tci_ask_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
-    if (machine.block_threads == 0 && outer && tci_sched_scatters_apart(k)) {
+    if (a->machine.block_threads == 0 && outer && tci_ask_scatters_apart(k)) {
         return;
     }
-    int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
-    if (machine.block_threads == 0) {
-        l->lanes = TCI_MIN(held, TCI_VLANES);
-        return;
-    }
-    if (outer) {
-        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS),
-                              (int64_t)machine.facts.processors * TCI_SCHED_BUSY);
+    if (a->machine.block_threads == 0) {
+        a->lanes = TCI_MIN(held, TCI_VLANES);
+    } else if (outer) {
+        tci_ask_block_lanes(a, held);
     } else {
-        int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, machine.block_threads);
+        int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, a->machine.block_threads);
         held = TCI_MAX(TCI_MIN(held, lanes / least), 1);
-        l->threads = TCI_MIN(lanes / held, machine.block_threads);
-        l->lanes = l->threads * held;
+        a->threads = TCI_MIN(lanes / held, a->machine.block_threads);
+        a->lanes = a->threads * held;
     }
 }
 
-/* ---- tiles ---- */
-
-/* Vectors along the vector axis, about. */
-static int64_t tci_sched_vectors_of(const tci_sched *s)
+TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi)
 {
-    return tci_dim_ceil_div(tci_dim_hint(s->n_vec), s->l->lanes);
+    return n >= lo && n <= hi && (n & (n - 1)) == 0;
+}
+
+TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads)
+{
+    int64_t held = TCI_MAX(a->machine.vector_bytes / a->widest, 1);
+    if (lanes == a->lanes && threads == a->threads) {
+        return true;
+    }
+    if (a->lanes == 1) {
+        return false;
+    }
+    if (a->machine.block_threads == 0) {
+        return threads == 1 && tci_ask_is_power(lanes, 2, TCI_MIN(held, TCI_VLANES));
+    }
+    return tci_ask_is_power(threads, TCI_WARP, a->machine.block_threads) &&
+           tci_ask_is_power(lanes, 2 * threads, TCI_MIN(held * threads, TCI_VLANES_MAX));
+}
+
+/* ---- the other axis ---- */
+
+/* An access that strides along the vector axis but is contiguous along another outer axis: the last
+ * such axis, else -1. */
+static int tci_ask_other_axis(const tci_ask *a, int kx, tc_dtype storage)
+{
+    const tci_kernel *k = a->k;
+    tci_dim c;
+    bool linear = tci_build_coef(k, kx, a->vec_axis, &c);
+    int64_t step = tci_dim_hint(c);
+    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < TCI_ASK_LINE_BYTES) {
+        return -1;
+    }
+    for (int axis = k->n_outer - 2; axis >= 0; axis--) {
+        if (tci_dim_hint(k->axes[axis].size) >= 4 && tci_build_coef(k, kx, axis, &c) &&
+            (c == 1 || c == -1)) {
+            return axis;
+        }
+    }
+    return -1;
+}
+
+/* Of a map: the axis along which some access is contiguous that strides along the vector axis. */
+static void tci_ask_map_axis(tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_insts && a->row_axis < 0; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (in->op == TCI_K_LOAD) {
+            tci_dim row = 0;
+            a->row_axis = tci_ask_other_axis(a, in->x, (tc_dtype)k->operands[in->imm].dtype);
+            a->turns = a->row_axis >= 0 && a->lanes >= 4 && in->n_guards == 0 &&
+                       tci_build_coef(k, in->x, a->row_axis, &row) && row == 1;
+        }
+    }
+    for (int i = 0; i < k->n_stores && a->row_axis < 0; i++) {
+        a->row_axis = tci_ask_other_axis(a, k->stores[i].x,
+                                         (tc_dtype)k->operands[k->stores[i].operand].dtype);
+    }
 }
 
 /* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
-static bool tci_sched_is_shared(const tci_sched *s, int axis)
+static bool tci_ask_is_shared(const tci_ask *a, const bool *live, int axis)
 {
-    const tci_kernel *k = s->k;
+    const tci_kernel *k = a->k;
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
-        if (s->live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, s->vec_axis) &&
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, a->vec_axis) &&
             !tci_build_depends(in->axes, axis)) {
             return true;
         }
@@ -31640,461 +31747,443 @@ static bool tci_sched_is_shared(const tci_sched *s, int axis)
     return false;
 }
 
-static void tci_sched_split_rows(tci_sched *s, int max_rows)
+/* Of a reduction: an axis along which loads are shared. A scan has none. */
+static void tci_ask_reduce_axis(tci_ask *a)
 {
-    tci_dim n = s->k->axes[s->row_axis].size;
-    if (!tci_dim_is_known(n)) {
-        s->n_tiles = tci_dim_ceil_div(n, max_rows);
-        s->base = s->rows = max_rows;
-        s->extra = 0;
-        return;
-    }
-    for (int t = max_rows; t > 1 && t * 5 >= max_rows * 3; t--) {
-        if (n % t == 0) {
-            max_rows = t;
-            break;
-        }
-    }
-    s->n_tiles = (n + max_rows - 1) / max_rows;
-    s->base = n / s->n_tiles;
-    s->extra = n % s->n_tiles;
-    s->rows = (int)(s->base + (s->extra > 0));
-}
-
-static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
-{
-    const tci_kernel *k = s->k;
-    bool dot = false, scan = false;
-    int n_accs = 1,
-        n_registers = s->machine.block_threads ? 32 : TCI_MIN(s->machine.facts.registers, 32);
-    int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
+    const tci_kernel *k = a->k;
+    bool *live = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1), scan = false;
     for (int t = 0; t < k->n_stages; t++) {
-        int n = 0;
-        for (int r = 0; r < k->n_reds; r++) {
-            dot = dot || k->reds[r].op == TCI_RED_DOT;
-            n += k->reds[r].stage == t ? tci_red_parts(k->reds[r].op) : 0;
-        }
-        n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
         if (k->stages[t].kind == TCI_STAGE_REDUCE) {
-            tci_cost_mark(k, t, false, s->live);
+            tci_cost_mark(k, t, false, live);
         }
     }
-    for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
-        s->row_axis = tci_sched_many(k->axes[a].size) && tci_sched_is_shared(s, a) ? a : -1;
-    }
-    int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
-    if (s->row_axis < 0 && s->machine.block_threads) {
-        s->unroll = 1; /* more blocks rather than more of each */
-    } else if (s->row_axis < 0) {
-        s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
-    } else {
-        bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
-        s->unroll = (int)TCI_MIN(n_vecs, thirds ? 3 : 2);
-        int rows = dot ? TCI_MIN((n_registers - 1 - s->unroll) / s->unroll, 14) : 4;
-        rows = (int)TCI_MIN(rows / n_accs, most / s->unroll);
-        tci_sched_split_rows(s, TCI_MAX(rows, 1));
-    }
-    s->unroll = TCI_MAX(s->unroll, 1);
-}
-
-/* Packed panels, where they pay: the tile's size is not bounded by what packing and the later
- * stages compute. */
-static void tci_sched_block(tci_sched *s)
-{
-    tci_sched before = *s;
-    if (s->k->n_reds == 0) {
-        return;
-    }
-    if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
-        tci_tiles_plan(s->k, &s->blocked);
-        s->row_axis = s->blocked.row_axis;
-        s->unroll = s->blocked.unroll;
-        s->n_tiles = s->blocked.n_tiles;
-        s->base = s->rows = (int)s->blocked.base;
-        s->extra = 0;
-        s->on_tiles = true;
-        return;
-    }
-    tci_sched_reduce_tile(s, 1);
-    tci_blocked p = {0};
-    p.vec_axis = s->vec_axis;
-    p.row_axis = s->row_axis;
-    p.unroll = s->unroll;
-    p.n_tiles = s->n_tiles;
-    p.base = s->base;
-    p.extra = s->extra;
-    if (tci_blocked_plan(s->k, s->machine, s->l->lanes, &p)) {
-        s->blocked = p;
-    } else {
-        *s = before;
+    for (int axis = k->n_outer - 2; axis >= 0 && a->row_axis < 0 && !scan; axis--) {
+        bool shared = tci_ask_many(k->axes[axis].size) && tci_ask_is_shared(a, live, axis);
+        a->row_axis = shared ? axis : -1;
     }
 }
 
-/* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
- * twice as fast as going down narrow columns. */
-static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
+/* ---- time ---- */
+
+static double tci_ask_bandwidth(const tci_ask *a)
 {
-    const tci_kernel *k = s->k;
-    bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= s->machine.facts.cache_bytes[1] &&
-                tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
-                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
-                tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
-    for (int t = 1; t < k->n_stages; t++) {
-        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
-    }
-    for (int r = 0; r < k->n_reds; r++) {
-        fits = fits && tci_red_parts(k->reds[r].op) == 1 && k->reds[r].dtype != TC_BOOL;
-    }
-    return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
+    const tc_machine *m = &a->machine.facts;
+    double bytes = (double)a->k->bytes;
+    return bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
+           : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                               : m->one_gbs;
 }
 
-/* An access that strides along the vector axis but is contiguous along another outer axis: the last
- * such axis, else -1. */
-static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
+TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
 {
-    const tci_kernel *k = s->k;
-    tci_dim c;
-    bool linear = tci_build_coef(k, kx, s->vec_axis, &c);
-    int64_t step = tci_dim_hint(c);
-    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < 64) {
-        return -1;
-    }
-    for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
-            (c == 1 || c == -1)) {
-            return a;
-        }
-    }
-    return -1;
+    const tc_machine *m = &a->machine.facts;
+    double flops_ns = flops * (double)a->k->flops / (m->ghz * m->ports * a->lanes);
+    double bytes_ns = bytes * (double)a->k->bytes / tci_ask_bandwidth(a);
+    return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
-/* Squares of as many rows as there are lanes, of whole cache lines. */
-static void tci_sched_turn_tile(tci_sched *s)
+TCI_FN bool tci_ask_is_far(const tci_ask *a)
 {
-    tci_dim n = s->k->axes[s->row_axis].size;
-    s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
-    s->n_tiles = tci_dim_ceil_div(n, s->l->lanes);
-    s->base = s->l->lanes;
-    s->extra = 0;
-    if (tci_dim_is_known(n)) {
-        s->base = n / TCI_MAX(s->n_tiles, 1);
-        s->extra = n % TCI_MAX(s->n_tiles, 1);
-    }
-    s->rows = (int)(s->base + (s->extra > 0));
-    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_cost_widest(s->k)), 1);
+    return a->k->bytes >= a->machine.facts.cache_bytes[1];
 }
 
-/* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
-static void tci_sched_block_map(tci_sched *s)
+TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 {
-    s->turn = false;
-    if (s->machine.block_threads >= TCI_SQUARE_THREADS && !s->machine.no_exchange &&
-        tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
-        s->l->lanes = 1;
-        s->l->threads = TCI_SQUARE_THREADS;
-        s->unroll = TCI_SQUARE;
-        s->n_tiles = tci_dim_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
-    } else {
-        s->row_axis = -1;
-    }
+    return a->k->n_reds > 0 && a->k->reds[0].order == TCI_ORDER_MATRIX;
 }
 
-/* A contraction whose points are spread over the threads of blocks. */
-static void tci_sched_block_spread(tci_sched *s)
+TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
 {
-    tci_spread p = {0};
-    if (s->machine.block_threads < TCI_SPREAD_THREADS || !tci_spread_plan(s->k, &p)) {
-        return;
-    }
-    s->spread = p;
-    s->l->lanes = 1;
-    s->l->threads = s->unroll = TCI_SPREAD_THREADS;
-    s->n_vec = p.size;
-    s->n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(s->k->axes[p.row_axis].size, p.rows);
-}
-
-/* A contraction in tiles of a block. */
-static void tci_sched_block_product(tci_sched *s)
-{
-    tci_product p = {0};
-    if (s->machine.no_exchange || !tci_product_plan(s->k, &s->machine, &p)) {
-        return;
-    }
-    s->product = p;
-    s->l->lanes = 1;
-    s->l->threads = p.threads;
-    s->l->resident = p.resident;
-    s->unroll = (int)p.columns.extent;
-    s->n_vec = p.columns.size;
-    s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
-}
-
-static void tci_sched_map_tile(tci_sched *s)
-{
-    const tci_kernel *k = s->k;
-    for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
-        const tci_kinst *in = &k->insts[i];
-        if (in->op == TCI_K_LOAD) {
-            tci_dim row = 0;
-            s->row_axis = tci_sched_other_axis(s, in->x,
-                                               (tc_dtype)k->operands[in->imm].dtype);
-            s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
-                      tci_build_coef(k, in->x, s->row_axis, &row) && row == 1;
-        }
-    }
-    for (int i = 0; i < k->n_stores && s->row_axis < 0; i++) {
-        s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
-                                           (tc_dtype)k->operands[k->stores[i].operand].dtype);
-    }
-    if (s->machine.block_threads) {
-        tci_sched_block_map(s);
-        return;
-    }
-    s->transposing = s->row_axis >= 0;
-    s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
-    if (s->turn) {
-        tci_sched_turn_tile(s);
-    } else if (s->transposing) {
-        s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
-        s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
-        tci_sched_split_rows(s, 1);
-    }
-    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, tci_sched_vectors_of(s)), 1);
+    return tci_dim_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
 /* ---- streaming ---- */
 
-/* A large output written in long contiguous runs along the axis that is walked in vectors: NULL
- * where there is none. Its vectors are aligned, so there can be only one. */
-static const tci_kstore *tci_sched_stream(const tci_sched *s)
+TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes)
 {
-    const tci_kernel *k = s->k;
-    for (int i = 0; i < k->n_stores && s->l->lanes > 1 && !s->machine.block_threads; i++) {
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_stores && lanes > 1 && a->machine.block_threads == 0; i++) {
         const tci_kstore *store = &k->stores[i];
         const tci_kstage *stage = &k->stages[store->stage];
         const tci_koperand *o = &k->operands[store->operand];
-        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, axis = s->vec_axis;
-        if (k->vector == TCI_VEC_INNER) {
-            axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
-        }
+        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, along = axis;
         tci_dim coef;
-        if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
-            tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            tci_dim_hint(o->n) * bytes >= s->machine.facts.cache_bytes[2] &&
-            tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
-            o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
+        if (k->vector == TCI_VEC_INNER) {
+            along = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        }
+        if (along >= 0 && stage->kind == TCI_STAGE_MAP &&
+            tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
+            tci_dim_hint(k->axes[along].size) * bytes >= TCI_ASK_STREAM_RUN &&
+            tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
+            o->dtype != TC_BOOL && lanes * bytes >= 16) {
             return store;
         }
     }
     return NULL;
 }
 
-/* The axis along which the next unit of a rows' kernel lies, if its rows come from far away. */
-static int tci_sched_next_axis(const tci_sched *s)
+/* ---- the whole ---- */
+
+TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine)
 {
-    const tci_kernel *k = s->k;
-    int stage = tci_stage_ahead(k), axis = k->n_outer - 1;
-    while (axis >= 0 && k->axes[axis].size == 1) {
-        axis--;
+    tci_ask *a = TCI_NEW(s, tci_ask);
+    a->s = s;
+    a->k = k;
+    a->machine = tci_machine_complete(machine);
+    a->vec_axis = a->row_axis = -1;
+    a->n_vec = 1;
+    a->widest = tci_cost_widest(k);
+    tci_ask_lanes(a);
+    a->ns = tci_ask_ns(a, 1, 1);
+    for (int t = 0; t < k->n_stages; t++) {
+        a->flops += tci_stage_cost(k, t);
     }
-    bool far = k->bytes >= s->machine.facts.cache_bytes[1] && stage >= 0 &&
-               tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
-    return far && !s->machine.block_threads ? axis : -1;
+    if (k->vector == TCI_VEC_INNER || k->n_outer == 0) {
+        return a;
+    }
+    a->is_map = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0;
+    a->vec_axis = k->n_outer - 1;
+    a->n_vec = k->axes[a->vec_axis].size;
+    if (a->is_map) {
+        tci_ask_map_axis(a);
+    } else {
+        tci_ask_reduce_axis(a);
+    }
+    if (tci_ask_many(a->n_vec)) {
+        int most = a->is_map && a->flops <= TCI_ASK_CUTS_COST ? TCI_FORM_CUTS : TCI_ASK_FEW_CUTS;
+        tci_build *b = tci_build_make(s, k, tci_loop_make(s, k));
+        a->n_cuts = tci_stage_cuts(b, a->vec_axis, 1, a->cuts, most);
+    }
+    return a;
+}
+/* ---- src/loop/nest.c ---- */
+/* loop/nest.c - the loops around a form: tasks, units, and where a unit lies.
+ *
+ * In: what a form tiles, the size of a chunk. Out: the loop over a task's units, and for each a
+ * call of the form's body with its place. Which elements fall into a unit changes no result. */
+/* ---- src/loop/nest.h ---- */
+/* loop/nest.h - the loops around a form: tasks, units, and where a unit lies. */
+#ifndef TCI_LOOP_NEST_H
+#define TCI_LOOP_NEST_H
+
+
+/* The outer domain is cut into units: one point of the outer axes that are neither vectorized nor
+ * tiled, times one chunk of the vector axis, times one group of row tiles. A task is `grain`
+ * neighbouring units; on a machine of blocks a unit is a block and a task. */
+typedef struct tci_nest {
+    const tci_ask *a;
+    tci_build *b;
+    int vec_axis, row_axis;   /* -1 none: not fixed by a unit, */
+    const bool *tiled;        /* nor are these outer axes; NULL: no others */
+    tci_dim n_vec, n_tiles;   /* elements along the one, tiles along the other */
+    int64_t chunk;            /* elements */
+    tci_dim group;            /* tiles; 0: so many that there are units enough */
+    int64_t joined;           /* chunks that a unit takes in where a task has them all */
+    int64_t share;            /* > 0: units are row tiles, and tasks are multiples of it */
+    bool chunks_first;        /* neighbouring units are chunks, not groups */
+    bool fence;               /* stores that bypass the caches end the task */
+    /* derived */
+    tci_dim n_chunks, n_groups, points, units;
+    int *others; int n_others;
+    int64_t grain;
+} tci_nest;
+
+/* Where a unit lies; begin and end: the task's units, index expressions. With shares `unit` counts
+ * groups. */
+typedef struct tci_nest_at { tci_lin unit, chunk, group; int begin, end; } tci_nest_at;
+typedef void (*tci_nest_body)(tci_nest *n, void *arg, const tci_nest_at *at);
+
+/* One unit with nothing tiled; the caller sets what it tiles. */
+TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b);
+/* A chunk of `step` elements times so many that there are units enough, at least `least`. */
+TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least);
+/* The loops; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_nest_run(tci_nest *n, tci_nest_body body, void *arg, tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/nest.c, continued ---- */
+static const double tci_nest_task_ns = 20000, tci_nest_least_ns = 1000;
+
+TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
+{
+    tci_nest n = {0};
+    n.a = a;
+    n.b = b;
+    n.vec_axis = n.row_axis = -1;
+    n.n_vec = n.n_tiles = 1;
+    n.chunk = 1;
+    n.joined = 1;
+    return n;
 }
 
-/* ---- units and tasks ---- */
+/* ---- sizes ---- */
 
-static double tci_sched_total_ns(const tci_kernel *k, int lanes, const tc_machine *m)
+static double tci_nest_target(const tci_nest *n)
 {
-    double bytes = (double)k->bytes;
-    double bandwidth = bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
-                       : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
-                                                           : m->one_gbs;
-    double flops_ns = (double)k->flops / (m->ghz * m->ports * lanes);
-    double bytes_ns = bytes / bandwidth;
-    return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
+    return TCI_MAX(TCI_MIN(n->a->ns / 64, tci_nest_task_ns), tci_nest_least_ns);
 }
 
-/* Units of packed panels are counted in row tiles: a range of tasks may begin and end inside a
- * group, so that any number of threads gets even shares, and each packs the columns of a block once
- * for the whole of its range. */
-static void tci_sched_blocked_units(tci_sched *s, double target)
+static void tci_nest_points(tci_nest *n)
 {
-    s->chunk = s->blocked.columns;
-    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
-    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
-    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
-    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
-                           tci_dim_mul(s->n_groups, s->group));
-    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
-    double share_ns = s->total_ns * (double)share / (double)units;
-    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
-    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
-}
-
-static void tci_sched_units(tci_sched *s)
-{
-    const tci_kernel *k = s->k;
-    s->others = TCI_NEW_ARRAY(k->s, int, k->n_outer + 1);
-    s->points = 1;
+    const tci_kernel *k = n->a->k;
+    n->others = TCI_NEW_ARRAY(n->a->s, int, k->n_outer + 1);
+    n->n_others = 0;
+    n->points = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        bool tiled = s->product.rows.extent > 0 ? tci_product_has(&s->product, a)
-                     : s->spread.size > 0       ? true
-                                                : a == s->vec_axis || a == s->row_axis;
-        if (!tiled) {
-            s->others[s->n_others++] = a;
-            s->points = tci_dim_mul(s->points, k->axes[a].size);
+        bool fixed = a != n->vec_axis && a != n->row_axis && !(n->tiled && n->tiled[a]);
+        if (fixed) {
+            n->others[n->n_others++] = a;
+            n->points = tci_dim_mul(n->points, k->axes[a].size);
         }
     }
-    double target = TCI_MAX(TCI_MIN(s->total_ns / 64, tci_sched_task_ns), tci_sched_min_task_ns);
-    int64_t step = (int64_t)s->unroll * s->l->lanes;
-    int64_t points = tci_dim_hint(s->points), n_vec = tci_dim_hint(s->n_vec);
-    int64_t n_tiles = tci_dim_hint(s->n_tiles);
-    int64_t pieces = points > 0 ? (int64_t)(s->total_ns / (double)points / target) : 1;
-    int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
+}
+
+/* Pieces that each point is worth being cut into. */
+static int64_t tci_nest_pieces(const tci_nest *n)
+{
+    int64_t points = tci_dim_hint(n->points);
+    return points > 0 ? (int64_t)(n->a->ns / (double)points / tci_nest_target(n)) : 1;
+}
+
+TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least)
+{
+    tci_nest_points(n);
+    int64_t n_vec = tci_dim_hint(n->n_vec), pieces = tci_nest_pieces(n);
     int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
-    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
-    if (s->machine.block_threads) {
-        s->chunk = step;
-    }
-    if (s->panel > 0) {
-        s->chunk = TCI_MIN(TCI_MAX(n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
-    }
-    s->chunk = tci_dim_ceil_div(s->chunk, step) * step;
-    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
-    int64_t n_chunks = tci_dim_hint(s->n_chunks);
-    s->group = n_tiles;
-    if (s->transposing) {
-        s->group = TCI_SCHED_BLOCK;
-    } else if (n_chunks > 0 && pieces > n_chunks) {
-        s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
-    }
-    if (s->blocked.columns > 0) {
-        tci_sched_blocked_units(s, target);
+    int64_t chunk = TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
+    n->chunk = n->a->machine.block_threads > 0 ? step : tci_dim_ceil_div(chunk, step) * step;
+}
+
+/* Units that are row tiles: a range of tasks may begin and end inside a group, so that any number
+ * of threads gets even shares, and each packs the columns of a chunk once for the whole of its
+ * range. */
+static void tci_nest_shares(tci_nest *n)
+{
+    n->n_groups = tci_dim_ceil_div(n->n_tiles, n->group);
+    n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks),
+                           tci_dim_mul(n->n_groups, n->group));
+    int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
+    double share_ns = n->a->ns * (double)n->share / (double)units;
+    n->grain = TCI_MAX((int64_t)(tci_nest_target(n) / share_ns), 1) * n->share;
+    n->grain = TCI_MIN(n->grain, tci_dim_ceil_div(units, n->share) * n->share);
+}
+
+static void tci_nest_units(tci_nest *n)
+{
+    tci_nest_points(n);
+    n->n_chunks = tci_dim_ceil_div(n->n_vec, n->chunk);
+    if (n->share > 0) {
+        tci_nest_shares(n);
         return;
     }
-    if (s->machine.block_threads) {
-        s->group = 1;
+    int64_t n_chunks = tci_dim_hint(n->n_chunks), pieces = tci_nest_pieces(n);
+    bool blocks = n->a->machine.block_threads > 0;
+    if (blocks) {
+        n->group = 1;
+    } else if (n->group == 0) {
+        int64_t n_tiles = tci_dim_hint(n->n_tiles);
+        n->group = n_tiles;
+        if (n_chunks > 0 && pieces > n_chunks) {
+            n->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
+        }
     }
-    s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
-    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
-    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
-    if (s->machine.block_threads) { /* as many blocks as there are */
-        s->grain = 1;
+    n->n_groups = tci_dim_ceil_div(n->n_tiles, TCI_MAX(n->group, 1));
+    n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), n->n_groups);
+    n->grain = 1;
+    if (!blocks) { /* of blocks there are as many as units */
+        int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
+        double unit_ns = n->a->ns / (double)units;
+        n->grain = TCI_MIN(TCI_MAX((int64_t)(tci_nest_target(n) / unit_ns), 1), units);
+    }
+}
+
+/* ---- loops ---- */
+
+/* Takes x apart: the remainder by size is returned, x becomes the quotient. */
+static tci_lin tci_nest_digit(tci_build *b, tci_lin *x, tci_dim size, bool top)
+{
+    if (size == 1) {
+        return tci_lin_const(0);
+    }
+    tci_lin digit = *x;
+    if (!top) {
+        int lx = tci_build_lx(b, *x);
+        digit = tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, lx, -1, size));
+        *x = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, size));
+    }
+    return digit;
+}
+
+/* Opens the loop over the groups that the row tiles [begin, end) lie in. */
+static tci_lin tci_nest_groups(tci_nest *n, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = n->b->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(n->group, -1)), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, n->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, n->group);
+    return tci_lin_var(n->b, tci_build_for(n->b, from, to, 1, open));
+}
+
+/* Binds the axes that unit u fixes, and finds its chunk and group. */
+static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
+{
+    tci_build *b = n->b;
+    tci_dim above = tci_dim_mul(n->n_chunks, n->points), left = n->points;
+    if (n->chunks_first) {
+        above = tci_dim_mul(n->n_groups, n->points);
+        at->chunk = tci_nest_digit(b, &u, n->n_chunks, above == 1);
+        at->group = tci_nest_digit(b, &u, n->n_groups, n->points == 1);
+    } else {
+        at->group = tci_nest_digit(b, &u, n->n_groups, above == 1);
+        at->chunk = tci_nest_digit(b, &u, n->n_chunks, n->points == 1);
+    }
+    for (int i = n->n_others - 1; i >= 0; i--) {
+        tci_dim size = b->k->axes[n->others[i]].size;
+        left = tci_dim_div(left, size);
+        tci_lin place = tci_nest_digit(b, &u, size, left == 1);
+        tci_build_set(b, n->others[i],
+                      tci_build_bind(b, place, 0, tci_dim_add(size, -1), false, -1));
+    }
+}
+
+static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
+{
+    tci_build *b = n->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    tci_lin u = tci_lin_const(0);
+    bool many = tci_ask_many(n->units), loops = many && n->a->machine.block_threads == 0;
+    tci_nest_at at = {u, u, u, tci_lx_const(l, 0), tci_lx_const(l, n->units)};
+    if (many && !loops) { /* a block is one unit */
+        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    } else if (loops) {
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
+        at.begin =
+            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, n->grain);
+        at.end =
+            tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, n->grain), at.end, 0);
+    }
+    if (n->share > 0) {
+        u = tci_nest_groups(n, at.begin, at.end, &open);
+        loops = true;
+    } else if (loops) {
+        u = tci_lin_var(b, tci_build_for(b, at.begin, at.end, n->joined, &open));
+    }
+    at.unit = u;
+    tci_nest_place(n, u, &at);
+    body(n, arg, &at);
+    if (loops) {
+        tci_build_close(b, &open);
+    }
+    if (n->fence) {
+        tci_lstmt fence = tci_loop_stmt(TCI_L_MEM);
+        fence.mem = TCI_MEM_FENCE;
+        tci_loop_append(l, 0, fence);
+    }
+}
+
+TCI_FN void tci_nest_run(tci_nest *n, tci_nest_body body, void *arg, tci_launch *launch)
+{
+    tci_nest_units(n);
+    if (n->units != 0) {
+        tci_nest_loops(n, body, arg);
+    }
+    launch->n_tasks = n->units != 0 ? tci_dim_ceil_div(n->units, n->grain) : 0;
+    launch->task_ns = n->a->ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+}
+/* ---- src/loop/unit.c ---- */
+/* loop/unit.c - one unit of a nest, walked in tiles of vectors and rows.
+ *
+ * In: a unit's place, the tile. Out: for each tile the kernel's stages (loop/stage.h). Chunks of an
+ * axis that no guard cuts are walked without a test; guards' cuts and the aligned start of a store
+ * that bypasses the caches make the bounds index expressions. */
+/* ---- src/loop/unit.h ---- */
+/* loop/unit.h - one unit of a nest, walked in tiles of vectors and rows. */
+#ifndef TCI_LOOP_UNIT_H
+#define TCI_LOOP_UNIT_H
+
+
+/* How a unit is walked: its chunk in tiles of `unroll` vectors, and for each of them its group of
+ * row tiles. */
+typedef struct tci_unit {
+    tci_nest *nest;
+    int unroll;               /* vectors of a tile */
+    int rows;                 /* rows of a tile, at most */
+    /* The first `extra` row tiles have base + 1 rows, the others base. Where the number of rows is
+     * not known all but the last have base rows, and that one what is left. */
+    int64_t base, extra;
+    const tci_kstore *stream; /* that bypasses the caches, NULL none */
+    bool turn;                /* as in tci_tile, as is */
+    int next_axis;
+} tci_unit;
+
+/* One row, one vector. */
+TCI_FN tci_unit tci_unit_make(tci_nest *n);
+/* Rows of at most so many, as even as can be; of the nest, n_tiles. */
+TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most);
+/* The body of a nest; arg is a tci_unit. */
+TCI_FN void tci_unit_walk(tci_nest *n, void *arg, const tci_nest_at *at);
+
+#endif
+
+/* ---- src/loop/unit.c, continued ---- */
+enum { TCI_UNIT_PREFETCH_BYTES = 2048 /* how far ahead streaming kernels read */ };
+
+TCI_FN tci_unit tci_unit_make(tci_nest *n)
+{
+    tci_unit u = {0};
+    u.nest = n;
+    u.unroll = u.rows = 1;
+    u.base = 1;
+    u.next_axis = -1;
+    return u;
+}
+
+TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
+{
+    tci_dim n = u->nest->a->k->axes[axis].size;
+    u->nest->row_axis = axis;
+    if (!tci_dim_is_known(n)) {
+        u->nest->n_tiles = tci_dim_ceil_div(n, most);
+        u->base = u->rows = most;
+        u->extra = 0;
         return;
     }
-    int64_t units = TCI_MAX(tci_dim_hint(s->units), 1);
-    double unit_ns = s->total_ns / (double)units;
-    s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
-    s->grain = TCI_MIN(s->grain, units);
+    for (int t = most; t > 1 && t * 5 >= most * 3; t--) {
+        if (n % t == 0) {
+            most = t;
+            break;
+        }
+    }
+    int64_t n_tiles = tci_dim_ceil_div(n, most);
+    u->nest->n_tiles = n_tiles;
+    u->base = n / n_tiles;
+    u->extra = n % n_tiles;
+    u->rows = (int)(u->base + (u->extra > 0));
 }
 
-/* ---- keeping costly values of a row ---- */
+/* ---- rows ---- */
 
-static bool tci_sched_same_axes(const tci_kernel *k, int a, int b)
-{
-    const tci_kstage *x = &k->stages[a], *y = &k->stages[b];
-    bool same = x->n_axes == y->n_axes && x->n_axes > 0;
-    for (int i = 0; same && i < x->n_axes; i++) {
-        same = x->axes[i] == y->axes[i];
-    }
-    return same;
-}
+typedef struct tci_unit_place { const tci_unit *u; int group; } tci_unit_place;
 
-/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
- * them that cost more than a pass through the cache are kept in a local array. One that does not
- * change along every axis of the row is written fewer times than it is read, so it is not kept. */
-static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
-{
-    const tci_kernel *k = s->k;
-    uint64_t axes = tci_cost_stage_axes(k, first);
-    bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    tci_dim extent = 1;
-    uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
-    for (int i = 0; i < k->stages[first].n_axes; i++) {
-        int axis = k->stages[first].axes[i];
-        extent = tci_dim_mul(extent, k->axes[axis].size);
-        changing |= tci_sched_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
-    }
-    if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
-        return;
-    }
-    tci_cost_mark(k, first, false, early);
-    for (int i = 0; i < k->n_stores; i++) {
-        late[k->stores[i].value] |= k->stores[i].stage == later;
-    }
-    for (int i = 0; i < k->n_reds; i++) {
-        for (int j = 0; j < tci_red_takes(k->reds[i].op); j++) {
-            late[k->reds[i].in[j]] |= k->reds[i].stage == later;
-        }
-    }
-    for (int i = k->n_insts - 1; i >= 0; i--) {
-        const tci_kinst *in = &k->insts[i];
-        bool kept = false;
-        for (int j = 0; late[i] && j < s->b->n_keeps; j++) {
-            kept = kept || s->b->keeps[j]->inst == i;
-        }
-        if (!late[i] || kept) {
-            continue;
-        }
-        int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
-        bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
-        bool costly = in->op == TCI_K_PRIM && tci_cost_row(k, i, axes) >= 8;
-        /* Between the threads of a block and what they load is more than a cache. */
-        costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
-        if (row && early[i] && bytes <= *room && costly) {
-            int local = tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0);
-            tci_lkeep *keep = tci_build_keep(s->b, i, local, first);
-            int64_t step = 1;
-            for (int a = k->stages[first].n_axes - 1; a >= 0; a--) {
-                keep->coef[k->stages[first].axes[a]] = step;
-                step *= k->axes[k->stages[first].axes[a]].size;
-            }
-            *room -= bytes;
-            continue;
-        }
-        for (int a = 0; a < in->n_args; a++) {
-            late[in->args[a]] = true;
-        }
-    }
-}
-
-static void tci_sched_keep_rows(tci_sched *s)
-{
-    int64_t shared = s->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
-    int64_t room = s->machine.block_threads ? shared - shared / 6 : TCI_SCHED_KEEP_BYTES;
-    for (int later = 1; later < s->k->n_stages; later++) {
-        for (int first = 0; first < later; first++) {
-            if (tci_sched_same_axes(s->k, first, later)) {
-                tci_sched_keep_between(s, first, later, &room);
-            }
-        }
-    }
-}
-
-/* ---- the nest ---- */
-
-typedef struct tci_sched_place { tci_sched *s; int group; bool is_main; } tci_sched_place;
-
-static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
+static void tci_unit_tile(tci_build *b, const tci_tile *tile)
 {
     if (tile->prefetch > 0) {
-        tci_stage_prefetch(s->b, tile);
+        tci_stage_prefetch(b, tile);
     }
-    tci_stage_all(s->b, tile);
+    tci_stage_all(b, tile);
 }
 
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
-static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
-                               int64_t skip)
+static void tci_unit_row_loop(const tci_unit *u, tci_tile *tile, int begin, int end, int rows,
+                              int64_t skip)
 {
-    tci_build *b = s->b;
-    tci_dim last = tci_dim_add(s->k->axes[s->row_axis].size, -1), fixed = 0, fixed_end = 0;
-    const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, rows);
-    bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
+    tci_build *b = u->nest->b;
+    tci_dim last = tci_dim_add(b->k->axes[u->nest->row_axis].size, -1), fixed = 0, fixed_end = 0;
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    bool single = tci_lx_is_const(b->l, begin, &fixed) && tci_lx_is_const(b->l, end, &fixed_end) &&
                   tci_dim_sub(fixed_end, fixed) == 1;
     tci_lopen open;
     tci_lin at = single ? tci_lin_const(fixed)
@@ -32107,18 +32196,18 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     }
     tile->n_rows = rows;
     tile->rows = binds;
-    tci_sched_tile(s, tile);
+    tci_unit_tile(b, tile);
     if (!single) {
         tci_build_close(b, &open);
     }
 }
 
-typedef struct tci_sched_rest { tci_sched *s; tci_tile *tile; } tci_sched_rest;
+typedef struct tci_unit_rest { const tci_unit *u; tci_tile *tile; } tci_unit_rest;
 
-static void tci_sched_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
+static void tci_unit_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    const tci_sched_rest *rest = arg;
-    tci_dim last = tci_dim_add(rest->s->k->axes[rest->s->row_axis].size, -1);
+    const tci_unit_rest *rest = arg;
+    tci_dim last = tci_dim_add(b->k->axes[rest->u->nest->row_axis].size, -1);
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
     tci_lin at = tci_lin_const(first);
     for (int r = 0; r < rows; r++) {
@@ -32126,408 +32215,1731 @@ static void tci_sched_rest_body(tci_build *b, void *arg, tci_dim first, int rows
     }
     rest->tile->n_rows = rows;
     rest->tile->rows = binds;
-    tci_sched_tile(rest->s, rest->tile);
+    tci_unit_tile(b, rest->tile);
 }
 
-static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
+/* All row tiles of the group for the tile's vectors. */
+static void tci_unit_group(const tci_unit *u, tci_tile *tile, int group)
 {
-    tci_loop *l = s->l;
-    if (s->row_axis < 0) {
+    tci_nest *n = u->nest;
+    tci_build *b = n->b;
+    tci_loop *l = b->l;
+    if (n->row_axis < 0) {
         tile->n_rows = 1;
-        tci_sched_tile(s, tile);
+        tci_unit_tile(b, tile);
         return;
     }
-    tile->row_axis = s->row_axis;
-    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->n_tiles);
-    int extra = tci_lx_const(l, s->extra);
-    bool many = tci_sched_many(s->n_groups);
-    bool is_known = tci_dim_is_known(s->k->axes[s->row_axis].size);
+    tile->row_axis = n->row_axis;
+    tci_dim size = b->k->axes[n->row_axis].size;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, n->n_tiles);
+    int extra = tci_lx_const(l, u->extra);
+    bool many = tci_ask_many(n->n_groups);
     if (many) {
-        begin = tci_lx_make(l, TCI_LX_MUL, group, -1, s->group);
-        int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, s->group), 0);
+        begin = tci_lx_make(l, TCI_LX_MUL, group, -1, n->group);
+        int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, n->group), 0);
         end = tci_lx_make(l, TCI_LX_MIN, next, end, 0);
     }
-    if (s->extra > 0) {
+    if (u->extra > 0) {
         int stop = many ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
-        tci_sched_row_loop(s, tile, begin, stop, (int)s->base + 1, 0);
+        tci_unit_row_loop(u, tile, begin, stop, (int)u->base + 1, 0);
         begin = many ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
     }
-    if (is_known || s->base == 1) {
-        tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+    if (tci_dim_is_known(size) || u->base == 1) {
+        tci_unit_row_loop(u, tile, begin, end, (int)u->base, u->extra);
         return;
     }
-    tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
+    tci_dim whole = tci_dim_div(size, u->base);
     int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
-    tci_sched_rest rest = {s, tile};
+    tci_unit_rest rest = {u, tile};
     tci_lopen open;
-    tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
-    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), s->n_tiles), &open);
-    tci_stage_rest_rows(s->b, s->k->axes[s->row_axis].size, s->base, tci_sched_rest_body, &rest);
-    tci_build_close(s->b, &open);
+    tci_unit_row_loop(u, tile, begin, stop, (int)u->base, 0);
+    tci_build_if(b, tci_build_in_range(b, end, tci_dim_add(whole, 1), n->n_tiles), &open);
+    tci_stage_rest_rows(b, size, u->base, tci_unit_rest_body, &rest);
+    tci_build_close(b, &open);
 }
 
-static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+/* ---- vectors ---- */
+
+static tci_tile tci_unit_tile_of(const tci_unit *u, int n, const tci_bind **vecs)
 {
-    tci_sched_place *place = arg;
-    tci_sched *s = place->s;
     tci_tile tile = {0};
     tile.row_axis = -1;
-    tile.vec_axis = s->vec_axis;
+    tile.vec_axis = vecs ? u->nest->vec_axis : -1;
     tile.n_vecs = n;
     tile.vecs = vecs;
-    tile.turn = s->turn;
-    tile.stream = n == s->unroll || s->turn ? s->stream : NULL;
-    tile.prefetch = tile.stream && !s->turn ? TCI_SCHED_PREFETCH_BYTES : 0;
-    tile.next_axis = -1;
+    tile.turn = u->turn;
+    tile.stream = !vecs || n == u->unroll || u->turn ? u->stream : NULL;
+    tile.prefetch = vecs && tile.stream && !u->turn ? TCI_UNIT_PREFETCH_BYTES : 0;
+    tile.next_axis = u->next_axis;
+    return tile;
+}
+
+static void tci_unit_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_unit_place *place = arg;
+    tci_tile tile = tci_unit_tile_of(place->u, n, vecs);
     (void)b;
-    tci_sched_rows(s, &tile, place->group);
+    tci_unit_group(place->u, &tile, place->group);
 }
 
 /* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
  * first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, tci_dim begin,
-                              tci_dim end)
+static void tci_unit_dynamic(tci_unit_place *place, tci_lin chunk, tci_dim begin, tci_dim end)
 {
-    tci_loop *l = s->l;
-    tci_build *b = s->b;
+    const tci_unit *u = place->u;
+    tci_nest *n = u->nest;
+    tci_build *b = n->b;
+    tci_loop *l = b->l;
     int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
     tci_dim last = tci_dim_add(end, -1);
-    if (tci_sched_many(s->n_chunks)) {
-        tci_lin at = tci_lin_mul(b, chunk, s->chunk);
+    if (tci_ask_many(n->n_chunks)) {
+        tci_lin at = tci_lin_mul(b, chunk, n->chunk);
         from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
-        to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
+        to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, n->chunk)), to, 0);
     }
-    if (s->stream) {
+    if (u->stream) {
         tci_lin start = tci_build_let(b, from);
-        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, last);
+        head = tci_stage_head(b, u->stream, n->vec_axis, start, begin, last);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
-    tci_stage_vectors_dynamic(b, from, to, head, begin, last, s->unroll, tci_sched_body, place);
+    tci_stage_vectors_dynamic(b, from, to, head, begin, last, u->unroll, tci_unit_body, place);
 }
 
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
  * the axis. */
-static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
+static void tci_unit_chunk(tci_unit_place *place, tci_lin chunk)
 {
-    tci_loop *l = s->l;
-    tci_build *b = s->b;
-    int64_t step = (int64_t)s->unroll * l->lanes;
-    tci_dim whole = tci_dim_mul(tci_dim_div(s->n_vec, step), step);
-    const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
+    const tci_unit *u = place->u;
+    tci_nest *n = u->nest;
+    tci_build *b = n->b;
+    tci_loop *l = b->l;
+    int64_t step = (int64_t)u->unroll * l->lanes;
+    tci_dim whole = tci_dim_mul(tci_dim_div(n->n_vec, step), step);
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, u->unroll);
     tci_lopen open;
-    tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
-    bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
+    tci_lin first = tci_lin_mul(b, chunk, n->chunk), at = first;
+    bool one = n->a->machine.block_threads > 0, branches = !one || whole != n->n_vec;
     if (one && branches) {
         tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
         tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), 0, last), &open);
     } else if (!one) {
-        int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-        if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
+        int to = tci_build_lx(b, tci_lin_plus(first, n->chunk));
+        if (!tci_dim_le(tci_dim_mul(n->n_chunks, n->chunk), whole)) {
             to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
         }
         at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
-    for (int u = 0; u < s->unroll; u++) {
-        int64_t lo = (int64_t)u * l->lanes;
+    for (int v = 0; v < u->unroll; v++) {
+        int64_t lo = (int64_t)v * l->lanes;
         tci_dim hi = tci_dim_add(whole, lo + l->lanes - 1 - step);
-        vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
+        vecs[v] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
-    tci_sched_body(b, place, s->unroll, vecs);
+    tci_unit_body(b, place, u->unroll, vecs);
     if (branches) {
         tci_build_close(b, &open);
     }
-    if (whole != s->n_vec) {
-        tci_dim last = tci_dim_add(s->n_chunks, -1);
+    if (whole != n->n_vec) {
+        tci_dim last = tci_dim_add(n->n_chunks, -1);
         tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), last, last), &open);
-        tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
+        tci_stage_vectors(b, whole, n->n_vec, u->unroll, tci_unit_body, place);
         tci_build_close(b, &open);
     }
+}
+
+TCI_FN void tci_unit_walk(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    const tci_unit *u = arg;
+    const tci_ask *a = n->a;
+    tci_unit_place place = {u, tci_build_lx(n->b, at->group)};
+    tci_dim begin = 0;
+    if (n->vec_axis < 0) {
+        tci_tile tile = tci_unit_tile_of(u, 1, NULL);
+        tci_unit_group(u, &tile, place.group);
+        return;
+    }
+    if (a->n_cuts == 0 && (!u->stream || u->turn) && tci_ask_many(n->n_chunks)) {
+        tci_unit_chunk(&place, at->chunk);
+        return;
+    }
+    for (int i = 0; i <= a->n_cuts; i++) {
+        tci_dim end = i < a->n_cuts ? a->cuts[i] : n->n_vec;
+        if (u->stream || tci_ask_many(n->n_chunks)) {
+            tci_unit_dynamic(&place, at->chunk, begin, end);
+        } else {
+            tci_stage_vectors(n->b, begin, end, u->unroll, tci_unit_body, &place);
+        }
+        begin = end;
+    }
+}
+/* ---- src/loop/map.c ---- */
+/* loop/map.c - forms for pointwise kernels: one MAP stage without inner axes.
+ *
+ *   point    no outer axis (any stages): everything once, scalar
+ *   map      vectors along the last outer axis; outputs too large for the caches may bypass them
+ *   block    small blocks of two axes, so that every cache line is used whole
+ *   square   the same in squares that are turned in registers
+ *   squares  by a block of threads: squares that are turned in shared memory
+ *
+ * In the model an access that strides along the vectors moves a whole cache line for each element,
+ * a block two elements' worth, a square what it needs. */
+#include <string.h>
+
+
+enum {
+    TCI_MAP_BLOCK = 32,          /* rows of a transposing block */
+    TCI_MAP_BLOCK_VECTOR = 64,   /* its elements along the vector axis */
+    TCI_MAP_SQUARE = 16,         /* most lanes of a square that is turned in registers */
+    TCI_MAP_LINE_BYTES = 64,
+    TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
+    TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
+    TCI_MAP_UNROLL_MOST = 8
+};
+enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
+
+/* Further from what has served best, by factors of two: so much dearer. */
+static double tci_map_off(int64_t n, int64_t best)
+{
+    double times = n > best ? (double)n / (double)best : (double)best / (double)n;
+    return 1 + 0.01 * (times - 1);
+}
+
+/* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
+static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
+{
+    if (!store || streams) {
+        return 1;
+    }
+    const tci_koperand *o = &a->k->operands[store->operand];
+    double bytes = (double)tci_dim_hint(o->n) * tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    return 1 + bytes / (double)TCI_MAX(a->k->bytes, 1);
+}
+
+static void tci_map_note_stream(bool streams, tci_str *out)
+{
+    tci_str_add(out, streams ? ", stream" : "");
+}
+
+/* ---- point ---- */
+
+static bool tci_point_fits(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return a->k->n_outer == 0 && a->k->vector == TCI_VEC_OUTER && !tci_ask_on_unit(a);
+}
+
+static int tci_point_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a, (void)n;
+    return 1;
+}
+
+static double tci_point_cost(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return a->ns;
+}
+
+static void tci_point_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    (void)n;
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_point_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)n, (void)b, (void)out;
+}
+
+/* ---- map ---- */
+
+static bool tci_map_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && n[TCI_MAP_UNROLL] >= 1 && n[TCI_MAP_UNROLL] <= TCI_MAP_UNROLL_MOST &&
+           tci_ask_lanes_fit(a, n[TCI_MAP_LANES], n[TCI_MAP_THREADS]) &&
+           (n[TCI_MAP_STREAM] == 0 ||
+            (n[TCI_MAP_STREAM] == 1 &&
+             tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
+}
+
+static int64_t tci_map_unroll(const tci_ask *a)
+{
+    int64_t unroll = tci_stage_unroll(a->k, 0, a->lanes);
+    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+}
+
+static int tci_map_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t unroll = a->is_map ? tci_map_unroll(a) : 1;
+    bool stream = a->is_map && tci_ask_stream(a, a->vec_axis, a->lanes);
+    bool blocks = a->machine.block_threads > 0;
+    int64_t half = blocks ? 1 : 2; /* of the lanes: blocks have fewer threads instead */
+    const int64_t all[][TCI_FORM_NUMBERS] = {
+        {unroll, a->lanes, a->threads, stream},         {unroll, a->lanes, a->threads, 0},
+        {2 * unroll, a->lanes, a->threads, stream},     {unroll / 2, a->lanes, a->threads, stream},
+        {unroll, a->lanes / half, a->threads, stream},
+        {unroll, 2 * a->lanes, 2 * a->threads, stream},
+        {unroll, a->lanes / 2, a->threads / 2, stream}};
+    memcpy(n, all, sizeof(all));
+    return (int)TCI_COUNT(all);
+}
+
+static double tci_map_cost(const tci_ask *a, const int64_t *n)
+{
+    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]);
+    double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
+    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a)) *
+                 tci_map_off(n[TCI_MAP_LANES], a->lanes);
+    double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
+    double flops = TCI_MAX((double)a->lanes / (double)n[TCI_MAP_LANES], 1);
+    flops *= a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
+    return tci_ask_ns(a, flops, moved) * off;
+}
+
+static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = (int)n[TCI_MAP_LANES];
+    b->l->threads = (int)n[TCI_MAP_THREADS];
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    unit.unroll = (int)n[TCI_MAP_UNROLL];
+    unit.stream = n[TCI_MAP_STREAM] ? tci_ask_stream(a, a->vec_axis, b->l->lanes) : NULL;
+    nest.fence = unit.stream != NULL;
+    int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    tci_nest_cut(&nest, step, TCI_MAX(step, TCI_MAP_MIN_CHUNK));
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_map_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)b;
+    tci_map_note_stream(n[TCI_MAP_STREAM] != 0, out);
+}
+
+/* ---- block ---- */
+
+static bool tci_block_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && a->row_axis >= 0 && a->machine.block_threads == 0 && n[0] >= 1 &&
+           n[0] <= TCI_MAP_BLOCK_VECTOR;
+}
+
+static int64_t tci_block_unroll(const tci_ask *a)
+{
+    int64_t unroll = TCI_MIN(TCI_MAX(TCI_MAP_BLOCK_VECTOR / a->lanes, 1), TCI_MAP_UNROLL_MOST);
+    unroll = a->flops > TCI_MAP_HEAVY ? 1 : unroll;
+    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+}
+
+static int tci_block_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    n[0][0] = tci_block_unroll(a);
+    n[1][0] = n[0][0] / 2;
+    n[2][0] = 2 * n[0][0];
+    return 3;
+}
+
+static double tci_block_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_ns(a, 1.1, 1.2) * tci_map_off(n[0], tci_block_unroll(a));
+}
+
+static void tci_block_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = a->lanes;
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    nest.group = TCI_MAP_BLOCK;
+    unit.unroll = (int)n[0];
+    nest.chunk = (int64_t)unit.unroll * b->l->lanes;
+    tci_unit_rows(&unit, a->row_axis, 1);
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_block_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", block %dx%d", TCI_MAP_BLOCK, (int)n[0] * b->l->lanes);
+}
+
+/* ---- square ---- */
+
+static int tci_square_lanes(const tci_ask *a)
+{
+    return TCI_MIN(a->lanes, TCI_MAP_SQUARE);
+}
+
+static bool tci_turn_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && a->turns && a->machine.block_threads == 0 && n[0] >= 0 && n[0] <= 1 &&
+           (n[0] == 0 || tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL);
+}
+
+static int tci_turn_candidates(const tci_ask *a,
+                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    n[0][0] = a->turns && tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL;
+    n[1][0] = 0;
+    return 2;
+}
+
+static double tci_turn_cost(const tci_ask *a, const int64_t *n)
+{
+    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, tci_square_lanes(a));
+    return tci_ask_ns(a, 1, tci_map_moved(a, store, n[0] != 0));
+}
+
+/* Whole cache lines. */
+static int tci_turn_unroll(const tci_ask *a, int lanes)
+{
+    int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * a->widest), 1);
+    return (int)TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
+}
+
+static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    int lanes = b->l->lanes = tci_square_lanes(a);
+    tci_dim rows = a->k->axes[a->row_axis].size;
+    nest.vec_axis = a->vec_axis;
+    nest.row_axis = a->row_axis;
+    nest.n_vec = a->n_vec;
+    nest.n_tiles = tci_dim_ceil_div(rows, lanes);
+    nest.group = TCI_MAP_BLOCK;
+    nest.chunks_first = true; /* those of the same rows complete each other's pages */
+    unit.base = lanes;
+    if (tci_dim_is_known(rows)) {
+        unit.base = rows / TCI_MAX(nest.n_tiles, 1);
+        unit.extra = rows % TCI_MAX(nest.n_tiles, 1);
+    }
+    unit.unroll = tci_turn_unroll(a, lanes);
+    unit.turn = true;
+    unit.stream = n[0] ? tci_ask_stream(a, a->vec_axis, lanes) : NULL;
+    nest.fence = unit.stream != NULL;
+    nest.chunk = (int64_t)unit.unroll * lanes;
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_dim size = a->k->axes[a->row_axis].size;
+    int lanes = b->l->lanes;
+    int64_t rows = lanes;
+    if (tci_dim_is_known(size)) { /* as even as can be */
+        rows = tci_dim_ceil_div(size, TCI_MAX(tci_dim_ceil_div(size, lanes), 1));
+    }
+    tci_str_printf(out, ", square %dx%d", (int)rows, tci_turn_unroll(a, lanes) * lanes);
+    tci_map_note_stream(n[0] != 0, out);
+}
+
+/* ---- squares ---- */
+
+static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_square q;
+    (void)n;
+    return a->is_map && a->machine.block_threads >= TCI_SQUARE_THREADS && !a->machine.no_exchange &&
+           tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+}
+
+static double tci_squares_cost(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return tci_ask_ns(a, 1, 1);
+}
+
+static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_square_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_square q;
+    (void)n;
+    tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    b->l->lanes = 1;
+    b->l->threads = TCI_SQUARE_THREADS;
+    nest.vec_axis = a->vec_axis;
+    nest.row_axis = a->row_axis;
+    nest.n_vec = a->n_vec;
+    nest.n_tiles = tci_dim_ceil_div(a->k->axes[a->row_axis].size, TCI_SQUARE);
+    nest.chunk = TCI_SQUARE;
+    tci_nest_run(&nest, tci_squares_body, &q, launch);
+}
+
+static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)n;
+    tci_str_printf(out, ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE, b->l->threads);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- rows ---- */
+
+TCI_FN const tci_form *const *tci_map_forms(void)
+{
+    static const tci_form point = {"point", {0}, tci_point_fits, tci_point_candidates,
+                                   tci_point_cost, tci_point_emit, tci_point_note};
+    static const tci_form map = {"map", {"unroll", "lanes", "threads", "stream"}, tci_map_fits,
+                                 tci_map_candidates, tci_map_cost, tci_map_emit, tci_map_note};
+    static const tci_form block = {"block", {"unroll"}, tci_block_fits, tci_block_candidates,
+                                   tci_block_cost, tci_block_emit, tci_block_note};
+    static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
+                                    tci_turn_cost, tci_turn_emit, tci_turn_note};
+    static const tci_form squares = {"squares", {0}, tci_squares_fits, tci_point_candidates,
+                                     tci_squares_cost, tci_squares_emit, tci_squares_note};
+    static const tci_form *const forms[] = {&point, &map, &block, &square, &squares, NULL};
+    return forms;
+}
+/* ---- src/loop/tile.c ---- */
+/* loop/tile.c - forms for kernels whose vectors lie along the last outer axis and that do more than
+ * one MAP: reductions along columns, contractions, scans.
+ *
+ *   tile     rows x vectors of accumulators in registers, loads shared along both sides
+ *   panel    a few rows of far memory at a time, over a long stretch of columns (loop/panel.c)
+ *   packed   a contraction over packed panels (loop/blocked.c)
+ *   unit     the same on a CPU's matrix unit (loop/tiles.c)
+ *   product  a contraction in tiles of a block of threads (loop/product.c)
+ *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
+ *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
+ *
+ * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
+ * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
+ * along rows does; and a contraction in place is a little slower than packed where packing pays. */
+#include <string.h>
+
+
+enum {
+    TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
+    TCI_TILE_ROWS = 14,          /* of a contraction, at most */
+    TCI_TILE_OTHER_ROWS = 4,     /* of others */
+    TCI_TILE_LATENCY = 4,        /* cycles of one step of a chain */
+    TCI_TILE_MIN_CHUNK = 1024,   /* elements, where nothing is reduced */
+    TCI_TILE_PANEL_LEAST = 512,  /* elements of a panel along the vector axis */
+    TCI_TILE_PANEL_MOST = 2048,
+    TCI_TILE_PANEL_JOINED = 2,   /* chunks that one panel covers */
+    TCI_TILE_PANEL_ROWS = 8,     /* rows taken in at a time, at most */
+    TCI_TILE_PANEL_LIGHT = 8,    /* flops of a point up to which it has so many, */
+    TCI_TILE_PANEL_HEAVY = 24,   /* and from which it does not pay */
+    TCI_TILE_PANEL_REDS = 2,
+    TCI_TILE_SPREAD = 8          /* points of a thread, at most */
+};
+
+/* ---- register tiles ---- */
+
+enum { TCI_TILE_N_ROWS, TCI_TILE_N_UNROLL, TCI_TILE_N_LANES, TCI_TILE_N_THREADS };
+
+/* Accumulators of one point, over the stage that has most. */
+static int tci_tile_accumulators(const tci_kernel *k)
+{
+    int most = 1;
+    for (int t = 0; t < k->n_stages; t++) {
+        int n = 0;
+        for (int r = 0; r < k->n_reds; r++) {
+            n += k->reds[r].stage == t ? tci_red_parts(k->reds[r].op) : 0;
+        }
+        most = TCI_MAX(most, n);
+    }
+    return most;
+}
+
+static bool tci_tile_has_dot(const tci_kernel *k)
+{
+    bool dot = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        dot = dot || k->reds[r].op == TCI_RED_DOT;
+    }
+    return dot;
+}
+
+/* The largest tile whose accumulators fit in registers; flops of a point bound what is written
+ * out. */
+static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
+{
+    const tci_kernel *k = a->k;
+    int n_accs = tci_tile_accumulators(k), blocks = a->machine.block_threads > 0;
+    int registers = blocks ? 32 : TCI_MIN(a->machine.facts.registers, 32);
+    int64_t n_vecs = TCI_MAX(tci_ask_vectors(a, a->lanes), 1); /* n_vec may be 0 */
+    int64_t most = TCI_MAX(TCI_TILE_MAX_BODY / TCI_MAX(flops, 1), 1);
+    *rows = 1;
+    if (a->row_axis < 0) { /* blocks: more of them rather than more of each */
+        *unroll = blocks ? 1 : TCI_MIN(TCI_MIN(registers / 2 / n_accs, most), n_vecs);
+    } else {
+        bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
+        *unroll = TCI_MIN(n_vecs, thirds ? 3 : 2);
+        *rows = tci_tile_has_dot(k)
+                    ? TCI_MIN((registers - 1 - *unroll) / *unroll, TCI_TILE_ROWS)
+                    : TCI_TILE_OTHER_ROWS;
+        *rows = TCI_MAX(TCI_MIN(*rows / n_accs, most / *unroll), 1);
+    }
+    *unroll = TCI_MAX(*unroll, 1);
+}
+
+static bool tci_tile_shape_fits(const tci_ask *a, int64_t rows, int64_t unroll)
+{
+    return rows >= 1 && rows <= (a->row_axis >= 0 ? TCI_TILE_ROWS : 1) && unroll >= 1 &&
+           unroll <= 32;
+}
+
+static bool tci_tile_is_kernel(const tci_ask *a)
+{
+    return a->vec_axis >= 0 && !a->is_map && !tci_ask_on_unit(a);
+}
+
+static bool tci_tile_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_tile_is_kernel(a) &&
+           tci_tile_shape_fits(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) &&
+           tci_ask_lanes_fit(a, n[TCI_TILE_N_LANES], n[TCI_TILE_N_THREADS]);
+}
+
+static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t rows, unroll;
+    tci_tile_largest(a, a->flops, &rows, &unroll);
+    const int64_t shapes[][2] = {{rows, unroll},     {(rows + 1) / 2, unroll}, {rows, 1},
+                                 {rows, unroll / 2}, {1, unroll}};
+    for (int i = 0; i < TCI_COUNT(shapes); i++) {
+        const int64_t shape[TCI_FORM_NUMBERS] = {shapes[i][0], shapes[i][1], a->lanes, a->threads};
+        memcpy(n[i], shape, sizeof(shape));
+    }
+    return (int)TCI_COUNT(shapes);
+}
+
+/* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
+ * walked over those that there are. */
+static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
+{
+    double ports = a->machine.block_threads > 0 ? 1 : a->machine.facts.ports;
+    double work = (double)(rows * unroll * tci_tile_accumulators(a->k)) / ports;
+    double loads = (double)(rows + unroll) / 2;
+    double step = TCI_MAX(TCI_MAX(work, tci_tile_has_dot(a->k) ? loads : 0), TCI_TILE_LATENCY);
+    double vectors = (double)TCI_MAX(tci_ask_vectors(a, a->lanes), 1);
+    double walked = (double)(tci_dim_ceil_div((int64_t)vectors, unroll) * unroll);
+    return step / work * walked / vectors;
+}
+
+/* What a contraction costs that reads its operands in place: by blocks of threads, no less than in
+ * tiles, which have been faster wherever there are rows and columns for them. */
+static double tci_tile_in_place(const tci_ask *a, double ns)
+{
+    tci_product p = {0};
+    bool tiles = tci_tile_has_dot(a->k) && tci_product_plan(a->k, &a->machine, &p);
+    double least = -1;
+    for (int i = 0; tiles && i < TCI_PRODUCT_TILES; i++) {
+        const tci_product_tile *t = &tci_product_tiles()[i];
+        const int64_t n[] = {t->rows, t->columns, t->row_points, t->column_points};
+        double cost = tci_product_ns(a->k, &a->machine, n, &p);
+        least = cost >= 0 && (least < 0 || cost < least) ? cost : least;
+    }
+    return 1.2 * TCI_MAX(ns, least);
+}
+
+static bool tci_tile_goes_down(const tci_ask *a);
+
+static double tci_tile_cost(const tci_ask *a, const int64_t *n)
+{
+    double off = 1 + 0.01 * (double)(a->lanes - n[TCI_TILE_N_LANES]) / (double)a->lanes;
+    int64_t rows, unroll;
+    tci_tile_largest(a, a->flops, &rows, &unroll);
+    double slower = tci_tile_slower(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) /
+                    tci_tile_slower(a, rows, unroll);
+    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * TCI_MAX(slower, 1);
+    return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
+}
+
+static void tci_tile_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = (int)n[TCI_TILE_N_LANES];
+    b->l->threads = (int)n[TCI_TILE_N_THREADS];
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    unit.unroll = (int)n[TCI_TILE_N_UNROLL];
+    if (a->row_axis >= 0) {
+        tci_unit_rows(&unit, a->row_axis, (int)n[TCI_TILE_N_ROWS]);
+    }
+    int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    bool maps = a->row_axis < 0 && a->k->n_reds == 0;
+    tci_nest_cut(&nest, step, maps ? TCI_MAX(step, TCI_TILE_MIN_CHUNK) : step);
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+/* Rows of the tiles that at most so many make. */
+static int tci_tile_rows(const tci_ask *a, tci_build *b, int64_t most)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    if (a->row_axis >= 0) {
+        tci_unit_rows(&unit, a->row_axis, (int)most);
+    }
+    return unit.rows;
+}
+
+static void tci_tile_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    if (a->k->n_reds > 0) {
+        tci_str_printf(out, ", tile %dx%d", tci_tile_rows(a, (tci_build *)b, n[TCI_TILE_N_ROWS]),
+                       (int)n[TCI_TILE_N_UNROLL]);
+    }
+}
+
+/* ---- panels ---- */
+
+enum { TCI_PANEL_N_ROWS, TCI_PANEL_N_COLUMNS, TCI_PANEL_N_UNROLL };
+
+static bool tci_panel_is_kernel(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool fits = tci_tile_is_kernel(a) && a->lanes > 1 && a->machine.block_threads == 0 &&
+                a->row_axis < 0 && a->n_cuts == 0 && k->n_reds > 0 &&
+                k->n_reds <= TCI_TILE_PANEL_REDS && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes == 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        fits = fits && tci_red_parts(k->reds[r].op) == 1 && k->reds[r].dtype != TC_BOOL &&
+               k->reds[r].stage == 0;
+    }
+    return fits;
+}
+
+/* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
+ * twice as fast as going down narrow columns. */
+static bool tci_tile_goes_down(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    return tci_panel_is_kernel(a) && tci_ask_is_far(a) && a->flops <= TCI_TILE_PANEL_HEAVY &&
+           tci_dim_hint(a->n_vec) >= TCI_TILE_PANEL_LEAST &&
+           tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= TCI_TILE_PANEL_ROWS;
+}
+
+static int64_t tci_panel_columns(const tci_ask *a, int64_t unroll)
+{
+    int64_t step = unroll * a->lanes, n_vec = tci_dim_hint(a->n_vec);
+    int64_t columns = TCI_MIN(TCI_MAX(n_vec / 2, TCI_TILE_PANEL_LEAST), TCI_TILE_PANEL_MOST);
+    return tci_dim_ceil_div(columns, step) * step;
+}
+
+static int64_t tci_panel_rows(const tci_ask *a)
+{
+    return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
+}
+
+static bool tci_panel_fits(const tci_ask *a, const int64_t *n)
+{
+    int64_t columns = n[TCI_PANEL_N_COLUMNS], unroll = n[TCI_PANEL_N_UNROLL];
+    return tci_panel_is_kernel(a) && n[TCI_PANEL_N_ROWS] >= 1 &&
+           n[TCI_PANEL_N_ROWS] <= TCI_TILE_PANEL_ROWS && unroll >= 1 && unroll <= 8 &&
+           columns > 0 && columns <= 2 * TCI_TILE_PANEL_MOST && columns % (unroll * a->lanes) == 0;
+}
+
+static int tci_panel_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t rows = tci_panel_rows(a), columns = tci_panel_columns(a, 2);
+    const int64_t all[][TCI_FORM_NUMBERS] = {{rows, columns, 2},
+                                             {rows / 2, columns, 2},
+                                             {rows, columns / 2, 2},
+                                             {rows, 2 * columns, 2}};
+    memcpy(n, all, sizeof(all));
+    return (int)TCI_COUNT(all);
+}
+
+static double tci_panel_cost(const tci_ask *a, const int64_t *n)
+{
+    double rows = (double)tci_panel_rows(a) / (double)n[TCI_PANEL_N_ROWS];
+    double columns = (double)tci_panel_columns(a, 2) / (double)n[TCI_PANEL_N_COLUMNS];
+    double off = TCI_MAX(rows, 1 / rows) * TCI_MAX(columns, 1 / columns);
+    double array = tci_tile_goes_down(a) ? 1 : 2; /* accumulators pass through memory */
+    return tci_ask_ns(a, array, array) * (1 + 0.01 * (off - 1));
 }
 
 /* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
- * the better. `end` is the call's last unit. */
-static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+ * the better. */
+static void tci_panel_body(tci_nest *nest, void *arg, const tci_nest_at *at)
 {
-    tci_loop *l = s->l;
-    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
-    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
-    if (s->joined > 1) {
-        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    const int64_t *n = arg;
+    tci_build *b = nest->b;
+    tci_loop *l = b->l;
+    tci_panel panel = {nest->vec_axis,
+                       (int)n[TCI_PANEL_N_ROWS],
+                       (int)n[TCI_PANEL_N_UNROLL],
+                       tci_lin_mul(b, at->chunk, nest->chunk),
+                       0,
+                       0,
+                       tci_dim_add(nest->n_vec, -1),
+                       nest->chunk * nest->joined};
+    int next = tci_build_lx(b, tci_lin_plus(panel.first, panel.chunk));
+    if (nest->joined > 1) {
+        int last = tci_lx_make(l, TCI_LX_MUL, at->end, -1, nest->chunk);
+        next = tci_lx_make(l, TCI_LX_MIN, next, last, 0);
     }
-    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
-    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
-    tci_stage_panel(s->b, &panel);
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, nest->n_vec), 0);
+    panel.end = tci_build_lx(b, tci_build_let(b, next));
+    tci_stage_panel(b, &panel);
 }
 
-static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
+static void tci_panel_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
-    tci_sched_place place = {s, group, true};
-    tci_dim begin = 0;
-    if (s->held > 0) {
-        tci_row_emit(s->b, s->held);
-        return;
+    tci_nest nest = tci_nest_make(a, b);
+    int64_t numbers[TCI_FORM_NUMBERS];
+    tci_dim points = 1;
+    memcpy(numbers, n, sizeof(numbers));
+    b->l->lanes = a->lanes;
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    nest.chunk = n[TCI_PANEL_N_COLUMNS];
+    for (int i = 0; i < a->k->n_outer - 1; i++) {
+        points = tci_dim_mul(points, a->k->axes[i].size);
     }
-    if (s->product.rows.extent > 0) {
-        tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
-        return;
+    nest.joined = points == 1 ? TCI_TILE_PANEL_JOINED : 1;
+    tci_nest_run(&nest, tci_panel_body, numbers, launch);
+}
+
+static void tci_panel_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)b;
+    tci_str_printf(out, ", panel %dx%d", (int)n[TCI_PANEL_N_ROWS], (int)n[TCI_PANEL_N_COLUMNS]);
+}
+
+/* ---- packed panels ---- */
+
+enum { TCI_PACKED_N_ROWS, TCI_PACKED_N_UNROLL, TCI_PACKED_N_DEPTH, TCI_PACKED_N_COLUMNS };
+
+/* The plan with these numbers; depth and columns 0: its own. */
+static bool tci_packed_plan(const tci_ask *a, const int64_t *n, tci_blocked *p)
+{
+    tci_nest nest = tci_nest_make(a, NULL);
+    tci_unit unit = tci_unit_make(&nest);
+    memset(p, 0, sizeof(*p));
+    if (!tci_tile_is_kernel(a) || a->row_axis < 0 ||
+        !tci_tile_shape_fits(a, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL])) {
+        return false;
     }
-    if (s->spread.size > 0) {
-        tci_spread_emit(s->b, &s->spread, tci_build_let(s->b, group), chunk);
-        return;
-    }
-    if (s->square.n_loads > 0) {
-        tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
-        return;
-    }
-    if (s->vec_axis < 0) {
-        tci_tile tile = {0};
-        tile.row_axis = tile.vec_axis = -1;
-        tile.n_vecs = 1;
-        tile.stream = s->stream;
-        tile.next_axis = s->next_axis;
-        tci_sched_rows(s, &tile, group);
-        return;
-    }
-    if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
-        tci_sched_chunk(s, &place, chunk);
-        return;
-    }
-    s->cuts[s->n_cuts] = s->n_vec;
-    for (int i = 0; i <= s->n_cuts; i++) {
-        if (s->stream || tci_sched_many(s->n_chunks)) {
-            tci_sched_dynamic(s, &place, chunk, begin, s->cuts[i]);
-        } else {
-            tci_stage_vectors(s->b, begin, s->cuts[i], s->unroll, tci_sched_body, &place);
+    tci_unit_rows(&unit, a->row_axis, (int)n[TCI_PACKED_N_ROWS]);
+    p->vec_axis = a->vec_axis;
+    p->row_axis = a->row_axis;
+    p->unroll = (int)n[TCI_PACKED_N_UNROLL];
+    p->n_tiles = nest.n_tiles;
+    p->base = unit.base;
+    p->extra = unit.extra;
+    p->depth = n[TCI_PACKED_N_DEPTH];
+    p->columns = n[TCI_PACKED_N_COLUMNS];
+    return tci_blocked_plan(a->k, a->machine, a->lanes, p);
+}
+
+static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_blocked p;
+    return n[TCI_PACKED_N_DEPTH] > 0 && n[TCI_PACKED_N_COLUMNS] > 0 &&
+           n[TCI_PACKED_N_COLUMNS] <= TCI_TILE_PANEL_MOST && tci_packed_plan(a, n, &p) &&
+           p.depth == n[TCI_PACKED_N_DEPTH] && p.columns == n[TCI_PACKED_N_COLUMNS];
+}
+
+static int tci_packed_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t rows, unroll;
+    int count = 0;
+    tci_tile_largest(a, 1, &rows, &unroll); /* not bounded by what packing and later stages do */
+    const int64_t wishes[][TCI_FORM_NUMBERS] = {{rows, unroll, 0, 0},
+                                                {rows, unroll, 256, 0},
+                                                {rows, unroll, 0, 512},
+                                                {(rows + 1) / 2, unroll, 0, 0},
+                                                {rows, unroll, 1024, 0}};
+    for (int i = 0; i < TCI_COUNT(wishes); i++) {
+        tci_blocked p;
+        if (tci_packed_plan(a, wishes[i], &p)) {
+            const int64_t made[TCI_FORM_NUMBERS] = {wishes[i][0], unroll, p.depth, p.columns};
+            memcpy(n[count++], made, sizeof(made));
         }
-        begin = s->cuts[i];
     }
+    return count;
 }
 
-/* Takes x apart: the remainder by size is returned, x becomes the quotient. */
-static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
+static double tci_packed_cost(const tci_ask *a, const int64_t *n)
 {
-    tci_build *b = s->b;
-    if (size == 1) {
-        return tci_lin_const(0);
-    }
-    tci_lin digit = *x;
-    if (!top) {
-        int lx = tci_build_lx(b, *x);
-        digit = tci_build_let(b, tci_lx_make(s->l, TCI_LX_MOD, lx, -1, size));
-        *x = tci_build_let(b, tci_lx_make(s->l, TCI_LX_DIV, lx, -1, size));
-    }
-    return digit;
+    const int64_t wish[TCI_FORM_NUMBERS] = {n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]};
+    tci_blocked own, p;
+    tci_packed_plan(a, n, &p);
+    tci_packed_plan(a, wish, &own);
+    double depth = (double)p.depth / (double)own.depth;
+    double columns = (double)p.columns / (double)own.columns;
+    double off = TCI_MAX(depth, 1 / depth) * TCI_MAX(columns, 1 / columns);
+    int64_t rows, unroll;
+    tci_tile_largest(a, 1, &rows, &unroll);
+    double slower = tci_tile_slower(a, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]) /
+                    tci_tile_slower(a, rows, unroll);
+    return a->ns * (p.pays ? 1 : 1.5) * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
 }
 
-/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
-static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
-{
-    tci_loop *l = s->l;
-    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
-    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
-    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
-    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
-}
+typedef struct tci_packed { const tci_blocked *p; bool on_unit; } tci_packed;
 
-/* The row tiles of group u of the blocked form, of those that the call is for. */
-static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
-                              tci_lin group)
+/* The row tiles of the group, of those that the call is for. */
+static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
 {
-    tci_build *b = s->b;
-    tci_loop *l = s->l;
-    int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
-    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
-        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
-        int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
-        int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
+    const tci_packed *packed = arg;
+    tci_build *b = nest->b;
+    tci_loop *l = b->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, at->group, nest->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, nest->group), 0);
+    if (!tci_dim_divides(nest->group, nest->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, at->unit, tci_dim_neg(nest->group)));
+        int from = tci_lx_make(l, TCI_LX_ADD, at->begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, at->end, back, 0);
         from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
-        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, s->group), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, nest->group), 0);
         last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
         first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
     }
-    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, nest->n_tiles), 0);
     first = tci_build_lx(b, tci_build_let(b, first));
     last = tci_build_lx(b, tci_build_let(b, last));
-    if (s->on_tiles) {
-        tci_tiles_emit(b, &s->blocked, chunk, first, last);
+    if (packed->on_unit) {
+        tci_tiles_emit(b, packed->p, at->chunk, first, last);
     } else {
-        tci_blocked_emit(b, &s->blocked, chunk, first, last);
+        tci_blocked_emit(b, packed->p, at->chunk, first, last);
     }
 }
 
-static void tci_sched_nest(tci_sched *s)
+static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool on_unit, tci_build *b,
+                           tci_launch *launch)
 {
-    tci_build *b = s->b;
-    tci_loop *l = s->l;
-    tci_lopen open;
-    tci_lin u = tci_lin_const(0), unit = u;
-    bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
-    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
-    if (many && !loops) { /* a block is one unit */
-        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
-    } else if (loops) {
-        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
-        begin =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
+    tci_nest nest = tci_nest_make(a, b);
+    tci_packed packed = {p, on_unit};
+    b->l->lanes = a->lanes;
+    nest.vec_axis = p->vec_axis;
+    nest.row_axis = p->row_axis;
+    nest.n_vec = a->k->axes[p->vec_axis].size;
+    nest.n_tiles = p->n_tiles;
+    nest.chunk = p->columns;
+    nest.group = tci_dim_max(tci_dim_min(p->group, p->n_tiles), 1);
+    nest.share = p->share;
+    tci_nest_run(&nest, tci_packed_body, &packed, launch);
+}
+
+static void tci_packed_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_blocked p;
+    tci_packed_plan(a, n, &p);
+    tci_packed_run(a, &p, false, b, launch);
+}
+
+static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_blocked p;
+    (void)b;
+    tci_packed_plan(a, n, &p);
+    tci_str_printf(out, ", packed %dx%d, tile %dx%d", (int)(p.depth * p.inner), (int)p.columns,
+                   (int)(p.base + (p.extra > 0)), p.unroll);
+}
+
+/* ---- a CPU's matrix unit ---- */
+
+static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return tci_ask_on_unit(a) && a->machine.block_threads == 0;
+}
+
+static int tci_unit_candidates(const tci_ask *a,
+                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a, (void)n;
+    return 1;
+}
+
+static double tci_unit_cost(const tci_ask *a, const int64_t *n)
+{
+    const tc_machine *m = &a->machine.facts;
+    (void)n;
+    return TCI_MAX((double)a->k->flops / (m->matrix_flops * m->ghz), tci_ask_ns(a, 0, 1));
+}
+
+static void tci_unit_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_blocked p;
+    (void)n;
+    tci_tiles_plan(a->k, &p);
+    tci_packed_run(a, &p, true, b, launch);
+}
+
+static void tci_unit_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_blocked p;
+    (void)n, (void)b;
+    tci_tiles_plan(a->k, &p);
+    tci_str_printf(out, ", matrix unit, %d columns", (int)p.columns);
+}
+
+/* ---- products by blocks of threads ---- */
+
+static bool tci_product_is_kernel(const tci_ask *a, tci_product *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
+}
+
+static bool tci_products_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_product p;
+    return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
+}
+
+static int tci_products_candidates(const tci_ask *a,
+                                   int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    const tci_product_tile *tiles = tci_product_tiles();
+    (void)a;
+    for (int i = 0; i < TCI_PRODUCT_TILES; i++) {
+        n[i][0] = tiles[i].rows;
+        n[i][1] = tiles[i].columns;
+        n[i][2] = tiles[i].row_points;
+        n[i][3] = tiles[i].column_points;
     }
-    if (s->blocked.columns > 0) {
-        u = unit = tci_sched_groups(s, begin, end, &open);
-        loops = true;
-    } else if (loops) {
-        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
+    return TCI_PRODUCT_TILES;
+}
+
+static double tci_products_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_product p;
+    tci_product_is_kernel(a, &p);
+    return tci_product_ns(a->k, &a->machine, n, &p);
+}
+
+static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_product p;
+    tci_product_is_kernel(a, &p);
+    tci_product_ns(a->k, &a->machine, n, &p);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        tiled[i] = tci_product_has(&p, i);
     }
-    tci_dim above = tci_dim_mul(s->n_chunks, s->points);
-    tci_lin group, chunk;
-    if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
-        above = tci_dim_mul(s->n_groups, s->points);
-        chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
-        group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
+    b->l->lanes = 1;
+    b->l->threads = p.threads;
+    b->l->resident = p.resident;
+    nest.tiled = tiled;
+    nest.n_vec = p.columns.size;
+    nest.chunk = p.columns.extent;
+    nest.n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
+    tci_nest_run(&nest, tci_products_body, &p, launch);
+}
+
+static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- points by threads of blocks ---- */
+
+static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_spread_plan(a->k, &a->machine, p);
+}
+
+static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_spread p;
+    if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
+        return false;
+    }
+    return n[0] == 1 || (p.row_axis >= 0 && a->k->axes[p.row_axis].size % n[0] == 0);
+}
+
+static int tci_spread_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    tci_spread p;
+    if (!tci_spread_is_kernel(a, &p)) {
+        return 0;
+    }
+    n[0][0] = p.rows;
+    n[1][0] = p.rows / 2;
+    n[2][0] = 2 * p.rows;
+    n[3][0] = 1;
+    return 4;
+}
+
+static double tci_spread_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_spread p;
+    tci_spread_is_kernel(a, &p);
+    double off = (double)n[0] / (double)p.rows;
+    return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+}
+
+static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_spread_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_spread_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_spread p;
+    tci_spread_is_kernel(a, &p);
+    p.rows = (int)n[0];
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    memset(tiled, true, (size_t)a->k->n_outer);
+    b->l->lanes = 1;
+    b->l->threads = TCI_SPREAD_THREADS;
+    nest.tiled = tiled;
+    nest.n_vec = p.size;
+    nest.chunk = TCI_SPREAD_THREADS;
+    nest.n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(a->k->axes[p.row_axis].size, p.rows);
+    tci_nest_run(&nest, tci_spread_body, &p, launch);
+}
+
+static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- a GPU's matrix unit ---- */
+
+static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_matrix_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_matrix_form_candidates(const tci_ask *a,
+                                      int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    const tci_matrix_tile *tiles = tci_matrix_tiles();
+    (void)a;
+    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
+        n[i][0] = tiles[i].consumers;
+        n[i][1] = tiles[i].sub_rows;
+        n[i][2] = tiles[i].columns;
+    }
+    return TCI_MATRIX_TILES;
+}
+
+static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_matrix_ns(a->k, &a->machine, n);
+}
+
+static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    (void)a;
+    tci_matrix_emit(b, &a->machine, n, launch);
+}
+
+static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                 tci_str *out)
+{
+    const tci_matrix *x = b->l->matrix;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows,
+                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages);
+}
+
+/* ---- rows ---- */
+
+TCI_FN const tci_form *const *tci_tile_forms(void)
+{
+    static const tci_form tile = {"tile", {"rows", "unroll", "lanes", "threads"}, tci_tile_fits,
+                                  tci_tile_candidates, tci_tile_cost, tci_tile_emit,
+                                  tci_tile_note};
+    static const tci_form panel = {"panel", {"rows", "columns", "unroll"}, tci_panel_fits,
+                                   tci_panel_candidates, tci_panel_cost, tci_panel_emit,
+                                   tci_panel_note};
+    static const tci_form packed = {"packed", {"rows", "unroll", "depth", "columns"},
+                                    tci_packed_fits, tci_packed_candidates, tci_packed_cost,
+                                    tci_packed_emit, tci_packed_note};
+    static const tci_form unit = {"unit", {0}, tci_unit_fits, tci_unit_candidates, tci_unit_cost,
+                                  tci_unit_emit, tci_unit_note};
+    static const tci_form product = {"product",
+                                     {"rows", "columns", "row_points", "column_points"},
+                                     tci_products_fits, tci_products_candidates,
+                                     tci_products_cost, tci_products_emit, tci_products_note};
+    static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
+                                    tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
+                                    tci_spread_note};
+    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns"},
+                                    tci_matrix_form_fits, tci_matrix_form_candidates,
+                                    tci_matrix_form_cost, tci_matrix_form_emit,
+                                    tci_matrix_form_note};
+    static const tci_form *const forms[] = {&product, &spread, &packed, &panel,
+                                            &tile,    &unit,   &matrix, NULL};
+    return forms;
+}
+/* ---- src/loop/rows.c ---- */
+/* loop/rows.c - forms for kernels whose vectors lie along their stages' last inner axis.
+ *
+ *   row   a block of threads holds a whole row in its registers (loop/row.c)
+ *   rows  a unit is one outer point, whose stages run along their inner axes one after the other;
+ *         what two stages both compute and is dear is kept in a local array, the next row of far
+ *         memory is fetched ahead, an output too large for the caches may bypass them */
+
+enum {
+    TCI_ROWS_KEEP_BYTES = 65536, /* of rows kept on the stack */
+    TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
+    TCI_ROWS_DEAR = 8            /* flops that cost more than a pass through the cache */
+};
+enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
+
+/* ---- keeping costly values of a row ---- */
+
+typedef struct tci_rows_kept { int32_t inst, first; tci_dim extent; } tci_rows_kept;
+typedef struct tci_rows_keeps { tci_rows_kept *items; int n, cap; int64_t room; } tci_rows_keeps;
+
+static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
+{
+    const tci_kstage *x = &k->stages[a], *y = &k->stages[b];
+    bool same = x->n_axes == y->n_axes && x->n_axes > 0;
+    for (int i = 0; same && i < x->n_axes; i++) {
+        same = x->axes[i] == y->axes[i];
+    }
+    return same;
+}
+
+static bool tci_rows_is_kept(const tci_rows_keeps *keeps, int inst)
+{
+    bool kept = false;
+    for (int i = 0; i < keeps->n; i++) {
+        kept = kept || keeps->items[i].inst == inst;
+    }
+    return kept;
+}
+
+/* Marks what a stage stores and folds. */
+static void tci_rows_mark_roots(const tci_kernel *k, int stage, bool *roots)
+{
+    for (int i = 0; i < k->n_stores; i++) {
+        roots[k->stores[i].value] |= k->stores[i].stage == stage;
+    }
+    for (int i = 0; i < k->n_reds; i++) {
+        for (int j = 0; j < tci_red_takes(k->reds[i].op); j++) {
+            roots[k->reds[i].in[j]] |= k->reds[i].stage == stage;
+        }
+    }
+}
+
+/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
+ * them that cost more than a pass through the cache are kept in a local array. One that does not
+ * change along every axis of the row is written fewer times than it is read, so it is not kept. */
+static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_rows_keeps *keeps)
+{
+    const tci_kernel *k = a->k;
+    uint64_t axes = tci_cost_stage_axes(k, first);
+    bool *early = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1);
+    bool *late = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1);
+    tci_dim extent = 1;
+    uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
+    for (int i = 0; i < k->stages[first].n_axes; i++) {
+        int axis = k->stages[first].axes[i];
+        extent = tci_dim_mul(extent, k->axes[axis].size);
+        changing |= tci_ask_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+    }
+    if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
+        return;
+    }
+    tci_cost_mark(k, first, false, early);
+    tci_rows_mark_roots(k, later, late);
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        if (!late[i] || tci_rows_is_kept(keeps, i)) {
+            continue;
+        }
+        int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
+        bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
+        bool costly = in->op == TCI_K_PRIM && tci_cost_row(k, i, axes) >= TCI_ROWS_DEAR;
+        /* Between the threads of a block and what they load is more than a cache. */
+        costly = costly || (in->op == TCI_K_LOAD && a->machine.block_threads > 0);
+        if (row && early[i] && bytes <= keeps->room && costly) {
+            tci_rows_kept kept = {i, first, extent};
+            TCI_PUSH(a->s, keeps->items, keeps->n, keeps->cap, kept);
+            keeps->room -= bytes;
+            continue;
+        }
+        for (int arg = 0; arg < in->n_args; arg++) {
+            late[in->args[arg]] = true;
+        }
+    }
+}
+
+/* What is worth keeping, in the order in which it is found. */
+static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
+{
+    int64_t shared = a->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
+    tci_rows_keeps keeps = {0};
+    keeps.room = a->machine.block_threads ? shared - shared / 6 : TCI_ROWS_KEEP_BYTES;
+    for (int later = 1; later < a->k->n_stages; later++) {
+        for (int first = 0; first < later; first++) {
+            if (tci_rows_same_axes(a->k, first, later)) {
+                tci_rows_keep_between(a, first, later, &keeps);
+            }
+        }
+    }
+    return keeps;
+}
+
+static void tci_rows_keep(const tci_ask *a, tci_build *b)
+{
+    const tci_kernel *k = a->k;
+    tci_rows_keeps keeps = tci_rows_find_keeps(a);
+    for (int i = 0; i < keeps.n; i++) {
+        const tci_rows_kept *kept = &keeps.items[i];
+        const tci_kstage *stage = &k->stages[kept->first];
+        int local = tci_build_local(b, (tc_dtype)k->insts[kept->inst].dtype, kept->extent, 0);
+        tci_lkeep *keep = tci_build_keep(b, kept->inst, local, kept->first);
+        int64_t step = 1;
+        for (int axis = stage->n_axes - 1; axis >= 0; axis--) {
+            keep->coef[stage->axes[axis]] = step;
+            step *= k->axes[stage->axes[axis]].size;
+        }
+    }
+}
+
+/* ---- rows one stage after the other ---- */
+
+/* The axis along which the next unit lies: -1 none. */
+static int tci_rows_next_axis(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    int stage = tci_stage_ahead(k), axis = k->n_outer - 1;
+    while (axis >= 0 && k->axes[axis].size == 1) {
+        axis--;
+    }
+    bool fits = stage >= 0 && a->machine.block_threads == 0 &&
+                tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_ROWS_LONG;
+    return fits ? axis : -1;
+}
+
+static bool tci_rows_is_bit(int64_t n)
+{
+    return n == 0 || n == 1;
+}
+
+static bool tci_rows_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->k->vector == TCI_VEC_INNER && tci_rows_is_bit(n[TCI_ROWS_KEEP]) &&
+           tci_rows_is_bit(n[TCI_ROWS_STREAM]) && tci_rows_is_bit(n[TCI_ROWS_AHEAD]) &&
+           (n[TCI_ROWS_KEEP] == 0 || tci_rows_find_keeps(a).n > 0) &&
+           (n[TCI_ROWS_STREAM] == 0 || tci_ask_stream(a, -1, a->lanes) != NULL) &&
+           (n[TCI_ROWS_AHEAD] == 0 || tci_rows_next_axis(a) >= 0);
+}
+
+static int tci_rows_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    for (int i = 0; i < TCI_FORM_CANDIDATES; i++) { /* all; those that fit are few */
+        n[i][TCI_ROWS_KEEP] = !(i & 1);
+        n[i][TCI_ROWS_STREAM] = !(i & 2);
+        n[i][TCI_ROWS_AHEAD] = !(i & 4);
+    }
+    (void)a;
+    return TCI_FORM_CANDIDATES;
+}
+
+/* Computing a row's values again takes longer than keeping them; far memory that was not fetched,
+ * or that a store reads first, is moved more slowly. */
+static double tci_rows_cost(const tci_ask *a, const int64_t *n)
+{
+    bool far = tci_ask_is_far(a);
+    double again = n[TCI_ROWS_KEEP] ? 1 : 1 + 0.3 * tci_rows_find_keeps(a).n;
+    double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
+    double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
+    return tci_ask_ns(a, again, late * twice) * again * late * twice;
+}
+
+static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = a->lanes;
+    b->l->threads = a->threads;
+    if (n[TCI_ROWS_KEEP]) {
+        tci_rows_keep(a, b);
+    }
+    unit.stream = n[TCI_ROWS_STREAM] ? tci_ask_stream(a, -1, a->lanes) : NULL;
+    unit.next_axis = n[TCI_ROWS_AHEAD] ? tci_rows_next_axis(a) : -1;
+    nest.fence = unit.stream != NULL;
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_rows_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", rows%s%s", n[TCI_ROWS_STREAM] ? ", stream" : "",
+                   b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- rows in registers ---- */
+
+static int tci_row_held(const tci_ask *a)
+{
+    tci_loop shape = {0};
+    shape.lanes = a->lanes;
+    shape.threads = a->threads;
+    return a->machine.facts.subgroup == TCI_WARP ? tci_row_vectors(a->k, &shape) : 0;
+}
+
+static bool tci_row_fits(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return tci_row_held(a) > 0;
+}
+
+static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a, (void)n;
+    return 1;
+}
+
+/* Memory is read once. */
+static double tci_row_cost(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return 0.9 * a->ns;
+}
+
+static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    tci_build_lx(n->b, at->group);
+    tci_row_emit(n->b, *(const int *)arg);
+}
+
+static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
+                               tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    int held = tci_row_held(a);
+    (void)n;
+    b->l->lanes = a->lanes;
+    b->l->threads = a->threads;
+    tci_nest_run(&nest, tci_row_body, &held, launch);
+}
+
+static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)n, (void)b;
+    tci_str_add(out, ", rows in registers");
+}
+
+/* ---- the forms ---- */
+
+TCI_FN const tci_form *const *tci_rows_forms(void)
+{
+    static const tci_form row = {"row", {0}, tci_row_fits, tci_row_candidates, tci_row_cost,
+                                 tci_row_emit_units, tci_row_note};
+    static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
+                                  tci_rows_candidates, tci_rows_cost, tci_rows_emit,
+                                  tci_rows_note};
+    static const tci_form *const forms[] = {&row, &rows, NULL};
+    return forms;
+}
+/* ---- src/loop/schedule.c ---- */
+/* loop/schedule.c - decides how a kernel runs and builds the loop nest.
+ *
+ * In: a kernel and a machine, or a schedule's text. Out: the loop IR and what the run must know
+ * (tci_launch). The one idea: a schedule is a value, a form and its numbers (loop/form.h). All
+ * forms that fit are asked, each for the numbers worth weighing, and the cheapest by the model is
+ * built; of equals the first, in the order in which forms and their candidates are listed. Any
+ * other that fits gives the same bits, so one can be forced, stored or measured instead.
+ *
+ * A schedule's text is its form's name and NAME=NUMBER for each number, in any order. */
+#include <stdio.h>
+#include <string.h>
+
+
+/* ---- forms ---- */
+
+static const tci_form *tci_sched_form(int i)
+{
+    const tci_form *const *lists[] = {tci_map_forms(), tci_tile_forms(), tci_rows_forms()};
+    for (int list = 0; list < TCI_COUNT(lists); list++) {
+        for (int at = 0; lists[list][at]; at++, i--) {
+            if (i == 0) {
+                return lists[list][at];
+            }
+        }
+    }
+    return NULL;
+}
+
+static int tci_sched_numbers(const tci_form *form)
+{
+    int n = 0;
+    while (n < TCI_FORM_NUMBERS && form->numbers[n]) {
+        n++;
+    }
+    return n;
+}
+
+/* ---- candidates ---- */
+
+static bool tci_sched_is_same(const tci_sched *x, const tci_sched *y)
+{
+    bool same = x->form == y->form;
+    for (int i = 0; same && i < tci_sched_numbers(x->form); i++) {
+        same = x->n[i] == y->n[i];
+    }
+    return same;
+}
+
+/* Puts it where its cost belongs, behind its equals; drops what is there already. */
+static int tci_sched_insert(tci_sched *list, int n, int most, const tci_sched *s)
+{
+    int at = n;
+    for (int i = 0; i < n; i++) {
+        if (tci_sched_is_same(&list[i], s)) {
+            return n;
+        }
+    }
+    while (at > 0 && s->cost_ns < list[at - 1].cost_ns) {
+        at--;
+    }
+    if (at == most) {
+        return n;
+    }
+    n = TCI_MIN(n + 1, most);
+    memmove(&list[at + 1], &list[at], sizeof(*list) * (size_t)(n - at - 1));
+    list[at] = *s;
+    return n;
+}
+
+TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
+{
+    int n = 0;
+    const tci_form *form;
+    for (int f = 0; (form = tci_sched_form(f)) != NULL; f++) {
+        int64_t numbers[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS] = {{0}};
+        int n_numbers = form->candidates(a, numbers);
+        for (int i = 0; i < n_numbers; i++) {
+            if (form->fits(a, numbers[i])) {
+                tci_sched s = {form, {0}, form->cost_ns(a, numbers[i])};
+                memcpy(s.n, numbers[i], sizeof(s.n));
+                n = tci_sched_insert(list, n, most, &s);
+            }
+        }
+    }
+    return n;
+}
+
+/* ---- text ---- */
+
+TCI_FN void tci_sched_print(tci_str *out, const tci_sched *s)
+{
+    tci_str_add(out, s->form->name);
+    for (int i = 0; i < tci_sched_numbers(s->form); i++) {
+        tci_str_printf(out, " %s=%lld", s->form->numbers[i], (long long)s->n[i]);
+    }
+}
+
+/* The next word; false: there is none. */
+static bool tci_sched_word(const char **at, const char **word, size_t *n)
+{
+    *at += strspn(*at, " \t\r");
+    *word = *at;
+    *n = strcspn(*at, " \t\r\n");
+    *at += *n;
+    return *n > 0;
+}
+
+static bool tci_sched_is_word(const char *name, const char *word, size_t n)
+{
+    return strlen(name) == n && !memcmp(name, word, n);
+}
+
+/* A number up to 2^31, and nothing behind it. */
+static bool tci_sched_number(const char *text, size_t n, int64_t *value)
+{
+    *value = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9' || *value > INT32_MAX) {
+            return false;
+        }
+        *value = 10 * *value + (text[i] - '0');
+    }
+    return n > 0;
+}
+
+static bool tci_sched_assign(tci_sched *s, const char *word, size_t n, unsigned *given)
+{
+    const char *equals = memchr(word, '=', n);
+    size_t name = equals ? (size_t)(equals - word) : n;
+    for (int i = 0; equals && i < tci_sched_numbers(s->form); i++) {
+        if (tci_sched_is_word(s->form->numbers[i], word, name)) {
+            bool again = *given >> i & 1;
+            *given |= 1u << i;
+            return !again && tci_sched_number(equals + 1, n - name - 1, &s->n[i]);
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why)
+{
+    const char *word;
+    size_t n;
+    unsigned given = 0;
+    memset(s, 0, sizeof(*s));
+    if (!tci_sched_word(&text, &word, &n)) {
+        tci_str_add(why, "no form is given");
+        return false;
+    }
+    for (int f = 0; (s->form = tci_sched_form(f)) && !tci_sched_is_word(s->form->name, word, n);) {
+        f++;
+    }
+    if (!s->form) {
+        tci_str_printf(why, "there is no form '%.*s': expected", (int)TCI_MIN(n, 40), word);
+        for (int f = 0; tci_sched_form(f); f++) {
+            tci_str_printf(why, " %s", tci_sched_form(f)->name);
+        }
+        return false;
+    }
+    while (tci_sched_word(&text, &word, &n)) {
+        if (!tci_sched_assign(s, word, n, &given)) {
+            tci_str_printf(why, "%s takes no '%.*s'", s->form->name, (int)TCI_MIN(n, 40), word);
+            return false;
+        }
+    }
+    for (int i = 0; i < tci_sched_numbers(s->form); i++) {
+        if (!(given >> i & 1)) {
+            tci_str_printf(why, "%s needs %s=NUMBER", s->form->name, s->form->numbers[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the notes ---- */
+
+static void tci_sched_time(tci_str *out, double ns)
+{
+    if (ns < 1e4) {
+        tci_str_printf(out, "%.0f ns", ns);
     } else {
-        group = tci_sched_digit(s, &u, s->n_groups, above == 1);
-        chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
+        tci_str_printf(out, ns < 1e7 ? "%.1f us" : "%.1f ms", ns < 1e7 ? ns * 1e-3 : ns * 1e-6);
     }
-    tci_dim left = s->points;
-    for (int i = s->n_others - 1; i >= 0; i--) {
-        tci_dim size = s->k->axes[s->others[i]].size;
-        left = tci_dim_div(left, size);
-        tci_lin at = tci_sched_digit(s, &u, size, left == 1);
-        tci_build_set(b, s->others[i],
-                      tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+}
+
+static void tci_sched_note(const tci_ask *a, const tci_sched *s, tci_build *b, tci_launch *launch)
+{
+    tci_str note = {.s = a->s};
+    const tci_loop *l = b->l;
+    if (!l->matrix) {
+        tci_str_printf(&note, "%s%d lane%s", l->lanes > 1 ? "vector " : "scalar ", l->lanes,
+                       l->lanes > 1 ? "s" : "");
     }
-    if (s->blocked.columns > 0) {
-        tci_sched_blocked(s, begin, end, unit, chunk, group);
-    } else if (s->panel > 0) {
-        tci_sched_panel(s, chunk, end);
-    } else {
-        tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    s->form->note(a, s->n, b, &note);
+    snprintf(launch->note, sizeof(launch->note), "%s", tci_str_text(&note));
+    b->l->note = tci_scratch_printf(a->s, "%s", launch->note);
+}
+
+TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list, int n)
+{
+    tci_str why = {.s = a->s};
+    tci_sched_print(&why, s);
+    tci_str_add(&why, " in ");
+    tci_sched_time(&why, s->cost_ns);
+    tci_str_add(&why, " by the model (one thread; at best ");
+    tci_sched_time(&why, a->ns);
+    tci_str_add(&why, ")");
+    const char *before = "; then ";
+    for (int i = 0, shown = 0; i < n && shown < TCI_SCHED_SHOWN; i++) {
+        if (!tci_sched_is_same(&list[i], s)) {
+            tci_str_add(&why, before);
+            tci_sched_print(&why, &list[i]);
+            tci_str_add(&why, " ");
+            tci_sched_time(&why, list[i].cost_ns);
+            before = ", ";
+            shown++;
+        }
     }
-    if (loops) {
-        tci_build_close(b, &open);
-    }
-    if (s->stream) {
-        tci_lstmt fence = tci_loop_stmt(TCI_L_MEM);
-        fence.mem = TCI_MEM_FENCE;
-        tci_loop_append(l, 0, fence);
-    }
+    return tci_str_text(&why);
 }
 
 /* ---- the whole ---- */
 
-static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
+TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch)
 {
-    char tile[40] = "";
-    const char *form = s->held > 0 ? ", rows in registers"
-                       : s->k->vector == TCI_VEC_INNER ? ", rows" : "";
-    if (s->transposing) {
-        snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
-                 s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
-    } else if (s->product.rows.extent > 0) {
-        snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
-                 (int)s->product.columns.extent, s->l->threads);
-    } else if (s->spread.size > 0) {
-        snprintf(tile, sizeof(tile), ", points by %d threads, %d each", s->l->threads,
-                 s->spread.rows);
-    } else if (s->square.n_loads > 0) {
-        snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
-                 s->l->threads);
-    } else if (s->on_tiles) {
-        snprintf(tile, sizeof(tile), ", matrix unit, %d columns", (int)s->chunk);
-    } else if (s->blocked.columns > 0) {
-        snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
-                 (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
-    } else if (s->panel > 0) {
-        snprintf(tile, sizeof(tile), ", panel %dx%d", s->panel, (int)s->chunk);
-    } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
-        snprintf(tile, sizeof(tile), ", tile %dx%d", s->rows, s->unroll);
+    tci_loop *l = tci_loop_make(a->s, a->k);
+    tci_build *b = tci_build_make(a->s, a->k, l);
+    memset(launch, 0, sizeof(*launch));
+    l->threads = 1;
+    s->form->emit(a, s->n, b, launch);
+    if (!l->matrix) {
+        l->n_tasks = launch->n_tasks;
+        l->narrow = a->machine.block_threads > 0 && tci_loop_is_narrow(a->s, l);
     }
-    snprintf(note, n, "%s%d lane%s%s%s%s%s", s->l->lanes > 1 ? "vector " : "scalar ", s->l->lanes,
-             s->l->lanes > 1 ? "s" : "", form, tile, s->stream ? ", stream" : "",
-             s->b->n_keeps > 0 && s->blocked.columns == 0 ? ", row kept" : "");
-    return note;
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
+    launch->lanes = l->lanes;
+    launch->work_bytes = l->work_bytes;
+    tci_sched_note(a, s, b, launch);
+    return l;
 }
 
-static void tci_sched_decide(tci_sched *s)
+TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s)
 {
-    const tci_kernel *k = s->k;
-    s->vec_axis = s->row_axis = s->next_axis = -1;
-    s->n_vec = s->n_tiles = s->base = 1;
-    s->unroll = s->rows = 1;
-    s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    s->total_ns = tci_sched_total_ns(k, s->l->lanes, &s->machine.facts);
-    if (k->vector == TCI_VEC_INNER) {
-        s->held = s->machine.facts.subgroup == TCI_WARP ? tci_row_vectors(k, s->l) : 0;
-        if (s->held == 0) {
-            tci_sched_keep_rows(s);
-        }
-        s->stream = tci_sched_stream(s);
-        s->next_axis = tci_sched_next_axis(s);
-    } else if (k->n_outer > 0) {
-        bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP &&
-                     k->stages[0].n_axes == 0;
-        int64_t cost = 0;
-        for (int t = 0; t < k->n_stages; t++) {
-            cost += tci_stage_cost(k, t);
-        }
-        s->vec_axis = k->n_outer - 1;
-        s->n_vec = k->axes[s->vec_axis].size;
-        if (plain) {
-            tci_sched_map_tile(s);
-            s->stream = s->transposing && !s->turn ? NULL : tci_sched_stream(s);
+    return s->form->fits(a, s->n);
+}
+
+TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
+                                      tci_machine machine, const char *forced, tci_str *why,
+                                      tci_launch *launch)
+{
+    tci_sched list[TCI_SCHED_MOST], wanted;
+    const tci_ask *a = tci_ask_make(scratch, k, machine);
+    int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
+    TCI_ASSERT(scratch, n > 0);
+    const tci_sched *s = &list[0];
+    if (forced && tci_sched_parse(forced, &wanted, why)) {
+        if (tci_sched_fits(a, &wanted)) {
+            wanted.cost_ns = wanted.form->cost_ns(a, wanted.n);
+            s = &wanted;
         } else {
-            tci_sched_reduce_tile(s, cost);
-            s->panel = tci_sched_panel_rows(s, cost);
-            tci_sched_block(s);
-            tci_sched_block_product(s);
-            if (s->product.rows.extent == 0) {
-                tci_sched_block_spread(s);
-            }
+            tci_str_add(why, "it does not fit the kernel on this machine");
         }
-        int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec)
-                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
-                        : 0;
-        s->panel = s->n_cuts > 0 ? 0 : s->panel;
-        s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
-    tci_sched_units(s);
+    tci_loop *l = tci_sched_build(a, s, launch);
+    launch->why = tci_sched_why(a, s, list, n);
+    return l;
 }
 
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch)
 {
-    tci_sched s = {0};
-    machine = tci_machine_complete(machine);
-    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
-        return tci_matrix_schedule(scratch, k, machine, launch);
-    }
-    s.k = k;
-    s.l = tci_loop_make(scratch, k);
-    tci_sched_lanes(s.l, k, machine);
-    s.b = tci_build_make(scratch, k, s.l);
-    s.machine = machine;
-    tci_sched_decide(&s);
-    if (s.units != 0) {
-        tci_sched_nest(&s);
-    }
-    launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
-    launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
-    s.l->n_tasks = launch->n_tasks;
-    s.l->narrow = machine.block_threads > 0 && tci_loop_is_narrow(scratch, s.l);
-    tci_loop_find_dims(s.l);
-    launch->dims = s.l->dims;
-    launch->n_dims = s.l->n_dims;
-    launch->lanes = s.l->lanes;
-    launch->work_bytes = s.l->work_bytes;
-    tci_sched_note(&s, launch->note, sizeof(launch->note));
-    s.l->note = tci_scratch_printf(scratch, "%s", launch->note);
-    return s.l;
+    return tci_loop_schedule_as(scratch, k, machine, NULL, NULL, launch);
 }
 /* ---- src/loop/print.c ---- */
 /* loop/print.c - the loop IR as stable text, for dumps and golden tests.

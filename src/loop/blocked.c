@@ -39,7 +39,6 @@ enum {
     TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
@@ -126,7 +125,10 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
         return false;
     }
     int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
-    int64_t most = TCI_MAX(aim / p->inner, 1);
+    int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
+    if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
+        return false;
+    }
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
     if (p->depth < first && p->inner == 1) { /* whole squares */
         p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
@@ -143,6 +145,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
+    block = p->columns > 0 ? p->columns : block;
     p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
     int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
@@ -178,9 +181,10 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
         return false;
     }
+    p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);

@@ -27,10 +27,11 @@ typedef struct tci_blocked {
     bool fetch_rows;        /* the row factor of the next row tile is */
     bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
+    bool pays;              /* reading the operands in place is slower */
 } tci_blocked;
 
-/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra). False
- * where reading the operands in place is as good, or the kernel does not fit. */
+/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra) and the
+ * depth and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);

@@ -6,7 +6,9 @@
 #include "../kernel/ir.h"
 #include "../kernel/machine.h"
 
-typedef struct tci_loop tci_loop; /* loop/ir.h */
+typedef struct tci_loop tci_loop;   /* loop/ir.h */
+typedef struct tci_sched tci_sched; /* a schedule: loop/form.h */
+typedef struct tci_ask tci_ask;     /* a kernel on a machine: loop/form.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
@@ -16,11 +18,16 @@ typedef struct tci_launch {
     tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
+    const char *why;      /* scratch: the schedule's text and cost, the best, the runners-up */
 } tci_launch;
 
-/* Never fails but by escape. */
+/* The cheapest schedule by the model. Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
+/* That of the text `forced` instead (NULL: none); *why says so where that is no schedule of this
+ * kernel on this machine, and the cheapest is taken. */
+TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                      const char *forced, tci_str *why, tci_launch *launch);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 

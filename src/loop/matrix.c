@@ -9,7 +9,6 @@
  * the last one. */
 #include "matrix.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "build.h"
@@ -26,7 +25,13 @@ enum {
 
 /* ---- the tile ---- */
 
-typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+TCI_FN const tci_matrix_tile *tci_matrix_tiles(void)
+{
+    static const tci_matrix_tile tiles[TCI_MATRIX_TILES] = {
+        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+        {1, 1, 256}, {1, 1, 128}, {1, 1, 64},  {1, 1, 32}};
+    return tiles;
+}
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
@@ -119,29 +124,32 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
     return cost;
 }
 
-/* False: no tile fits. */
-static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, const tci_machine *machine)
+/* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
+static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                            tci_matrix *x)
 {
-    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
-    int64_t chain = tci_matrix_chain_cost(k);
-    double least = 0;
-    int best = -1;
-    for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i], &machine->facts)) {
-            double cycles = tci_matrix_cycles(x, chain, machine);
-            best = best < 0 || cycles < least ? i : best;
-            least = best == i ? cycles : least;
+    bool known = false;
+    const tci_matrix_tile *tiles = tci_matrix_tiles();
+    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
+        if (tiles[i].consumers == tile[0] && tiles[i].sub_rows == tile[1] &&
+            tiles[i].columns == tile[2]) {
+            known = tci_matrix_find(k, x) && tci_matrix_shape(x, &tiles[i], &machine->facts);
         }
     }
-    if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best], &machine->facts);
-    }
-    x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
-    while (x->m % x->group_rows != 0) {
+    x->group_rows = tci_matrix_chain_cost(k) <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (known && x->m % x->group_rows != 0) {
         x->group_rows /= 2;
     }
-    return best >= 0;
+    return known;
+}
+
+TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_matrix x;
+    if (!tci_matrix_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k), machine) / machine->facts.ghz;
 }
 
 /* ---- the hole ---- */
@@ -228,28 +236,16 @@ static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
 
 /* ---- the whole ---- */
 
-TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                     tci_launch *launch)
+TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                            tci_launch *launch)
 {
-    tci_matrix *x = TCI_NEW(s, tci_matrix);
-    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, &machine);
-    TCI_ASSERT(s, fits);
-    tci_loop *l = tci_loop_make(s, k);
-    l->lanes = x->columns;
-    l->threads = x->row_threads;
-    l->matrix = x;
-    tci_matrix_hole(tci_build_make(s, k, l), x);
-    tci_loop_find_dims(l);
-    launch->dims = l->dims;
-    launch->n_dims = l->n_dims;
-    launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
-    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), &machine);
-    launch->task_ns = cycles / machine.facts.ghz;
-    launch->lanes = l->lanes;
-    launch->work_bytes = 0;
-    snprintf(launch->note, sizeof(launch->note),
-             "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows, x->columns,
-             TCI_MATRIX_DEPTH_STEP, x->stages);
-    l->note = tci_scratch_printf(s, "%s", launch->note);
-    return l;
+    tci_matrix *x = TCI_NEW(b->s, tci_matrix);
+    bool fits = tci_matrix_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->columns;
+    b->l->threads = x->row_threads;
+    b->l->matrix = x;
+    tci_matrix_hole(b, x);
+    launch->n_tasks = TCI_MIN(x->tiles, machine->matrix_units);
+    launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }

@@ -14,6 +14,7 @@
 #define TCI_LOOP_MATRIX_H
 
 #include "../kernel/matrix.h"
+#include "build.h"
 #include "loop.h"
 
 enum {
@@ -29,8 +30,15 @@ enum {
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
-TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
-                                     tci_launch *launch);
+/* The tiles that the skeleton has. */
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+enum { TCI_MATRIX_TILES = 8 };
+TCI_FN const tci_matrix_tile *tci_matrix_tiles(void);
+/* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
+ * columns); -1: it does not fit. */
+TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                            tci_launch *launch);
 
 #endif

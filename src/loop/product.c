@@ -135,11 +135,6 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
            p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
 }
 
-typedef struct tci_product_tile {
-    int16_t rows, columns;
-    int8_t row_points, column_points;
-} tci_product_tile;
-
 static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
 {
     p->rows.extent = tile->rows;
@@ -152,11 +147,15 @@ static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
     p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
 }
 
-/* Cycles of the busiest processor for one step along the depth, `points` products side by side: the
- * slower of issuing instructions and of reading panels, and more where few warps hide each other's
- * waits. */
-static double tci_product_cost(const tci_product *p, const tci_machine *machine, double points)
+/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+ * and of reading panels, and more where few warps hide each other's waits. */
+static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine,
+                                 const tci_product *p)
 {
+    double points = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
+    }
     double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
     double tiles = points * (double)tci_dim_ceil_div(p->rows.size, p->rows.extent) *
                    (double)tci_dim_ceil_div(p->columns.size, p->columns.extent);
@@ -169,34 +168,34 @@ static double tci_product_cost(const tci_product *p, const tci_machine *machine,
     return rounds * TCI_MAX(cycles, 2 * takes) / hidden;
 }
 
-static void tci_product_choose(const tci_kernel *k, const tci_machine *machine, tci_product *p)
+TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
-    static const tci_product_tile tiles[] = {{128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
-                                             {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
-    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
-    double points = 1, least = 0;
-    int best = TCI_COUNT(tiles) - 1;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
-    }
-    for (int i = 0; i < TCI_COUNT(tiles) && !wide; i++) {
-        tci_product_shape(p, &tiles[i]);
-        double cost = tci_product_cost(p, machine, points);
-        best = i == 0 || cost < least ? i : best;
-        least = best == i ? cost : least;
-    }
-    tci_product_shape(p, &tiles[best]);
+    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
+        {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
+        {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
+    return tiles;
 }
 
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
-    bool fits = machine->block_threads >= TCI_GATHER_THREADS && tci_product_fits(k) &&
-                tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
-                p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
-    if (fits) {
-        tci_product_choose(k, machine, p);
+    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
+           tci_product_fits(k) && tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
+           p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
+}
+
+TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                             tci_product *p)
+{
+    const tci_product_tile *tiles = tci_product_tiles();
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    for (int i = wide ? TCI_PRODUCT_TILES - 1 : 0; i < TCI_PRODUCT_TILES; i++) {
+        if (tiles[i].rows == tile[0] && tiles[i].columns == tile[1] &&
+            tiles[i].row_points == tile[2] && tiles[i].column_points == tile[3]) {
+            tci_product_shape(p, &tiles[i]);
+            return tci_product_cycles(k, machine, p) * (double)p->depth / machine->facts.ghz;
+        }
     }
-    return fits;
+    return -1;
 }
 
 TCI_FN bool tci_product_has(const tci_product *p, int axis)

@@ -23,8 +23,20 @@ typedef struct tci_product {
     int resident;     /* blocks that a processor should hold at once */
 } tci_product;
 
-/* False: not such a kernel, or too small for its tiles. */
+/* The tiles that there are, the last one for values wider than 4 bytes alone. */
+typedef struct tci_product_tile {
+    int16_t rows, columns;
+    int8_t row_points, column_points;
+} tci_product_tile;
+enum { TCI_PRODUCT_TILES = 6 };
+TCI_FN const tci_product_tile *tci_product_tiles(void);
+
+/* Fills *p but for the tile. False: not such a kernel, or too small for tiles. */
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
+/* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
+ * no such tile. */
+TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                             tci_product *p);
 /* Is the axis one of the rows' or the columns'? */
 TCI_FN bool tci_product_has(const tci_product *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */

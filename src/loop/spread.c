@@ -12,11 +12,9 @@
  * and one read of neighbours for all rows. */
 #include "spread.h"
 
-#ifdef TC_CUDA
-
 enum {
     TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
-    TCI_SPREAD_BUSY = 132 * 512 /* threads that keep a device busy */
+    TCI_SPREAD_BUSY = 512      /* threads that keep a processor busy */
 };
 
 /* ---- whether and how ---- */
@@ -66,9 +64,9 @@ static int tci_spread_row_axis(const tci_kernel *k)
     return row;
 }
 
-TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p)
+TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p)
 {
-    if (!tci_spread_fits(k)) {
+    if (machine->block_threads < TCI_SPREAD_THREADS || !tci_spread_fits(k)) {
         return false;
     }
     int64_t all = 1;
@@ -82,10 +80,11 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p)
             p->axes[p->n_axes++] = a;
         }
     }
+    int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
     int64_t rows = p->row_axis < 0 ? 1 : k->axes[p->row_axis].size;
     p->size = rows > 0 ? all / rows : 0;
     for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
-        p->rows = rows % r == 0 && all / r >= TCI_SPREAD_BUSY ? r : p->rows;
+        p->rows = rows % r == 0 && all / r >= busy ? r : p->rows;
     }
     return all > 0 && all <= INT32_MAX;
 }
@@ -126,5 +125,3 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
         tci_build_close(b, &open);
     }
 }
-
-#endif

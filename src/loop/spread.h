@@ -14,14 +14,9 @@ typedef struct tci_spread {
     int row_axis, rows; /* -1, 1: there is none */
 } tci_spread;
 
-#ifdef TC_CUDA
 /* False: not such a kernel, or one that is better made of vectors along the last axis. */
-TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p);
+TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci_spread *p);
 /* Block number `chunk`, rows from rows * row on. */
 TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk);
-#else
-#define tci_spread_plan(k, p) false
-#define tci_spread_emit(b, p, row, chunk) ((void)(p))
-#endif
 
 #endif

@@ -15,6 +15,7 @@ enum { MAX_KERNELS = 1200, PAGE = 4096 };
 static tci_scratch scratch;
 static tci_kernel *kernels[MAX_KERNELS];
 static char names[MAX_KERNELS][64];
+static const char *forced[MAX_KERNELS]; /* schedule's text; NULL: the cheapest */
 static int n_kernels;
 static uint64_t seed;
 static void *work; /* of the one thread */
@@ -315,8 +316,13 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
     for (int i = 0; i < n_kernels; i++) {
         char symbol[32];
         tci_launch launch;
-        tci_machine machine = {vector_bytes, 0, true, 0};
-        tci_loop *l = tci_loop_schedule(&scratch, kernels[i], machine, &launch);
+        tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
+        tci_str why = {.s = &scratch};
+        tci_loop *l =
+            tci_loop_schedule_as(&scratch, kernels[i], machine, forced[i], &why, &launch);
+        CHECK_MSG(why.n == 0, "%s, %s: %s", names[i], forced[i], tci_str_text(&why));
+        CHECK_MSG(!forced[i] || !strncmp(launch.why, forced[i], strlen(forced[i])),
+                  "%s: forced %s, was given %s", names[i], forced[i], launch.why);
         tci_loop_verify(&scratch, l);
         snprintf(symbol, sizeof(symbol), "k%d", i);
         tci_emit_kernel(&body, d, kernels[i], l, symbol);
@@ -408,6 +414,7 @@ static void judge_all(void)
 #define BEGIN()                                                                                    \
     do {                                                                                           \
         n_kernels = 0;                                                                             \
+        memset(forced, 0, sizeof(forced));                                                         \
         tci_scratch_init(&scratch);                                                                \
         if (setjmp(scratch.escape)) {                                                              \
             CHECK_MSG(false, "escaped: %s", scratch.message);                                      \
@@ -761,7 +768,7 @@ static void pretend_far(void)
 static void expect_schedule(const char *word)
 {
     tci_launch launch;
-    tci_machine machine = {64, 0, true, 0};
+    tci_machine machine = {.vector_bytes = 64, .has_work = true};
     tci_loop_schedule(&scratch, kernels[n_kernels - 1], machine, &launch);
     CHECK_MSG(strstr(launch.note, word) != NULL, "%s: %s, expected %s", names[n_kernels - 1],
               launch.note, word);
@@ -1018,6 +1025,100 @@ TEST(scans)
               add_red(k, TCI_RED_SUM, st, load_at(k, a, tci_kx_axis(k, j)), -1));
     end_kernel(k);
     judge_all();
+}
+
+/* ---- every candidate ---- */
+
+/* Behind the first n kernels, one for each of their candidates, which are forced by their text. */
+static void add_candidates(int n, int vector_bytes)
+{
+    tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
+    n_kernels = n;
+    for (int i = 0; i < n; i++) {
+        tci_sched list[TCI_SCHED_MOST];
+        const tci_ask *a = tci_ask_make(&scratch, kernels[i], machine);
+        int n_list = tci_sched_candidates(a, list, TCI_SCHED_MOST);
+        for (int c = 0; c < n_list; c++) {
+            tci_str text = {.s = &scratch}, why = {.s = &scratch}, again = {.s = &scratch};
+            tci_sched parsed;
+            tci_sched_print(&text, &list[c]);
+            CHECK_MSG(tci_sched_parse(tci_str_text(&text), &parsed, &why), "%s: %s", text.text,
+                      tci_str_text(&why));
+            tci_sched_print(&again, &parsed);
+            CHECK_STR(tci_str_text(&again), tci_str_text(&text));
+            REQUIRE(n_kernels < MAX_KERNELS);
+            kernels[n_kernels] = kernels[i];
+            forced[n_kernels] = tci_str_text(&text);
+            snprintf(names[n_kernels++], sizeof(names[0]), "%.28s [%.30s]", names[i], text.text);
+        }
+    }
+}
+
+/* Schedules that nobody would choose, but that fit. */
+static void add_odd_schedules(int n, int vector_bytes)
+{
+    static const char *const odd[] = {
+        "map unroll=3 lanes=%d threads=1 stream=0",       "tile rows=3 unroll=5 lanes=%d threads=1",
+        "tile rows=7 unroll=1 lanes=%d threads=1",        "block unroll=3",
+        "packed rows=5 unroll=1 depth=48 columns=%d",     "panel rows=3 columns=%d unroll=1",
+        "rows keep=0 stream=0 ahead=0"};
+    tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
+    for (int i = 0; i < n; i++) {
+        const tci_ask *a = tci_ask_make(&scratch, kernels[i], machine);
+        for (int o = 0; o < TCI_COUNT(odd); o++) {
+            tci_str why = {.s = &scratch};
+            tci_sched s;
+            const char *text = tci_scratch_printf(&scratch, odd[o], a->lanes);
+            CHECK_MSG(tci_sched_parse(text, &s, &why), "%s: %s", text, tci_str_text(&why));
+            if (tci_sched_fits(a, &s) && n_kernels < MAX_KERNELS) {
+                kernels[n_kernels] = kernels[i];
+                forced[n_kernels] = text;
+                snprintf(names[n_kernels++], sizeof(names[0]), "%.28s [%.30s]", names[i], text);
+            }
+        }
+    }
+}
+
+TEST(every_candidate_gives_the_same_bits)
+{
+    BEGIN();
+    pointwise_tail(5003, TC_F32);
+    pointwise_tail(70, TC_BF16);
+    strided_kernel("turned_map", 37, 61, 1, 37, 0, 37 * 61, false);
+    strided_kernel("turned_store", 40, 33, 33, 1, 0, 40 * 33, true);
+    two_streams_kernel((4 << 20) + 3);
+    reduce_kernel(TCI_RED_SUM, TC_F32, 37, 3, 41, false);
+    reduce_kernel(TCI_RED_MAX, TC_F64, 3, 2, 1000, true);
+    reduce_kernel(TCI_RED_ARGMAX, TC_F32, 65, 2, 33, false);
+    softmax_kernel(5, 1001, TC_F32, true);
+    softmax_kernel(70, 33, TC_F32, false);
+    moments_kernel(4, 129);
+    columns_kernel(23, 1100, TC_F32);
+    turned_kernel(67, 130, TC_F32);
+    matmul_kernel(37, 37, 37, TC_F32, false, true);
+    matmul_kernel(130, 200, 70, TC_F32, false, true);
+    matmul_kernel(61, 190, 700, TC_F32, true, false);
+    matmul_kernel(29, 33, 10, TC_F64, false, true);
+    matmul_kernel(33, 65, 40, TC_BF16, false, true);
+    pad_kernel(1000, 5, 3, 0.5, 1);
+    cat_kernel(70);
+    gather_kernel(300, true);
+    int n = n_kernels;
+    const char *compiler = have_compiler("gcc") ? "gcc" : have_compiler("clang") ? "clang" : NULL;
+    if (!compiler) {
+        SKIP("no C compiler");
+    }
+    int widest = 0;
+#if defined(__x86_64__)
+    widest = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") ? 64
+             : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")       ? 32
+                                                                                    : 0;
+#endif
+    add_candidates(n, widest);
+    add_odd_schedules(n, widest);
+    CHECK_MSG(n_kernels >= 3 * n, "%d schedules of %d kernels", n_kernels - n, n);
+    judge(compiler, widest);
+    tci_scratch_free(&scratch);
 }
 
 TEST_MAIN

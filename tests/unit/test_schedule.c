@@ -154,6 +154,106 @@ TEST(facts_change_no_sum)
     end();
 }
 
+/* ---- schedules as values ---- */
+
+static void check_candidate(const char *where, const tci_ask *a, const tci_sched *s)
+{
+    tci_str text = {.s = &scratch}, again = {.s = &scratch}, why = {.s = &scratch};
+    tci_launch launch;
+    tci_sched parsed;
+    tci_sched_print(&text, s);
+    CHECK_MSG(tci_sched_parse(tci_str_text(&text), &parsed, &why), "%s, %s: %s", where, text.text,
+              tci_str_text(&why));
+    tci_sched_print(&again, &parsed);
+    CHECK_STR(tci_str_text(&again), tci_str_text(&text));
+    CHECK_MSG(tci_sched_fits(a, &parsed), "%s: %s does not fit", where, text.text);
+    CHECK_MSG(s->cost_ns > 0, "%s: %s costs nothing", where, text.text);
+    tci_loop_verify(&scratch, tci_sched_build(a, s, &launch));
+    CHECK_MSG(strlen(launch.note) < sizeof(launch.note) - 1, "%s: %s", where, launch.note);
+}
+
+/* Every candidate on every machine: its text parses back, its loops are sound. */
+TEST(candidates)
+{
+    int n_candidates = 0;
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    for (int i = 0; i < PROGRAMS; i++) {
+        tc_tensor y = program(i);
+        for (int m = 0; m < TEST_MACHINES; m++) {
+            const tci_plan *p = plan_for(y, test_machines[m].machine);
+            for (int k = 0; k < p->n_kernels; k++) {
+                char where[100];
+                tci_sched list[TCI_SCHED_MOST];
+                const tci_ask *a =
+                    tci_ask_make(&scratch, p->kernels[k], test_machines[m].machine);
+                int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
+                snprintf(where, sizeof(where), "program %d on %s: %s", i, test_machines[m].name,
+                         p->kernels[k]->name);
+                CHECK_MSG(n >= 1, "%s: no schedule", where);
+                for (int c = 0; c < n; c++) {
+                    CHECK(c == 0 || list[c].cost_ns >= list[c - 1].cost_ns);
+                    check_candidate(where, a, &list[c]);
+                }
+                n_candidates += n;
+            }
+        }
+    }
+    CHECK_MSG(n_candidates > 3 * PROGRAMS * TEST_MACHINES, "%d candidates", n_candidates);
+    end();
+}
+
+static void check_refused(const char *text, const char *part)
+{
+    tci_str why = {.s = &scratch};
+    tci_sched s;
+    CHECK_MSG(!tci_sched_parse(text, &s, &why), "'%s' is taken", text);
+    CHECK_HAS(tci_str_text(&why), part);
+}
+
+TEST(texts_that_are_no_schedule)
+{
+    begin();
+    check_refused("", "no form is given");
+    check_refused("tail rows=1", "there is no form 'tail': expected point map");
+    check_refused("panel rows=1 columns=2", "panel needs unroll=NUMBER");
+    check_refused("panel rows=1 columns=2 unroll=", "panel takes no 'unroll='");
+    check_refused("panel rows=1 rows=1 columns=2 unroll=1", "panel takes no 'rows=1'");
+    check_refused("block unroll=-1", "block takes no 'unroll=-1'");
+    check_refused("block unroll=99999999999999999999", "block takes no");
+    check_refused("block unroll=1 lanes=2", "block takes no 'lanes=2'");
+    end();
+}
+
+/* A forced schedule is taken where it fits; where not, the cheapest is, and it is said why. */
+TEST(forced)
+{
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    tci_machine machine = test_machines[TEST_LAPTOP].machine;
+    const tci_kernel *k = plan_for(program(2), machine)->kernels[0];
+    tci_launch model, launch;
+    tci_str why = {.s = &scratch};
+    tci_loop_schedule(&scratch, k, machine, &model);
+    tci_loop_schedule_as(&scratch, k, machine, "tile rows=3 unroll=1 lanes=8 threads=1", &why,
+                         &launch);
+    CHECK_EQ_INT(why.n, 0);
+    CHECK_HAS(launch.note, "tile 3x1");
+    CHECK_HAS(launch.why, "tile rows=3 unroll=1 lanes=8 threads=1 in ");
+    tci_loop_schedule_as(&scratch, k, machine, "square stream=0", &why, &launch);
+    CHECK_HAS(tci_str_text(&why), "does not fit");
+    CHECK_STR(launch.note, model.note);
+    end();
+}
+
 /* What schedules go by is in the keys, and how many cores there are is not. */
 TEST(record_in_keys)
 {

@@ -1,0 +1,276 @@
+/* loop/ask.c - a kernel on a machine: what several forms of schedules ask of the two.
+ *
+ * In: a kernel, the record of a machine. Out: a tci_ask. The model of time is a roof: the slower of
+ * computing at the machine's rate and of moving the kernel's bytes from where they lie. */
+#include "cost.h"
+#include "form.h"
+#include "mem.h"
+#include "vectors.h"
+
+enum {
+    TCI_ASK_MAP_THREADS = 256, /* most threads of a block, but for rows */
+    TCI_ASK_BUSY = 2,          /* blocks for each processor that keep a device busy */
+    TCI_ASK_LINE_BYTES = 64,
+    TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
+    TCI_ASK_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
+    TCI_ASK_FEW_CUTS = 4
+};
+
+/* ---- lanes ---- */
+
+/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
+static int tci_ask_threads(int64_t n, int held, int most)
+{
+    int threads = TCI_MIN(TCI_WARP, most);
+    while (threads < most && (int64_t)threads * held < n) {
+        threads *= 2;
+    }
+    return threads;
+}
+
+/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
+ * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
+ * what one holds alone is a scalar. */
+static void tci_ask_block_lanes(tci_ask *a, int held)
+{
+    const tci_kernel *k = a->k;
+    int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
+    int64_t busy = (int64_t)a->machine.facts.processors * TCI_ASK_BUSY;
+    for (int i = 0; i < k->n_outer - 1; i++) {
+        points *= TCI_MAX(tci_dim_hint(k->axes[i].size), 1);
+    }
+    int threads =
+        tci_ask_threads(n, held, TCI_MIN(a->machine.block_threads, TCI_ASK_MAP_THREADS));
+    while (threads > TCI_WARP && points * tci_dim_ceil_div(n, threads * held) < busy) {
+        threads /= 2;
+    }
+    while (held > 2 && k->n_reds > 0 && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
+        held /= 2;
+    }
+    a->threads = threads;
+    a->lanes = threads * held;
+}
+
+/* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
+static bool tci_ask_scatters_apart(const tci_kernel *k)
+{
+    bool apart = false;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        tci_dim coef = 0;
+        bool linear = tci_build_coef(k, store->x, k->n_outer - 1, &coef);
+        apart |= k->stages[store->stage].kind == TCI_STAGE_SCATTER && !(linear && coef == 1);
+    }
+    return apart;
+}
+
+static void tci_ask_lanes(tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool outer = k->vector == TCI_VEC_OUTER;
+    int held = TCI_MAX(a->machine.vector_bytes / a->widest, 1);
+    a->lanes = a->threads = 1;
+    if (outer && (k->n_outer == 0 || !tci_ask_many(k->axes[k->n_outer - 1].size))) {
+        return;
+    }
+    if (a->machine.block_threads == 0 && outer && tci_ask_scatters_apart(k)) {
+        return;
+    }
+    if (a->machine.block_threads == 0) {
+        a->lanes = TCI_MIN(held, TCI_VLANES);
+    } else if (outer) {
+        tci_ask_block_lanes(a, held);
+    } else {
+        int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, a->machine.block_threads);
+        held = TCI_MAX(TCI_MIN(held, lanes / least), 1);
+        a->threads = TCI_MIN(lanes / held, a->machine.block_threads);
+        a->lanes = a->threads * held;
+    }
+}
+
+TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi)
+{
+    return n >= lo && n <= hi && (n & (n - 1)) == 0;
+}
+
+TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads)
+{
+    int64_t held = TCI_MAX(a->machine.vector_bytes / a->widest, 1);
+    if (lanes == a->lanes && threads == a->threads) {
+        return true;
+    }
+    if (a->lanes == 1) {
+        return false;
+    }
+    if (a->machine.block_threads == 0) {
+        return threads == 1 && tci_ask_is_power(lanes, 2, TCI_MIN(held, TCI_VLANES));
+    }
+    return tci_ask_is_power(threads, TCI_WARP, a->machine.block_threads) &&
+           tci_ask_is_power(lanes, 2 * threads, TCI_MIN(held * threads, TCI_VLANES_MAX));
+}
+
+/* ---- the other axis ---- */
+
+/* An access that strides along the vector axis but is contiguous along another outer axis: the last
+ * such axis, else -1. */
+static int tci_ask_other_axis(const tci_ask *a, int kx, tc_dtype storage)
+{
+    const tci_kernel *k = a->k;
+    tci_dim c;
+    bool linear = tci_build_coef(k, kx, a->vec_axis, &c);
+    int64_t step = tci_dim_hint(c);
+    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < TCI_ASK_LINE_BYTES) {
+        return -1;
+    }
+    for (int axis = k->n_outer - 2; axis >= 0; axis--) {
+        if (tci_dim_hint(k->axes[axis].size) >= 4 && tci_build_coef(k, kx, axis, &c) &&
+            (c == 1 || c == -1)) {
+            return axis;
+        }
+    }
+    return -1;
+}
+
+/* Of a map: the axis along which some access is contiguous that strides along the vector axis. */
+static void tci_ask_map_axis(tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_insts && a->row_axis < 0; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (in->op == TCI_K_LOAD) {
+            tci_dim row = 0;
+            a->row_axis = tci_ask_other_axis(a, in->x, (tc_dtype)k->operands[in->imm].dtype);
+            a->turns = a->row_axis >= 0 && a->lanes >= 4 && in->n_guards == 0 &&
+                       tci_build_coef(k, in->x, a->row_axis, &row) && row == 1;
+        }
+    }
+    for (int i = 0; i < k->n_stores && a->row_axis < 0; i++) {
+        a->row_axis = tci_ask_other_axis(a, k->stores[i].x,
+                                         (tc_dtype)k->operands[k->stores[i].operand].dtype);
+    }
+}
+
+/* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
+static bool tci_ask_is_shared(const tci_ask *a, const bool *live, int axis)
+{
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, a->vec_axis) &&
+            !tci_build_depends(in->axes, axis)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a reduction: an axis along which loads are shared. A scan has none. */
+static void tci_ask_reduce_axis(tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool *live = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1), scan = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
+        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+            tci_cost_mark(k, t, false, live);
+        }
+    }
+    for (int axis = k->n_outer - 2; axis >= 0 && a->row_axis < 0 && !scan; axis--) {
+        bool shared = tci_ask_many(k->axes[axis].size) && tci_ask_is_shared(a, live, axis);
+        a->row_axis = shared ? axis : -1;
+    }
+}
+
+/* ---- time ---- */
+
+static double tci_ask_bandwidth(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double bytes = (double)a->k->bytes;
+    return bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
+           : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                               : m->one_gbs;
+}
+
+TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
+{
+    const tc_machine *m = &a->machine.facts;
+    double flops_ns = flops * (double)a->k->flops / (m->ghz * m->ports * a->lanes);
+    double bytes_ns = bytes * (double)a->k->bytes / tci_ask_bandwidth(a);
+    return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
+}
+
+TCI_FN bool tci_ask_is_far(const tci_ask *a)
+{
+    return a->k->bytes >= a->machine.facts.cache_bytes[1];
+}
+
+TCI_FN bool tci_ask_on_unit(const tci_ask *a)
+{
+    return a->k->n_reds > 0 && a->k->reds[0].order == TCI_ORDER_MATRIX;
+}
+
+TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
+{
+    return tci_dim_ceil_div(tci_dim_hint(a->n_vec), lanes);
+}
+
+/* ---- streaming ---- */
+
+TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes)
+{
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_stores && lanes > 1 && a->machine.block_threads == 0; i++) {
+        const tci_kstore *store = &k->stores[i];
+        const tci_kstage *stage = &k->stages[store->stage];
+        const tci_koperand *o = &k->operands[store->operand];
+        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, along = axis;
+        tci_dim coef;
+        if (k->vector == TCI_VEC_INNER) {
+            along = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        }
+        if (along >= 0 && stage->kind == TCI_STAGE_MAP &&
+            tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
+            tci_dim_hint(k->axes[along].size) * bytes >= TCI_ASK_STREAM_RUN &&
+            tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
+            o->dtype != TC_BOOL && lanes * bytes >= 16) {
+            return store;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine)
+{
+    tci_ask *a = TCI_NEW(s, tci_ask);
+    a->s = s;
+    a->k = k;
+    a->machine = tci_machine_complete(machine);
+    a->vec_axis = a->row_axis = -1;
+    a->n_vec = 1;
+    a->widest = tci_cost_widest(k);
+    tci_ask_lanes(a);
+    a->ns = tci_ask_ns(a, 1, 1);
+    for (int t = 0; t < k->n_stages; t++) {
+        a->flops += tci_stage_cost(k, t);
+    }
+    if (k->vector == TCI_VEC_INNER || k->n_outer == 0) {
+        return a;
+    }
+    a->is_map = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0;
+    a->vec_axis = k->n_outer - 1;
+    a->n_vec = k->axes[a->vec_axis].size;
+    if (a->is_map) {
+        tci_ask_map_axis(a);
+    } else {
+        tci_ask_reduce_axis(a);
+    }
+    if (tci_ask_many(a->n_vec)) {
+        int most = a->is_map && a->flops <= TCI_ASK_CUTS_COST ? TCI_FORM_CUTS : TCI_ASK_FEW_CUTS;
+        tci_build *b = tci_build_make(s, k, tci_loop_make(s, k));
+        a->n_cuts = tci_stage_cuts(b, a->vec_axis, 1, a->cuts, most);
+    }
+    return a;
+}

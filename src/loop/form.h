@@ -1,0 +1,103 @@
+/* loop/form.h - schedules as values: forms are rows, a schedule is a form and its numbers.
+ *
+ * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
+ * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
+ * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
+ * one that fits is right, and only its cost decides (loop/schedule.c). */
+#ifndef TCI_LOOP_FORM_H
+#define TCI_LOOP_FORM_H
+
+#include "build.h"
+#include "loop.h"
+
+enum {
+    TCI_FORM_NUMBERS = 4,     /* of one schedule, at most */
+    TCI_FORM_CANDIDATES = 8,  /* of one form, at most */
+    TCI_FORM_CUTS = 12
+};
+
+/* A kernel on a machine, and what several forms ask of the two. Sizes are typical ones. */
+struct tci_ask {
+    tci_scratch *s;
+    const tci_kernel *k;
+    tci_machine machine;      /* complete */
+    int lanes, threads;       /* that suit the kernel's vector axis */
+    int widest;               /* bytes of the widest value in vectors */
+    bool is_map;              /* one MAP stage without inner axes */
+    int64_t flops;            /* of a point, over all stages */
+    int vec_axis;             /* -1: no vectors along an outer axis */
+    int row_axis;             /* the other axis that a tile has: -1 none */
+    bool turns;               /* is_map: loads along row_axis can be turned in registers */
+    tci_dim n_vec;
+    tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
+    double ns;                /* of one thread, for the whole kernel, as the model has it */
+};
+
+typedef struct tci_form tci_form;
+struct tci_sched {
+    const tci_form *form;
+    int64_t n[TCI_FORM_NUMBERS];
+    double cost_ns;
+};
+
+struct tci_form {
+    const char *name;
+    const char *numbers[TCI_FORM_NUMBERS]; /* their names; NULL: no more */
+    bool (*fits)(const tci_ask *a, const int64_t *n);
+    /* Writes those worth weighing, what has served best first; fits says no of some. */
+    int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+    double (*cost_ns)(const tci_ask *a, const int64_t *n);
+    /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
+    void (*emit)(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch);
+    /* What stands in the note behind the lanes: ", tile 4x2". */
+    void (*note)(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out);
+};
+
+/* More than one of something, or perhaps so. */
+static inline bool tci_ask_many(tci_dim n)
+{
+    return !tci_dim_is_known(n) || n > 1;
+}
+
+/* loop/ask.c */
+TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
+/* A matrix unit makes the kernel's sums: only the forms for that fit. */
+TCI_FN bool tci_ask_on_unit(const tci_ask *a);
+/* Vectors of so many lanes along the vector axis, about. */
+TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes);
+/* Lanes and threads that a machine can be given for the vector axis. */
+TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads);
+/* A power of two from lo to hi. */
+TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
+/* Is the kernel's memory farther away than the caches of one processor? */
+TCI_FN bool tci_ask_is_far(const tci_ask *a);
+/* The time of the model where computing and moving take so many times longer than they could. */
+TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
+/* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
+ * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
+ * there is only one. */
+TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
+
+/* loop/schedule.c */
+enum {
+    TCI_SCHED_MOST = 24, /* candidates of a kernel */
+    TCI_SCHED_SHOWN = 3  /* of those that were not taken, in tc_explain */
+};
+/* All that fit, the cheapest first, `most` at most; returns how many. One at least. */
+TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most);
+TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s);
+/* The text of a schedule, and back: false, and *why says why. */
+TCI_FN void tci_sched_print(tci_str *out, const tci_sched *s);
+TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why);
+/* The loops of a schedule that fits; fills *launch but for `why`. */
+TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch);
+/* launch.why, for s out of the list of candidates. In scratch. */
+TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
+                                 int n);
+
+/* loop/map.c, tile.c, rows.c: each ends with NULL. */
+TCI_FN const tci_form *const *tci_map_forms(void);
+TCI_FN const tci_form *const *tci_tile_forms(void);
+TCI_FN const tci_form *const *tci_rows_forms(void);
+
+#endif

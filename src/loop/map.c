@@ -1,0 +1,333 @@
+/* loop/map.c - forms for pointwise kernels: one MAP stage without inner axes.
+ *
+ *   point    no outer axis (any stages): everything once, scalar
+ *   map      vectors along the last outer axis; outputs too large for the caches may bypass them
+ *   block    small blocks of two axes, so that every cache line is used whole
+ *   square   the same in squares that are turned in registers
+ *   squares  by a block of threads: squares that are turned in shared memory
+ *
+ * In the model an access that strides along the vectors moves a whole cache line for each element,
+ * a block two elements' worth, a square what it needs. */
+#include <string.h>
+
+#include "cost.h"
+#include "square.h"
+#include "unit.h"
+
+enum {
+    TCI_MAP_BLOCK = 32,          /* rows of a transposing block */
+    TCI_MAP_BLOCK_VECTOR = 64,   /* its elements along the vector axis */
+    TCI_MAP_SQUARE = 16,         /* most lanes of a square that is turned in registers */
+    TCI_MAP_LINE_BYTES = 64,
+    TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
+    TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
+    TCI_MAP_UNROLL_MOST = 8
+};
+enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
+
+/* Further from what has served best, by factors of two: so much dearer. */
+static double tci_map_off(int64_t n, int64_t best)
+{
+    double times = n > best ? (double)n / (double)best : (double)best / (double)n;
+    return 1 + 0.01 * (times - 1);
+}
+
+/* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
+static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
+{
+    if (!store || streams) {
+        return 1;
+    }
+    const tci_koperand *o = &a->k->operands[store->operand];
+    double bytes = (double)tci_dim_hint(o->n) * tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    return 1 + bytes / (double)TCI_MAX(a->k->bytes, 1);
+}
+
+static void tci_map_note_stream(bool streams, tci_str *out)
+{
+    tci_str_add(out, streams ? ", stream" : "");
+}
+
+/* ---- point ---- */
+
+static bool tci_point_fits(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return a->k->n_outer == 0 && a->k->vector == TCI_VEC_OUTER && !tci_ask_on_unit(a);
+}
+
+static int tci_point_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a, (void)n;
+    return 1;
+}
+
+static double tci_point_cost(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return a->ns;
+}
+
+static void tci_point_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    (void)n;
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_point_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)n, (void)b, (void)out;
+}
+
+/* ---- map ---- */
+
+static bool tci_map_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && n[TCI_MAP_UNROLL] >= 1 && n[TCI_MAP_UNROLL] <= TCI_MAP_UNROLL_MOST &&
+           tci_ask_lanes_fit(a, n[TCI_MAP_LANES], n[TCI_MAP_THREADS]) &&
+           (n[TCI_MAP_STREAM] == 0 ||
+            (n[TCI_MAP_STREAM] == 1 &&
+             tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
+}
+
+static int64_t tci_map_unroll(const tci_ask *a)
+{
+    int64_t unroll = tci_stage_unroll(a->k, 0, a->lanes);
+    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+}
+
+static int tci_map_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t unroll = a->is_map ? tci_map_unroll(a) : 1;
+    bool stream = a->is_map && tci_ask_stream(a, a->vec_axis, a->lanes);
+    bool blocks = a->machine.block_threads > 0;
+    int64_t half = blocks ? 1 : 2; /* of the lanes: blocks have fewer threads instead */
+    const int64_t all[][TCI_FORM_NUMBERS] = {
+        {unroll, a->lanes, a->threads, stream},         {unroll, a->lanes, a->threads, 0},
+        {2 * unroll, a->lanes, a->threads, stream},     {unroll / 2, a->lanes, a->threads, stream},
+        {unroll, a->lanes / half, a->threads, stream},
+        {unroll, 2 * a->lanes, 2 * a->threads, stream},
+        {unroll, a->lanes / 2, a->threads / 2, stream}};
+    memcpy(n, all, sizeof(all));
+    return (int)TCI_COUNT(all);
+}
+
+static double tci_map_cost(const tci_ask *a, const int64_t *n)
+{
+    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]);
+    double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
+    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a)) *
+                 tci_map_off(n[TCI_MAP_LANES], a->lanes);
+    double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
+    double flops = TCI_MAX((double)a->lanes / (double)n[TCI_MAP_LANES], 1);
+    flops *= a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
+    return tci_ask_ns(a, flops, moved) * off;
+}
+
+static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = (int)n[TCI_MAP_LANES];
+    b->l->threads = (int)n[TCI_MAP_THREADS];
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    unit.unroll = (int)n[TCI_MAP_UNROLL];
+    unit.stream = n[TCI_MAP_STREAM] ? tci_ask_stream(a, a->vec_axis, b->l->lanes) : NULL;
+    nest.fence = unit.stream != NULL;
+    int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    tci_nest_cut(&nest, step, TCI_MAX(step, TCI_MAP_MIN_CHUNK));
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_map_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)b;
+    tci_map_note_stream(n[TCI_MAP_STREAM] != 0, out);
+}
+
+/* ---- block ---- */
+
+static bool tci_block_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && a->row_axis >= 0 && a->machine.block_threads == 0 && n[0] >= 1 &&
+           n[0] <= TCI_MAP_BLOCK_VECTOR;
+}
+
+static int64_t tci_block_unroll(const tci_ask *a)
+{
+    int64_t unroll = TCI_MIN(TCI_MAX(TCI_MAP_BLOCK_VECTOR / a->lanes, 1), TCI_MAP_UNROLL_MOST);
+    unroll = a->flops > TCI_MAP_HEAVY ? 1 : unroll;
+    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+}
+
+static int tci_block_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    n[0][0] = tci_block_unroll(a);
+    n[1][0] = n[0][0] / 2;
+    n[2][0] = 2 * n[0][0];
+    return 3;
+}
+
+static double tci_block_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_ns(a, 1.1, 1.2) * tci_map_off(n[0], tci_block_unroll(a));
+}
+
+static void tci_block_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = a->lanes;
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    nest.group = TCI_MAP_BLOCK;
+    unit.unroll = (int)n[0];
+    nest.chunk = (int64_t)unit.unroll * b->l->lanes;
+    tci_unit_rows(&unit, a->row_axis, 1);
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_block_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", block %dx%d", TCI_MAP_BLOCK, (int)n[0] * b->l->lanes);
+}
+
+/* ---- square ---- */
+
+static int tci_square_lanes(const tci_ask *a)
+{
+    return TCI_MIN(a->lanes, TCI_MAP_SQUARE);
+}
+
+static bool tci_turn_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && a->turns && a->machine.block_threads == 0 && n[0] >= 0 && n[0] <= 1 &&
+           (n[0] == 0 || tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL);
+}
+
+static int tci_turn_candidates(const tci_ask *a,
+                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    n[0][0] = a->turns && tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL;
+    n[1][0] = 0;
+    return 2;
+}
+
+static double tci_turn_cost(const tci_ask *a, const int64_t *n)
+{
+    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, tci_square_lanes(a));
+    return tci_ask_ns(a, 1, tci_map_moved(a, store, n[0] != 0));
+}
+
+/* Whole cache lines. */
+static int tci_turn_unroll(const tci_ask *a, int lanes)
+{
+    int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * a->widest), 1);
+    return (int)TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
+}
+
+static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    int lanes = b->l->lanes = tci_square_lanes(a);
+    tci_dim rows = a->k->axes[a->row_axis].size;
+    nest.vec_axis = a->vec_axis;
+    nest.row_axis = a->row_axis;
+    nest.n_vec = a->n_vec;
+    nest.n_tiles = tci_dim_ceil_div(rows, lanes);
+    nest.group = TCI_MAP_BLOCK;
+    nest.chunks_first = true; /* those of the same rows complete each other's pages */
+    unit.base = lanes;
+    if (tci_dim_is_known(rows)) {
+        unit.base = rows / TCI_MAX(nest.n_tiles, 1);
+        unit.extra = rows % TCI_MAX(nest.n_tiles, 1);
+    }
+    unit.unroll = tci_turn_unroll(a, lanes);
+    unit.turn = true;
+    unit.stream = n[0] ? tci_ask_stream(a, a->vec_axis, lanes) : NULL;
+    nest.fence = unit.stream != NULL;
+    nest.chunk = (int64_t)unit.unroll * lanes;
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_dim size = a->k->axes[a->row_axis].size;
+    int lanes = b->l->lanes;
+    int64_t rows = lanes;
+    if (tci_dim_is_known(size)) { /* as even as can be */
+        rows = tci_dim_ceil_div(size, TCI_MAX(tci_dim_ceil_div(size, lanes), 1));
+    }
+    tci_str_printf(out, ", square %dx%d", (int)rows, tci_turn_unroll(a, lanes) * lanes);
+    tci_map_note_stream(n[0] != 0, out);
+}
+
+/* ---- squares ---- */
+
+static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_square q;
+    (void)n;
+    return a->is_map && a->machine.block_threads >= TCI_SQUARE_THREADS && !a->machine.no_exchange &&
+           tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+}
+
+static double tci_squares_cost(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return tci_ask_ns(a, 1, 1);
+}
+
+static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_square_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_squares_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_square q;
+    (void)n;
+    tci_square_plan(a->k, a->row_axis, a->vec_axis, &q);
+    b->l->lanes = 1;
+    b->l->threads = TCI_SQUARE_THREADS;
+    nest.vec_axis = a->vec_axis;
+    nest.row_axis = a->row_axis;
+    nest.n_vec = a->n_vec;
+    nest.n_tiles = tci_dim_ceil_div(a->k->axes[a->row_axis].size, TCI_SQUARE);
+    nest.chunk = TCI_SQUARE;
+    tci_nest_run(&nest, tci_squares_body, &q, launch);
+}
+
+static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)n;
+    tci_str_printf(out, ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE, b->l->threads);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- rows ---- */
+
+TCI_FN const tci_form *const *tci_map_forms(void)
+{
+    static const tci_form point = {"point", {0}, tci_point_fits, tci_point_candidates,
+                                   tci_point_cost, tci_point_emit, tci_point_note};
+    static const tci_form map = {"map", {"unroll", "lanes", "threads", "stream"}, tci_map_fits,
+                                 tci_map_candidates, tci_map_cost, tci_map_emit, tci_map_note};
+    static const tci_form block = {"block", {"unroll"}, tci_block_fits, tci_block_candidates,
+                                   tci_block_cost, tci_block_emit, tci_block_note};
+    static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
+                                    tci_turn_cost, tci_turn_emit, tci_turn_note};
+    static const tci_form squares = {"squares", {0}, tci_squares_fits, tci_point_candidates,
+                                     tci_squares_cost, tci_squares_emit, tci_squares_note};
+    static const tci_form *const forms[] = {&point, &map, &block, &square, &squares, NULL};
+    return forms;
+}

@@ -1,0 +1,701 @@
+/* loop/tile.c - forms for kernels whose vectors lie along the last outer axis and that do more than
+ * one MAP: reductions along columns, contractions, scans.
+ *
+ *   tile     rows x vectors of accumulators in registers, loads shared along both sides
+ *   panel    a few rows of far memory at a time, over a long stretch of columns (loop/panel.c)
+ *   packed   a contraction over packed panels (loop/blocked.c)
+ *   unit     the same on a CPU's matrix unit (loop/tiles.c)
+ *   product  a contraction in tiles of a block of threads (loop/product.c)
+ *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
+ *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
+ *
+ * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
+ * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
+ * along rows does; and a contraction in place is a little slower than packed where packing pays. */
+#include <string.h>
+
+#include "blocked.h"
+#include "cost.h"
+#include "matrix.h"
+#include "panel.h"
+#include "product.h"
+#include "spread.h"
+#include "tiles.h"
+#include "unit.h"
+
+enum {
+    TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
+    TCI_TILE_ROWS = 14,          /* of a contraction, at most */
+    TCI_TILE_OTHER_ROWS = 4,     /* of others */
+    TCI_TILE_LATENCY = 4,        /* cycles of one step of a chain */
+    TCI_TILE_MIN_CHUNK = 1024,   /* elements, where nothing is reduced */
+    TCI_TILE_PANEL_LEAST = 512,  /* elements of a panel along the vector axis */
+    TCI_TILE_PANEL_MOST = 2048,
+    TCI_TILE_PANEL_JOINED = 2,   /* chunks that one panel covers */
+    TCI_TILE_PANEL_ROWS = 8,     /* rows taken in at a time, at most */
+    TCI_TILE_PANEL_LIGHT = 8,    /* flops of a point up to which it has so many, */
+    TCI_TILE_PANEL_HEAVY = 24,   /* and from which it does not pay */
+    TCI_TILE_PANEL_REDS = 2,
+    TCI_TILE_SPREAD = 8          /* points of a thread, at most */
+};
+
+/* ---- register tiles ---- */
+
+enum { TCI_TILE_N_ROWS, TCI_TILE_N_UNROLL, TCI_TILE_N_LANES, TCI_TILE_N_THREADS };
+
+/* Accumulators of one point, over the stage that has most. */
+static int tci_tile_accumulators(const tci_kernel *k)
+{
+    int most = 1;
+    for (int t = 0; t < k->n_stages; t++) {
+        int n = 0;
+        for (int r = 0; r < k->n_reds; r++) {
+            n += k->reds[r].stage == t ? tci_red_parts(k->reds[r].op) : 0;
+        }
+        most = TCI_MAX(most, n);
+    }
+    return most;
+}
+
+static bool tci_tile_has_dot(const tci_kernel *k)
+{
+    bool dot = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        dot = dot || k->reds[r].op == TCI_RED_DOT;
+    }
+    return dot;
+}
+
+/* The largest tile whose accumulators fit in registers; flops of a point bound what is written
+ * out. */
+static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
+{
+    const tci_kernel *k = a->k;
+    int n_accs = tci_tile_accumulators(k), blocks = a->machine.block_threads > 0;
+    int registers = blocks ? 32 : TCI_MIN(a->machine.facts.registers, 32);
+    int64_t n_vecs = TCI_MAX(tci_ask_vectors(a, a->lanes), 1); /* n_vec may be 0 */
+    int64_t most = TCI_MAX(TCI_TILE_MAX_BODY / TCI_MAX(flops, 1), 1);
+    *rows = 1;
+    if (a->row_axis < 0) { /* blocks: more of them rather than more of each */
+        *unroll = blocks ? 1 : TCI_MIN(TCI_MIN(registers / 2 / n_accs, most), n_vecs);
+    } else {
+        bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
+        *unroll = TCI_MIN(n_vecs, thirds ? 3 : 2);
+        *rows = tci_tile_has_dot(k)
+                    ? TCI_MIN((registers - 1 - *unroll) / *unroll, TCI_TILE_ROWS)
+                    : TCI_TILE_OTHER_ROWS;
+        *rows = TCI_MAX(TCI_MIN(*rows / n_accs, most / *unroll), 1);
+    }
+    *unroll = TCI_MAX(*unroll, 1);
+}
+
+static bool tci_tile_shape_fits(const tci_ask *a, int64_t rows, int64_t unroll)
+{
+    return rows >= 1 && rows <= (a->row_axis >= 0 ? TCI_TILE_ROWS : 1) && unroll >= 1 &&
+           unroll <= 32;
+}
+
+static bool tci_tile_is_kernel(const tci_ask *a)
+{
+    return a->vec_axis >= 0 && !a->is_map && !tci_ask_on_unit(a);
+}
+
+static bool tci_tile_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_tile_is_kernel(a) &&
+           tci_tile_shape_fits(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) &&
+           tci_ask_lanes_fit(a, n[TCI_TILE_N_LANES], n[TCI_TILE_N_THREADS]);
+}
+
+static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t rows, unroll;
+    tci_tile_largest(a, a->flops, &rows, &unroll);
+    const int64_t shapes[][2] = {{rows, unroll},     {(rows + 1) / 2, unroll}, {rows, 1},
+                                 {rows, unroll / 2}, {1, unroll}};
+    for (int i = 0; i < TCI_COUNT(shapes); i++) {
+        const int64_t shape[TCI_FORM_NUMBERS] = {shapes[i][0], shapes[i][1], a->lanes, a->threads};
+        memcpy(n[i], shape, sizeof(shape));
+    }
+    return (int)TCI_COUNT(shapes);
+}
+
+/* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
+ * walked over those that there are. */
+static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
+{
+    double ports = a->machine.block_threads > 0 ? 1 : a->machine.facts.ports;
+    double work = (double)(rows * unroll * tci_tile_accumulators(a->k)) / ports;
+    double loads = (double)(rows + unroll) / 2;
+    double step = TCI_MAX(TCI_MAX(work, tci_tile_has_dot(a->k) ? loads : 0), TCI_TILE_LATENCY);
+    double vectors = (double)TCI_MAX(tci_ask_vectors(a, a->lanes), 1);
+    double walked = (double)(tci_dim_ceil_div((int64_t)vectors, unroll) * unroll);
+    return step / work * walked / vectors;
+}
+
+/* What a contraction costs that reads its operands in place: by blocks of threads, no less than in
+ * tiles, which have been faster wherever there are rows and columns for them. */
+static double tci_tile_in_place(const tci_ask *a, double ns)
+{
+    tci_product p = {0};
+    bool tiles = tci_tile_has_dot(a->k) && tci_product_plan(a->k, &a->machine, &p);
+    double least = -1;
+    for (int i = 0; tiles && i < TCI_PRODUCT_TILES; i++) {
+        const tci_product_tile *t = &tci_product_tiles()[i];
+        const int64_t n[] = {t->rows, t->columns, t->row_points, t->column_points};
+        double cost = tci_product_ns(a->k, &a->machine, n, &p);
+        least = cost >= 0 && (least < 0 || cost < least) ? cost : least;
+    }
+    return 1.2 * TCI_MAX(ns, least);
+}
+
+static bool tci_tile_goes_down(const tci_ask *a);
+
+static double tci_tile_cost(const tci_ask *a, const int64_t *n)
+{
+    double off = 1 + 0.01 * (double)(a->lanes - n[TCI_TILE_N_LANES]) / (double)a->lanes;
+    int64_t rows, unroll;
+    tci_tile_largest(a, a->flops, &rows, &unroll);
+    double slower = tci_tile_slower(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) /
+                    tci_tile_slower(a, rows, unroll);
+    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * TCI_MAX(slower, 1);
+    return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
+}
+
+static void tci_tile_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->lanes = (int)n[TCI_TILE_N_LANES];
+    b->l->threads = (int)n[TCI_TILE_N_THREADS];
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    unit.unroll = (int)n[TCI_TILE_N_UNROLL];
+    if (a->row_axis >= 0) {
+        tci_unit_rows(&unit, a->row_axis, (int)n[TCI_TILE_N_ROWS]);
+    }
+    int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    bool maps = a->row_axis < 0 && a->k->n_reds == 0;
+    tci_nest_cut(&nest, step, maps ? TCI_MAX(step, TCI_TILE_MIN_CHUNK) : step);
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+/* Rows of the tiles that at most so many make. */
+static int tci_tile_rows(const tci_ask *a, tci_build *b, int64_t most)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    if (a->row_axis >= 0) {
+        tci_unit_rows(&unit, a->row_axis, (int)most);
+    }
+    return unit.rows;
+}
+
+static void tci_tile_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    if (a->k->n_reds > 0) {
+        tci_str_printf(out, ", tile %dx%d", tci_tile_rows(a, (tci_build *)b, n[TCI_TILE_N_ROWS]),
+                       (int)n[TCI_TILE_N_UNROLL]);
+    }
+}
+
+/* ---- panels ---- */
+
+enum { TCI_PANEL_N_ROWS, TCI_PANEL_N_COLUMNS, TCI_PANEL_N_UNROLL };
+
+static bool tci_panel_is_kernel(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool fits = tci_tile_is_kernel(a) && a->lanes > 1 && a->machine.block_threads == 0 &&
+                a->row_axis < 0 && a->n_cuts == 0 && k->n_reds > 0 &&
+                k->n_reds <= TCI_TILE_PANEL_REDS && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes == 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        fits = fits && tci_red_parts(k->reds[r].op) == 1 && k->reds[r].dtype != TC_BOOL &&
+               k->reds[r].stage == 0;
+    }
+    return fits;
+}
+
+/* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
+ * twice as fast as going down narrow columns. */
+static bool tci_tile_goes_down(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    return tci_panel_is_kernel(a) && tci_ask_is_far(a) && a->flops <= TCI_TILE_PANEL_HEAVY &&
+           tci_dim_hint(a->n_vec) >= TCI_TILE_PANEL_LEAST &&
+           tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= TCI_TILE_PANEL_ROWS;
+}
+
+static int64_t tci_panel_columns(const tci_ask *a, int64_t unroll)
+{
+    int64_t step = unroll * a->lanes, n_vec = tci_dim_hint(a->n_vec);
+    int64_t columns = TCI_MIN(TCI_MAX(n_vec / 2, TCI_TILE_PANEL_LEAST), TCI_TILE_PANEL_MOST);
+    return tci_dim_ceil_div(columns, step) * step;
+}
+
+static int64_t tci_panel_rows(const tci_ask *a)
+{
+    return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
+}
+
+static bool tci_panel_fits(const tci_ask *a, const int64_t *n)
+{
+    int64_t columns = n[TCI_PANEL_N_COLUMNS], unroll = n[TCI_PANEL_N_UNROLL];
+    return tci_panel_is_kernel(a) && n[TCI_PANEL_N_ROWS] >= 1 &&
+           n[TCI_PANEL_N_ROWS] <= TCI_TILE_PANEL_ROWS && unroll >= 1 && unroll <= 8 &&
+           columns > 0 && columns <= 2 * TCI_TILE_PANEL_MOST && columns % (unroll * a->lanes) == 0;
+}
+
+static int tci_panel_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t rows = tci_panel_rows(a), columns = tci_panel_columns(a, 2);
+    const int64_t all[][TCI_FORM_NUMBERS] = {{rows, columns, 2},
+                                             {rows / 2, columns, 2},
+                                             {rows, columns / 2, 2},
+                                             {rows, 2 * columns, 2}};
+    memcpy(n, all, sizeof(all));
+    return (int)TCI_COUNT(all);
+}
+
+static double tci_panel_cost(const tci_ask *a, const int64_t *n)
+{
+    double rows = (double)tci_panel_rows(a) / (double)n[TCI_PANEL_N_ROWS];
+    double columns = (double)tci_panel_columns(a, 2) / (double)n[TCI_PANEL_N_COLUMNS];
+    double off = TCI_MAX(rows, 1 / rows) * TCI_MAX(columns, 1 / columns);
+    double array = tci_tile_goes_down(a) ? 1 : 2; /* accumulators pass through memory */
+    return tci_ask_ns(a, array, array) * (1 + 0.01 * (off - 1));
+}
+
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. */
+static void tci_panel_body(tci_nest *nest, void *arg, const tci_nest_at *at)
+{
+    const int64_t *n = arg;
+    tci_build *b = nest->b;
+    tci_loop *l = b->l;
+    tci_panel panel = {nest->vec_axis,
+                       (int)n[TCI_PANEL_N_ROWS],
+                       (int)n[TCI_PANEL_N_UNROLL],
+                       tci_lin_mul(b, at->chunk, nest->chunk),
+                       0,
+                       0,
+                       tci_dim_add(nest->n_vec, -1),
+                       nest->chunk * nest->joined};
+    int next = tci_build_lx(b, tci_lin_plus(panel.first, panel.chunk));
+    if (nest->joined > 1) {
+        int last = tci_lx_make(l, TCI_LX_MUL, at->end, -1, nest->chunk);
+        next = tci_lx_make(l, TCI_LX_MIN, next, last, 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, nest->n_vec), 0);
+    panel.end = tci_build_lx(b, tci_build_let(b, next));
+    tci_stage_panel(b, &panel);
+}
+
+static void tci_panel_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    int64_t numbers[TCI_FORM_NUMBERS];
+    tci_dim points = 1;
+    memcpy(numbers, n, sizeof(numbers));
+    b->l->lanes = a->lanes;
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    nest.chunk = n[TCI_PANEL_N_COLUMNS];
+    for (int i = 0; i < a->k->n_outer - 1; i++) {
+        points = tci_dim_mul(points, a->k->axes[i].size);
+    }
+    nest.joined = points == 1 ? TCI_TILE_PANEL_JOINED : 1;
+    tci_nest_run(&nest, tci_panel_body, numbers, launch);
+}
+
+static void tci_panel_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)b;
+    tci_str_printf(out, ", panel %dx%d", (int)n[TCI_PANEL_N_ROWS], (int)n[TCI_PANEL_N_COLUMNS]);
+}
+
+/* ---- packed panels ---- */
+
+enum { TCI_PACKED_N_ROWS, TCI_PACKED_N_UNROLL, TCI_PACKED_N_DEPTH, TCI_PACKED_N_COLUMNS };
+
+/* The plan with these numbers; depth and columns 0: its own. */
+static bool tci_packed_plan(const tci_ask *a, const int64_t *n, tci_blocked *p)
+{
+    tci_nest nest = tci_nest_make(a, NULL);
+    tci_unit unit = tci_unit_make(&nest);
+    memset(p, 0, sizeof(*p));
+    if (!tci_tile_is_kernel(a) || a->row_axis < 0 ||
+        !tci_tile_shape_fits(a, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL])) {
+        return false;
+    }
+    tci_unit_rows(&unit, a->row_axis, (int)n[TCI_PACKED_N_ROWS]);
+    p->vec_axis = a->vec_axis;
+    p->row_axis = a->row_axis;
+    p->unroll = (int)n[TCI_PACKED_N_UNROLL];
+    p->n_tiles = nest.n_tiles;
+    p->base = unit.base;
+    p->extra = unit.extra;
+    p->depth = n[TCI_PACKED_N_DEPTH];
+    p->columns = n[TCI_PACKED_N_COLUMNS];
+    return tci_blocked_plan(a->k, a->machine, a->lanes, p);
+}
+
+static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_blocked p;
+    return n[TCI_PACKED_N_DEPTH] > 0 && n[TCI_PACKED_N_COLUMNS] > 0 &&
+           n[TCI_PACKED_N_COLUMNS] <= TCI_TILE_PANEL_MOST && tci_packed_plan(a, n, &p) &&
+           p.depth == n[TCI_PACKED_N_DEPTH] && p.columns == n[TCI_PACKED_N_COLUMNS];
+}
+
+static int tci_packed_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t rows, unroll;
+    int count = 0;
+    tci_tile_largest(a, 1, &rows, &unroll); /* not bounded by what packing and later stages do */
+    const int64_t wishes[][TCI_FORM_NUMBERS] = {{rows, unroll, 0, 0},
+                                                {rows, unroll, 256, 0},
+                                                {rows, unroll, 0, 512},
+                                                {(rows + 1) / 2, unroll, 0, 0},
+                                                {rows, unroll, 1024, 0}};
+    for (int i = 0; i < TCI_COUNT(wishes); i++) {
+        tci_blocked p;
+        if (tci_packed_plan(a, wishes[i], &p)) {
+            const int64_t made[TCI_FORM_NUMBERS] = {wishes[i][0], unroll, p.depth, p.columns};
+            memcpy(n[count++], made, sizeof(made));
+        }
+    }
+    return count;
+}
+
+static double tci_packed_cost(const tci_ask *a, const int64_t *n)
+{
+    const int64_t wish[TCI_FORM_NUMBERS] = {n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]};
+    tci_blocked own, p;
+    tci_packed_plan(a, n, &p);
+    tci_packed_plan(a, wish, &own);
+    double depth = (double)p.depth / (double)own.depth;
+    double columns = (double)p.columns / (double)own.columns;
+    double off = TCI_MAX(depth, 1 / depth) * TCI_MAX(columns, 1 / columns);
+    int64_t rows, unroll;
+    tci_tile_largest(a, 1, &rows, &unroll);
+    double slower = tci_tile_slower(a, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]) /
+                    tci_tile_slower(a, rows, unroll);
+    return a->ns * (p.pays ? 1 : 1.5) * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
+}
+
+typedef struct tci_packed { const tci_blocked *p; bool on_unit; } tci_packed;
+
+/* The row tiles of the group, of those that the call is for. */
+static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
+{
+    const tci_packed *packed = arg;
+    tci_build *b = nest->b;
+    tci_loop *l = b->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, at->group, nest->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, nest->group), 0);
+    if (!tci_dim_divides(nest->group, nest->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, at->unit, tci_dim_neg(nest->group)));
+        int from = tci_lx_make(l, TCI_LX_ADD, at->begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, at->end, back, 0);
+        from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, nest->group), 0);
+        last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
+        first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
+    }
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, nest->n_tiles), 0);
+    first = tci_build_lx(b, tci_build_let(b, first));
+    last = tci_build_lx(b, tci_build_let(b, last));
+    if (packed->on_unit) {
+        tci_tiles_emit(b, packed->p, at->chunk, first, last);
+    } else {
+        tci_blocked_emit(b, packed->p, at->chunk, first, last);
+    }
+}
+
+static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool on_unit, tci_build *b,
+                           tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_packed packed = {p, on_unit};
+    b->l->lanes = a->lanes;
+    nest.vec_axis = p->vec_axis;
+    nest.row_axis = p->row_axis;
+    nest.n_vec = a->k->axes[p->vec_axis].size;
+    nest.n_tiles = p->n_tiles;
+    nest.chunk = p->columns;
+    nest.group = tci_dim_max(tci_dim_min(p->group, p->n_tiles), 1);
+    nest.share = p->share;
+    tci_nest_run(&nest, tci_packed_body, &packed, launch);
+}
+
+static void tci_packed_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_blocked p;
+    tci_packed_plan(a, n, &p);
+    tci_packed_run(a, &p, false, b, launch);
+}
+
+static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_blocked p;
+    (void)b;
+    tci_packed_plan(a, n, &p);
+    tci_str_printf(out, ", packed %dx%d, tile %dx%d", (int)(p.depth * p.inner), (int)p.columns,
+                   (int)(p.base + (p.extra > 0)), p.unroll);
+}
+
+/* ---- a CPU's matrix unit ---- */
+
+static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
+{
+    (void)n;
+    return tci_ask_on_unit(a) && a->machine.block_threads == 0;
+}
+
+static int tci_unit_candidates(const tci_ask *a,
+                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a, (void)n;
+    return 1;
+}
+
+static double tci_unit_cost(const tci_ask *a, const int64_t *n)
+{
+    const tc_machine *m = &a->machine.facts;
+    (void)n;
+    return TCI_MAX((double)a->k->flops / (m->matrix_flops * m->ghz), tci_ask_ns(a, 0, 1));
+}
+
+static void tci_unit_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_blocked p;
+    (void)n;
+    tci_tiles_plan(a->k, &p);
+    tci_packed_run(a, &p, true, b, launch);
+}
+
+static void tci_unit_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_blocked p;
+    (void)n, (void)b;
+    tci_tiles_plan(a->k, &p);
+    tci_str_printf(out, ", matrix unit, %d columns", (int)p.columns);
+}
+
+/* ---- products by blocks of threads ---- */
+
+static bool tci_product_is_kernel(const tci_ask *a, tci_product *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
+}
+
+static bool tci_products_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_product p;
+    return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
+}
+
+static int tci_products_candidates(const tci_ask *a,
+                                   int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    const tci_product_tile *tiles = tci_product_tiles();
+    (void)a;
+    for (int i = 0; i < TCI_PRODUCT_TILES; i++) {
+        n[i][0] = tiles[i].rows;
+        n[i][1] = tiles[i].columns;
+        n[i][2] = tiles[i].row_points;
+        n[i][3] = tiles[i].column_points;
+    }
+    return TCI_PRODUCT_TILES;
+}
+
+static double tci_products_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_product p;
+    tci_product_is_kernel(a, &p);
+    return tci_product_ns(a->k, &a->machine, n, &p);
+}
+
+static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_products_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_product p;
+    tci_product_is_kernel(a, &p);
+    tci_product_ns(a->k, &a->machine, n, &p);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        tiled[i] = tci_product_has(&p, i);
+    }
+    b->l->lanes = 1;
+    b->l->threads = p.threads;
+    b->l->resident = p.resident;
+    nest.tiled = tiled;
+    nest.n_vec = p.columns.size;
+    nest.chunk = p.columns.extent;
+    nest.n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
+    tci_nest_run(&nest, tci_products_body, &p, launch);
+}
+
+static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", tiles %dx%d by %d threads", (int)n[0], (int)n[1], b->l->threads);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- points by threads of blocks ---- */
+
+static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_spread_plan(a->k, &a->machine, p);
+}
+
+static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_spread p;
+    if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
+        return false;
+    }
+    return n[0] == 1 || (p.row_axis >= 0 && a->k->axes[p.row_axis].size % n[0] == 0);
+}
+
+static int tci_spread_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    tci_spread p;
+    if (!tci_spread_is_kernel(a, &p)) {
+        return 0;
+    }
+    n[0][0] = p.rows;
+    n[1][0] = p.rows / 2;
+    n[2][0] = 2 * p.rows;
+    n[3][0] = 1;
+    return 4;
+}
+
+static double tci_spread_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_spread p;
+    tci_spread_is_kernel(a, &p);
+    double off = (double)n[0] / (double)p.rows;
+    return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+}
+
+static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    int group = tci_build_lx(n->b, at->group);
+    tci_spread_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+}
+
+static void tci_spread_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_spread p;
+    tci_spread_is_kernel(a, &p);
+    p.rows = (int)n[0];
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    memset(tiled, true, (size_t)a->k->n_outer);
+    b->l->lanes = 1;
+    b->l->threads = TCI_SPREAD_THREADS;
+    nest.tiled = tiled;
+    nest.n_vec = p.size;
+    nest.chunk = TCI_SPREAD_THREADS;
+    nest.n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(a->k->axes[p.row_axis].size, p.rows);
+    tci_nest_run(&nest, tci_spread_body, &p, launch);
+}
+
+static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", points by %d threads, %d each", b->l->threads, (int)n[0]);
+    tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
+}
+
+/* ---- a GPU's matrix unit ---- */
+
+static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_matrix_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_matrix_form_candidates(const tci_ask *a,
+                                      int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    const tci_matrix_tile *tiles = tci_matrix_tiles();
+    (void)a;
+    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
+        n[i][0] = tiles[i].consumers;
+        n[i][1] = tiles[i].sub_rows;
+        n[i][2] = tiles[i].columns;
+    }
+    return TCI_MATRIX_TILES;
+}
+
+static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_matrix_ns(a->k, &a->machine, n);
+}
+
+static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    (void)a;
+    tci_matrix_emit(b, &a->machine, n, launch);
+}
+
+static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                 tci_str *out)
+{
+    const tci_matrix *x = b->l->matrix;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows,
+                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages);
+}
+
+/* ---- rows ---- */
+
+TCI_FN const tci_form *const *tci_tile_forms(void)
+{
+    static const tci_form tile = {"tile", {"rows", "unroll", "lanes", "threads"}, tci_tile_fits,
+                                  tci_tile_candidates, tci_tile_cost, tci_tile_emit,
+                                  tci_tile_note};
+    static const tci_form panel = {"panel", {"rows", "columns", "unroll"}, tci_panel_fits,
+                                   tci_panel_candidates, tci_panel_cost, tci_panel_emit,
+                                   tci_panel_note};
+    static const tci_form packed = {"packed", {"rows", "unroll", "depth", "columns"},
+                                    tci_packed_fits, tci_packed_candidates, tci_packed_cost,
+                                    tci_packed_emit, tci_packed_note};
+    static const tci_form unit = {"unit", {0}, tci_unit_fits, tci_unit_candidates, tci_unit_cost,
+                                  tci_unit_emit, tci_unit_note};
+    static const tci_form product = {"product",
+                                     {"rows", "columns", "row_points", "column_points"},
+                                     tci_products_fits, tci_products_candidates,
+                                     tci_products_cost, tci_products_emit, tci_products_note};
+    static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
+                                    tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
+                                    tci_spread_note};
+    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns"},
+                                    tci_matrix_form_fits, tci_matrix_form_candidates,
+                                    tci_matrix_form_cost, tci_matrix_form_emit,
+                                    tci_matrix_form_note};
+    static const tci_form *const forms[] = {&product, &spread, &packed, &panel,
+                                            &tile,    &unit,   &matrix, NULL};
+    return forms;
+}

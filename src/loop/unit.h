@@ -1,0 +1,29 @@
+/* loop/unit.h - one unit of a nest, walked in tiles of vectors and rows. */
+#ifndef TCI_LOOP_UNIT_H
+#define TCI_LOOP_UNIT_H
+
+#include "nest.h"
+#include "stage.h"
+
+/* How a unit is walked: its chunk in tiles of `unroll` vectors, and for each of them its group of
+ * row tiles. */
+typedef struct tci_unit {
+    tci_nest *nest;
+    int unroll;               /* vectors of a tile */
+    int rows;                 /* rows of a tile, at most */
+    /* The first `extra` row tiles have base + 1 rows, the others base. Where the number of rows is
+     * not known all but the last have base rows, and that one what is left. */
+    int64_t base, extra;
+    const tci_kstore *stream; /* that bypasses the caches, NULL none */
+    bool turn;                /* as in tci_tile, as is */
+    int next_axis;
+} tci_unit;
+
+/* One row, one vector. */
+TCI_FN tci_unit tci_unit_make(tci_nest *n);
+/* Rows of at most so many, as even as can be; of the nest, n_tiles. */
+TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most);
+/* The body of a nest; arg is a tci_unit. */
+TCI_FN void tci_unit_walk(tci_nest *n, void *arg, const tci_nest_at *at);
+
+#endif
