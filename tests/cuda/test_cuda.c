@@ -512,7 +512,9 @@ static bool explains(const tc_program *f, const char *note)
     return found;
 }
 
-static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes)
+/* Which schedule is the cheapest depends on the machine: what is expected is what the emulated one
+ * takes. */
+static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes, bool noted)
 {
     const schedule_case *c = &schedule_cases[i];
     int64_t n = case_elements(c) * tci_dtype_get(c->dtype)->bytes, wrong = 0;
@@ -528,13 +530,13 @@ static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes
     }
     CHECK_MSG(wrong == 0, "case %d (%s): %lld of %lld bytes differ", i, c->note, (long long)wrong,
               (long long)bytes);
-    CHECK_MSG(explains(f, c->note), "case %d is not scheduled as \"%s\"", i, c->note);
+    CHECK_MSG(!noted || explains(f, c->note), "case %d is not scheduled as \"%s\"", i, c->note);
     free(in);
     free(got);
     free(want);
 }
 
-static void compare_cases(const char *backend)
+static void compare_cases(const char *backend, bool noted)
 {
     static tc_program *programs[N_SCHEDULES], *planned[N_SCHEDULES];
     int64_t bytes[N_SCHEDULES];
@@ -546,7 +548,7 @@ static void compare_cases(const char *backend)
     tc_ctx *plan = compile_cases("planned", planned, bytes);
     for (int i = 0; i < N_SCHEDULES; i++) {
         if (programs[i] && planned[i]) {
-            compare_case(i, programs[i], planned[i], bytes[i]);
+            compare_case(i, programs[i], planned[i], bytes[i], noted);
         }
         tc_program_free(programs[i]);
         tc_program_free(planned[i]);
@@ -555,7 +557,7 @@ static void compare_cases(const char *backend)
     tc_ctx_free(plan);
 }
 
-TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated"); }
+TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated", true); }
 
 TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)
 {
@@ -565,7 +567,7 @@ TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)
     if (!target.usable) {
         SKIP("%s", target.why);
     }
-    compare_cases("cuda");
+    compare_cases("cuda", false);
 }
 
 /* ---- what stays on the device ---- */
