@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b7c4dc6b9355f1d9"
+#define TCI_BUILD "7947da7914041df0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25738,6 +25738,7 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
+    bool waits;                   /* a machine on which reading takes long: many reads at once */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
     int n_bind_ids;
@@ -25820,6 +25821,10 @@ TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 /* What a SCATTER's store makes of the element that is there and its value. */
 typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
+/* Is an offset a linear function of the vector axis, or without it? */
+TCI_FN bool tci_build_is_row(const tci_build *b, int kx);
+/* The elements that a store is about to overwrite, of which it is so, as they are now. */
+TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
 /* Reads the elements, merges and stores them, where the store's guard holds. */
 TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
@@ -27181,6 +27186,21 @@ static int tci_access_old(tci_build *b, tci_lstmt st, tc_dtype t, int lanes)
     return tci_build_mem(b, st, t, lanes, b->cur);
 }
 
+TCI_FN bool tci_build_is_row(const tci_build *b, int kx)
+{
+    tci_dim coef;
+    return tci_access_is_linear(b, kx, &coef);
+}
+
+TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store)
+{
+    tci_dim coef;
+    bool linear = tci_access_is_linear(b, store->x, &coef);
+    TCI_ASSERT(b->s, linear);
+    return tci_access_old(b, tci_access_store_stmt(b, store, coef, false),
+                          (tc_dtype)b->k->insts[store->value].dtype, tci_build_vector_lanes(b));
+}
+
 /* st: the store, without its value; lanes of all values here. */
 static void tci_access_update(tci_build *b, const tci_kstore *store, tci_lstmt st, int lanes,
                               tci_store_merge merge)
@@ -27874,7 +27894,6 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 
 #endif
 
-
 /* ---- src/loop/point.c, continued ---- */
 enum { TCI_STAGE_LINE_BYTES = 64 };
 
@@ -27921,38 +27940,10 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
     }
 }
 
-static int tci_stage_merge(tci_build *b, const tci_kstore *store, int old, int value)
-{
-    int op = tci_kstore_combine(store->mode);
-    tci_kred red = {.op = (uint8_t)op, .dtype = b->l->values[old].dtype};
-    tci_stage_tuple acc = tci_stage_tuple_of(old, -1), v = tci_stage_tuple_of(value, -1);
-    return op < 0 ? value : tci_stage_combine(b, &red, acc, v).part[0];
-}
-
-/* The stores of a SCATTER at the current point. */
-static void tci_stage_scatter(tci_build *b, int stage)
-{
-    for (int i = 0; i < b->k->n_stores; i++) {
-        const tci_kstore *store = &b->k->stores[i];
-        if (store->stage != stage) {
-            continue;
-        }
-        if (store->mode == TCI_MODE_SET && store->guard < 0) {
-            tci_build_store(b, store, tci_build_value(b, store->value), false);
-        } else {
-            tci_build_update(b, store, tci_stage_merge);
-        }
-    }
-}
-
 /* All values first, then the stores: an output may be one of the inputs. */
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
-    if (k->stages[stage].kind == TCI_STAGE_SCATTER) {
-        tci_stage_scatter(b, stage);
-        return;
-    }
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
     for (int i = 0; i < k->n_stores; i++) {
         if (k->stores[i].stage == stage) {
@@ -28207,6 +28198,148 @@ TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
         tci_stage_stores(b, stage, tile->stream);
     }
     b->turn_rows = NULL;
+    tci_stage_close(b, st->axes, st->n_axes, open);
+}
+/* ---- src/loop/scatter.c ---- */
+/* loop/scatter.c - stages that store at loaded indices, point after point (kernel/ir.h).
+ *
+ * In: a stage and a tile of outer points. Out: the stage for all of them, in the order of the inner
+ * points. A machine of blocks waits long for each element that it adds to: there some points go
+ * together. Their elements are read at once, and where two of them are one and the same element the
+ * later point takes what the earlier one made of it, so the sums are those of one point after the
+ * other, in the same order. */
+/* ---- src/loop/scatter.h ---- */
+/* loop/scatter.h - stages that store at loaded indices. */
+#ifndef TCI_LOOP_SCATTER_H
+#define TCI_LOOP_SCATTER_H
+
+
+TCI_FN void tci_stage_scatter(tci_build *b, int stage, const tci_tile *tile);
+
+#endif
+
+
+/* ---- src/loop/scatter.c, continued ---- */
+enum { TCI_SCATTER_TOGETHER = 8 }; /* points: each is compared with those before it */
+
+static int tci_scatter_merge(tci_build *b, const tci_kstore *store, int old, int value)
+{
+    int op = tci_kstore_combine(store->mode);
+    tci_kred red = {.op = (uint8_t)op, .dtype = b->l->values[old].dtype};
+    tci_stage_tuple acc = tci_stage_tuple_of(old, -1), v = tci_stage_tuple_of(value, -1);
+    return op < 0 ? value : tci_stage_combine(b, &red, acc, v).part[0];
+}
+
+/* The stage's stores at the current point. */
+static void tci_scatter_point(tci_build *b, int stage)
+{
+    for (int i = 0; i < b->k->n_stores; i++) {
+        const tci_kstore *store = &b->k->stores[i];
+        if (store->stage != stage) {
+            continue;
+        }
+        if (store->mode == TCI_MODE_SET && store->guard < 0) {
+            tci_build_store(b, store, tci_build_value(b, store->value), false);
+        } else {
+            tci_build_update(b, store, tci_scatter_merge);
+        }
+    }
+}
+
+/* ---- several points together ---- */
+
+/* What point u makes of its element: of the one in memory, or of what the last point before it
+ * made of the same. x: offsets of the points. */
+static int tci_scatter_newest(tci_build *b, const int *x, const int *made, int u, int old)
+{
+    int lanes = b->l->values[old].lanes;
+    for (int j = 0; j < u; j++) {
+        int minus = tci_lx_make(b->l, TCI_LX_MUL, x[j], -1, -1);
+        int apart = tci_lx_make(b->l, TCI_LX_ADD, x[u], minus, 0);
+        int same = tci_build_widen(b, tci_build_in_range(b, apart, 0, 0), lanes);
+        int args[3] = {same, made[j], old};
+        old = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[old].dtype, 3, args, 0);
+    }
+    return old;
+}
+
+/* Points at, at + 1, ... of the stage's axis, n of them, all in [lo, hi]. */
+static void tci_scatter_points(tci_build *b, const tci_kstore *store, tci_lin at, int64_t lo,
+                               int64_t hi, int n)
+{
+    int axis = b->k->stages[store->stage].axes[0];
+    const tci_bind *points[TCI_SCATTER_TOGETHER];
+    int x[TCI_SCATTER_TOGETHER], value[TCI_SCATTER_TOGETHER];
+    int old[TCI_SCATTER_TOGETHER], made[TCI_SCATTER_TOGETHER];
+    for (int u = 0; u < n; u++) {
+        points[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
+        tci_build_set(b, axis, points[u]);
+        tci_lin offset = tci_build_let(b, tci_build_lx(b, tci_build_kx(b, store->x)));
+        x[u] = tci_build_lx(b, offset);
+        value[u] = tci_build_value(b, store->value);
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, points[u]);
+        old[u] = tci_build_stored(b, store);
+    }
+    for (int u = 0; u < n; u++) {
+        int newest = tci_scatter_newest(b, x, made, u, old[u]);
+        int lanes = b->l->values[newest].lanes;
+        made[u] = tci_scatter_merge(b, store, newest, tci_build_widen(b, value[u], lanes));
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, points[u]);
+        tci_build_store(b, store, made[u], false);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* The one store of a stage that can go so; NULL: there is none. */
+static const tci_kstore *tci_scatter_alone(const tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    const tci_kstore *alone = NULL;
+    int n = 0;
+    for (int i = 0; i < b->k->n_stores; i++) {
+        alone = b->k->stores[i].stage == stage ? &b->k->stores[i] : alone;
+        n += b->k->stores[i].stage == stage;
+    }
+    bool fits = b->waits && n == 1 && st->n_axes == 1 && alone->mode != TCI_MODE_SET &&
+                alone->guard < 0 && tile->n_rows * tile->n_vecs == 1 &&
+                tci_dim_is_known(b->k->axes[st->axes[0]].size);
+    return fits && tci_build_is_row(b, alone->x) ? alone : NULL;
+}
+
+static void tci_scatter_together(tci_build *b, const tci_kstore *store)
+{
+    int64_t size = tci_dim_known(b->k->axes[b->k->stages[store->stage].axes[0]].size);
+    int64_t whole = size / TCI_SCATTER_TOGETHER * TCI_SCATTER_TOGETHER;
+    if (whole > 0) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole),
+                              TCI_SCATTER_TOGETHER, &open);
+        tci_scatter_points(b, store, tci_lin_var(b, i), 0, whole - 1, TCI_SCATTER_TOGETHER);
+        tci_build_close(b, &open);
+    }
+    if (size > whole) {
+        tci_scatter_points(b, store, tci_lin_const(whole), whole, size - 1, (int)(size - whole));
+    }
+}
+
+TCI_FN void tci_stage_scatter(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    tci_stage_point(b, tile, 0);
+    const tci_kstore *alone = tci_scatter_alone(b, stage, tile);
+    if (alone) {
+        tci_scatter_together(b, alone);
+        return;
+    }
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_scatter_point(b, stage);
+    }
     tci_stage_close(b, st->axes, st->n_axes, open);
 }
 /* ---- src/loop/inner.c ---- */
@@ -28503,7 +28636,8 @@ TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 /* loop/stage.c - the stages of a kernel in their order, for a tile of outer points whose bindings
  * are given.
  *
- * In: a tci_tile. Out: statements in the current block; outer.c and inner.c say how one runs. */
+ * In: a tci_tile. Out: statements in the current block; outer.c, inner.c and scatter.c say how
+ * one runs. */
 /* ---- src/loop/stage.h ---- */
 /* loop/stage.h - emits the stages of a kernel for a tile of outer points, and the pieces that other
  * schedules share. */
@@ -28534,8 +28668,8 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
             tci_loop_append(b->l, b->cur, st);
         }
         switch ((tci_kstage_kind)k->stages[stage].kind) {
+        case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
         case TCI_STAGE_MAP:
-        case TCI_STAGE_SCATTER:
             if (inner) {
                 tci_stage_map_inner(b, stage, tile, next);
             } else {
@@ -31611,6 +31745,15 @@ static int tci_ask_threads(int64_t n, int held, int most)
     return threads;
 }
 
+static bool tci_ask_scatters(const tci_kernel *k)
+{
+    bool scatters = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        scatters |= k->stages[t].kind == TCI_STAGE_SCATTER;
+    }
+    return scatters;
+}
+
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
@@ -31627,7 +31770,8 @@ static void tci_ask_block_lanes(tci_ask *a, int held)
     while (threads > TCI_WARP && points * tci_dim_ceil_div(n, threads * held) < busy) {
         threads /= 2;
     }
-    while (held > 2 && k->n_reds > 0 && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
+    bool alone = k->n_reds > 0 || tci_ask_scatters(k);
+    while (held > 2 && alone && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
         held /= 2;
     }
     a->threads = threads;
@@ -33895,6 +34039,7 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
     tci_build *b = tci_build_make(a->s, a->k, l);
     memset(launch, 0, sizeof(*launch));
     l->threads = 1;
+    b->waits = a->machine.block_threads > 0;
     s->form->emit(a, s->n, b, launch);
     if (!l->matrix) {
         l->n_tasks = launch->n_tasks;

@@ -107,6 +107,7 @@
 #include "loop/vectors.c"
 #include "loop/point.c"
 #include "loop/outer.c"
+#include "loop/scatter.c"
 #include "loop/inner.c"
 #include "loop/stage.c"
 #include "loop/panel.c"

@@ -564,6 +564,21 @@ static int tci_access_old(tci_build *b, tci_lstmt st, tc_dtype t, int lanes)
     return tci_build_mem(b, st, t, lanes, b->cur);
 }
 
+TCI_FN bool tci_build_is_row(const tci_build *b, int kx)
+{
+    tci_dim coef;
+    return tci_access_is_linear(b, kx, &coef);
+}
+
+TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store)
+{
+    tci_dim coef;
+    bool linear = tci_access_is_linear(b, store->x, &coef);
+    TCI_ASSERT(b->s, linear);
+    return tci_access_old(b, tci_access_store_stmt(b, store, coef, false),
+                          (tc_dtype)b->k->insts[store->value].dtype, tci_build_vector_lanes(b));
+}
+
 /* st: the store, without its value; lanes of all values here. */
 static void tci_access_update(tci_build *b, const tci_kstore *store, tci_lstmt st, int lanes,
                               tci_store_merge merge)

@@ -28,6 +28,15 @@ static int tci_ask_threads(int64_t n, int held, int most)
     return threads;
 }
 
+static bool tci_ask_scatters(const tci_kernel *k)
+{
+    bool scatters = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        scatters |= k->stages[t].kind == TCI_STAGE_SCATTER;
+    }
+    return scatters;
+}
+
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
@@ -44,7 +53,8 @@ static void tci_ask_block_lanes(tci_ask *a, int held)
     while (threads > TCI_WARP && points * tci_dim_ceil_div(n, threads * held) < busy) {
         threads /= 2;
     }
-    while (held > 2 && k->n_reds > 0 && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
+    bool alone = k->n_reds > 0 || tci_ask_scatters(k);
+    while (held > 2 && alone && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
         held /= 2;
     }
     a->threads = threads;

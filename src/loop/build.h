@@ -52,6 +52,7 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
+    bool waits;                   /* a machine on which reading takes long: many reads at once */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
     int n_bind_ids;
@@ -134,6 +135,10 @@ TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 /* What a SCATTER's store makes of the element that is there and its value. */
 typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
+/* Is an offset a linear function of the vector axis, or without it? */
+TCI_FN bool tci_build_is_row(const tci_build *b, int kx);
+/* The elements that a store is about to overwrite, of which it is so, as they are now. */
+TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
 /* Reads the elements, merges and stores them, where the store's guard holds. */
 TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */

@@ -3,8 +3,6 @@
  * In: a tci_tile, a stage. Out: statements that every way to run a stage is made of. */
 #include "point.h"
 
-#include "combine.h"
-
 enum { TCI_STAGE_LINE_BYTES = 64 };
 
 /* ---- loops over a stage's axes ---- */
@@ -50,38 +48,10 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
     }
 }
 
-static int tci_stage_merge(tci_build *b, const tci_kstore *store, int old, int value)
-{
-    int op = tci_kstore_combine(store->mode);
-    tci_kred red = {.op = (uint8_t)op, .dtype = b->l->values[old].dtype};
-    tci_stage_tuple acc = tci_stage_tuple_of(old, -1), v = tci_stage_tuple_of(value, -1);
-    return op < 0 ? value : tci_stage_combine(b, &red, acc, v).part[0];
-}
-
-/* The stores of a SCATTER at the current point. */
-static void tci_stage_scatter(tci_build *b, int stage)
-{
-    for (int i = 0; i < b->k->n_stores; i++) {
-        const tci_kstore *store = &b->k->stores[i];
-        if (store->stage != stage) {
-            continue;
-        }
-        if (store->mode == TCI_MODE_SET && store->guard < 0) {
-            tci_build_store(b, store, tci_build_value(b, store->value), false);
-        } else {
-            tci_build_update(b, store, tci_stage_merge);
-        }
-    }
-}
-
 /* All values first, then the stores: an output may be one of the inputs. */
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
-    if (k->stages[stage].kind == TCI_STAGE_SCATTER) {
-        tci_stage_scatter(b, stage);
-        return;
-    }
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
     for (int i = 0; i < k->n_stores; i++) {
         if (k->stores[i].stage == stage) {

@@ -1,11 +1,13 @@
 /* loop/stage.c - the stages of a kernel in their order, for a tile of outer points whose bindings
  * are given.
  *
- * In: a tci_tile. Out: statements in the current block; outer.c and inner.c say how one runs. */
+ * In: a tci_tile. Out: statements in the current block; outer.c, inner.c and scatter.c say how
+ * one runs. */
 #include "stage.h"
 
 #include "inner.h"
 #include "outer.h"
+#include "scatter.h"
 
 TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
@@ -21,8 +23,8 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
             tci_loop_append(b->l, b->cur, st);
         }
         switch ((tci_kstage_kind)k->stages[stage].kind) {
+        case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
         case TCI_STAGE_MAP:
-        case TCI_STAGE_SCATTER:
             if (inner) {
                 tci_stage_map_inner(b, stage, tile, next);
             } else {

@@ -360,6 +360,17 @@ static tc_tensor sc_columns_added(tc_tensor x)
 {
     return tc_scatter_add(tc_slice(x, 0, 0, 8, 1), 0, sc_eighths(x), tc_mul(x, 0.3));
 }
+/* One line, and rows that are raised: what was stored last is read again soon. */
+static tc_tensor sc_line_added(tc_tensor x)
+{
+    return tc_scatter_add(tc_slice(x, 0, 0, 8, 1), 0, sc_eighths(x), tc_mul(x, 0.3));
+}
+static tc_tensor sc_rows_raised(tc_tensor x)
+{
+    tc_tensor which = sc_eighths(tc_slice(x, 1, 0, 1, 1));
+    which = tc_expand(tc_floor_divide(which, 3), tc_size(x, 0), tc_size(x, 1));
+    return tc_scatter_max(tc_slice(x, 0, 0, 8, 1), 0, which, tc_sin(x));
+}
 static tc_tensor sc_lines_set(tc_tensor x)
 {
     return tc_scatter(tc_slice(x, 1, 0, 8, 1), 1, sc_eighths(x), x);
@@ -378,6 +389,9 @@ static tc_tensor sc_read_back(tc_tensor x)
 static const schedule_case schedule_cases[] = {
     {"lanes", TC_F32, {40, 300}, 2, sc_rows_added},
     {"lanes", TC_F32, {9, 33}, 2, sc_rows_added},
+    {"scalar", TC_F32, {301}, 1, sc_line_added},
+    {"lanes", TC_F64, {40, 129}, 2, sc_rows_added},
+    {"lanes", TC_F32, {39, 130}, 2, sc_rows_raised},
     {"lanes", TC_F64, {50, 70}, 2, sc_columns_added},
     {"lanes", TC_BF16, {50, 131}, 2, sc_columns_added},
     {"lanes", TC_F32, {77, 25}, 2, sc_lines_set},

@@ -1,0 +1,9 @@
+/* loop/scatter.h - stages that store at loaded indices. */
+#ifndef TCI_LOOP_SCATTER_H
+#define TCI_LOOP_SCATTER_H
+
+#include "point.h"
+
+TCI_FN void tci_stage_scatter(tci_build *b, int stage, const tci_tile *tile);
+
+#endif
