@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7947da7914041df0"
+#define TCI_BUILD "4af203bc0e1eb841"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1357,6 +1357,9 @@ TC_API tc_tensor tc_any_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site her
 /* all nonzero; bool */
 TC_API tc_tensor tc_all_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_all(x, axes, keepdims) tc_all_at((x), (axes), (keepdims), TC_HERE)
+/* sum of squared differences from the mean; of integers and bool in f32 */
+TC_API tc_tensor tc_devsq_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+#define tc_devsq(x, axes, keepdims) tc_devsq_at((x), (axes), (keepdims), TC_HERE)
 /* index of the first largest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmax(x, axis, keepdims) tc_argmax_at((x), (axis), (keepdims), TC_HERE)
@@ -1443,6 +1446,24 @@ TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
 /* Sum / count; integers and bool in f32. */
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_mean(x, axes, keepdims) tc_mean_at((x), (axes), (keepdims), TC_HERE)
+/* Variance: the sum of squared differences from the mean over (count - correction), in one pass
+ * over x; 1 is the unbiased estimate of a sample, 0 the variance of these very elements. NaN where
+ * nothing is left to divide by. Integers and bool in f32; f16 and bf16 are computed in f32. */
+TC_API tc_tensor tc_var_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here);
+#define tc_var(x, axes, correction, keepdims)                                                      \
+    tc_var_at((x), (axes), (correction), (keepdims), TC_HERE)
+/* The square root of the variance. */
+TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here);
+#define tc_std(x, axes, correction, keepdims)                                                      \
+    tc_std_at((x), (axes), (correction), (keepdims), TC_HERE)
+/* tc_var and tc_mean of the same axes, to *var and *mean (NULL: not wanted): in a program with both
+ * one kernel reads x once. On a mistake both are handles that say it. */
+TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_tensor *var, tc_tensor *mean, tc_site here);
+#define tc_var_mean(x, axes, correction, keepdims, var, mean)                                      \
+    tc_var_mean_at((x), (axes), (correction), (keepdims), (var), (mean), TC_HERE)
 /* Running sum along an axis, in order; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
@@ -6996,7 +7017,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *          BOOL; FLOAT (integers and bool become f32)
  *   combine, part  the combine row, and which part of it is the result. The value over nothing is
  *          the identity of the first part; LOWEST and HIGHEST may be no result
- *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTERED()
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTRED()
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
@@ -7084,6 +7105,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
       "the high half of the exact product a * b")
 
+/* DEVSQ: count, mean and squared deviations of the elements so far, joined as Chan, Golub and
+ * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979). */
 #define TCI_COMBINES(X)                                                                            \
     X(SUM, sum, P1(T, 0), E(A), C(ADD(A, B)))                                                      \
     X(PROD, prod, P1(T, 1), E(A), C(MUL(A, B)))                                                    \
@@ -7097,6 +7120,16 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(ARGMIN, argmin, P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                                 \
       C(SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
         SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
+    X(DEVSQ, devsq, P3(COUNT, 0, T, 0, T, 0), E(K(1), A, SUB(A, A)),                               \
+      C(ADD(A, B),                                                                                 \
+        SELECT(EQ(A, K(0)), B1,                                                                    \
+               SELECT(EQ(B, K(0)), A1,                                                             \
+                      ADD(A1, MUL(SUB(B1, A1), DIV(T(B), T(ADD(A, B))))))),                        \
+        SELECT(EQ(A, K(0)), B2,                                                                    \
+               SELECT(EQ(B, K(0)), A2,                                                             \
+                      ADD(ADD(A2, B2), MUL(MUL(SUB(B1, A1), SUB(B1, A1)),                          \
+                                           MUL(T(A), DIV(T(B), T(ADD(A, B)))))))))                 \
+    )                                                                                              \
     X(DOT, dot, P1(T, 0), PAIR, C(FMA(B, B1, A)))
 
 #define TCI_REDUCE_OPS(X)                                                                          \
@@ -7110,6 +7143,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "smallest over the axes; NaN if any is")                                                     \
     X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
     X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
+    X(DEVSQ, devsq, FLOAT, DEVSQ, 2, DA(MUL(SPREAD(G), MUL(K(2), CENTRED()))),                     \
+      "sum of squared differences from the mean")                       \
     X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
     X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
 
@@ -7223,7 +7258,8 @@ typedef enum tci_mode {
     X(T, 1, COMBINE)             /* a COUNT in the dtype T */                                      \
     X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
     X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
-    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
+    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */                      \
+    X(CENTRED, 0, REDUCE)  /* the first operand less its mean along them */
 
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
@@ -7447,6 +7483,7 @@ enum {
     TCI_INFO_REDUCE_SAME = TCI_IS_FOLD,
     TCI_INFO_REDUCE_SUM = TCI_IS_FOLD,
     TCI_INFO_REDUCE_BOOL = TCI_IS_FOLD,
+    TCI_INFO_REDUCE_FLOAT = TCI_IS_FOLD,
     TCI_INFO_REDUCE_INDEX = TCI_IS_ARG
 };
 
@@ -8086,7 +8123,7 @@ enum {
 };
 
 /* How deep a stack a reader needs. */
-enum { TCI_FORMULA_DEPTH = 8 };
+enum { TCI_FORMULA_DEPTH = 12 };
 
 /* What the gradient column of a row says. */
 typedef enum tci_gradient {
@@ -8130,7 +8167,7 @@ TCI_FN double tci_formula_number(int word);
  * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by
  * ops/formula.c. */
 
-enum { TCI_FORMULA_DEEPEST = 8 };
+enum { TCI_FORMULA_DEEPEST = 10 };
 static const double tci_formula_numbers[] = {
     0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268,
 };
@@ -8243,6 +8280,8 @@ static const uint8_t tci_formula_words[] = {
     /* MIN, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
         TCI_W_SPREAD, TCI_OP_EQ, TCI_W_TALLY, TCI_OP_DIV, TCI_W_SPREAD, TCI_W_K + 0,
         TCI_OP_WHERE, TCI_W_END,
+    /* DEVSQ, a */ TCI_W_G, TCI_W_SPREAD, TCI_W_K + 1, TCI_W_CENTRED, TCI_OP_MUL, TCI_OP_MUL,
+        TCI_W_END,
     /* SUM */ TCI_W_A, TCI_W_END,
     /* SUM */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
     /* PROD */ TCI_W_A, TCI_W_END,
@@ -8267,6 +8306,19 @@ static const uint8_t tci_formula_words[] = {
         TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B, TCI_W_A, TCI_P_SELECT, TCI_W_END,
     /* ARGMIN */ TCI_W_B, TCI_W_A, TCI_W_BELOW, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
         TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_END,
+    /* DEVSQ */ TCI_W_K + 2, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_A, TCI_P_SUB, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_B1, TCI_W_B, TCI_W_K + 0, TCI_P_EQ,
+        TCI_W_A1, TCI_W_A1, TCI_W_B1, TCI_W_A1, TCI_P_SUB, TCI_W_B, TCI_W_T, TCI_W_A, TCI_W_B,
+        TCI_P_ADD, TCI_W_T, TCI_P_DIV, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT, TCI_P_SELECT,
+        TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_B2, TCI_W_B, TCI_W_K + 0, TCI_P_EQ,
+        TCI_W_A2, TCI_W_A2, TCI_W_B2, TCI_P_ADD, TCI_W_B1, TCI_W_A1, TCI_P_SUB, TCI_W_B1,
+        TCI_W_A1, TCI_P_SUB, TCI_P_MUL, TCI_W_A, TCI_W_T, TCI_W_B, TCI_W_T, TCI_W_A, TCI_W_B,
+        TCI_P_ADD, TCI_W_T, TCI_P_DIV, TCI_P_MUL, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT,
+        TCI_P_SELECT, TCI_W_END,
     /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
@@ -8322,6 +8374,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {463, 0}},
     [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {478, 0}},
     [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
@@ -8351,15 +8404,16 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
-    [TCI_RED_SUM] = {{478, 0, 0}, {480, 0, 0}},
-    [TCI_RED_PROD] = {{484, 0, 0}, {486, 0, 0}},
-    [TCI_RED_MAX] = {{490, 0, 0}, {492, 0, 0}},
-    [TCI_RED_MIN] = {{496, 0, 0}, {498, 0, 0}},
-    [TCI_RED_ANY] = {{502, 0, 0}, {504, 0, 0}},
-    [TCI_RED_ALL] = {{508, 0, 0}, {510, 0, 0}},
-    [TCI_RED_ARGMAX] = {{514, 516, 0}, {518, 533, 0}},
-    [TCI_RED_ARGMIN] = {{548, 550, 0}, {552, 567, 0}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {582, 0, 0}},
+    [TCI_RED_SUM] = {{485, 0, 0}, {487, 0, 0}},
+    [TCI_RED_PROD] = {{491, 0, 0}, {493, 0, 0}},
+    [TCI_RED_MAX] = {{497, 0, 0}, {499, 0, 0}},
+    [TCI_RED_MIN] = {{503, 0, 0}, {505, 0, 0}},
+    [TCI_RED_ANY] = {{509, 0, 0}, {511, 0, 0}},
+    [TCI_RED_ALL] = {{515, 0, 0}, {517, 0, 0}},
+    [TCI_RED_ARGMAX] = {{521, 523, 0}, {525, 540, 0}},
+    [TCI_RED_ARGMIN] = {{555, 557, 0}, {559, 574, 0}},
+    [TCI_RED_DEVSQ] = {{589, 591, 593}, {597, 601, 625}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {658, 0, 0}},
 };
 
 /* ---- src/ops/formula.c, continued ---- */
@@ -10514,6 +10568,9 @@ TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axe
 /* For a result that is only read where x has elements: it may be of an axis without. */
 TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
                                        bool keepdims);
+/* Squared deviations over max(count - correction, 0). */
+TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
+                               bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
 /* A size, or a difference of such, as a 0-d tensor. */
@@ -10643,6 +10700,7 @@ typedef enum tci_build_over {
     TCI_BUILD_OVER_SAME,
     TCI_BUILD_OVER_SUM,
     TCI_BUILD_OVER_BOOL,
+    TCI_BUILD_OVER_FLOAT,
     TCI_BUILD_OVER_INDEX
 } tci_build_over;
 
@@ -11234,10 +11292,14 @@ static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, cons
         x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
         break;
     case TCI_BUILD_OVER_BOOL: x = tci_build_cast(g, x, TC_BOOL); break;
+    case TCI_BUILD_OVER_FLOAT:
+        x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
+        break;
     case TCI_BUILD_OVER_INDEX: return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (!x || !n_picked) {
-        return x;
+        tci_node *self[2] = {x, x};
+        return x && op == TCI_OP_DEVSQ ? tci_build_ew(g, TCI_OP_SUB, self) : x;
     }
     return tci_build_drop_axes(g, op, (tc_dtype)x->dtype, x, picked, n_picked);
 }
@@ -11324,6 +11386,48 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
         r = tci_build_keepdims(g, r, x, picked);
     }
     return tci_words_put(g, &w, r);
+}
+
+/* max(count - correction, 0) in dtype t, of as many elements as lie along the picked axes. */
+static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_t *picked,
+                                   double correction, tc_dtype t)
+{
+    tci_dim count = 1;
+    for (int i = 0; i < x->rank; i++) {
+        count = picked[i] ? tci_dim_mul(count, x->shape[i]) : count;
+    }
+    tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
+                       tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
+    if (tci_dim_is_known(count)) {
+        return tci_graph_const(g, t, (tci_value){.f = TCI_MAX((double)count - correction, 0)});
+    }
+    in[0] = tci_build_ew(g, TCI_OP_SUB, in);
+    in[1] = tci_graph_const(g, TC_F64, (tci_value){.f = 0});
+    return tci_build_cast(g, tci_build_ew(g, TCI_OP_MAXIMUM, in), t);
+}
+
+TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
+                               bool keepdims)
+{
+    tci_words w;
+    if (!x) {
+        return NULL;
+    }
+    x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
+    int64_t *picked = x ? tci_words_get(g, &w, x->rank) : NULL;
+    if (!picked) {
+        return NULL;
+    }
+    int n = tci_build_pick_axes(g, x, axes, picked);
+    if (n < 0) {
+        return tci_words_put(g, &w, NULL);
+    }
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    tci_node *in[2] = {
+        tci_build_reduce(g, TCI_OP_DEVSQ, tci_build_cast(g, x, t), axes, keepdims),
+        tci_build_freedom(g, x, picked, correction, t)};
+    tci_node *r = in[0] && in[1] ? tci_build_ew(g, TCI_OP_DIV, in) : NULL;
+    return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
 
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
@@ -14754,6 +14858,17 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
                          tci_vjp_2(v, TCI_OP_DIV, tci_vjp_spread(v, v->y), safe));
 }
 
+static tci_node *tci_vjp_centred(const tci_vjp_row *v)
+{
+    tci_dim count = 1;
+    for (int i = 0; i < v->n->n_attr; i++) {
+        count = tci_dim_mul(count, v->n->in[0]->shape[v->n->attr[i]]);
+    }
+    tci_node *mean = tci_vjp_2(v, TCI_OP_DIV, tci_vjp_fold(v, TCI_OP_SUM, v->a),
+                               tci_build_size_value(v->g, count, v->t));
+    return tci_vjp_2(v, TCI_OP_SUB, v->a, tci_vjp_spread(v, mean));
+}
+
 /* One word of a gradient column over the nodes it takes. */
 static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *args)
 {
@@ -14765,6 +14880,7 @@ static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *a
     case TCI_W_SPREAD: return tci_vjp_spread(v, args[0]);
     case TCI_W_TALLY: return tci_vjp_tally(v, args[0]);
     case TCI_W_OTHERS: return tci_vjp_others(v);
+    case TCI_W_CENTRED: return tci_vjp_centred(v);
     case TCI_OP_WHERE: return tci_vjp_where(v, args[0], args[1], args[2]);
     default: break;
     }
@@ -21182,6 +21298,44 @@ static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n
     return tci_class_reproducible(s, g, n);
 }
 
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                               tci_str *orders);
+
+/* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
+ * count: as a mean and a sum of squares, which read all of it twice, but are sums, and so joined
+ * from sums of parts. */
+static tci_node *tci_algo_devsq(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders)
+{
+    tci_node *x = tci_build_cast(g, n->in[0], (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute);
+    if (n->n_attr == 0) {
+        return NULL;
+    }
+    int axis = (int)n->attr[tci_algo_longest(n)];
+    int64_t chunk = tci_algo_chunk(n, axis, machine);
+    bool cut = chunk > 0 && n->in[0]->shape[axis] / chunk >= 2;
+    tci_dim *ones = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
+    for (int i = 0; i < n->n_attr; i++) {
+        count = tci_dim_mul(count, x->shape[n->attr[i]]);
+        ones[n->attr[i]] = 1;
+    }
+    bool whole = machine.reproducible ? n->n_attr == 1 : !cut;
+    if (whole && tci_dim_le(count, INT32_MAX)) { /* which is what a COUNT holds */
+        return NULL;
+    }
+    tc_dtype t = (tc_dtype)x->dtype;
+    tci_node *sum =
+        tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
+    tci_node *mean[2] = {tci_algo_node(s, g, sum, machine, orders),
+                         tci_build_size_value(g, count, t)};
+    mean[0] = tci_build_reshape(g, tci_build_ew(g, TCI_OP_DIV, mean), x->rank, ones);
+    tci_node *off[2] = {x, tci_build_broadcast(g, mean[0], x->rank, x->shape)};
+    off[0] = tci_build_ew(g, TCI_OP_SUB, off);
+    off[0] = tci_build_ew(g, TCI_OP_SQUARE, off);
+    sum = tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
+    return tci_build_cast(g, tci_algo_node(s, g, sum, machine, orders), (tc_dtype)n->dtype);
+}
+
 /* ---- concatenations ---- */
 
 static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
@@ -21593,7 +21747,9 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
                                tci_str *orders)
 {
     tci_node *made = NULL;
-    if (tci_op_is_reduce(n->op) && machine.reproducible) {
+    if (n->op == TCI_OP_DEVSQ) {
+        made = tci_algo_devsq(s, g, n, machine, orders);
+    } else if (tci_op_is_reduce(n->op) && machine.reproducible) {
         made = tci_algo_reproducible(s, g, n, machine, orders);
     } else if (tci_op_is_reduce(n->op)) {
         made = tci_algo_split(s, g, n, machine);
@@ -41483,6 +41639,30 @@ static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+/* Two passes: the mean, then the squared differences from it. */
+static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *in = n->in[0];
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    const int64_t results = tci_ref_count(n), count = results ? tci_ref_count(in) / results : 0;
+    double *mean = TCI_NEW_ARRAY(&r->s, double, results + 1);
+    for (int64_t i = 0; i < results; i++) {
+        out[i].f = 0;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
+        for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
+            int64_t o = tci_ref_kept(n, in, at.at);
+            double x = tci_ref_of(in)[i].f;
+            *(pass ? &out[o].f : &mean[o]) +=
+                pass ? (x - mean[o]) * (x - mean[o]) : x / (double)count;
+        }
+    }
+    for (int64_t i = 0; i < results; i++) {
+        out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
+    }
+}
+
 static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
@@ -41768,6 +41948,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_ALL: tci_ref_reduce(r, n, out); break;
     case TCI_OP_ARGMAX:
     case TCI_OP_ARGMIN: tci_ref_arg(r, n, out); break;
+    case TCI_OP_DEVSQ: tci_ref_devsq(r, n, out); break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
     case TCI_OP_LITERAL:
@@ -53769,6 +53950,7 @@ static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int
 #define TCI_OPS_REDUCE_SAME TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_SUM TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_BOOL TCI_OPS_REDUCE_AXES
+#define TCI_OPS_REDUCE_FLOAT TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_INDEX(op, name)                                                       \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, bool keepdims, tc_site here)      \
     {                                                                                        \
@@ -53786,6 +53968,7 @@ TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_OPS_REDUCE_SAME
 #undef TCI_OPS_REDUCE_SUM
 #undef TCI_OPS_REDUCE_BOOL
+#undef TCI_OPS_REDUCE_FLOAT
 #undef TCI_OPS_REDUCE_INDEX
 
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
@@ -53800,6 +53983,47 @@ TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site he
     tci_frame f;
     tci_node *n = tci_ops_over(&f, "tc_mean", x, axes, here);
     return tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
+}
+
+static tc_tensor tci_ops_var(const char *name, tc_tensor x, tc_axes axes, double correction,
+                             bool keepdims, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_over(&f, name, x, axes, here);
+    if (n && !isfinite(correction)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "given correction %g: expected a finite number",
+                       correction);
+        n = NULL;
+    }
+    n = n ? tci_build_var(&f.ctx->graph, n, axes, correction, keepdims) : NULL;
+    return tci_frame_end(&f, n);
+}
+
+TC_API tc_tensor tc_var_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here)
+{
+    return tci_ops_var("tc_var", x, axes, correction, keepdims, here);
+}
+
+TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here)
+{
+    tc_tensor var = tci_ops_var("tc_std", x, axes, correction, keepdims, here);
+    return tc_sqrt_at(TC_ARG(var), here);
+}
+
+TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_tensor *var, tc_tensor *mean, tc_site here)
+{
+    tc_tensor v = tci_ops_var("tc_var_mean", x, axes, correction, keepdims, here);
+    tci_frame f;
+    if (var) {
+        *var = v;
+    }
+    if (mean) {
+        tci_node *n = tci_ops_over(&f, "tc_var_mean", x, axes, here);
+        *mean = tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
+    }
 }
 
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)

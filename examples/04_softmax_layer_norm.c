@@ -21,9 +21,9 @@ static tc_tensor softmax(tc_tensor x)
 
 static tc_tensor layer_norm(tc_tensor x)
 {
-    tc_tensor d = tc_sub(x, tc_mean(x, TC_AXES(-1), true));
-    tc_tensor variance = tc_mean(tc_square(d), TC_AXES(-1), true);
-    return tc_mul(d, tc_rsqrt(tc_add(variance, 1e-5)));
+    tc_tensor variance, mean; /* two results of one pass */
+    tc_var_mean(x, TC_AXES(-1), 0, true, &variance, &mean);
+    return tc_mul(tc_sub(x, mean), tc_rsqrt(tc_add(variance, 1e-5)));
 }
 
 /* One row in plain C, in double. */

@@ -432,23 +432,6 @@ static void orc_min_max(orc_case *c)
     }
 }
 
-/* Elements that a reduction over the axes takes together. */
-static double orc_group_size(orc_case *c, tc_tensor x, tc_axes axes)
-{
-    double n = 1;
-    for (int i = 0; i < (axes.all ? tc_rank(x) : axes.n); i++) {
-        n *= tc_rank(x) ? (double)orc_size(c, x, axes.all ? i : axes.items[i]) : 1;
-    }
-    return n;
-}
-
-static tc_tensor orc_variance(orc_case *c, tc_tensor x, tc_axes axes, double correction, bool keep)
-{
-    double n = orc_group_size(c, x, axes) - correction;
-    tc_tensor squares = tc_sum(tc_square(tc_sub(x, tc_mean(x, axes, true))), axes, keep);
-    return tc_div(squares, n > 0 ? n : 0.0);
-}
-
 /* var, std, var_mean and std_mean; unbiased (also as the second positional argument) is a
  * correction of 1. */
 static void orc_var(orc_case *c)
@@ -467,10 +450,11 @@ static void orc_var(orc_case *c)
         correction = orc_bool(c, "unbiased");
     }
     bool keep = orc_bool(c, "keepdim");
-    tc_tensor x = orc_tensor(c, "input"), v = orc_variance(c, x, axes, correction, keep);
-    orc_out(c, op[0] == 's' ? tc_sqrt(v) : v);
+    tc_tensor x = orc_tensor(c, "input"), v, mean;
+    tc_var_mean(x, axes, correction, keep, &v, &mean);
+    orc_out(c, op[0] == 's' ? tc_std(x, axes, correction, keep) : v);
     if (strstr(op, "_mean")) {
-        orc_out(c, tc_mean(x, axes, keep));
+        orc_out(c, mean);
     }
 }
 
@@ -582,7 +566,7 @@ static void orc_layer_norm(orc_case *c)
     orc_out(c, tc_layer_norm(x, axes, orc_optional(c, "weight"), orc_optional(c, "bias"), eps));
     if (!strcmp(json_string(c->spec, "op"), "native_layer_norm")) {
         orc_out(c, tc_mean(x, axes, true));
-        orc_out(c, tc_rsqrt(tc_add(orc_variance(c, x, axes, 0, true), eps)));
+        orc_out(c, tc_rsqrt(tc_add(tc_var(x, axes, 0, true), eps)));
     }
 }
 

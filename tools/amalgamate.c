@@ -129,6 +129,7 @@ static void add_reduce(text *t, const char *name, const char *rule, const char *
     const char *to = index                   ? "; i64"
                      : !strcmp(rule, "SUM")  ? "; of integers and bool in i64 (u16 up: u64)"
                      : !strcmp(rule, "BOOL") ? "; bool"
+                     : !strcmp(rule, "FLOAT") ? "; of integers and bool in f32"
                                              : "; x's dtype";
     add(t, "/* ", doc, "");
     add(t, to, " */\nTC_API tc_tensor tc_", "");

@@ -291,6 +291,7 @@ static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int
 #define TCI_OPS_REDUCE_SAME TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_SUM TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_BOOL TCI_OPS_REDUCE_AXES
+#define TCI_OPS_REDUCE_FLOAT TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_INDEX(op, name)                                                       \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, bool keepdims, tc_site here)      \
     {                                                                                        \
@@ -308,6 +309,7 @@ TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_OPS_REDUCE_SAME
 #undef TCI_OPS_REDUCE_SUM
 #undef TCI_OPS_REDUCE_BOOL
+#undef TCI_OPS_REDUCE_FLOAT
 #undef TCI_OPS_REDUCE_INDEX
 
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
@@ -322,6 +324,47 @@ TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site he
     tci_frame f;
     tci_node *n = tci_ops_over(&f, "tc_mean", x, axes, here);
     return tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
+}
+
+static tc_tensor tci_ops_var(const char *name, tc_tensor x, tc_axes axes, double correction,
+                             bool keepdims, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_over(&f, name, x, axes, here);
+    if (n && !isfinite(correction)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "given correction %g: expected a finite number",
+                       correction);
+        n = NULL;
+    }
+    n = n ? tci_build_var(&f.ctx->graph, n, axes, correction, keepdims) : NULL;
+    return tci_frame_end(&f, n);
+}
+
+TC_API tc_tensor tc_var_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here)
+{
+    return tci_ops_var("tc_var", x, axes, correction, keepdims, here);
+}
+
+TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here)
+{
+    tc_tensor var = tci_ops_var("tc_std", x, axes, correction, keepdims, here);
+    return tc_sqrt_at(TC_ARG(var), here);
+}
+
+TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_tensor *var, tc_tensor *mean, tc_site here)
+{
+    tc_tensor v = tci_ops_var("tc_var_mean", x, axes, correction, keepdims, here);
+    tci_frame f;
+    if (var) {
+        *var = v;
+    }
+    if (mean) {
+        tci_node *n = tci_ops_over(&f, "tc_var_mean", x, axes, here);
+        *mean = tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
+    }
 }
 
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)

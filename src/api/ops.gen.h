@@ -165,6 +165,9 @@ TC_API tc_tensor tc_any_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site her
 /* all nonzero; bool */
 TC_API tc_tensor tc_all_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_all(x, axes, keepdims) tc_all_at((x), (axes), (keepdims), TC_HERE)
+/* sum of squared differences from the mean; of integers and bool in f32 */
+TC_API tc_tensor tc_devsq_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+#define tc_devsq(x, axes, keepdims) tc_devsq_at((x), (axes), (keepdims), TC_HERE)
 /* index of the first largest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmax(x, axis, keepdims) tc_argmax_at((x), (axis), (keepdims), TC_HERE)

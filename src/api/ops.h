@@ -100,6 +100,24 @@ TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
 /* Sum / count; integers and bool in f32. */
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_mean(x, axes, keepdims) tc_mean_at((x), (axes), (keepdims), TC_HERE)
+/* Variance: the sum of squared differences from the mean over (count - correction), in one pass
+ * over x; 1 is the unbiased estimate of a sample, 0 the variance of these very elements. NaN where
+ * nothing is left to divide by. Integers and bool in f32; f16 and bf16 are computed in f32. */
+TC_API tc_tensor tc_var_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here);
+#define tc_var(x, axes, correction, keepdims)                                                      \
+    tc_var_at((x), (axes), (correction), (keepdims), TC_HERE)
+/* The square root of the variance. */
+TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_site here);
+#define tc_std(x, axes, correction, keepdims)                                                      \
+    tc_std_at((x), (axes), (correction), (keepdims), TC_HERE)
+/* tc_var and tc_mean of the same axes, to *var and *mean (NULL: not wanted): in a program with both
+ * one kernel reads x once. On a mistake both are handles that say it. */
+TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
+                           tc_tensor *var, tc_tensor *mean, tc_site here);
+#define tc_var_mean(x, axes, correction, keepdims, var, mean)                                      \
+    tc_var_mean_at((x), (axes), (correction), (keepdims), (var), (mean), TC_HERE)
 /* Running sum along an axis, in order; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)

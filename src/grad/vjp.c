@@ -95,6 +95,17 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
                          tci_vjp_2(v, TCI_OP_DIV, tci_vjp_spread(v, v->y), safe));
 }
 
+static tci_node *tci_vjp_centred(const tci_vjp_row *v)
+{
+    tci_dim count = 1;
+    for (int i = 0; i < v->n->n_attr; i++) {
+        count = tci_dim_mul(count, v->n->in[0]->shape[v->n->attr[i]]);
+    }
+    tci_node *mean = tci_vjp_2(v, TCI_OP_DIV, tci_vjp_fold(v, TCI_OP_SUM, v->a),
+                               tci_build_size_value(v->g, count, v->t));
+    return tci_vjp_2(v, TCI_OP_SUB, v->a, tci_vjp_spread(v, mean));
+}
+
 /* One word of a gradient column over the nodes it takes. */
 static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *args)
 {
@@ -106,6 +117,7 @@ static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *a
     case TCI_W_SPREAD: return tci_vjp_spread(v, args[0]);
     case TCI_W_TALLY: return tci_vjp_tally(v, args[0]);
     case TCI_W_OTHERS: return tci_vjp_others(v);
+    case TCI_W_CENTRED: return tci_vjp_centred(v);
     case TCI_OP_WHERE: return tci_vjp_where(v, args[0], args[1], args[2]);
     default: break;
     }

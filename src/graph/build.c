@@ -39,6 +39,7 @@ typedef enum tci_build_over {
     TCI_BUILD_OVER_SAME,
     TCI_BUILD_OVER_SUM,
     TCI_BUILD_OVER_BOOL,
+    TCI_BUILD_OVER_FLOAT,
     TCI_BUILD_OVER_INDEX
 } tci_build_over;
 
@@ -630,10 +631,14 @@ static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, cons
         x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
         break;
     case TCI_BUILD_OVER_BOOL: x = tci_build_cast(g, x, TC_BOOL); break;
+    case TCI_BUILD_OVER_FLOAT:
+        x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
+        break;
     case TCI_BUILD_OVER_INDEX: return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (!x || !n_picked) {
-        return x;
+        tci_node *self[2] = {x, x};
+        return x && op == TCI_OP_DEVSQ ? tci_build_ew(g, TCI_OP_SUB, self) : x;
     }
     return tci_build_drop_axes(g, op, (tc_dtype)x->dtype, x, picked, n_picked);
 }
@@ -720,6 +725,48 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
         r = tci_build_keepdims(g, r, x, picked);
     }
     return tci_words_put(g, &w, r);
+}
+
+/* max(count - correction, 0) in dtype t, of as many elements as lie along the picked axes. */
+static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_t *picked,
+                                   double correction, tc_dtype t)
+{
+    tci_dim count = 1;
+    for (int i = 0; i < x->rank; i++) {
+        count = picked[i] ? tci_dim_mul(count, x->shape[i]) : count;
+    }
+    tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
+                       tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
+    if (tci_dim_is_known(count)) {
+        return tci_graph_const(g, t, (tci_value){.f = TCI_MAX((double)count - correction, 0)});
+    }
+    in[0] = tci_build_ew(g, TCI_OP_SUB, in);
+    in[1] = tci_graph_const(g, TC_F64, (tci_value){.f = 0});
+    return tci_build_cast(g, tci_build_ew(g, TCI_OP_MAXIMUM, in), t);
+}
+
+TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
+                               bool keepdims)
+{
+    tci_words w;
+    if (!x) {
+        return NULL;
+    }
+    x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
+    int64_t *picked = x ? tci_words_get(g, &w, x->rank) : NULL;
+    if (!picked) {
+        return NULL;
+    }
+    int n = tci_build_pick_axes(g, x, axes, picked);
+    if (n < 0) {
+        return tci_words_put(g, &w, NULL);
+    }
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    tci_node *in[2] = {
+        tci_build_reduce(g, TCI_OP_DEVSQ, tci_build_cast(g, x, t), axes, keepdims),
+        tci_build_freedom(g, x, picked, correction, t)};
+    tci_node *r = in[0] && in[1] ? tci_build_ew(g, TCI_OP_DIV, in) : NULL;
+    return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
 
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)

@@ -54,6 +54,9 @@ TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axe
 /* For a result that is only read where x has elements: it may be of an axis without. */
 TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
                                        bool keepdims);
+/* Squared deviations over max(count - correction, 0). */
+TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
+                               bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
 /* A size, or a difference of such, as a 0-d tensor. */

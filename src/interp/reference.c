@@ -484,6 +484,30 @@ static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+/* Two passes: the mean, then the squared differences from it. */
+static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *in = n->in[0];
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    const int64_t results = tci_ref_count(n), count = results ? tci_ref_count(in) / results : 0;
+    double *mean = TCI_NEW_ARRAY(&r->s, double, results + 1);
+    for (int64_t i = 0; i < results; i++) {
+        out[i].f = 0;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
+        for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
+            int64_t o = tci_ref_kept(n, in, at.at);
+            double x = tci_ref_of(in)[i].f;
+            *(pass ? &out[o].f : &mean[o]) +=
+                pass ? (x - mean[o]) * (x - mean[o]) : x / (double)count;
+        }
+    }
+    for (int64_t i = 0; i < results; i++) {
+        out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
+    }
+}
+
 static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
@@ -769,6 +793,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_ALL: tci_ref_reduce(r, n, out); break;
     case TCI_OP_ARGMAX:
     case TCI_OP_ARGMIN: tci_ref_arg(r, n, out); break;
+    case TCI_OP_DEVSQ: tci_ref_devsq(r, n, out); break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
     case TCI_OP_LITERAL:

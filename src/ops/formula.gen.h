@@ -2,7 +2,7 @@
  * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by
  * ops/formula.c. */
 
-enum { TCI_FORMULA_DEEPEST = 8 };
+enum { TCI_FORMULA_DEEPEST = 10 };
 static const double tci_formula_numbers[] = {
     0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268,
 };
@@ -115,6 +115,8 @@ static const uint8_t tci_formula_words[] = {
     /* MIN, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
         TCI_W_SPREAD, TCI_OP_EQ, TCI_W_TALLY, TCI_OP_DIV, TCI_W_SPREAD, TCI_W_K + 0,
         TCI_OP_WHERE, TCI_W_END,
+    /* DEVSQ, a */ TCI_W_G, TCI_W_SPREAD, TCI_W_K + 1, TCI_W_CENTRED, TCI_OP_MUL, TCI_OP_MUL,
+        TCI_W_END,
     /* SUM */ TCI_W_A, TCI_W_END,
     /* SUM */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
     /* PROD */ TCI_W_A, TCI_W_END,
@@ -139,6 +141,19 @@ static const uint8_t tci_formula_words[] = {
         TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B, TCI_W_A, TCI_P_SELECT, TCI_W_END,
     /* ARGMIN */ TCI_W_B, TCI_W_A, TCI_W_BELOW, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
         TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_END,
+    /* DEVSQ */ TCI_W_K + 2, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_A, TCI_P_SUB, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_B1, TCI_W_B, TCI_W_K + 0, TCI_P_EQ,
+        TCI_W_A1, TCI_W_A1, TCI_W_B1, TCI_W_A1, TCI_P_SUB, TCI_W_B, TCI_W_T, TCI_W_A, TCI_W_B,
+        TCI_P_ADD, TCI_W_T, TCI_P_DIV, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT, TCI_P_SELECT,
+        TCI_W_END,
+    /* DEVSQ */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_B2, TCI_W_B, TCI_W_K + 0, TCI_P_EQ,
+        TCI_W_A2, TCI_W_A2, TCI_W_B2, TCI_P_ADD, TCI_W_B1, TCI_W_A1, TCI_P_SUB, TCI_W_B1,
+        TCI_W_A1, TCI_P_SUB, TCI_P_MUL, TCI_W_A, TCI_W_T, TCI_W_B, TCI_W_T, TCI_W_A, TCI_W_B,
+        TCI_P_ADD, TCI_W_T, TCI_P_DIV, TCI_P_MUL, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT,
+        TCI_P_SELECT, TCI_W_END,
     /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
@@ -194,6 +209,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {463, 0}},
     [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {478, 0}},
     [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
@@ -223,13 +239,14 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
-    [TCI_RED_SUM] = {{478, 0, 0}, {480, 0, 0}},
-    [TCI_RED_PROD] = {{484, 0, 0}, {486, 0, 0}},
-    [TCI_RED_MAX] = {{490, 0, 0}, {492, 0, 0}},
-    [TCI_RED_MIN] = {{496, 0, 0}, {498, 0, 0}},
-    [TCI_RED_ANY] = {{502, 0, 0}, {504, 0, 0}},
-    [TCI_RED_ALL] = {{508, 0, 0}, {510, 0, 0}},
-    [TCI_RED_ARGMAX] = {{514, 516, 0}, {518, 533, 0}},
-    [TCI_RED_ARGMIN] = {{548, 550, 0}, {552, 567, 0}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {582, 0, 0}},
+    [TCI_RED_SUM] = {{485, 0, 0}, {487, 0, 0}},
+    [TCI_RED_PROD] = {{491, 0, 0}, {493, 0, 0}},
+    [TCI_RED_MAX] = {{497, 0, 0}, {499, 0, 0}},
+    [TCI_RED_MIN] = {{503, 0, 0}, {505, 0, 0}},
+    [TCI_RED_ANY] = {{509, 0, 0}, {511, 0, 0}},
+    [TCI_RED_ALL] = {{515, 0, 0}, {517, 0, 0}},
+    [TCI_RED_ARGMAX] = {{521, 523, 0}, {525, 540, 0}},
+    [TCI_RED_ARGMIN] = {{555, 557, 0}, {559, 574, 0}},
+    [TCI_RED_DEVSQ] = {{589, 591, 593}, {597, 601, 625}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {658, 0, 0}},
 };

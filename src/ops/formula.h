@@ -43,7 +43,7 @@ enum {
 };
 
 /* How deep a stack a reader needs. */
-enum { TCI_FORMULA_DEPTH = 8 };
+enum { TCI_FORMULA_DEPTH = 12 };
 
 /* What the gradient column of a row says. */
 typedef enum tci_gradient {

@@ -35,7 +35,7 @@
  *          BOOL; FLOAT (integers and bool become f32)
  *   combine, part  the combine row, and which part of it is the result. The value over nothing is
  *          the identity of the first part; LOWEST and HIGHEST may be no result
- *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTERED()
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTRED()
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
@@ -123,6 +123,8 @@
     X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
       "the high half of the exact product a * b")
 
+/* DEVSQ: count, mean and squared deviations of the elements so far, joined as Chan, Golub and
+ * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979). */
 #define TCI_COMBINES(X)                                                                            \
     X(SUM, sum, P1(T, 0), E(A), C(ADD(A, B)))                                                      \
     X(PROD, prod, P1(T, 1), E(A), C(MUL(A, B)))                                                    \
@@ -136,6 +138,16 @@
     X(ARGMIN, argmin, P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                                 \
       C(SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
         SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
+    X(DEVSQ, devsq, P3(COUNT, 0, T, 0, T, 0), E(K(1), A, SUB(A, A)),                               \
+      C(ADD(A, B),                                                                                 \
+        SELECT(EQ(A, K(0)), B1,                                                                    \
+               SELECT(EQ(B, K(0)), A1,                                                             \
+                      ADD(A1, MUL(SUB(B1, A1), DIV(T(B), T(ADD(A, B))))))),                        \
+        SELECT(EQ(A, K(0)), B2,                                                                    \
+               SELECT(EQ(B, K(0)), A2,                                                             \
+                      ADD(ADD(A2, B2), MUL(MUL(SUB(B1, A1), SUB(B1, A1)),                          \
+                                           MUL(T(A), DIV(T(B), T(ADD(A, B)))))))))                 \
+    )                                                                                              \
     X(DOT, dot, P1(T, 0), PAIR, C(FMA(B, B1, A)))
 
 #define TCI_REDUCE_OPS(X)                                                                          \
@@ -149,6 +161,8 @@
       "smallest over the axes; NaN if any is")                                                     \
     X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
     X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
+    X(DEVSQ, devsq, FLOAT, DEVSQ, 2, DA(MUL(SPREAD(G), MUL(K(2), CENTRED()))),                     \
+      "sum of squared differences from the mean")                       \
     X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
     X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
 
@@ -262,7 +276,8 @@ typedef enum tci_mode {
     X(T, 1, COMBINE)             /* a COUNT in the dtype T */                                      \
     X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
     X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
-    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
+    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */                      \
+    X(CENTRED, 0, REDUCE)  /* the first operand less its mean along them */
 
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,

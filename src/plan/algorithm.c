@@ -10,6 +10,7 @@
  *                      longer rows, where its rows begin at odd places)
  *   long CONTRACT sums in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
+#include "../graph/build.h"
 #include "group.h"
 #include "why.h"
 
@@ -170,6 +171,44 @@ static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n
                        tci_op_name(n->op), (long long)(n->in[0]->shape[axis] / chunk));
     }
     return tci_class_reproducible(s, g, n);
+}
+
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                               tci_str *orders);
+
+/* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
+ * count: as a mean and a sum of squares, which read all of it twice, but are sums, and so joined
+ * from sums of parts. */
+static tci_node *tci_algo_devsq(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders)
+{
+    tci_node *x = tci_build_cast(g, n->in[0], (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute);
+    if (n->n_attr == 0) {
+        return NULL;
+    }
+    int axis = (int)n->attr[tci_algo_longest(n)];
+    int64_t chunk = tci_algo_chunk(n, axis, machine);
+    bool cut = chunk > 0 && n->in[0]->shape[axis] / chunk >= 2;
+    tci_dim *ones = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
+    for (int i = 0; i < n->n_attr; i++) {
+        count = tci_dim_mul(count, x->shape[n->attr[i]]);
+        ones[n->attr[i]] = 1;
+    }
+    bool whole = machine.reproducible ? n->n_attr == 1 : !cut;
+    if (whole && tci_dim_le(count, INT32_MAX)) { /* which is what a COUNT holds */
+        return NULL;
+    }
+    tc_dtype t = (tc_dtype)x->dtype;
+    tci_node *sum =
+        tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
+    tci_node *mean[2] = {tci_algo_node(s, g, sum, machine, orders),
+                         tci_build_size_value(g, count, t)};
+    mean[0] = tci_build_reshape(g, tci_build_ew(g, TCI_OP_DIV, mean), x->rank, ones);
+    tci_node *off[2] = {x, tci_build_broadcast(g, mean[0], x->rank, x->shape)};
+    off[0] = tci_build_ew(g, TCI_OP_SUB, off);
+    off[0] = tci_build_ew(g, TCI_OP_SQUARE, off);
+    sum = tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
+    return tci_build_cast(g, tci_algo_node(s, g, sum, machine, orders), (tc_dtype)n->dtype);
 }
 
 /* ---- concatenations ---- */
@@ -583,7 +622,9 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
                                tci_str *orders)
 {
     tci_node *made = NULL;
-    if (tci_op_is_reduce(n->op) && machine.reproducible) {
+    if (n->op == TCI_OP_DEVSQ) {
+        made = tci_algo_devsq(s, g, n, machine, orders);
+    } else if (tci_op_is_reduce(n->op) && machine.reproducible) {
         made = tci_algo_reproducible(s, g, n, machine, orders);
     } else if (tci_op_is_reduce(n->op)) {
         made = tci_algo_split(s, g, n, machine);

@@ -132,11 +132,19 @@ static tc_tensor bits(tc_tensor x)
     return tc_add(tc_cast(h, TC_F32), tc_cast(tc_bitwise_or(u, 1), TC_F32));
 }
 
+/* A tuple of three joined down columns. */
+static tc_tensor spread_columns(tc_tensor x)
+{
+    tc_tensor var, mean;
+    tc_var_mean(x, TC_AXES(0), 1, false, &var, &mean);
+    return tc_add(var, mean);
+}
+
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
                                    long_dot, long_product, long_columns,
-                                   dropped, normal, dice, bits};
+                                   dropped, normal, dice, bits, spread_columns};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)
@@ -258,6 +266,7 @@ typedef struct schedule_case {
 } schedule_case;
 
 static tc_tensor sc_softmax(tc_tensor x) { return tc_softmax(x, -1); }
+static tc_tensor sc_var(tc_tensor x) { return tc_var(x, TC_AXES(-1), 1, true); }
 static tc_tensor sc_moments(tc_tensor x)
 {
     return tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
@@ -435,6 +444,9 @@ static const schedule_case schedule_cases[] = {
     {"rows in registers", TC_F32, {9, 33}, 2, sc_softmax},
     {"rows in registers", TC_F64, {3, 1500}, 2, sc_softmax},
     {"rows in registers", TC_BF16, {3, 2051}, 2, sc_softmax},
+    {"rows in registers", TC_F32, {5, 3001}, 2, sc_var},
+    {"rows in registers", TC_F64, {9, 33}, 2, sc_var},
+    {"rows", TC_F32, {2, 70001}, 2, sc_var},
     {"rows in registers", TC_F16, {3, 4096}, 2, sc_moments},
     {"rows in registers", TC_F32, {2, 3, 777}, 3, sc_moments},
     {"rows in registers", TC_F32, {6, 4099}, 2, sc_sum},

@@ -1,6 +1,8 @@
 /* tests/errors/test_build_errors.c - misuse of the calls that record a graph: each gives a poisoned
  * tensor with the right status, and a text that says what was given, what was expected and where.
  * After every one the context and a program compiled before work as ever. */
+#include <math.h>
+
 #include "tc.h"
 #include "tc_test.h"
 
@@ -99,6 +101,13 @@ TEST(axes_out_of_range)
     POISON(tc_mean(s, TC_AXES(1), 0), "tc_mean", TC_ERR_AXIS, "axis 1 is out of range for rank 0");
     POISON(tc_sum(x, TC_AXES(0, -2), 0), "tc_sum", TC_ERR_AXIS, "twice");
     POISON(tc_argmax(x, 2, 0), "tc_argmax", TC_ERR_AXIS, "axis 2");
+    POISON(tc_var(x, TC_AXES(0), NAN, 0), "tc_var", TC_ERR_ARGUMENT, "a finite number");
+    POISON(tc_var(x, TC_AXES(2), 1, 0), "tc_var", TC_ERR_AXIS, "axis 2");
+    POISON(tc_std(x, TC_AXES(1, 1), 1, 0), "tc_std", TC_ERR_AXIS, "given twice");
+    tc_tensor var, mean;
+    tc_var_mean(x, TC_AXES(-3), 1, false, &var, &mean);
+    POISON(var, "tc_var_mean", TC_ERR_AXIS, "axis -3");
+    POISON(mean, "tc_var_mean", TC_ERR_AXIS, "axis -3");
     POISON(tc_cumsum(x, 2), "tc_cumsum", TC_ERR_AXIS, "axis 2");
     POISON(tc_softmax(x, -3), "tc_softmax", TC_ERR_AXIS, "axis -3");
     POISON(tc_log_softmax(x, 2), "tc_log_softmax", TC_ERR_AXIS, "axis 2");

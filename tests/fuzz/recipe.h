@@ -140,6 +140,7 @@ static int fz_arity(int op)
 #define FZ_OVER_SUM(name, x, axes, keep) tc_##name##_at((x), (axes), (keep), TC_HERE)
 #define FZ_OVER_SAME FZ_OVER_SUM
 #define FZ_OVER_BOOL FZ_OVER_SUM
+#define FZ_OVER_FLOAT FZ_OVER_SUM
 
 /* The sign of a zero that is the largest depends on the order: + 0 settles it. */
 static tc_tensor fz_call_reduce(int op, tc_tensor x, tc_axes axes, bool keep)
@@ -355,7 +356,8 @@ static fz_trust fz_own_trust(const fz_recipe *f, const fz_step *s)
 {
     const fz_step *x = s->n_in > 0 && s->in[0] >= 0 ? &f->steps[s->in[0]] : NULL;
     bool composite = s->kind == FZ_SOFTMAX || s->kind == FZ_LOG_SOFTMAX ||
-                     s->kind == FZ_LAYER_NORM || s->kind == FZ_CROSS_ENTROPY;
+                     s->kind == FZ_LAYER_NORM || s->kind == FZ_CROSS_ENTROPY ||
+                     (s->kind == FZ_REDUCE && s->op == TCI_OP_DEVSQ);
     bool sums = s->kind == FZ_MEAN || s->kind == FZ_EINSUM ||
                 (s->kind == FZ_REDUCE && (s->op == TCI_OP_SUM || s->op == TCI_OP_PROD));
     if (!x || !fz_is_float(s->dtype) || (!composite && !sums)) {

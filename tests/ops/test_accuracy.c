@@ -242,4 +242,35 @@ TEST(partial_sums_are_few)
     CHECK_EQ_INT(plan_product(512, 3000, 768).n_steps, 1);
 }
 
+/* One pass, and no worse than two where the mean is a thousand times the deviation. */
+TEST(variance)
+{
+    enum { N = 100003 };
+    static float x[N];
+    double mean = 0, want = 0;
+    for (int i = 0; i < N; i++) {
+        x[i] = 1000.0f + (float)((i * 7919LL) % 2003 - 1001) / 1001.0f;
+        mean += (double)x[i] / N;
+    }
+    for (int i = 0; i < N; i++) {
+        want += ((double)x[i] - mean) * ((double)x[i] - mean) / N;
+    }
+    for (int native = 0; native < 2; native++) {
+        tc_options o = {0};
+        o.backend = native ? NULL : "interp";
+        tc_ctx *c = NULL;
+        REQUIRE(tc_ctx_make(&c, &o) == TC_OK);
+        float var[3] = {0};
+        tc_tensor line = tc_borrow(c, x, TC_F32, N), column = tc_reshape(line, N, 1);
+        CHECK_EQ_INT(tc_read(tc_var(line, TC_ALL, 0, false), var, 1), TC_OK);
+        CHECK_EQ_INT(tc_read(tc_var(tc_expand(column, N, 2), TC_AXES(0), 0, false), var + 1, 2),
+                     TC_OK);
+        for (int i = 0; i < 3; i++) {
+            CHECK_MSG(fabs(var[i] - want) < 1e-6 * want, "%s %d: %.9g, expected %.9g",
+                      native ? "native" : "interp", i, var[i], want);
+        }
+        tc_ctx_free(c);
+    }
+}
+
 TEST_MAIN

@@ -190,4 +190,19 @@ TEST(siblings_over_other_spaces_say_so)
     tc_ctx_free(ctx);
 }
 
+TEST(variance_and_mean_are_one_kernel_and_one_read)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100), var, mean;
+    for (int axis = 0; axis < 2; axis++) {
+        tc_var_mean(x, TC_AXES(axis), 1, false, &var, &mean);
+        PLAN((x), var, mean);
+        KERNELS(1);
+        CHECK_EQ_INT(info.bytes_read, 4 * 64 * 100);
+        CHECK_EQ_INT(info.bytes_written, 4 * 2 * (axis ? 64 : 100));
+        CHECK_HAS(why, "2 stages");
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN

@@ -83,6 +83,16 @@ FN(variance)
     return tc_mean(tc_square(d), TC_AXES(-1), false);
 }
 
+FN(var_middle) { UNUSED; return tc_var(x[0], TC_AXES(1), 1, false); }
+FN(std_two) { UNUSED; return tc_std(x[0], TC_AXES(0, -1), 0.5, true); }
+FN(var_and_mean)
+{
+    UNUSED;
+    tc_tensor var, mean;
+    tc_var_mean(x[0], TC_AXES(-1), 0, true, &var, &mean);
+    return tc_mul(var, mean);
+}
+
 /* movement */
 FN(reshape) { UNUSED; return tc_reshape(x[0], 6, -1); }
 FN(permute) { UNUSED; return tc_permute(x[0], 2, 0, 1); }
@@ -234,10 +244,11 @@ static void add_reductions(void)
 {
     static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
         sum_all, sum_first, sum_two, prod_last, prod_two, max_last, max_all, min_middle, mean_two,
-        cumsum_middle, variance};
+        cumsum_middle, variance, var_middle, std_two, var_and_mean};
     static const char *const names[] = {"sum all", "sum first", "sum two", "prod last", "prod two",
                                         "max last", "max all", "min middle", "mean two",
-                                        "cumsum middle", "variance"};
+                                        "cumsum middle", "variance", "var middle", "std two",
+                                        "var and mean"};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         grad_case *c = add_case(names[i], all[i]);
         IN(c, 2, 3, 4);

@@ -718,6 +718,7 @@ enum { RA = 4, RB = 6 };
 #define OVER_SUM(name, x, axis) tc_##name(x, TC_AXES(axis), false)
 #define OVER_SAME OVER_SUM
 #define OVER_BOOL OVER_SUM
+#define OVER_FLOAT OVER_SUM
 
 static tc_tensor call_reduce(int op, tc_tensor x, int axis)
 {
@@ -735,6 +736,7 @@ static bool fold(int op, const double *f, const int64_t *w, int n, double *y, in
     bool arg = op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN, least = op == TCI_OP_MIN ||
                                                                     op == TCI_OP_ARGMIN;
     int best = 0;
+    double mean = 0;
     *y = op == TCI_OP_PROD;
     *z = op == TCI_OP_PROD || op == TCI_OP_ALL;
     for (int i = 0; i < n; i++) {
@@ -746,11 +748,15 @@ static bool fold(int op, const double *f, const int64_t *w, int n, double *y, in
         case TCI_OP_ANY: *z = *z || f[i] != 0; break;
         case TCI_OP_ALL: *z = *z && f[i] != 0; break;
         case TCI_OP_MAX: case TCI_OP_MIN: *y = f[best]; *z = w[best]; break;
+        case TCI_OP_DEVSQ: mean += f[i] / n; break;
         default: *z = best; break;
         }
     }
-    return arg || op == TCI_OP_SUM || op == TCI_OP_PROD || op == TCI_OP_ANY || op == TCI_OP_ALL ||
-           op == TCI_OP_MAX || op == TCI_OP_MIN;
+    for (int i = 0; i < n && op == TCI_OP_DEVSQ; i++) {
+        *y += (f[i] - mean) * (f[i] - mean);
+    }
+    return arg || op == TCI_OP_DEVSQ || op == TCI_OP_SUM || op == TCI_OP_PROD ||
+           op == TCI_OP_ANY || op == TCI_OP_ALL || op == TCI_OP_MAX || op == TCI_OP_MIN;
 }
 
 TEST(reduce_rows)
@@ -770,10 +776,11 @@ TEST(reduce_rows)
             op_case *c = add_case(tci_op_name(op), call_reduce(op, x, axis - 2), groups);
             c->tolerance = 1e-6;
             c->sums = is_float(t) && (op == TCI_OP_SUM || op == TCI_OP_PROD);
+            c->sums = c->sums || op == TCI_OP_DEVSQ;
             for (int g = 0; g < groups; g++) {
                 for (int i = 0; i < n; i++) {
                     int at = axis ? g * RB + i : i * RB + g;
-                    line[i] = f[at];
+                    line[i] = op == TCI_OP_DEVSQ && !is_float(t) ? (double)w[at] : f[at];
                     ints[i] = w[at];
                 }
                 CHECK_MSG(fold(op, line, ints, n, &c->want[g], &c->want_int[g]),

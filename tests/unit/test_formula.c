@@ -34,7 +34,8 @@ static bool fits(int word, bool value, bool reduce, int arity)
     case TCI_W_FLOOR_DIVIDE: return value;
     case TCI_W_SPREAD:
     case TCI_W_TALLY:
-    case TCI_W_OTHERS: return reduce;
+    case TCI_W_OTHERS:
+    case TCI_W_CENTRED: return reduce;
     default: break;
     }
     if (value) {
@@ -178,6 +179,11 @@ TEST(the_identity_changes_nothing)
         for (int i = 0; i < TCI_COUNT(samples); i++) {
             tci_value none[TCI_PARTS], one[TCI_PARTS] = {{.f = samples[i]}, {.i = 7}};
             tci_value out[TCI_PARTS];
+            if (red == TCI_RED_DEVSQ) { /* count, mean, squares */
+                one[0].i = 3;
+                one[1].f = samples[i];
+                one[2].f = 0.5;
+            }
             if (red == TCI_RED_DOT || red == TCI_RED_ANY || red == TCI_RED_ALL) {
                 continue; /* of factors; of bools */
             }

@@ -57,6 +57,7 @@ TEST(every_reduction)
 #define OVER_SAME(name) tc_##name(x, TC_AXES(1), true)
 #define OVER_SUM OVER_SAME
 #define OVER_BOOL OVER_SAME
+#define OVER_FLOAT OVER_SAME
 #define OVER_INDEX(name) tc_##name(x, 1, true)
 #define ROW(id, name, rule, ...)                                                                   \
     CHECK_MSG(make(#name, &x, 1, ATTRS({"axes", WORDS(-1)}, {"keepdims", WORDS(1)})) ==            \
