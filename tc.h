@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "4af203bc0e1eb841"
+#define TCI_BUILD "2086c1dc01044d34"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -16928,6 +16928,12 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
  * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
+ * A REDUCE may keep the last axes of its stage: then it has one result for each of their points,
+ * which belongs to the outer point as a row does, and which later stages (REDUCE or MAP) read where
+ * they stand on the same axes. Attention is one kernel of such rows: for each query a DOT over d
+ * keeps the keys, MAX and SUM fold over the keys, MAX of one element each keeps the weights (NaN
+ * and the sign of 0 too), a DOT over the keys keeps the values' axis, and a MAP stores that.
+ *
  * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what
  * it depends on: an instruction that depends on no inner axis is evaluated once per outer point, at
  * its first use; others in each stage that uses them. Guards make loads total.
@@ -16943,6 +16949,8 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
+ *             A stage that keeps axes has CHAINs alone: for each of their points one, over its
+ *             other axes; vectors lie along the last kept axis.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within
@@ -16960,8 +16968,9 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * points whatever the indices are; a store that combines or has a guard is a SCATTER's, in a
  * VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage axes are inner
  * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
- * values; in a VEC_INNER kernel each reduction has class LANES, all with one number, in others none
- * has; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
+ * values, one that keeps axes only in stages that walk these; in a VEC_INNER kernel each reduction
+ * that keeps none has class LANES, all with one number, in others none has and none keeps axes; a
+ * reduction that keeps axes has one result; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -17072,6 +17081,7 @@ typedef struct tci_kstage {
     uint8_t kind;
     int32_t n_axes;
     int32_t *axes;   /* inner axes in loop order, the last one fastest */
+    int32_t n_kept;  /* REDUCE: the last so many are kept by its reductions */
 } tci_kstage;
 
 /* ---- operands and the kernel ---- */
@@ -17133,6 +17143,8 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
+/* Whether a stage keeps axes. */
+TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
 /* The n of the kernel's LANES(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
@@ -17675,18 +17687,28 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
         i->axes |= k->kx[k->guards[i->guard + g].x].axes;
         i->stage = TCI_MAX(i->stage, k->kx[k->guards[i->guard + g].x].stage);
     }
-    /* a function of the outer point; a SCAN's value of the step as well */
+    /* a function of the outer point; a SCAN's value of the step, others of what is kept as well */
     if (i->op == TCI_K_RED) {
         int32_t stage = k->reds[tci_kinst_number(i)].stage;
         for (int a = 0; a < k->n_outer; a++) {
             i->axes |= tci_kernel_axis_bit(a);
         }
-        for (int a = 0; k->stages[stage].kind == TCI_STAGE_SCAN && a < k->stages[stage].n_axes;
-             a++) {
-            i->axes |= tci_kernel_axis_bit(k->stages[stage].axes[a]);
+        const tci_kstage *st = &k->stages[stage];
+        int of_step = st->kind == TCI_STAGE_SCAN ? 0 : st->n_axes - st->n_kept;
+        for (int a = of_step; a < st->n_axes; a++) {
+            i->axes |= tci_kernel_axis_bit(st->axes[a]);
         }
         i->stage = stage;
     }
+}
+
+TCI_FN bool tci_kernel_keeps(const tci_kernel *k)
+{
+    bool keeps = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        keeps |= k->stages[t].n_kept > 0;
+    }
+    return keeps;
 }
 
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst)
@@ -17895,7 +17917,8 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
     const tci_kstage *stage = &k->stages[index];
     tci_str_printf(out, "  stage %d: %s over", index, kinds[stage->kind]);
     for (int a = 0; a < stage->n_axes; a++) {
-        tci_str_printf(out, " a%d", stage->axes[a]);
+        bool first = stage->n_kept > 0 && a == stage->n_axes - stage->n_kept;
+        tci_str_printf(out, "%s a%d", first ? " keeping" : "", stage->axes[a]);
     }
     tci_str_add(out, "\n");
     for (int r = 0; r < k->n_reds; r++) {
@@ -18044,6 +18067,19 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* Does stage t walk all axes that `inst` depends on? A bit may stand for several axes. */
+static bool tci_kernel_walks(const tci_kernel *k, int t, int inst)
+{
+    uint64_t walked = 0, inner = 0;
+    for (int a = 0; a < k->stages[t].n_axes; a++) {
+        walked |= (uint64_t)1 << TCI_MIN(k->stages[t].axes[a], 63);
+    }
+    for (int a = k->n_outer; a < k->n_axes; a++) {
+        inner |= (uint64_t)1 << TCI_MIN(a, 63);
+    }
+    return (k->insts[inst].axes & inner & ~walked) == 0;
+}
+
 /* ---- stores ---- */
 
 static bool tci_kernel_store_covers(const tci_kernel *k, const tci_kstore *store, int axis)
@@ -18190,6 +18226,7 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, stage->kind != TCI_STAGE_REDUCE);
     bool scan = stage->kind == TCI_STAGE_SCAN;
     TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+    TCI_ASSERT(s, tci_kernel_walks(k, store->stage, store->value));
     TCI_ASSERT(s, store->guard < k->n_insts);
     TCI_ASSERT(s, store->guard < 0 || k->insts[store->guard].dtype == TC_BOOL);
     tci_kernel_verify_inside(s, k, store->x, store->operand);
@@ -18205,8 +18242,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
 {
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
-    TCI_ASSERT(s, inner == (red->order == TCI_ORDER_LANES));
-    TCI_ASSERT(s, !inner || red->op != TCI_RED_DOT);
+    bool keeps = k->stages[red->stage].n_kept > 0;
+    TCI_ASSERT(s, (inner && !keeps) == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, !keeps || (inner && red->order == TCI_ORDER_CHAIN));
+    TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
@@ -18237,6 +18276,28 @@ static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci
                       tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
 }
 
+/* ---- stages ---- */
+
+static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
+{
+    const tci_kstage *stage = &k->stages[t];
+    for (int a = 0; a < stage->n_axes; a++) {
+        TCI_ASSERT(s, stage->axes[a] >= k->n_outer && stage->axes[a] < k->n_axes);
+    }
+    TCI_ASSERT(s, stage->n_kept >= 0 && stage->n_kept <= stage->n_axes);
+    TCI_ASSERT(s, stage->n_kept == 0 || (stage->kind == TCI_STAGE_REDUCE &&
+                                         k->vector == TCI_VEC_INNER));
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->stage == t) {
+            TCI_ASSERT(s, stage->n_kept == 0 || tci_red_parts(red->op) == 1);
+            for (int i = 0; i < tci_red_takes(red->op); i++) {
+                TCI_ASSERT(s, tci_kernel_walks(k, t, red->in[i]));
+            }
+        }
+    }
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
@@ -18248,9 +18309,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
     }
     tci_kernel_verify_insts(s, k);
     for (int t = 0; t < k->n_stages; t++) {
-        for (int a = 0; a < k->stages[t].n_axes; a++) {
-            TCI_ASSERT(s, k->stages[t].axes[a] >= k->n_outer && k->stages[t].axes[a] < k->n_axes);
-        }
+        tci_kernel_verify_stage(s, k, t);
     }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
@@ -18332,6 +18391,8 @@ struct tci_lower {
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
 /* The value of n at idx[n->rank], under guard set `guard` (0 = none). */
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard);
+/* From now on inst is the value of n at idx, without a guard, which was evaluated before. */
+TCI_FN void tci_lower_replace(tci_lower *l, tci_node *n, const int *idx, int inst);
 /* What SCATTER n stores, and where, at idx, which counts the elements of src along the axis. */
 typedef struct tci_lower_placed {
     int value;  /* an instruction; -1: nothing is stored at any idx */
@@ -19405,6 +19466,16 @@ TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
     return tci_lower_find(l, &root);
 }
 
+TCI_FN void tci_lower_replace(tci_lower *l, tci_node *n, const int *idx, int inst)
+{
+    tci_lower_frame f = {n, idx, 0};
+    for (int i = 0; i < l->n_memo; i++) {
+        if (tci_lower_same(&l->memo[i].key, &f)) {
+            l->memo[i].inst = inst;
+        }
+    }
+}
+
 TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard)
 {
     tci_kinst i = {0};
@@ -19653,7 +19724,7 @@ static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums
     return n;
 }
 
-/* Both axes belong to the same loop nests, b right after a. */
+/* Both axes belong to the same loop nests, b right after a, and where one is kept the other is. */
 static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
 {
     if (k->axes[a].inner != k->axes[b].inner) {
@@ -19667,6 +19738,9 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
         }
         if (k->axes[a].inner && at_a + 1 != at_b) { /* in neither: -2 + 1 == -1 */
             return false;
+        }
+        if (at_b >= 0 && at_b == k->stages[t].n_axes - k->stages[t].n_kept) {
+            return false; /* the first one that is kept */
         }
     }
     return true;
@@ -19832,11 +19906,12 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
     tci_kstage stage = {from->stages[t].kind, 0,
-                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0};
     for (int a = 0; a < from->stages[t].n_axes; a++) {
         int axis = c->axis_to[from->stages[t].axes[a]];
         if (axis >= 0) {
             stage.axes[stage.n_axes++] = axis;
+            stage.n_kept += a >= from->stages[t].n_axes - from->stages[t].n_kept;
         }
     }
     TCI_PUSH(to->s, to->stages, to->n_stages, to->cap_stages, stage);
@@ -20584,6 +20659,48 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 
 #endif
+/* ---- src/plan/why.h ---- */
+/* plan/why.h - the reasons why two values were not computed by one kernel, one row each. */
+#ifndef TCI_PLAN_WHY_H
+#define TCI_PLAN_WHY_H
+
+#define TCI_WHY_ROWS(X)                                                                            \
+    X(INDEX, "it is read at another index than it is computed at")                                 \
+    X(SPACE, "the iteration spaces differ")                                                        \
+    X(CONTRACTION, "a contraction takes only elementwise work over its own output axes")           \
+    X(ROW, "one kernel keeps rows of a known length, neither short nor long, and several")         \
+    X(PRICE, "in one kernel it would take longer on this machine")                                 \
+    X(SCAN, "a running sum is stored before it is read")                                           \
+    X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
+    X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
+    X(CYCLE, "another kernel lies between them")                                                   \
+    X(SIZE, "the joined kernel would be too large")                                                \
+    X(SHARED, "several kernels read it and computing it again costs more than memory")             \
+    X(AGAIN, "it would be computed again for many elements")                                       \
+    X(LARGE, "the kernel would be too large, and the fewest bytes cross here")                     \
+    X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
+    X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
+    X(DIVISION, "read in another shape its index would need a division for every element")         \
+    X(ONCE, "one is computed once for the program, the other in each run")                         \
+    X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
+typedef enum tci_why {
+#define TCI_ROW(id, text) TCI_WHY_##id,
+    TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
+        TCI_WHY_COUNT
+} tci_why;
+
+static inline const char *tci_why_text(tci_why why)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, text) text,
+        TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return texts[why];
+}
+
+#endif
 
 /* ---- src/plan/group.h, continued ---- */
 typedef enum tci_root_kind {
@@ -20610,6 +20727,7 @@ typedef struct tci_root {
     tci_dim *domain;
     int32_t *out_axis;            /* per axis of the node: its domain axis */
     int32_t *outer_of;            /* per domain axis: the group's outer axis, -1 inner */
+    int32_t *inner_of;            /* in a group that keeps rows: its inner axis, -1 outer */
     tci_read *reads; int32_t n_reads, cap_reads;
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
     /* nodes evaluated, once per distinct index */
@@ -20626,6 +20744,9 @@ typedef struct tci_group {
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
     bool has_reduce, has_contract, has_scan, has_scatter;
+    const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
+    bool keeps;                   /* its contractions keep rows: */
+    int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
@@ -20711,8 +20832,13 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_str *why);
+/* Notes that `reader` is kept out of the group of `source`. */
+TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                             tci_why why);
+/* plan/pattern.c: makes one of groups that are better as one. */
+TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
@@ -21097,48 +21223,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
  *                      longer rows, where its rows begin at odd places)
  *   long CONTRACT sums in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
-/* ---- src/plan/why.h ---- */
-/* plan/why.h - the reasons why two values were not computed by one kernel, one row each. */
-#ifndef TCI_PLAN_WHY_H
-#define TCI_PLAN_WHY_H
 
-#define TCI_WHY_ROWS(X)                                                                            \
-    X(INDEX, "it is read at another index than it is computed at")                                 \
-    X(SPACE, "the iteration spaces differ")                                                        \
-    X(CONTRACTION, "a contraction takes only elementwise work over its own output axes")           \
-    X(SCAN, "a running sum is stored before it is read")                                           \
-    X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
-    X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
-    X(CYCLE, "another kernel lies between them")                                                   \
-    X(SIZE, "the joined kernel would be too large")                                                \
-    X(SHARED, "several kernels read it and computing it again costs more than memory")             \
-    X(AGAIN, "it would be computed again for many elements")                                       \
-    X(LARGE, "the kernel would be too large, and the fewest bytes cross here")                     \
-    X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
-    X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
-    X(DIVISION, "read in another shape its index would need a division for every element")         \
-    X(ONCE, "one is computed once for the program, the other in each run")                         \
-    X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
-typedef enum tci_why {
-#define TCI_ROW(id, text) TCI_WHY_##id,
-    TCI_WHY_ROWS(TCI_ROW)
-#undef TCI_ROW
-        TCI_WHY_COUNT
-} tci_why;
-
-static inline const char *tci_why_text(tci_why why)
-{
-    static const char *const texts[] = {
-#define TCI_ROW(id, text) text,
-        TCI_WHY_ROWS(TCI_ROW)
-#undef TCI_ROW
-    };
-    return texts[why];
-}
-
-#endif
-
-/* ---- src/plan/algorithm.c, continued ---- */
 enum {
     TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
@@ -22544,6 +22629,773 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
         }
     }
 }
+/* ---- src/plan/join.c ---- */
+/* plan/join.c - several groups as one.
+ *
+ * In: groups of a finished round, one of which gives the outer space. Out: the axes of all their
+ * roots in the new group, tried in copies; then the group, or the reason why there is none.
+ *
+ *     INTO    keeps its outer axes
+ *     MAKES   an axis along which INTO reads it is what the reader's axis is: outer or inner
+ *     TAKES   a contraction: an axis along which it reads INTO stays outer where it was, what it
+ *             sums is an inner axis of INTO, and its other axes are new inner ones
+ *
+ * An inner axis of the new group has a number, so that what one root keeps along it another reads
+ * along it; two axes of one size may be two. */
+/* ---- src/plan/join.h ---- */
+/* plan/join.h - several groups as one: tried in copies, and built only where it is legal. */
+#ifndef TCI_PLAN_JOIN_H
+#define TCI_PLAN_JOIN_H
+
+
+/* The groups that are joined. INTO gives the outer space; MAKES is read by it; TAKES, a
+ * contraction, reads it. */
+typedef enum tci_join_part { TCI_JOIN_MAKES, TCI_JOIN_INTO, TCI_JOIN_TAKES } tci_join_part;
+
+typedef struct tci_join {
+    tci_fusion *f;
+    int32_t group[3];        /* by tci_join_part; -1: none */
+    bool keeps;              /* contractions among them keep rows (kernel/ir.h) */
+    /* derived */
+    int32_t *roots; int n_roots;    /* in order */
+    int32_t **outer_of, **inner_of; /* per root, per axis of its domain: those of the new group */
+    tci_dim *inner; int n_inner, cap_inner;
+} tci_join;
+
+/* Finds the axes of the new group. False: `why` they cannot be told, the group would break an
+ * invariant of plan/group.h, or it is too large. Nothing has changed then. */
+TCI_FN bool tci_join_try(tci_join *j, tci_why *why);
+/* Makes it the group INTO; the others have no roots from then on. */
+TCI_FN void tci_join_build(tci_join *j);
+/* Is that root of that part? */
+TCI_FN bool tci_join_is_of(const tci_join *j, int root, tci_join_part part);
+/* After the last one: leaves out groups without roots, finds dependencies anew, and drops the
+ * refusals whose two sides have come together. */
+TCI_FN void tci_join_renumber(tci_fusion *f);
+
+#endif
+
+
+/* ---- src/plan/join.c, continued ---- */
+/* An axis of a part, as one of the new group; both -1: not known. */
+typedef struct tci_join_axis { int32_t outer, inner; } tci_join_axis;
+
+TCI_FN bool tci_join_is_of(const tci_join *j, int root, tci_join_part part)
+{
+    return j->f->roots[root].group == j->group[part];
+}
+
+static int tci_join_at(const tci_join *j, int root)
+{
+    for (int i = 0; i < j->n_roots; i++) {
+        if (j->roots[i] == root) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int tci_join_new_inner(tci_join *j, tci_dim size)
+{
+    TCI_PUSH(j->f->s, j->inner, j->n_inner, j->cap_inner, size);
+    return j->n_inner - 1;
+}
+
+/* ---- roots ---- */
+
+/* The roots of all parts in order. */
+static void tci_join_sort(tci_join *j)
+{
+    const tci_fusion *f = j->f;
+    int room = 1;
+    for (int part = 0; part < 3; part++) {
+        room += j->group[part] >= 0 ? f->groups[j->group[part]].n_roots : 0;
+    }
+    j->roots = TCI_NEW_ARRAY(f->s, int32_t, room);
+    j->n_roots = 0;
+    for (int part = 0; part < 3; part++) {
+        const tci_group *g = &f->groups[TCI_MAX(j->group[part], 0)];
+        for (int i = 0; i < g->n_roots && j->group[part] >= 0; i++) {
+            int at = j->n_roots++;
+            for (; at > 0 && j->roots[at - 1] > g->roots[i]; at--) {
+                j->roots[at] = j->roots[at - 1];
+            }
+            j->roots[at] = g->roots[i];
+        }
+    }
+}
+
+static void tci_join_copy_axes(tci_join *j)
+{
+    tci_scratch *s = j->f->s;
+    j->n_inner = 0;
+    j->outer_of = TCI_NEW_ARRAY(s, int32_t *, j->n_roots + 1);
+    j->inner_of = TCI_NEW_ARRAY(s, int32_t *, j->n_roots + 1);
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        j->outer_of[i] = tci_scratch_copy(s, r->outer_of, sizeof(int32_t) * (size_t)r->n_domain);
+        j->inner_of[i] = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
+        for (int d = 0; d < r->n_domain; d++) {
+            j->inner_of[i][d] = -1;
+        }
+    }
+}
+
+static tci_join_axis *tci_join_axes(const tci_join *j, tci_join_part part)
+{
+    const tci_group *g = &j->f->groups[j->group[part]];
+    tci_join_axis *axes = TCI_NEW_ARRAY(j->f->s, tci_join_axis, g->n_outer + 1);
+    for (int o = 0; o < g->n_outer; o++) {
+        axes[o].outer = axes[o].inner = -1;
+    }
+    return axes;
+}
+
+/* The roots of a part move: what were its outer axes are `axes` now. */
+static void tci_join_move(tci_join *j, tci_join_part part, const tci_join_axis *axes)
+{
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int d = 0; d < r->n_domain && tci_join_is_of(j, j->roots[i], part); d++) {
+            int o = r->outer_of[d];
+            j->outer_of[i][d] = o < 0 ? -1 : axes[o].outer;
+            j->inner_of[i][d] = o < 0 ? -1 : axes[o].inner;
+        }
+    }
+}
+
+/* ---- axes ---- */
+
+/* Root i of INTO reads MAKES. */
+static void tci_join_read_makes(tci_join *j, int i, const tci_read *read, tci_join_axis *axes)
+{
+    const tci_root *r = &j->f->roots[j->roots[i]], *q = &j->f->roots[read->root];
+    for (int a = 0; a < q->node->rank; a++) {
+        int o = q->outer_of[q->out_axis[a]], d = read->axes[a];
+        if (o < 0 || d < 0) {
+            continue; /* of size 1 */
+        }
+        int32_t *inner = &j->inner_of[i][d];
+        if (r->outer_of[d] >= 0) {
+            axes[o].outer = r->outer_of[d];
+            continue;
+        }
+        if (axes[o].inner < 0) {
+            axes[o].inner = *inner >= 0 ? *inner : tci_join_new_inner(j, r->domain[d]);
+        }
+        *inner = *inner < 0 ? axes[o].inner : *inner;
+    }
+}
+
+static bool tci_join_map_makes(tci_join *j)
+{
+    tci_join_axis *axes = tci_join_axes(j, TCI_JOIN_MAKES);
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        bool reads = tci_join_is_of(j, j->roots[i], TCI_JOIN_INTO);
+        for (int n = 0; n < r->n_reads && reads; n++) {
+            if (!tci_join_is_of(j, r->reads[n].root, TCI_JOIN_MAKES)) {
+                continue;
+            }
+            if (!r->reads[n].pure) {
+                return false;
+            }
+            tci_join_read_makes(j, i, &r->reads[n], axes);
+        }
+    }
+    tci_join_move(j, TCI_JOIN_MAKES, axes);
+    return true;
+}
+
+static void tci_join_map_takes(tci_join *j)
+{
+    const tci_fusion *f = j->f;
+    const tci_group *takes = &f->groups[j->group[TCI_JOIN_TAKES]];
+    tci_join_axis *axes = tci_join_axes(j, TCI_JOIN_TAKES);
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &f->roots[j->roots[i]];
+        bool is_dot = tci_join_is_of(j, j->roots[i], TCI_JOIN_TAKES) &&
+                      r->kind == TCI_ROOT_CONTRACT;
+        for (int n = 0; is_dot && n < r->n_reads; n++) {
+            const tci_read *read = &r->reads[n];
+            const tci_root *q = &f->roots[read->root];
+            bool reads = tci_join_is_of(j, read->root, TCI_JOIN_INTO) && read->pure;
+            for (int a = 0; reads && a < q->node->rank; a++) {
+                int outer = q->outer_of[q->out_axis[a]], d = read->axes[a];
+                if (outer >= 0 && d >= 0 && r->outer_of[d] >= 0) {
+                    axes[r->outer_of[d]].outer = outer;
+                }
+            }
+        }
+    }
+    for (int o = 0; o < takes->n_outer; o++) {
+        if (axes[o].outer < 0 && takes->outer[o] != 1) {
+            axes[o].inner = tci_join_new_inner(j, takes->outer[o]);
+        }
+    }
+    tci_join_move(j, TCI_JOIN_TAKES, axes);
+}
+
+/* Inner axes of root i follow from those of what it reads; the rest are new ones. */
+static void tci_join_map_inner(tci_join *j, int i)
+{
+    const tci_root *r = &j->f->roots[j->roots[i]];
+    for (int n = 0; n < r->n_reads; n++) {
+        int at = tci_join_at(j, r->reads[n].root);
+        const tci_root *q = &j->f->roots[r->reads[n].root];
+        for (int a = 0; at >= 0 && r->reads[n].pure && a < q->node->rank; a++) {
+            int d = r->reads[n].axes[a], inner = j->inner_of[at][q->out_axis[a]];
+            if (d >= 0 && inner >= 0 && j->inner_of[i][d] < 0 && j->outer_of[i][d] < 0) {
+                j->inner_of[i][d] = inner;
+            }
+        }
+    }
+    for (int d = 0; d < r->n_domain; d++) {
+        if (j->outer_of[i][d] < 0 && j->inner_of[i][d] < 0 && r->domain[d] != 1) {
+            j->inner_of[i][d] = tci_join_new_inner(j, r->domain[d]);
+        }
+    }
+}
+
+/* ---- checks ---- */
+
+/* Is its value there for the roots behind it, not only in memory? */
+static bool tci_join_is_evaluated(const tci_root *r)
+{
+    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER;
+}
+
+/* Every read inside is pure, at the same outer and inner axes. */
+static bool tci_join_check_reads(const tci_join *j, int i)
+{
+    const tci_root *r = &j->f->roots[j->roots[i]];
+    for (int n = 0; n < r->n_reads; n++) {
+        int at = tci_join_at(j, r->reads[n].root);
+        const tci_root *q = &j->f->roots[r->reads[n].root];
+        if (at >= 0 && (!r->reads[n].pure || !tci_join_is_evaluated(q))) {
+            return false;
+        }
+        for (int a = 0; at >= 0 && a < q->node->rank; a++) {
+            int d = r->reads[n].axes[a], of = q->out_axis[a];
+            if (d >= 0 && q->domain[of] != 1 &&
+                (j->outer_of[at][of] != j->outer_of[i][d] ||
+                 j->inner_of[at][of] != j->inner_of[i][d])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Outer axes are walked once, in order; no inner axis twice. `rows`: a reduction is among the
+ * roots; else a value is computed at outer points alone. */
+static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
+{
+    const tci_root *r = &j->f->roots[j->roots[i]];
+    const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
+    int last = -1, walked = 0, wanted = 0, kept = 0;
+    for (int d = 0; d < r->n_domain; d++) {
+        int outer = j->outer_of[i][d];
+        if (outer >= 0 && (outer <= last || into->outer[outer] != r->domain[d])) {
+            return false;
+        }
+        last = outer >= 0 ? outer : last;
+        walked += outer >= 0 && r->domain[d] != 1;
+        kept += outer < 0 && d < r->n_out && r->domain[d] != 1;
+        for (int e = 0; e < d; e++) {
+            if (j->inner_of[i][d] >= 0 && j->inner_of[i][d] == j->inner_of[i][e]) {
+                return false;
+            }
+        }
+    }
+    for (int o = 0; o < into->n_outer; o++) {
+        wanted += into->outer[o] != 1;
+    }
+    if (walked != wanted) {
+        return false;
+    }
+    switch ((tci_root_kind)r->kind) {
+    case TCI_ROOT_VALUE: return rows || kept == 0;
+    case TCI_ROOT_REDUCE: return kept == 0;
+    case TCI_ROOT_CONTRACT: return (kept > 0) == j->keeps;
+    case TCI_ROOT_SCAN:
+    case TCI_ROOT_SCATTER: return false;
+    }
+    return false;
+}
+
+/* What the roots evaluate and read together. */
+static void tci_join_measure(const tci_join *j, int *weight, int *operands)
+{
+    int stamp = ++j->f->stamp;
+    *weight = *operands = 0;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int n = 0; n < r->n_inlined; n++) {
+            tci_pnode *pn = tci_pnode_of(r->inlined[n]);
+            *weight += pn->walked != stamp ? tci_store_weight(r, r->inlined[n]) : 0;
+            pn->walked = stamp;
+        }
+        for (int n = 0; n < r->n_leaves + r->n_reads; n++) {
+            bool leaf = n < r->n_leaves;
+            int root = leaf ? -1 : r->reads[n - r->n_leaves].root;
+            tci_pnode *pn = tci_pnode_of(leaf ? r->leaves[n] : j->f->roots[root].node);
+            *operands += pn->met != stamp && (leaf || tci_join_at(j, root) < 0);
+            pn->met = stamp;
+        }
+    }
+}
+
+static bool tci_join_check(const tci_join *j, tci_why *why)
+{
+    int weight, operands, kinds[TCI_ROOT_SCATTER + 1] = {0};
+    for (int i = 0; i < j->n_roots; i++) {
+        kinds[j->f->roots[j->roots[i]].kind]++;
+    }
+    *why = TCI_WHY_CONTRACTION;
+    if (!j->keeps && kinds[TCI_ROOT_REDUCE] > 0 && kinds[TCI_ROOT_CONTRACT] > 0) {
+        return false;
+    }
+    *why = TCI_WHY_ONCE;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_node *first = j->f->roots[j->roots[0]].node;
+        if (tci_pnode_of(j->f->roots[j->roots[i]].node)->once != tci_pnode_of(first)->once) {
+            return false;
+        }
+    }
+    *why = TCI_WHY_INDEX;
+    for (int i = 0; i < j->n_roots; i++) {
+        if (!tci_join_check_reads(j, i) ||
+            !tci_join_check_walk(j, i, kinds[TCI_ROOT_REDUCE] > 0)) {
+            return false;
+        }
+    }
+    tci_join_measure(j, &weight, &operands);
+    *why = TCI_WHY_SIZE;
+    return j->n_roots <= TCI_GROUP_MAX_ROOTS && weight <= TCI_COST_KERNEL_OPS &&
+           operands <= TCI_COST_KERNEL_OPERANDS;
+}
+
+TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
+{
+    *why = TCI_WHY_INDEX;
+    tci_join_sort(j);
+    tci_join_copy_axes(j);
+    if (!tci_join_map_makes(j)) {
+        return false;
+    }
+    if (j->group[TCI_JOIN_TAKES] >= 0) {
+        tci_join_map_takes(j);
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        tci_join_map_inner(j, i);
+    }
+    return tci_join_check(j, why);
+}
+
+/* ---- building ---- */
+
+TCI_FN void tci_join_build(tci_join *j)
+{
+    tci_fusion *f = j->f;
+    tci_group *g = &f->groups[j->group[TCI_JOIN_INTO]];
+    for (int part = 0; part < 3; part++) {
+        if (j->group[part] >= 0) {
+            f->groups[j->group[part]].n_roots = 0;
+        }
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        tci_root *r = &f->roots[j->roots[i]];
+        r->group = j->group[TCI_JOIN_INTO];
+        r->outer_of = j->outer_of[i];
+        r->inner_of = j->keeps ? j->inner_of[i] : NULL;
+        g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
+        g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
+    }
+    g->roots = j->roots;
+    g->n_roots = g->cap_roots = j->n_roots;
+    g->keeps = j->keeps;
+    if (j->keeps) {
+        g->inner = tci_scratch_copy(f->s, j->inner, sizeof(tci_dim) * (size_t)j->n_inner);
+        g->n_inner = j->n_inner;
+    }
+    tci_join_measure(j, &g->weight, &g->n_operands);
+}
+
+static void tci_join_find_deps(tci_fusion *f, int group)
+{
+    tci_group *g = &f->groups[group];
+    int stamp = ++f->stamp;
+    g->n_deps = 0;
+    g->stamp = stamp;
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            int dep = f->roots[r->reads[n].root].group;
+            if (f->groups[dep].stamp != stamp) {
+                f->groups[dep].stamp = stamp;
+                TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
+            }
+        }
+    }
+}
+
+TCI_FN void tci_join_renumber(tci_fusion *f)
+{
+    int n = 0, kept = 0;
+    for (int g = 0; g < f->n_groups; g++) {
+        if (f->groups[g].n_roots > 0) {
+            f->groups[n] = f->groups[g];
+            for (int i = 0; i < f->groups[n].n_roots; i++) {
+                f->roots[f->groups[n].roots[i]].group = n;
+            }
+            n++;
+        }
+    }
+    f->n_groups = n;
+    for (int g = 0; g < n; g++) {
+        tci_join_find_deps(f, g);
+    }
+    for (int i = 0; i < f->n_refusals; i++) {
+        const tci_refusal r = f->refusals[i];
+        int reader = tci_pnode_of(r.reader)->root, source = tci_pnode_of(r.source)->root;
+        if (f->roots[reader].group != f->roots[source].group) {
+            f->refusals[kept++] = r;
+        }
+    }
+    f->n_refusals = kept;
+}
+/* ---- src/plan/pattern.c ---- */
+/* plan/pattern.c - groups that are better as one, over all groups of a finished round.
+ *
+ * In: the groups, the machine. Out: fewer groups. Each pattern is a row of tci_patterns: what it
+ * matches around a group, and whether it pays here. All matches are found first and tried by the
+ * bytes that they save, most first; one is built (plan/join.c) only when it is legal and pays, so
+ * nothing has to be undone, and what is not leaves its reason.
+ *
+ * Attention over x[rows, keys] is one group made of three:
+ *
+ *     root                         domain            outer_of   inner_of
+ *     CONTRACT s = q k             rows, keys | d    0, -1, -1  -1, 0, 1
+ *     REDUCE   m, l of s           rows | keys       0, -1      -1, 0
+ *     VALUE    y = exp(s - m) / l  rows, keys        0, -1      -1, 0
+ *     CONTRACT y v                 rows, dv | keys   0, -1, -1  -1, 2, 0
+ *
+ * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
+ * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+
+enum {
+    TCI_PATTERN_ROW = 16,        /* elements of a row, at least */
+    TCI_PATTERN_ROWS = 8,        /* rows, at least: what packing asks (loop/strip.c) */
+    TCI_PATTERN_BYTES = 1 << 17, /* of the rows that one outer point keeps, at most */
+    TCI_PATTERN_NEAR = 1 << 19,  /* bytes of rows that a thread works on at once, */
+    TCI_PATTERN_TILE = 128,      /* and how many, at most */
+    TCI_PATTERN_DEPTH = 4        /* times the rows of a tile: products of what is packed anew */
+};
+
+typedef struct tci_pattern_match {
+    const struct tci_pattern *pattern;
+    int32_t group[3];       /* by tci_join_part */
+    double saved;           /* bytes that no longer go to memory and back */
+} tci_pattern_match;
+
+typedef struct tci_pattern_state {
+    tci_fusion *f;
+    tci_machine machine;
+    int32_t *reader;        /* per group: the one group that reads it; -1 none, -2 several */
+    bool *is_output;        /* per group: some root is an output of the program */
+    int32_t *into;          /* per group: where it was joined to, itself: nowhere */
+} tci_pattern_state;
+
+typedef struct tci_pattern {
+    const char *name;
+    bool keeps;
+    /* Fills m->group of a pattern around group g (INTO). */
+    bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
+    /* Whether the joined group, which is legal, is faster; else why not. */
+    bool (*pays)(const tci_pattern_state *p, const tci_join *j, tci_why *why);
+} tci_pattern;
+
+/* ---- who reads what ---- */
+
+static void tci_pattern_find_readers(tci_pattern_state *p)
+{
+    const tci_fusion *f = p->f;
+    p->reader = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->into = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->is_output = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
+    for (int g = 0; g < f->n_groups; g++) {
+        p->reader[g] = -1;
+        p->into[g] = g;
+    }
+    for (int i = 0; i < f->n_roots; i++) {
+        const tci_root *r = &f->roots[i];
+        p->is_output[r->group] |= r->is_output;
+        for (int n = 0; n < r->n_reads; n++) {
+            int from = f->roots[r->reads[n].root].group;
+            bool first = p->reader[from] == -1 || p->reader[from] == r->group;
+            if (from != r->group) {
+                p->reader[from] = first ? r->group : -2;
+            }
+        }
+    }
+}
+
+/* A group is where it was joined to. */
+static int tci_pattern_now(const tci_pattern_state *p, int g)
+{
+    while (g >= 0 && p->into[g] != g) {
+        g = p->into[g];
+    }
+    return g;
+}
+
+static double tci_pattern_bytes(const tci_root *r)
+{
+    double n = (double)tci_dim_hint(tci_node_count(r->node));
+    return n * tci_dtype_get((tc_dtype)r->node->dtype)->bytes;
+}
+
+/* Bytes of what group `to` reads of group `from`, each value once. */
+static double tci_pattern_between(tci_fusion *f, int from, int to)
+{
+    int stamp = ++f->stamp;
+    double bytes = 0;
+    for (int i = 0; i < f->groups[to].n_roots; i++) {
+        const tci_root *r = &f->roots[f->groups[to].roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            const tci_root *q = &f->roots[r->reads[n].root];
+            bool counts = q->group == from && tci_pnode_of(q->node)->met != stamp;
+            bytes += counts ? tci_pattern_bytes(q) : 0;
+            tci_pnode_of(q->node)->met = stamp;
+        }
+    }
+    return bytes;
+}
+
+/* ---- rows of contractions ---- */
+
+static bool tci_pattern_is_rows(const tci_group *g)
+{
+    return g->has_reduce && !g->has_contract && !g->has_scan && !g->has_scatter;
+}
+
+/* A group of one contraction and what follows it element by element. */
+static bool tci_pattern_is_contraction(const tci_fusion *f, const tci_group *g)
+{
+    int contractions = 0;
+    for (int i = 0; i < g->n_roots; i++) {
+        contractions += f->roots[g->roots[i]].kind == TCI_ROOT_CONTRACT;
+    }
+    return contractions == 1 && !g->keeps;
+}
+
+static bool tci_pattern_match_rows(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    const tci_group *rows = &p->f->groups[g];
+    m->group[TCI_JOIN_MAKES] = m->group[TCI_JOIN_TAKES] = -1;
+    for (int i = 0; i < rows->n_deps && tci_pattern_is_rows(rows); i++) {
+        int dep = rows->deps[i];
+        if (p->reader[dep] == g && !p->is_output[dep] &&
+            tci_pattern_is_contraction(p->f, &p->f->groups[dep])) {
+            m->group[TCI_JOIN_MAKES] = dep;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool tci_pattern_match_attention(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    int after = p->reader[g];
+    bool fits = tci_pattern_match_rows(p, g, m) && after >= 0 && !p->is_output[g] &&
+                tci_pattern_is_contraction(p->f, &p->f->groups[after]);
+    m->group[TCI_JOIN_TAKES] = after;
+    return fits;
+}
+
+static bool tci_pattern_has_half(const tci_join *j)
+{
+    bool half = false;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int n = 0; n < r->n_inlined && r->kind == TCI_ROOT_CONTRACT; n++) {
+            half |= tci_dtype_is_half((tc_dtype)r->inlined[n]->dtype);
+        }
+        half |= tci_dtype_is_half((tc_dtype)r->node->dtype);
+    }
+    return half;
+}
+
+/* Bytes that one outer point keeps; 0: its rows are too long, too short, of unknown length or not
+ * of floats. */
+static int64_t tci_pattern_row_bytes(const tci_join *j)
+{
+    double bytes = 0;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        double row = 8;
+        if ((r->kind == TCI_ROOT_CONTRACT && !tci_dtype_is_float((tc_dtype)r->node->dtype)) ||
+            (r->kind == TCI_ROOT_REDUCE && !tci_class_is_row(r->node))) {
+            return 0;
+        }
+        for (int d = 0; d < r->n_domain; d++) {
+            bool folds = d >= r->n_out && r->kind == TCI_ROOT_REDUCE;
+            if (!tci_dim_is_known(r->domain[d]) || (folds && r->domain[d] < TCI_PATTERN_ROW)) {
+                return 0;
+            }
+            row *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
+        }
+        bytes += row;
+    }
+    return bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
+}
+
+/* Every few rows pack the other factor of the first contraction anew: that must be less than what
+ * goes to memory and back otherwise, for each element of a row. */
+static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+{
+    const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
+    int64_t bytes = tci_pattern_row_bytes(j), depth = 1;
+    tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
+    *why = TCI_WHY_ROW;
+    if (bytes == 0 || n_rows < TCI_PATTERN_ROWS) {
+        return false;
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        int64_t summed = 1;
+        for (int d = r->n_out; d < r->n_domain && r->kind == TCI_ROOT_CONTRACT; d++) {
+            summed *= r->domain[d];
+        }
+        bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
+        depth = makes ? TCI_MAX(depth, summed) : depth;
+    }
+    int64_t tile = TCI_MIN(TCI_MIN(TCI_PATTERN_NEAR / bytes, n_rows), TCI_PATTERN_TILE);
+    *why = TCI_WHY_PRICE;
+    return p->machine.block_threads == 0 && depth <= TCI_PATTERN_DEPTH * TCI_MAX(tile, 1) &&
+           (p->machine.matrix_units == 0 || !tci_pattern_has_half(j));
+}
+
+/* ---- one space ---- */
+
+/* A group that one other reads, with no contraction and no running sum to hold it apart. */
+static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    const tci_fusion *f = p->f;
+    const tci_group *makes = &f->groups[g];
+    int reader = p->reader[g];
+    m->group[TCI_JOIN_MAKES] = g;
+    m->group[TCI_JOIN_INTO] = reader;
+    m->group[TCI_JOIN_TAKES] = -1;
+    return reader >= 0 && !makes->has_contract && !makes->has_scan &&
+           !makes->has_scatter && !f->groups[reader].has_scan &&
+           !f->groups[reader].has_scatter && !f->groups[reader].keeps;
+}
+
+static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+{
+    (void)p;
+    (void)j;
+    (void)why;
+    return true;
+}
+
+/* Of matches that save as much the earlier row is tried first. */
+static const tci_pattern tci_patterns[] = {
+    {"a contraction of rows of a contraction", true, tci_pattern_match_attention,
+     tci_pattern_rows_pay},
+    {"rows of a contraction", true, tci_pattern_match_rows, tci_pattern_rows_pay},
+    {"groups over one space", false, tci_pattern_match_space, tci_pattern_always_pays},
+};
+
+/* ---- trying ---- */
+
+/* Why the first root of INTO that reads MAKES is apart from it. */
+static void tci_pattern_refuse(const tci_join *j, tci_why why)
+{
+    tci_fusion *f = j->f;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &f->roots[j->roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            if (tci_join_is_of(j, j->roots[i], TCI_JOIN_INTO) &&
+                tci_join_is_of(j, r->reads[n].root, TCI_JOIN_MAKES)) {
+                tci_group_refuse(f, r->node, f->roots[r->reads[n].root].node, why);
+                return;
+            }
+        }
+    }
+}
+
+static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match *m)
+{
+    tci_join j = {.f = p->f, .keeps = m->pattern->keeps};
+    tci_why why = TCI_WHY_INDEX;
+    for (int part = 0; part < 3; part++) {
+        int now = tci_pattern_now(p, m->group[part]);
+        bool joined = now != m->group[part] || (now >= 0 && p->f->groups[now].keeps);
+        if (joined && (j.keeps || p->f->groups[now].keeps)) {
+            return; /* part of another pattern */
+        }
+        j.group[part] = now;
+    }
+    if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, &why)) {
+        tci_join_build(&j);
+        p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
+        for (int part = 0; part < 3; part++) {
+            if (j.group[part] >= 0) {
+                p->into[j.group[part]] = j.group[TCI_JOIN_INTO];
+            }
+        }
+    } else if (j.keeps) { /* of the others the round has told why */
+        tci_pattern_refuse(&j, why);
+    }
+}
+
+/* Those that save more come first; of equals the earlier one. */
+static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
+{
+    tci_pattern_match *to = TCI_NEW_ARRAY(s, tci_pattern_match, n + 1);
+    for (int run = 1; run < n; run *= 2) {
+        for (int begin = 0; begin < n; begin += 2 * run) {
+            int a = begin, b = TCI_MIN(begin + run, n), end = TCI_MIN(begin + 2 * run, n);
+            int a_end = b;
+            for (int at = begin; at < end; at++) {
+                bool first = b == end || (a < a_end && m[a].saved >= m[b].saved);
+                to[at] = m[first ? a++ : b++];
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            m[i] = to[i];
+        }
+    }
+}
+
+TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
+{
+    tci_pattern_state p = {.f = f, .machine = machine};
+    tci_pattern_match *list = NULL;
+    int n = 0, cap = 0;
+    tci_pattern_find_readers(&p);
+    for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
+        for (int g = 0; g < f->n_groups; g++) {
+            tci_pattern_match m = {&tci_patterns[i], {-1, g, -1}, 0};
+            if (tci_patterns[i].match(&p, g, &m)) {
+                int into = m.group[TCI_JOIN_INTO], takes = m.group[TCI_JOIN_TAKES];
+                m.saved = tci_pattern_between(f, m.group[TCI_JOIN_MAKES], into);
+                m.saved += takes >= 0 ? tci_pattern_between(f, into, takes) : 0;
+                TCI_PUSH(f->s, list, n, cap, m);
+            }
+        }
+    }
+    tci_pattern_sort(f->s, list, n);
+    for (int i = 0; i < n; i++) {
+        tci_pattern_try(&p, &list[i]);
+    }
+    if (n > 0) {
+        tci_join_renumber(f);
+    }
+}
 /* ---- src/plan/group.c ---- */
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
@@ -22562,7 +23414,7 @@ enum {
     TCI_GROUP_ROUNDS = 4
 };
 
-static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why)
 {
     tci_refusal refusal = {reader, source, (uint8_t)why};
@@ -23094,11 +23946,11 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
-    f->reproducible = reproducible;
+    f->reproducible = machine.reproducible;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
@@ -23108,6 +23960,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
     }
+    tci_pattern_apply(f, machine);
     tci_group_report(f, why);
     tci_store_report(f, why);
     tci_group_sort(f);
@@ -23123,8 +23976,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
- *   CHAIN     other contractions, scans, and reductions where neighbours along the last outer axis
- *             lie together in memory: each lane of a vector is a sum of its own
+ *   CHAIN     other contractions, scans, rows that are kept, and reductions where neighbours along
+ *             the last outer axis lie together in memory: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
  *
@@ -23166,6 +24019,9 @@ static void tci_class_count_loads(const tci_kernel *k, int axis, int *unit, int 
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
 {
     int inner = -1, outer = k->n_outer - 1;
+    if (tci_kernel_keeps(k)) {
+        return TCI_VEC_INNER;
+    }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *stage = &k->stages[k->reds[r].stage];
         if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN || stage->n_axes == 0) {
@@ -23317,8 +24173,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
 {
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
-        red->order = k->vector == TCI_VEC_INNER ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
-        red->order_n = k->vector == TCI_VEC_INNER ? tci_class_lanes(k, machine) : 0;
+        bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
+        red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+        red->order_n = row ? tci_class_lanes(k, machine) : 0;
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
@@ -23350,7 +24207,8 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
 /* ---- src/plan/kernel.c ---- */
 /* plan/kernel.c - writes one group of roots as a kernel.
  *
- * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes.
+ * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes;
+ * where contractions keep rows, a slot for each inner axis of the group, and families of those.
  * A slot starts as one kernel axis and is split into factors when that makes the map of a reshape
  * affine (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in
  * root order: a reduction joins the earliest stage after everything it depends on that walks the
@@ -23365,13 +24223,23 @@ typedef struct tci_pk_slot {
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
+    int32_t attempt;    /* for which it has axes */
 } tci_pk_slot;
 
 typedef struct tci_pk_family {
-    int32_t n;
-    tci_pk_slot *slots;
+    int32_t n, n_kept_slots;
+    tci_pk_slot **slots;
     int32_t n_axes, *axes; /* kernel axes in loop order */
+    int32_t n_kept;        /* of them: the last ones */
 } tci_pk_family;
+
+/* A root of the group: the family that its stage walks, that of its result, and the slot of each
+ * axis of its domain (NULL: outer, or of size 1). */
+typedef struct tci_pk_member {
+    int32_t family, of_result;
+    tci_pk_slot **slot_of;
+    bool is_kept;      /* a VALUE that a contraction of the group reads: a row of it is kept */
+} tci_pk_member;
 
 typedef struct tci_pk {
     tci_scratch *s;
@@ -23380,9 +24248,11 @@ typedef struct tci_pk {
     tci_plan *plan;
     tci_kernel *k;
     tci_lower l;
+    int32_t attempt;
     tci_pk_family outer;
     tci_pk_family *families; int32_t n_families, cap_families;
-    int32_t *family_of;       /* per member root */
+    tci_pk_slot **inner;      /* per inner axis of a group that keeps rows */
+    tci_pk_member *members;   /* per member root */
     int32_t *red_of;          /* per root of the fusion: its reduction's RED instruction, -1 */
     int32_t *operand_buffers; int32_t n_operand_buffers, cap_operand_buffers;
     tci_node **literals; int32_t n_literals, cap_literals;
@@ -23390,24 +24260,33 @@ typedef struct tci_pk {
 
 /* ---- slots and families ---- */
 
+static tci_pk_slot *tci_pk_make_slot(tci_scratch *s, tci_dim size)
+{
+    tci_pk_slot *slot = TCI_NEW(s, tci_pk_slot);
+    slot->size = size;
+    slot->n_factors = 1;
+    slot->factors = TCI_NEW_ARRAY(s, tci_dim, 1);
+    slot->factors[0] = size;
+    slot->attempt = -1;
+    return slot;
+}
+
 static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *sizes)
 {
-    tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
+    tci_pk_family f = {n, 0, TCI_NEW_ARRAY(s, tci_pk_slot *, n + 1), 0, NULL, 0};
     for (int i = 0; i < n; i++) {
-        f.slots[i].size = sizes[i];
-        f.slots[i].n_factors = 1;
-        f.slots[i].factors = TCI_NEW_ARRAY(s, tci_dim, 1);
-        f.slots[i].factors[0] = sizes[i];
+        f.slots[i] = tci_pk_make_slot(s, sizes[i]);
     }
     return f;
 }
 
-static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
+/* The family of these sizes, as every stage may walk the same axes. */
+static int tci_pk_family_of_sizes(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
         bool same = p->families[f].n == n;
         for (int i = 0; same && i < n; i++) {
-            same = p->families[f].slots[i].size == sizes[i];
+            same = p->families[f].slots[i]->size == sizes[i];
         }
         if (same) {
             return f;
@@ -23418,39 +24297,141 @@ static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
     return p->n_families - 1;
 }
 
-/* Inner sizes of a root, without those of size 1. */
-static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, tci_dim *sizes)
+/* The family of these slots, of which the last n_kept are kept. */
+static int tci_pk_family_of_slots(tci_pk *p, int n, tci_pk_slot *const *slots, int n_kept)
 {
-    (void)p;
-    int n = 0;
-    for (int i = 0; i < r->n_domain; i++) {
-        if (r->outer_of[i] < 0 && r->domain[i] != 1) {
-            sizes[n++] = r->domain[i];
+    for (int f = 0; f < p->n_families; f++) {
+        bool same = p->families[f].n == n && p->families[f].n_kept_slots == n_kept;
+        for (int i = 0; same && i < n; i++) {
+            same = p->families[f].slots[i] == slots[i];
+        }
+        if (same) {
+            return f;
+        }
+    }
+    tci_pk_family family = {n, n_kept, NULL, 0, NULL, 0};
+    family.slots = tci_scratch_copy(p->s, slots, sizeof(*slots) * (size_t)n);
+    TCI_PUSH(p->s, p->families, p->n_families, p->cap_families, family);
+    return p->n_families - 1;
+}
+
+/* Appends the slots of the inner axes [first, end) of a domain. */
+static int tci_pk_collect(const tci_pk_member *m, int first, int end, tci_pk_slot **slots, int n)
+{
+    for (int i = first; i < end; i++) {
+        if (m->slot_of[i]) {
+            slots[n++] = m->slot_of[i];
         }
     }
     return n;
 }
 
+/* Of a group that keeps rows: an inner axis of the group is one slot, whoever walks it. A
+ * contraction walks what it sums first. */
+static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
+{
+    tci_pk_slot **slots = TCI_NEW_ARRAY(p->s, tci_pk_slot *, r->n_domain + 1);
+    for (int i = 0; i < r->n_domain; i++) {
+        bool walks = r->outer_of[i] < 0 && r->domain[i] != 1;
+        m->slot_of[i] = walks ? p->inner[r->inner_of[i]] : NULL;
+    }
+    int n_out = tci_pk_collect(m, 0, r->n_out, slots, 0);
+    m->of_result = tci_pk_family_of_slots(p, n_out, slots, 0);
+    if (m->is_kept) {
+        m->family = tci_pk_family_of_slots(p, n_out, slots, n_out);
+        return;
+    }
+    int n = tci_pk_collect(m, r->n_out, r->n_domain, slots, 0);
+    n = tci_pk_collect(m, 0, r->n_out, slots, n);
+    m->family = tci_pk_family_of_slots(p, n, slots, r->kind == TCI_ROOT_CONTRACT ? n_out : 0);
+}
+
+/* Of any other group: equal inner sizes are one family. */
+static void tci_pk_find_family(tci_pk *p, const tci_root *r, tci_pk_member *m)
+{
+    tci_dim *sizes = TCI_NEW_ARRAY(p->s, tci_dim, r->n_domain + 1), none = 0;
+    int n = 0;
+    for (int i = 0; i < r->n_domain; i++) { /* without those of size 1 */
+        if (r->outer_of[i] < 0 && r->domain[i] != 1) {
+            sizes[n++] = r->domain[i];
+        }
+    }
+    m->family = tci_pk_family_of_sizes(p, n, sizes);
+    n = 0;
+    for (int i = 0; i < r->n_domain; i++) {
+        bool walks = r->outer_of[i] < 0 && r->domain[i] != 1;
+        m->slot_of[i] = walks ? p->families[m->family].slots[n++] : NULL;
+    }
+    m->of_result = r->kind == TCI_ROOT_VALUE ? m->family : tci_pk_family_of_sizes(p, 0, &none);
+}
+
+static void tci_pk_mark_kept(tci_pk *p)
+{
+    for (int m = 0; m < p->g->n_roots && p->g->keeps; m++) {
+        const tci_root *r = &p->f->roots[p->g->roots[m]];
+        for (int i = 0; i < r->n_reads && r->kind == TCI_ROOT_CONTRACT; i++) {
+            for (int o = 0; o < m; o++) {
+                bool reads = p->g->roots[o] == r->reads[i].root;
+                bool value = p->f->roots[p->g->roots[o]].kind == TCI_ROOT_VALUE;
+                p->members[o].is_kept |= reads && value;
+            }
+        }
+    }
+}
+
+static void tci_pk_find_families(tci_pk *p)
+{
+    const tci_group *g = p->g;
+    tci_dim none = 0;
+    p->members = TCI_NEW_ARRAY(p->s, tci_pk_member, g->n_roots + 1);
+    p->inner = TCI_NEW_ARRAY(p->s, tci_pk_slot *, g->n_inner + 1);
+    for (int i = 0; i < g->n_inner; i++) {
+        p->inner[i] = tci_pk_make_slot(p->s, g->inner[i]);
+    }
+    tci_pk_mark_kept(p);
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *r = &p->f->roots[g->roots[m]];
+        p->members[m].slot_of = TCI_NEW_ARRAY(p->s, tci_pk_slot *, r->n_domain + 1);
+        if (g->keeps) {
+            tci_pk_find_rows(p, r, &p->members[m]);
+        } else {
+            tci_pk_find_family(p, r, &p->members[m]);
+        }
+    }
+    if (!g->keeps) {
+        tci_pk_family_of_sizes(p, 0, &none);
+    }
+}
+
+static void tci_pk_slot_axes(tci_pk *p, tci_pk_slot *slot, bool inner)
+{
+    if (slot->attempt == p->attempt) {
+        return;
+    }
+    slot->attempt = p->attempt;
+    slot->kx = tci_kx_const(p->k, 0);
+    slot->first_axis = p->k->n_axes;
+    for (int a = 0; a < slot->n_factors && slot->size != 1; a++) {
+        int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
+        slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]),
+                              tci_kx_axis(p->k, axis));
+    }
+}
+
 static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 {
-    f->n_axes = 0;
     int room = 0;
     for (int i = 0; i < f->n; i++) {
-        room += f->slots[i].n_factors;
+        room += f->slots[i]->n_factors;
     }
+    f->n_axes = f->n_kept = 0;
     f->axes = TCI_NEW_ARRAY(p->s, int32_t, room + 1);
     for (int i = 0; i < f->n; i++) {
-        tci_pk_slot *slot = &f->slots[i];
-        slot->kx = tci_kx_const(p->k, 0);
-        slot->first_axis = p->k->n_axes;
-        if (slot->size == 1) {
-            continue;
-        }
-        for (int a = 0; a < slot->n_factors; a++) {
-            int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
-            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]),
-                                  tci_kx_axis(p->k, axis));
-            f->axes[f->n_axes++] = axis;
+        tci_pk_slot *slot = f->slots[i];
+        tci_pk_slot_axes(p, slot, inner);
+        for (int a = 0; a < slot->n_factors && slot->size != 1; a++) {
+            f->axes[f->n_axes++] = slot->first_axis + a;
+            f->n_kept += i >= f->n - f->n_kept_slots;
         }
     }
 }
@@ -23459,7 +24440,7 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 {
     for (int i = 0; i < f->n; i++) {
-        tci_pk_slot *slot = &f->slots[i];
+        tci_pk_slot *slot = f->slots[i];
         int at = axis - slot->first_axis;
         if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
             continue;
@@ -23491,17 +24472,30 @@ static int tci_pk_operand(tci_pk *p, int buffer, bool is_output)
     return tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
 }
 
+/* What a member's reduction gave. A row of results is read where the stage stands on it. */
+static int tci_pk_result(tci_pk *p, int root, const int *idx)
+{
+    const tci_root *r = &p->f->roots[root];
+    for (int m = 0; m < p->g->n_roots && p->g->keeps; m++) {
+        for (int a = 0; p->g->roots[m] == root && a < r->node->rank; a++) {
+            const tci_pk_slot *slot = p->members[m].slot_of[r->out_axis[a]];
+            TCI_ASSERT(p->s, !slot || slot->kx == idx[a]);
+        }
+    }
+    return p->red_of[root];
+}
+
 static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_pk *p = l->user;
     int root = tci_pnode_of(n)->root;
     bool leaf = tci_plan_is_leaf(n);
     const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
+    if (!leaf && root >= 0 && p->red_of[root] >= 0) {
+        return tci_pk_result(p, root, idx);
+    }
     if (!leaf && (!r || (r->group == (int)(p->g - p->f->groups) && r->kind == TCI_ROOT_VALUE))) {
         return -1;
-    }
-    if (!leaf && p->red_of[root] >= 0) {
-        return p->red_of[root];
     }
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
     int buffer = leaf ? tci_pnode_of(n)->buffer : r->buffer;
@@ -23528,7 +24522,8 @@ static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
 {
     tci_pk_family *f = &p->families[family];
     for (int t = after + 1; t < p->k->n_stages; t++) {
-        bool same = p->k->stages[t].kind == kind && p->k->stages[t].n_axes == f->n_axes;
+        bool same = p->k->stages[t].kind == kind && p->k->stages[t].n_axes == f->n_axes &&
+                    p->k->stages[t].n_kept == f->n_kept;
         for (int a = 0; same && a < f->n_axes; a++) {
             same = p->k->stages[t].axes[a] == f->axes[a];
         }
@@ -23536,7 +24531,7 @@ static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
             return t;
         }
     }
-    tci_kstage stage = {kind, f->n_axes, f->axes};
+    tci_kstage stage = {kind, f->n_axes, f->axes, f->n_kept};
     TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
     return p->k->n_stages - 1;
 }
@@ -23546,14 +24541,13 @@ static int *tci_pk_domain(tci_pk *p, int member)
 {
     const tci_root *r = &p->f->roots[p->g->roots[member]];
     int *domain = TCI_NEW_ARRAY(p->s, int, r->n_domain + 1);
-    int inner = 0;
     for (int i = 0; i < r->n_domain; i++) {
         if (r->domain[i] == 1) {
             domain[i] = tci_kx_const(p->k, 0);
         } else if (r->outer_of[i] >= 0) {
-            domain[i] = p->outer.slots[r->outer_of[i]].kx;
+            domain[i] = p->outer.slots[r->outer_of[i]]->kx;
         } else {
-            domain[i] = p->families[p->family_of[member]].slots[inner++].kx;
+            domain[i] = p->members[member].slot_of[i]->kx;
         }
     }
     return domain;
@@ -23590,23 +24584,12 @@ static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int va
 /* A stage over one slot of a family alone. */
 static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
 {
-    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1)};
+    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1), 0};
     for (int a = 0; slot->size != 1 && a < slot->n_factors; a++) {
         stage.axes[stage.n_axes++] = slot->first_axis + a;
     }
     TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
     return p->k->n_stages - 1;
-}
-
-/* Slot of domain axis i of a root, which is an inner one; NULL: it has size 1, and so no slot. */
-static const tci_pk_slot *tci_pk_inner_slot(tci_pk *p, int member, int axis)
-{
-    const tci_root *r = &p->f->roots[p->g->roots[member]];
-    int at = 0;
-    for (int i = 0; i < axis; i++) {
-        at += r->outer_of[i] < 0 && r->domain[i] != 1;
-    }
-    return r->domain[axis] == 1 ? NULL : &p->families[p->family_of[member]].slots[at];
 }
 
 /* A SCATTER: x goes to memory along its axis, then the elements of src along theirs. */
@@ -23615,8 +24598,8 @@ static void tci_pk_scatter(tci_pk *p, int member)
     const tci_root *r = &p->f->roots[p->g->roots[member]];
     const tci_node *n = r->node;
     const tci_pk_slot none = {.size = 1};
-    const tci_pk_slot *own = tci_pk_inner_slot(p, member, r->n_domain - 2);
-    const tci_pk_slot *src = tci_pk_inner_slot(p, member, r->n_domain - 1);
+    const tci_pk_slot *own = p->members[member].slot_of[r->n_domain - 2]; /* NULL: of size 1 */
+    const tci_pk_slot *src = p->members[member].slot_of[r->n_domain - 1];
     int *domain = tci_pk_domain(p, member), *idx = tci_pk_out_index(p, r, domain);
     int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
@@ -23680,8 +24663,8 @@ static void tci_pk_reduce(tci_pk *p, int member)
         after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
-    red.stage =
-        tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
+    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE,
+                             p->members[member].family, after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
     tci_kinst inst = {0};
     inst.op = TCI_K_RED;
@@ -23696,6 +24679,32 @@ static void tci_pk_reduce(tci_pk *p, int member)
     }
 }
 
+/* Keeps a row of a VALUE: MAX of one element each. */
+static void tci_pk_keep(tci_pk *p, int member)
+{
+    int root = p->g->roots[member];
+    const tci_node *n = p->f->roots[root].node;
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    const int *domain = tci_pk_domain(p, member);
+    int value = tci_lower_value(&p->l, p->f->roots[root].node, domain, 0);
+    tci_kred red = {0};
+    red.op = TCI_RED_MAX;
+    red.dtype = (int8_t)t;
+    red.order = TCI_ORDER_CHAIN;
+    red.in[0] = value;
+    red.in[1] = red.in[2] = red.inst = -1;
+    red.stage = tci_pk_stage(p, TCI_STAGE_REDUCE, p->members[member].family,
+                             p->k->insts[value].stage);
+    TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
+    tci_kinst inst = {0};
+    inst.op = TCI_K_RED;
+    inst.dtype = (int8_t)t;
+    inst.imm = p->k->n_reds - 1;
+    inst.x = inst.guard = -1;
+    p->red_of[root] = p->k->reds[inst.imm].inst = tci_kernel_inst(p->k, inst);
+    tci_lower_replace(&p->l, p->f->roots[root].node, domain, p->red_of[root]);
+}
+
 static void tci_pk_store_member(tci_pk *p, int member)
 {
     int root = p->g->roots[member];
@@ -23708,11 +24717,12 @@ static void tci_pk_store_member(tci_pk *p, int member)
         return;
     }
     int *domain = tci_pk_domain(p, member);
-    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
-                                          : p->red_of[root];
-    tci_dim none = 0;
-    int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
-    int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
+    int value = p->red_of[root];
+    if (value < 0) {
+        value = tci_lower_value(&p->l, r->node, domain, 0);
+    }
+    int stage = tci_pk_stage(p, TCI_STAGE_MAP, p->members[member].of_result,
+                             p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
 }
 
@@ -23885,6 +24895,7 @@ static void tci_pk_attempt(tci_pk *p)
 {
     p->k = tci_kernel_make(p->s);
     p->n_operand_buffers = p->n_literals = 0;
+    p->attempt++;
     tci_lower_init(&p->l, p->s, p->k);
     p->l.user = p;
     p->l.access = tci_pk_access;
@@ -23900,6 +24911,8 @@ static void tci_pk_attempt(tci_pk *p)
         int kind = p->f->roots[p->g->roots[m]].kind;
         if (kind != TCI_ROOT_VALUE && kind != TCI_ROOT_SCATTER) {
             tci_pk_reduce(p, m);
+        } else if (p->members[m].is_kept) {
+            tci_pk_keep(p, m);
         }
     }
     for (int m = 0; m < p->g->n_roots; m++) {
@@ -23941,16 +24954,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
-    p.family_of = TCI_NEW_ARRAY(s, int32_t, g->n_roots + 1);
     p.red_of = plan->red_of;
-    for (int m = 0; m < g->n_roots; m++) {
-        const tci_root *r = &f->roots[g->roots[m]];
-        tci_dim *sizes = TCI_NEW_ARRAY(s, tci_dim, r->n_domain + 1);
-        int n = tci_pk_inner_sizes(&p, r, sizes);
-        p.family_of[m] = tci_pk_family_find(&p, n, sizes);
-    }
-    tci_dim none = 0;
-    tci_pk_family_find(&p, 0, &none);
+    tci_pk_find_families(&p);
     bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
@@ -23958,7 +24963,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
             break;
         }
     }
-    p.k->vector = machine.reproducible ? rows ? TCI_VEC_INNER : TCI_VEC_OUTER
+    p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
                                        : tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
     uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */
@@ -24753,8 +25758,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_literals; i++) {
             literals[i]->pass = NULL;
         }
-        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns,
-                                      machine.reproducible, &p->why);
+        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns, machine,
+                                      &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
@@ -24783,7 +25788,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
  *     group 0 over [64]: 11 operations, 1 operand, after none
  *       r1 = REDUCE sum f32 [64] over (0, 100), evaluates sub exp, reads x0 r0(0)
  *
- * A domain axis is an outer axis (its number) or inner (its size, in brackets); x0 is the first
+ * A domain axis is an outer axis (its number) or inner (its size, in brackets, and where rows are
+ * kept a letter, as two of one size may be different axes); x0 is the first
  * leaf, r0(0) the value of another root read at the domain axis 0, r0(?) at an index that is no
  * axis. Then the refusals. */
 
@@ -24819,6 +25825,9 @@ static void tci_fusion_print_domain(tci_str *out, const tci_root *r)
             tci_str_printf(out, "%d", r->outer_of[i]);
         } else {
             tci_str_add(out, tci_shape_text_of(1, &r->domain[i]).text);
+            if (r->inner_of && r->inner_of[i] >= 0) {
+                tci_str_printf(out, "%c", 'a' + r->inner_of[i] % 26);
+            }
         }
     }
 }
@@ -24840,7 +25849,7 @@ static void tci_fusion_print_read(tci_str *out, const tci_fusion *f, const tci_r
 
 static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, const int *leaves)
 {
-    static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN"};
+    static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN", "SCATTER"};
     const tci_root *r = &f->roots[root];
     tci_str_printf(out, "  r%d = %s ", root, kinds[r->kind]);
     tci_fusion_print_node(out, r->node);
@@ -24873,9 +25882,10 @@ static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, c
 static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, const int *leaves)
 {
     const tci_group *g = &f->groups[at];
-    tci_str_printf(out, "group %d over %s: %d operation%s, %d operand%s, after", at,
-                   tci_shape_text_of(g->n_outer, g->outer).text, g->weight,
-                   g->weight == 1 ? "" : "s", g->n_operands, g->n_operands == 1 ? "" : "s");
+    tci_str_printf(out, "group %d over %s: %s%s%d operation%s, %d operand%s, after", at,
+                   tci_shape_text_of(g->n_outer, g->outer).text, g->pattern ? g->pattern : "",
+                   g->pattern ? ", " : "", g->weight, g->weight == 1 ? "" : "s", g->n_operands,
+                   g->n_operands == 1 ? "" : "s");
     for (int i = 0; i < g->n_deps; i++) {
         tci_str_printf(out, " %d", g->deps[i]);
     }
@@ -24960,6 +25970,9 @@ static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tc
     for (int a = 0; a < q->node->rank; a++) {
         int outer = q->outer_of[q->out_axis[a]];
         TCI_ASSERT(s, outer < 0 || read->axes[a] < 0 || r->outer_of[read->axes[a]] == outer);
+        bool keeps = r->inner_of && read->axes[a] >= 0;
+        TCI_ASSERT(s, !keeps ||
+                          q->inner_of[q->out_axis[a]] == r->inner_of[read->axes[a]]);
     }
 }
 
@@ -25016,6 +26029,14 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
         TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
     }
     TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(r->node)->forced);
+    TCI_ASSERT(s, (r->inner_of != NULL) == f->groups[r->group].keeps);
+    for (int d = 0; d < r->n_domain && r->inner_of; d++) {
+        const tci_group *g = &f->groups[r->group];
+        int inner = r->inner_of[d];
+        TCI_ASSERT(s, inner >= -1 && inner < g->n_inner);
+        TCI_ASSERT(s, inner < 0 || (r->outer_of[d] < 0 && g->inner[inner] == r->domain[d]));
+        TCI_ASSERT(s, inner >= 0 || r->outer_of[d] >= 0 || r->domain[d] == 1);
+    }
     TCI_ASSERT(s, !r->is_output || tci_fusion_is_stored(r));
     TCI_ASSERT(s, tci_pnode_of(r->node)->why <= TCI_WHY_COUNT);
     tci_fusion_verify_walk(s, r, &f->groups[r->group]);
@@ -25044,8 +26065,9 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
     TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
     TCI_ASSERT(s, g->has_scatter == kinds[TCI_ROOT_SCATTER]);
-    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1);
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
     TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
+    TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
 
@@ -26551,12 +27573,13 @@ TCI_FN int tci_build_copy(tci_build *b, int value)
 /* ---- the memo ---- */
 
 /* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer
- * point. */
+ * point, unless it is a row. */
 static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
 {
     const tci_kinst *inst = &b->k->insts[i];
     int n = 0;
-    int n_axes = inst->op == TCI_K_RED ? b->k->n_outer : b->k->n_axes;
+    bool row = inst->op == TCI_K_RED && b->k->stages[inst->stage].n_kept > 0;
+    int n_axes = inst->op == TCI_K_RED && !row ? b->k->n_outer : b->k->n_axes;
     for (int a = 0; inst->axes >> TCI_MIN(a, 63) && a < n_axes; a++) {
         if (tci_build_depends(inst->axes, a)) {
             sig[n++] = b->bind[a] ? b->bind[a]->id : 0;
@@ -28734,7 +29757,7 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     tci_stage_close(b, st->axes, n_before, open);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
-            tci_build_remember(b, k->reds[r].inst, tci_stage_tree(b, &m, r));
+            tci_build_leave(b, k->reds[r].inst, tci_stage_tree(b, &m, r));
         }
     }
 }
@@ -28788,6 +29811,192 @@ TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     tci_build_set(b, m.axis, NULL);
     tci_stage_close(b, st->axes, n_before, open);
 }
+/* ---- src/loop/keep.c ---- */
+/* loop/keep.c - rows that a kernel's reductions keep, one outer point at a time.
+ *
+ * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors lie along the last
+ * kept axis, a few of them at once, and for each the other axes are walked in order, so every
+ * element of the row is one chain. The row lies in an array of the kept instruction (tci_lkeep),
+ * from which the later stages read it; its lines are whole vectors, so none is touched in part. */
+/* ---- src/loop/keep.h ---- */
+/* loop/keep.h - rows that a kernel's reductions keep (kernel/ir.h), one outer point at a time. */
+#ifndef TCI_LOOP_KEEP_H
+#define TCI_LOOP_KEEP_H
+
+
+/* The rows that arrays hold: n points of the outer axis `axis` (-1: the one that is bound). */
+typedef struct tci_keep_rows {
+    int axis;
+    int64_t n;
+    bool has_work;          /* arrays lie in the thread's work memory */
+} tci_keep_rows;
+/* Declares an array for every row, and, where they hold several, for every other result. */
+TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows);
+/* Bytes of those arrays for one point, where none takes the place of another. */
+TCI_FN int64_t tci_keep_bytes(const tci_kernel *k, int64_t lanes);
+/* A stage that keeps axes. */
+TCI_FN void tci_keep_reduce(tci_build *b, int stage);
+
+#endif
+
+/* ---- src/loop/keep.c, continued ---- */
+enum { TCI_KEEP_UNROLL = 4 };
+
+typedef struct tci_keep_walk {
+    int stage, axis;        /* axis: the last kept one */
+    int n_folded;           /* axes that are not kept */
+} tci_keep_walk;
+
+/* ---- arrays ---- */
+
+/* Elements of the row of a reduction: whole vectors; 1 where it keeps none. Sets what a step along
+ * each kept axis is. */
+static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
+                                 tci_dim *coef)
+{
+    const tci_kstage *st = &k->stages[red->stage];
+    int64_t n = 1;
+    for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
+        int64_t size = k->axes[st->axes[i]].size;
+        if (coef) {
+            coef[st->axes[i]] = n;
+        }
+        n *= i < st->n_axes - 1 ? size : (size + lanes - 1) / lanes * lanes;
+    }
+    return TCI_MAX(n, 1);
+}
+
+TCI_FN int64_t tci_keep_bytes(const tci_kernel *k, int64_t lanes)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        bytes += tci_keep_elements(k, &k->reds[r], lanes, NULL) *
+                 tci_dtype_get((tc_dtype)k->insts[k->reds[r].inst].dtype)->bytes;
+    }
+    return bytes;
+}
+
+/* Is instruction `inst` evaluated behind stage t? */
+static bool tci_keep_is_read_after(const tci_kernel *k, int inst, int t)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), read = false;
+    for (int later = t + 1; later < k->n_stages; later++) {
+        tci_cost_mark(k, later, true, live);
+        read |= live[inst];
+    }
+    return read;
+}
+
+/* A row that takes the place of an earlier one, element by element: values of one stage over the
+ * axes of a row that nothing reads any more. -1: there is none. */
+static int tci_keep_place(const tci_build *b, const tci_kred *red)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[red->stage];
+    for (int r = 0; r < k->n_reds && st->n_kept == st->n_axes; r++) {
+        const tci_kred *old = &k->reds[r];
+        const tci_kstage *from = &k->stages[old->stage];
+        bool same = old->stage < red->stage && from->n_kept == st->n_kept &&
+                    k->insts[old->inst].dtype == k->insts[red->inst].dtype;
+        for (int i = 1; same && i <= st->n_kept; i++) {
+            same = from->axes[from->n_axes - i] == st->axes[st->n_axes - i];
+        }
+        for (int other = 0; same && other < k->n_reds; other++) { /* one row for one */
+            same = &k->reds[other] == red || k->reds[other].stage != red->stage;
+        }
+        for (int j = 0; same && j < b->n_keeps; j++) {
+            if (b->keeps[j]->inst == old->inst &&
+                !tci_keep_is_read_after(k, old->inst, red->stage)) {
+                return b->keeps[j]->local;
+            }
+        }
+    }
+    return -1;
+}
+
+static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_rows *rows)
+{
+    int local = tci_keep_place(b, red);
+    tc_dtype t = (tc_dtype)b->k->insts[red->inst].dtype;
+    tci_lkeep *keep = tci_build_keep(b, red->inst, local, red->stage);
+    int64_t n = tci_keep_elements(b->k, red, b->l->lanes, keep->coef);
+    keep->is_padded = true;
+    if (rows->axis >= 0) {
+        keep->coef[rows->axis] = n;
+        n *= rows->n;
+    }
+    if (local >= 0) {
+        return;
+    }
+    keep->local = tci_build_local(b, t, n, 0);
+    if (rows->has_work) {
+        b->l->locals[keep->local].work = b->l->work_bytes;
+        b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    }
+}
+
+TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
+{
+    for (int r = 0; r < b->k->n_reds && tci_kernel_keeps(b->k); r++) {
+        if (rows.axis >= 0 || b->k->stages[b->k->reds[r].stage].n_kept > 0) {
+            tci_keep_array(b, &b->k->reds[r], &rows);
+        }
+    }
+}
+
+/* ---- the loops ---- */
+
+/* One step of every chain of the stage, for n vectors. */
+static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs,
+                          const tci_stage_tuple *acc)
+{
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        for (int r = 0; r < b->k->n_reds; r++) {
+            const tci_kred *red = &b->k->reds[r];
+            if (red->stage == m->stage) {
+                tci_stage_tuple at = acc[r * n + i];
+                tci_stage_assign(b, at, tci_stage_combine(b, red, at, tci_stage_operands(b, red)));
+            }
+        }
+    }
+}
+
+/* The row's elements at these vectors, from the first to the last step. */
+static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_keep_walk *m = arg;
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[m->stage];
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    for (int i = 0; i < n * k->n_reds; i++) {
+        if (k->reds[i / n].stage == m->stage) {
+            acc[i] = tci_stage_accumulator(b, &k->reds[i / n], b->l->lanes);
+        }
+    }
+    tci_lopen *open = tci_stage_open(b, st->axes, m->n_folded);
+    tci_keep_step(b, m, n, vecs, acc);
+    tci_stage_close(b, st->axes, m->n_folded, open);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == m->stage) {
+                tci_build_leave(b, k->reds[r].inst, tci_build_copy(b, acc[r * n + i].part[0]));
+            }
+        }
+    }
+}
+
+TCI_FN void tci_keep_reduce(tci_build *b, int stage)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int last = st->n_axes - 1, n_folded = st->n_axes - st->n_kept;
+    tci_keep_walk m = {stage, st->axes[last], n_folded};
+    tci_lopen *open = tci_stage_open(b, st->axes + n_folded, st->n_kept - 1);
+    tci_stage_vectors(b, 0, b->k->axes[m.axis].size, TCI_KEEP_UNROLL, tci_keep_body, &m);
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes + n_folded, st->n_kept - 1, open);
+}
 /* ---- src/loop/stage.c ---- */
 /* loop/stage.c - the stages of a kernel in their order, for a tile of outer points whose bindings
  * are given.
@@ -28801,6 +30010,7 @@ TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 #define TCI_LOOP_STAGE_H
 
 
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* The stages from `first` on. */
@@ -28810,37 +30020,43 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
 
 
 /* ---- src/loop/stage.c, continued ---- */
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool inner = b->k->vector == TCI_VEC_INNER;
+    int next = inner && stage == tci_stage_ahead(b->k) ? tile->next_axis : -1;
+    b->stage = stage;
+    switch ((tci_kstage_kind)st->kind) {
+    case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
+    case TCI_STAGE_MAP:
+        if (inner) {
+            tci_stage_map_inner(b, stage, tile, next);
+        } else {
+            tci_stage_map_outer(b, stage, tile);
+        }
+        break;
+    case TCI_STAGE_REDUCE:
+    case TCI_STAGE_SCAN:
+        if (st->n_kept > 0) {
+            tci_keep_reduce(b, stage);
+        } else if (inner && st->n_axes > 0) {
+            tci_stage_reduce_inner(b, stage, next);
+        } else {
+            tci_stage_reduce_outer(b, stage, tile);
+        }
+        break;
+    }
+}
+
 TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
-    const tci_kernel *k = b->k;
-    int ahead = tci_stage_ahead(k);
-    for (int stage = first; stage < k->n_stages; stage++) {
-        bool inner = k->vector == TCI_VEC_INNER;
-        int next = inner && stage == ahead ? tile->next_axis : -1;
-        b->stage = stage;
+    for (int stage = first; stage < b->k->n_stages; stage++) {
         if (stage > 0 && b->l->threads > 1 && b->n_keeps > 0) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_BARRIER;
             tci_loop_append(b->l, b->cur, st);
         }
-        switch ((tci_kstage_kind)k->stages[stage].kind) {
-        case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
-        case TCI_STAGE_MAP:
-            if (inner) {
-                tci_stage_map_inner(b, stage, tile, next);
-            } else {
-                tci_stage_map_outer(b, stage, tile);
-            }
-            break;
-        case TCI_STAGE_REDUCE:
-        case TCI_STAGE_SCAN:
-            if (inner && k->stages[stage].n_axes > 0) {
-                tci_stage_reduce_inner(b, stage, next);
-            } else {
-                tci_stage_reduce_outer(b, stage, tile);
-            }
-            break;
-        }
+        tci_stage_one(b, tile, stage);
     }
 }
 
@@ -29016,6 +30232,10 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
 
 /* How a kernel is blocked; columns are points of the vector axis. */
 typedef struct tci_blocked {
+    int stage, red;         /* the DOT */
+    int n_inner;            /* axes of its stage that it sums */
+    bool keeps;             /* its results are a row that the kernel keeps */
+    bool is_row_there;      /* the row factor is such a row: it lies as it is read */
     int vec_axis, row_axis;
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
@@ -29043,6 +30263,9 @@ typedef struct tci_blocked {
 /* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra) and the
  * depth and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
+ * their group. */
+TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
 
@@ -29099,13 +30322,13 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
 static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
-    const tci_kred *red = &k->reds[0];
-    const tci_kstage *st = &k->stages[0];
+    const tci_kred *red = &k->reds[p->red];
+    const tci_kstage *st = &k->stages[p->stage];
     bool swap = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis);
     p->vec_inst = swap ? red->in[0] : red->in[1];
     p->row_inst = swap ? red->in[1] : red->in[0];
     uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
-    int last = st->axes[st->n_axes - 1];
+    int last = st->axes[p->n_inner - 1];
     return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
            tci_build_depends(row, p->row_axis) && !tci_build_depends(row, p->vec_axis) &&
            tci_build_depends(vec, last) && tci_build_depends(row, last) &&
@@ -29135,10 +30358,10 @@ static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
 /* Cuts the depth into even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
-    const tci_kstage *st = &k->stages[0];
+    const tci_kstage *st = &k->stages[p->stage];
     int64_t first = k->axes[st->axes[0]].size;
     p->inner = 1;
-    for (int i = 1; i < st->n_axes; i++) {
+    for (int i = 1; i < p->n_inner; i++) {
         p->inner *= k->axes[st->axes[i]].size;
     }
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
@@ -29167,15 +30390,43 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
     }
     block = p->columns > 0 ? p->columns : block;
     p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
-    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
+    int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
     int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
     p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
     p->share = p->fused ? p->group : 1;
 }
 
+TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[p->stage];
+    p->n_inner = st->n_axes - st->n_kept;
+    p->vec_axis = st->axes[st->n_axes - 1];
+    p->keeps = true;
+    if (p->n_inner == 0 || st->n_kept != 1 || k->reds[p->red].op != TCI_RED_DOT ||
+        !tci_blocked_sides(k, p)) {
+        return false;
+    }
+    const tci_kinst *row = &k->insts[p->row_inst];
+    tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
+    p->is_row_there = row->op == TCI_K_RED;
+    p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
+    p->vec_by_vector = vec.contiguous;
+    p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    if (!tci_blocked_cut_depth(k, p) || k->axes[p->vec_axis].size < lanes) {
+        return false;
+    }
+    int64_t tile = (int64_t)p->unroll * lanes, columns = k->axes[p->vec_axis].size;
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
+    p->share = 1;
+    return true;
+}
+
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
+    p->stage = p->red = 0;
+    p->n_inner = k->n_stages > 0 ? k->stages[0].n_axes : 0;
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
         !tci_blocked_sides(k, p)) {
         return false;
@@ -29187,12 +30438,12 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
                tci_dim_is_known(k->axes[p->row_axis].size);
     p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1;
+                       p->n_inner == 1;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && !few;
+                    p->n_inner == 1 && !few;
     p->fused = few && p->fetch_vectors;
     p->vec_by_vector = vec.contiguous;
-    p->squares = !vec.contiguous && st->n_axes == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
     p->row_by_vector = row.contiguous;
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
@@ -29219,7 +30470,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
 typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
-    tci_lkeep *row, *vec;
+    tci_lkeep *row, *vec;   /* row: NULL where the row factor is a row that is kept */
     tci_stage_tuple partial; /* local array, -1 none */
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
@@ -29248,8 +30499,8 @@ static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
 /* Positions of the inner points: `step` elements apart. */
 static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
 {
-    const tci_kstage *st = &s->b->k->stages[0];
-    for (int i = st->n_axes - 1; i >= 0; i--) {
+    const tci_kstage *st = &s->b->k->stages[s->p->stage];
+    for (int i = s->p->n_inner - 1; i >= 0; i--) {
         keep->coef[st->axes[i]] = step;
         step *= s->b->k->axes[st->axes[i]].size;
     }
@@ -29259,7 +30510,7 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 {
     tci_build *b = s->b;
     const tci_blocked *p = s->p;
-    const tci_kred *red = &b->k->reds[0];
+    const tci_kred *red = &b->k->reds[s->p->red];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
@@ -29275,14 +30526,16 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     int64_t vec_elements = p->fused ? s->tile * depth
                                     : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
     int64_t row_panels = p->fused ? p->n_tiles : 1;
-    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
-    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
-    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
+    if (!p->is_row_there) {
+        int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+        s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
+        tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
+        s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
+    }
+    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), -1);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
-    tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
     s->vec->coef[p->vec_axis] = 1;
-    s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
     s->partial = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
@@ -29293,9 +30546,9 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, st->n_axes + 1);
-    for (int i = 0; i < st->n_axes - without; i++) {
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, s->p->n_inner + 1);
+    for (int i = 0; i < s->p->n_inner - without; i++) {
         int64_t size = b->k->axes[st->axes[i]].size;
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
         if (i == 0) {
@@ -29311,8 +30564,8 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
 
 static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen *open)
 {
-    const tci_kstage *st = &s->b->k->stages[0];
-    for (int i = st->n_axes - 1 - without; i >= 0; i--) {
+    const tci_kstage *st = &s->b->k->stages[s->p->stage];
+    for (int i = s->p->n_inner - 1 - without; i >= 0; i--) {
         tci_build_close(s->b, &open[i]);
         tci_build_set(s->b, st->axes[i], NULL);
     }
@@ -29340,7 +30593,7 @@ static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bin
                                       int64_t inner, int64_t columns)
 {
     tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
+    int axis = b->k->stages[s->p->stage].axes[0];
     const tci_bind *here = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
     for (int i = 0; i < n; i++) {
@@ -29379,7 +30632,7 @@ static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
 static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
 {
     tci_build *b = s->b;
-    for (int i = 0; i < b->k->n_stores; i++) {
+    for (int i = 0; i < b->k->n_stores && !s->p->keeps; i++) {
         for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
             tci_stage_point(b, tile, j);
             tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
@@ -29414,7 +30667,7 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
 static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
 {
     tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
+    int axis = b->k->stages[s->p->stage].axes[0];
     int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
     tci_lopen open;
@@ -29503,7 +30756,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
 static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
     tci_lopen *open = s->p->vec_by_vector ? tci_blocked_open(s, 0) : NULL;
-    s->vec->stage = 0;
+    s->vec->stage = s->p->stage;
     tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
     s->vec->stage = -1;
     if (open) {
@@ -29515,8 +30768,8 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     tci_blocked_state *s = arg;
-    const tci_kstage *st = &b->k->stages[0];
-    int axis = st->axes[st->n_axes - 1];
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    int axis = st->axes[s->p->n_inner - 1];
     for (int i = 0; i < n; i++) {
         tci_build_set(b, axis, vecs[i]);
         tci_build_value(b, s->p->row_inst);
@@ -29528,15 +30781,15 @@ static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bin
 static void tci_blocked_pack_each(tci_blocked_state *s)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    int64_t size = b->k->axes[st->axes[s->p->n_inner - 1]].size;
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
     tci_lopen open;
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
                                                tci_lx_const(b->l, s->at.n_rows), 1, &open));
     tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo,
                                                     last->hi, false, -1));
-    if (st->n_axes == 1 && s->p->n_depths > 1) {
+    if (s->p->n_inner == 1 && s->p->n_depths > 1) {
         int from = tci_build_lx(b, s->first);
         int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
         tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
@@ -29571,7 +30824,10 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
 
 static void tci_blocked_pack_rows(tci_blocked_state *s)
 {
-    s->row->stage = 0;
+    if (!s->row) {
+        return;
+    }
+    s->row->stage = s->p->stage;
     if (s->p->row_by_vector) {
         tci_blocked_pack_across(s);
     } else {
@@ -29587,13 +30843,13 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
                             const tci_stage_tuple *acc)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    const tci_kred *red = &b->k->reds[0];
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
     int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
     tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
-    for (int i = 0; i < st->n_axes; i++) {
-        tci_lin here = i == st->n_axes - 1 ? at : tci_lin_const(0);
+    for (int i = 0; i < s->p->n_inner; i++) {
+        tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
@@ -29608,7 +30864,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         tci_stage_assign(b, acc[i],
                          tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
     }
-    for (int i = 0; i < st->n_axes; i++) {
+    for (int i = 0; i < s->p->n_inner; i++) {
         tci_build_set(b, st->axes[i], NULL);
     }
     tci_build_close(b, &open);
@@ -29634,7 +30890,7 @@ static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_
                              bool load)
 {
     tci_build *b = s->b;
-    const tci_kred *red = &b->k->reds[0];
+    const tci_kred *red = &b->k->reds[s->p->red];
     for (int i = 0; i < n; i++) {
         int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
         if (load) {
@@ -29663,8 +30919,8 @@ static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, 
     for (int i = 0; i < one.n_vecs; i++) {
         int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
         tci_stage_point(b, &one, i);
-        tci_stage_remember_result(b, &b->k->reds[0],
-                                  tci_stage_array_get(b, &b->k->reds[0], s->partial, x));
+        tci_stage_remember_result(b, &b->k->reds[s->p->red],
+                                  tci_stage_array_get(b, &b->k->reds[s->p->red], s->partial, x));
     }
     tci_stage_from(b, &one, 1);
     tci_build_close(b, &open);
@@ -29674,17 +30930,22 @@ static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
                                const tci_stage_tuple *acc, tci_lin partial)
 {
     tci_build *b = s->b;
-    if (s->p->by_rows) {
+    if (s->p->keeps) {
+        for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+            tci_stage_point(b, tile, i);
+            tci_build_leave(b, b->k->reds[s->p->red].inst, tci_build_copy(b, acc[i].part[0]));
+        }
+    } else if (s->p->by_rows) {
         tci_blocked_move(s, partial, tile->n_rows * tile->n_vecs, acc, false);
         tci_blocked_finish_rows(s, tile, partial);
     } else {
         for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
             tci_stage_point(b, tile, i);
-            tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+            tci_stage_remember_result(b, &b->k->reds[s->p->red], acc[i]);
         }
         tci_stage_from(b, tile, 1);
     }
-    b->stage = 0;
+    b->stage = s->p->stage;
 }
 
 static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
@@ -29697,9 +30958,11 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     int n = tile.n_rows * tile.n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
-    s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    if (s->row) {
+        s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    }
     for (int i = 0; i < n; i++) {
-        acc[i] = tci_stage_accumulator(b, &b->k->reds[0], b->l->lanes);
+        acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
     tci_lin partial = tci_blocked_partial_at(s, number);
     if (last > 0) {
@@ -29743,8 +31006,10 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
     s->at.n_rows = (int)rows;
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
-    s->row->origin[s->p->row_axis] = at;
-    s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+    if (s->row) {
+        s->row->origin[s->p->row_axis] = at;
+        s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+    }
     body(s);
     tci_build_set(b, s->p->row_axis, NULL);
 }
@@ -29823,7 +31088,7 @@ static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64
     s->number = number;
     s->count = count;
     s->packs = true;
-    s->vec->stage = 0;
+    s->vec->stage = s->p->stage;
     s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
     tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
                          tci_blocked_fused_body);
@@ -29848,12 +31113,12 @@ static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
     tci_loop *l = b->l;
-    const tci_kstage *st = &b->k->stages[0];
+    const tci_kstage *st = &b->k->stages[p->stage];
     tci_blocked_state s = {.b = b, .p = p};
     int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
-    b->stage = 0;
+    b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
@@ -29872,10 +31137,17 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         s.depth = tci_build_let(
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
-    s.row->origin[first] = s.vec->origin[first] = s.first;
+    s.vec->origin[first] = s.first;
+    if (s.row) {
+        s.row->origin[first] = s.first;
+    }
     tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
+    }
+    s.vec->inst = -1; /* the panels are this stage's alone */
+    if (s.row) {
+        s.row->inst = -1;
     }
 }
 /* ---- src/loop/matrix.c ---- */
@@ -30554,7 +31826,8 @@ enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, n_loads = 0;
-    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != tci_kernel_lanes(k)) {
+    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < TCI_WARP ||
+        l->lanes != tci_kernel_lanes(k)) {
         return 0;
     }
     for (int t = 0; t < k->n_stages; t++) {
@@ -31872,9 +33145,12 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
 TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
-/* loop/map.c, tile.c, rows.c: each ends with NULL. */
+/* loop/rows.c: arrays for what two stages along one row compute and is dear. */
+TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
+/* loop/map.c, tile.c, strip.c, rows.c: each ends with NULL. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
+TCI_FN const tci_form *const *tci_strip_forms(void);
 TCI_FN const tci_form *const *tci_rows_forms(void);
 
 #endif
@@ -33700,6 +34976,249 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                             &tile,    &unit,   &matrix, NULL};
     return forms;
 }
+/* ---- src/loop/strip.c ---- */
+/* loop/strip.c - a form for kernels that keep rows: several rows at once.
+ *
+ * In: a kernel whose stages are contractions that keep an axis, and stages that walk what they
+ * kept (attention; a softmax or a norm behind a product). A unit is a strip of rows, few enough
+ * that what they keep stays in the cache:
+ *
+ *     stage 0     contraction over packed panels (loop/blocked.c): fills an array of rows
+ *     stages 1-3  for each row, one after the other (loop/inner.c): read and fill such arrays
+ *     stage 4     contraction, whose row factor is an array of rows as it lies
+ *     stage 5     for each row: stores
+ *
+ * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. */
+
+enum {
+    TCI_STRIP_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
+    TCI_STRIP_MOST = 256,       /* rows of a strip */
+    TCI_STRIP_LEAST = 8,
+    TCI_STRIP_UNROLL = 2,       /* vectors of a tile */
+    TCI_STRIP_PACKS = 4         /* rows whose products take as long as packing for them */
+};
+enum { TCI_STRIP_N_ROWS };
+
+typedef struct tci_strip {
+    int axis;               /* the outer axis of the rows */
+    int64_t n_tiles, base, extra; /* register tiles of them: the first `extra` have base + 1 */
+    int64_t group;          /* tiles of a strip */
+    tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
+} tci_strip;
+
+/* ---- what fits ---- */
+
+static bool tci_strip_has_form(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool fits = tci_kernel_keeps(k) && a->machine.has_work && a->machine.block_threads == 0 &&
+                a->lanes > 1 && k->n_outer > 0 && k->n_axes < 63 &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {
+        fits = tci_dim_is_known(k->axes[i].size) && k->axes[i].size > 0;
+    }
+    return fits && k->axes[k->n_outer - 1].size >= TCI_STRIP_LEAST;
+}
+
+/* Strips of `rows` rows, about. */
+static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
+{
+    int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
+    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = a->k->axes[p->axis].size;
+    p->n_tiles = (size + most - 1) / most;
+    p->base = size / p->n_tiles;
+    p->extra = size % p->n_tiles;
+    p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
+}
+
+/* A contraction is the only reduction of its stage. */
+static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, const tci_strip *p,
+                                tci_blocked *dot)
+{
+    const tci_kstage *st = &k->stages[stage];
+    int n_reds = 0;
+    if (st->n_kept == 0 || st->n_kept == st->n_axes) {
+        return st->kind != TCI_STAGE_SCAN;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        n_reds += k->reds[r].stage == stage;
+        dot->red = k->reds[r].stage == stage ? r : dot->red;
+    }
+    int64_t vectors = (k->axes[st->axes[st->n_axes - 1]].size + lanes - 1) / lanes;
+    dot->stage = stage;
+    dot->row_axis = p->axis;
+    dot->unroll = (int)TCI_MIN(vectors, TCI_STRIP_UNROLL);
+    dot->n_tiles = p->n_tiles;
+    dot->base = p->base;
+    dot->extra = p->extra;
+    dot->group = p->group;
+    return n_reds == 1 && tci_blocked_plan_row(k, lanes, dot);
+}
+
+static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
+{
+    bool fits = tci_strip_has_form(a);
+    if (!fits) {
+        return false;
+    }
+    p->axis = a->k->n_outer - 1;
+    p->dots = TCI_NEW_ARRAY(a->s, tci_blocked, a->k->n_stages);
+    tci_strip_cut(a, rows, p);
+    for (int t = 0; t < a->k->n_stages && fits; t++) {
+        fits = tci_strip_plan_stage(a->k, t, a->lanes, p, &p->dots[t]);
+    }
+    return fits;
+}
+
+static int64_t tci_strip_most(const tci_strip *p)
+{
+    return p->group * (p->base + (p->extra > 0));
+}
+
+/* ---- the nest ---- */
+
+/* The first row of tile number `tile`. */
+static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
+{
+    tci_loop *l = b->l;
+    int row = tci_lx_make(l, TCI_LX_MUL, tile, -1, p->base);
+    int longer = tci_lx_make(l, TCI_LX_MIN, tile, tci_lx_const(l, p->extra), 0);
+    return tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, row, longer, 0));
+}
+
+/* Tiles [begin, end) of a contraction, one block of columns after the other. */
+static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, int end)
+{
+    int64_t size = b->k->axes[dot->vec_axis].size;
+    int64_t n = (size + dot->columns - 1) / dot->columns;
+    tci_lopen open;
+    if (n == 1) {
+        tci_blocked_emit(b, dot, tci_lin_const(0), begin, end);
+        return;
+    }
+    int chunk = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    tci_blocked_emit(b, dot, tci_lin_var(b, chunk), begin, end);
+    tci_build_close(b, &open);
+}
+
+/* Stages [begin, end) for each of the rows [first, last). */
+static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+                          tci_lin last)
+{
+    tci_tile tile = {0};
+    tci_dim size = b->k->axes[p->axis].size;
+    tci_lopen open;
+    tile.row_axis = tile.vec_axis = tile.next_axis = -1;
+    tile.n_rows = tile.n_vecs = 1;
+    int row = tci_build_for(b, tci_build_lx(b, first), tci_build_lx(b, last), 1, &open);
+    tci_build_set(b, p->axis,
+                  tci_build_bind(b, tci_lin_var(b, row), 0, size - 1, false, -1));
+    for (int t = begin; t < end; t++) {
+        tci_stage_one(b, &tile, t);
+    }
+    tci_build_close(b, &open);
+    tci_build_set(b, p->axis, NULL);
+}
+
+/* A unit: the strip at->group of the rows. */
+static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
+{
+    const tci_strip *p = arg;
+    tci_build *b = nest->b;
+    tci_loop *l = b->l;
+    int begin = tci_lx_make(l, TCI_LX_MUL, tci_build_lx(b, at->group), -1, p->group);
+    int end = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, p->group), 0);
+    end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, p->n_tiles), 0);
+    begin = tci_build_lx(b, tci_build_let(b, begin));
+    end = tci_build_lx(b, tci_build_let(b, end));
+    tci_lin first = tci_strip_first(b, p, begin), last = tci_strip_first(b, p, end);
+    for (int i = 0; i < b->n_keeps; i++) {
+        b->keeps[i]->origin[p->axis] = first;
+    }
+    for (int t = 0, next = 0; t < b->k->n_stages; t = next) {
+        next = t + 1;
+        if (p->dots[t].columns > 0) {
+            tci_strip_contract(b, &p->dots[t], begin, end);
+            continue;
+        }
+        while (next < b->k->n_stages && p->dots[next].columns == 0) {
+            next++;
+        }
+        tci_strip_walk(b, p, t, next, first, last);
+    }
+}
+
+/* ---- the form ---- */
+
+static bool tci_strip_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_strip p = {0};
+    int64_t rows = n[TCI_STRIP_N_ROWS];
+    return rows >= 1 && rows <= TCI_STRIP_MOST && tci_strip_plan(a, rows, &p) &&
+           tci_strip_most(&p) * tci_keep_bytes(a->k, a->lanes) <= TCI_WORK_MOST / 2;
+}
+
+static int64_t tci_strip_near(const tci_ask *a)
+{
+    return TCI_MAX(a->machine.facts.cache_bytes[1] / 2, TCI_STRIP_NEAR);
+}
+
+static int tci_strip_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    if (!tci_strip_has_form(a)) {
+        return 0;
+    }
+    int64_t near = tci_strip_near(a) / TCI_MAX(tci_keep_bytes(a->k, a->lanes), 1);
+    n[0][TCI_STRIP_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_STRIP_MOST / 2), 1);
+    n[1][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 2;
+    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
+    return 3;
+}
+
+/* Each strip packs anew; what does not stay near comes from a farther cache. */
+static double tci_strip_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_strip p = {0};
+    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    double rows = (double)tci_strip_most(&p);
+    bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
+    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.1 : 1);
+    return tci_ask_ns(a, slower, slower) * slower;
+}
+
+static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_strip p = {0};
+    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    b->l->lanes = a->lanes;
+    b->l->threads = a->threads;
+    nest.row_axis = p.axis;
+    nest.n_tiles = p.n_tiles;
+    nest.group = p.group;
+    tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};
+    tci_keep_arrays(b, rows);
+    tci_rows_keep(a, b);
+    tci_nest_run(&nest, tci_strip_body, &p, launch);
+}
+
+static void tci_strip_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_strip p = {0};
+    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    tci_str_printf(out, ", strips of %d rows, tile %dx%d", (int)tci_strip_most(&p),
+                   (int)(p.base + (p.extra > 0)), TCI_STRIP_UNROLL);
+    (void)b;
+}
+
+TCI_FN const tci_form *const *tci_strip_forms(void)
+{
+    static const tci_form strip = {"strip", {"rows"}, tci_strip_fits, tci_strip_candidates,
+                                   tci_strip_cost, tci_strip_emit, tci_strip_note};
+    static const tci_form *const forms[] = {&strip, NULL};
+    return forms;
+}
 /* ---- src/loop/rows.c ---- */
 /* loop/rows.c - forms for kernels whose vectors lie along their stages' last inner axis.
  *
@@ -33711,7 +35230,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
 enum {
     TCI_ROWS_KEEP_BYTES = 65536, /* of rows kept on the stack */
     TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
-    TCI_ROWS_DEAR = 8            /* flops that cost more than a pass through the cache */
+    TCI_ROWS_DEAR = 8,           /* flops that cost more than a pass through the cache */
+    TCI_ROWS_UNPACKED = 8        /* times longer that contractions take which pack nothing */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
@@ -33728,6 +35248,16 @@ static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
         same = x->axes[i] == y->axes[i];
     }
     return same;
+}
+
+/* Is there a contraction between two stages, so that they may walk different rows in turn? */
+static bool tci_rows_are_apart(const tci_kernel *k, int first, int later)
+{
+    bool apart = false;
+    for (int t = first; t <= later; t++) {
+        apart |= k->stages[t].n_kept > 0 && k->stages[t].n_kept < k->stages[t].n_axes;
+    }
+    return apart;
 }
 
 static bool tci_rows_is_kept(const tci_rows_keeps *keeps, int inst)
@@ -33803,7 +35333,7 @@ static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
     keeps.room = a->machine.block_threads ? shared - shared / 6 : TCI_ROWS_KEEP_BYTES;
     for (int later = 1; later < a->k->n_stages; later++) {
         for (int first = 0; first < later; first++) {
-            if (tci_rows_same_axes(a->k, first, later)) {
+            if (tci_rows_same_axes(a->k, first, later) && !tci_rows_are_apart(a->k, first, later)) {
                 tci_rows_keep_between(a, first, later, &keeps);
             }
         }
@@ -33811,7 +35341,7 @@ static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
     return keeps;
 }
 
-static void tci_rows_keep(const tci_ask *a, tci_build *b)
+TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
 {
     const tci_kernel *k = a->k;
     tci_rows_keeps keeps = tci_rows_find_keeps(a);
@@ -33875,6 +35405,7 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     bool far = tci_ask_is_far(a);
     double again = n[TCI_ROWS_KEEP] ? 1 : 1 + 0.3 * tci_rows_find_keeps(a).n;
     double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
+    again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
     return tci_ask_ns(a, again, late * twice) * again * late * twice;
 }
@@ -33885,6 +35416,8 @@ static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     tci_unit unit = tci_unit_make(&nest);
     b->l->lanes = a->lanes;
     b->l->threads = a->threads;
+    tci_keep_rows rows = {-1, 1, a->machine.has_work};
+    tci_keep_arrays(b, rows);
     if (n[TCI_ROWS_KEEP]) {
         tci_rows_keep(a, b);
     }
@@ -33983,7 +35516,8 @@ TCI_FN const tci_form *const *tci_rows_forms(void)
 
 static const tci_form *tci_sched_form(int i)
 {
-    const tci_form *const *lists[] = {tci_map_forms(), tci_tile_forms(), tci_rows_forms()};
+    const tci_form *const *lists[] = {tci_map_forms(), tci_tile_forms(), tci_strip_forms(),
+                                         tci_rows_forms()};
     for (int list = 0; list < TCI_COUNT(lists); list++) {
         for (int at = 0; lists[list][at]; at++, i--) {
             if (i == 0) {
@@ -37803,7 +39337,8 @@ typedef enum tci_interp_kind {
     /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
     TCI_STEP_LOAD,
     TCI_STEP_FAULT,   /* in[0] checked against size c */
-    TCI_STEP_FOLD,    /* one block into reduction ref */
+    TCI_STEP_FOLD,    /* one block into reduction ref; at x of its row, if it keeps one */
+    TCI_STEP_ROW,     /* what reduction ref kept, at x of its row */
     TCI_STEP_STORE    /* in[0] to operand ref at x, or at in[1] when x is not linear */
 } tci_interp_kind;
 
@@ -37842,7 +39377,8 @@ typedef struct tci_interp_value {
 
 /* One reduction. The parts of its accumulator start at their identities in each outer block; result
  * holds the value after the stage (for one lane per outer point the part of the accumulator
- * itself).
+ * itself, and so for a row that is kept; the last axis of a row takes whole blocks of TCI_VLANES,
+ * so that a group written past its end is its own).
  * To join two tuples is one operation where its row is one (`single`). Else it is a section of its
  * own over as many lanes as are joined: its steps read `left`, `right` and constants, and leave the
  * parts in `joined`; where it runs, `left` and `right` are made to stand for the two tuples. */
@@ -37851,6 +39387,7 @@ typedef struct tci_interp_red {
     uint8_t bytes[TCI_PARTS];
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
+    int32_t row;            /* elements of the row it keeps, 0: it keeps none */
     uint64_t identity[TCI_PARTS];
     int32_t acc[TCI_PARTS]; /* values */
     int32_t result;
@@ -38554,6 +40091,7 @@ TCI_FN void tci_prep_step_nodes(tci_prep *b, int op, tc_dtype t, const int *left
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
+TCI_FN int tci_prep_emit_row(tci_prep *b, int red); /* the value of what it kept */
 
 /* interp/place.c */
 TCI_FN void tci_prep_memory(tci_prep *b);
@@ -39068,9 +40606,37 @@ TCI_FN int tci_prep_make_red(tci_prep *b, int red)
 
 /* ---- dependence and need ---- */
 
+static bool tci_prep_keeps(const tci_prep *b, int red)
+{
+    return b->k->stages[b->k->reds[red].stage].n_kept > 0;
+}
+
+/* Where the current point of the section at hand lies in the row that a reduction keeps; *n gets
+ * the elements of the row. */
+static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
+{
+    const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
+    tci_interp_addr *a = TCI_NEW(b->s, tci_interp_addr);
+    a->linear = true;
+    a->terms = TCI_NEW_ARRAY(b->s, tci_interp_term, st->n_kept + 1);
+    *n = 1;
+    for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
+        int64_t size = b->k->axes[st->axes[i]].size;
+        tci_interp_term t = {st->axes[i], *n};
+        a->terms[a->n_terms++] = t;
+        a->stride += b->section && t.axis == b->section->vec ? t.coef : 0;
+        *n *= i < st->n_axes - 1 ? size : (size + TCI_VLANES - 1) / TCI_VLANES * TCI_VLANES;
+    }
+    return a;
+}
+
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
+    const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
     const int32_t *from = b->reds[red].in;
+    for (int i = st->n_axes - st->n_kept; i < st->n_axes; i++) {
+        row[st->axes[i]] = 1;
+    }
     for (int j = 0; j < TCI_PARTS; j++) {
         for (int axis = 0; from[j] >= 0 && axis < b->k->n_outer; axis++) {
             row[axis] |= tci_prep_row(b, from[j])[axis];
@@ -39150,17 +40716,25 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->part = from->part;
     r->inner = b->p->inner;
     r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+    int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
+    if (tci_prep_keeps(b, red)) {
+        tci_prep_row_addr(b, red, &lanes);
+        TCI_ASSERT(b->s, r->n_parts == 1 && lanes < INT32_MAX);
+        r->row = (int32_t)lanes;
+        r->inner = false;
+        varies = true;
+    }
     for (int i = 0; i < r->n_parts; i++) {
         tc_dtype part = tci_red_dtype(from->op, i, t);
         r->bytes[i] = (uint8_t)tci_prep_bytes(part);
         r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
-        r->acc[i] =
-            tci_prep_own_value(b, r->bytes[i], varies, r->inner ? tci_kernel_lanes(b->k) : 0);
+        r->acc[i] = tci_prep_own_value(b, r->bytes[i], varies, (int)lanes);
     }
     r->result =
         r->inner ? tci_prep_own_value(b, r->bytes[r->part], false, 0) : r->acc[r->part];
     b->outer_value[node] = r->result;
     tci_prep_single(b, r, red);
+    TCI_ASSERT(b->s, r->row == 0 || r->single);
 }
 
 TCI_FN void tci_prep_reds(tci_prep *b)
@@ -39230,7 +40804,19 @@ TCI_FN void tci_prep_emit_fold(tci_prep *b, int red)
     }
     st.bytes = r->bytes[0];
     st.varies = b->values[r->acc[0]].varies;
+    int64_t n = 0;
+    st.x = r->row > 0 ? tci_prep_row_addr(b, red, &n) : NULL;
     tci_prep_step(b, st);
+}
+
+TCI_FN int tci_prep_emit_row(tci_prep *b, int red)
+{
+    const tci_interp_red *r = &b->p->reds[red];
+    tci_interp_step st = tci_prep_blank_step(TCI_STEP_ROW);
+    int64_t n = 0;
+    st.ref = red;
+    st.x = tci_prep_row_addr(b, red, &n);
+    return tci_prep_step_value(b, st, r->bytes[0], st.x->stride != 0);
 }
 /* ---- src/interp/needs.c ---- */
 /* interp/needs.c - from what each node depends on follows which section evaluates it.
@@ -39383,7 +40969,9 @@ TCI_FN void tci_prep_needs(tci_prep *b)
     b->need_stage = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes * (size_t)k->n_stages + 1);
     for (int r = 0; r < k->n_reds; r++) {
         tci_prep_need_red(b, r);
-        tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
+        if (k->stages[k->reds[r].stage].kind == TCI_STAGE_SCAN) { /* stored at each step */
+            tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
+        }
     }
     for (int i = 0; i < k->n_stores; i++) {
         b->stamp++;
@@ -39693,7 +41281,10 @@ static int tci_prep_emit(tci_prep *b, int node)
     case TCI_PREP_FAULT:
         st.kind = TCI_STEP_FAULT;
         break;
-    default: /* RED: folded here by a SCAN; its value is the accumulator */
+    default: /* RED: of a row, or folded here by a SCAN; then its value is the accumulator */
+        if (b->p->reds[n->ref].row > 0) {
+            return tci_prep_emit_row(b, n->ref);
+        }
         tci_prep_emit_fold(b, n->ref);
         return b->p->reds[n->ref].result;
     }
@@ -40676,13 +42267,14 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     const int64_t n = st->varies ? e->n : 1;
     if (r->single) {
         const void *in[3] = {NULL, NULL, NULL};
+        char *acc = e->ptr[r->acc[0]] + (st->x ? tci_exec_addr(e, st->x) * r->bytes[0] : 0);
         uint8_t vary[3] = {0, 0, 0};
         for (int a = 0; a < r->combine.n_in; a++) {
             int from = r->source[a];
-            in[a] = e->ptr[from == 0 ? r->acc[0] : st->in[from - 1]];
+            in[a] = from == 0 ? acc : e->ptr[st->in[from - 1]];
             vary[a] = from == 0 ? st->varies : st->vary[from - 1];
         }
-        tci_exec_apply(&r->combine, e->ptr[r->acc[0]], in, vary, n, st->varies);
+        tci_exec_apply(&r->combine, acc, in, vary, n, st->varies);
         return;
     }
     char *acc[TCI_PARTS], *v[TCI_PARTS];
@@ -40694,13 +42286,26 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     }
 }
 
+/* A block of the row, or one element of it. */
+static void tci_exec_row(tci_exec *e, const tci_interp_step *st)
+{
+    const tci_interp_red *r = &e->p->reds[st->ref];
+    const char *from = e->ptr[r->acc[0]] + tci_exec_addr(e, st->x) * r->bytes[0];
+    if (!st->varies) {
+        tci_exec_splat(e->ptr[st->out], r->bytes[0], tci_exec_peek(from, r->bytes[0]));
+    } else {
+        tci_exec_gather_strided(e->ptr[st->out], from, r->bytes[0], st->x->stride, e->n);
+    }
+}
+
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     for (int i = 0; i < r->n_parts; i++) {
         bool varies = e->p->values[r->acc[i]].varies;
-        int64_t lanes = r->inner ? e->p->vlanes
-                        : varies ? e->outer_n
-                                 : TCI_INTERP_GROUP / r->bytes[i];
+        int64_t lanes = r->row > 0 ? r->row
+                        : r->inner ? e->p->vlanes
+                        : varies   ? e->outer_n
+                                   : TCI_INTERP_GROUP / r->bytes[i];
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
     }
 }
@@ -40744,6 +42349,7 @@ static void tci_exec_section(tci_exec *e, const tci_interp_section *section)
         case TCI_STEP_LOAD: tci_exec_load(e, st); break;
         case TCI_STEP_STORE: tci_exec_store(e, st); break;
         case TCI_STEP_FOLD: tci_exec_fold(e, st); break;
+        case TCI_STEP_ROW: tci_exec_row(e, st); break;
         case TCI_STEP_CONST: tci_exec_splat(e->ptr[st->out], st->bytes, st->bits); break;
         case TCI_STEP_LIT: {
             tci_value v = {.i = e->lits[st->ref]};
@@ -40970,6 +42576,20 @@ static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int of
     }
 }
 
+/* A place in the row that a reduction keeps, which is there. */
+static void tci_iverify_row(tci_iverify *v, const tci_interp_step *st, int id, int i)
+{
+    const tci_interp_red *r = &v->p->reds[st->ref];
+    int64_t reach = 0;
+    TCI_ASSERT(v->s, r->row > 0 && st->x && st->x->base == 0 && st->x->n_atoms == 0);
+    for (int t = 0; t < st->x->n_terms; t++) {
+        reach += st->x->terms[t].coef * (v->p->sizes[st->x->terms[t].axis] - 1);
+    }
+    TCI_ASSERT(v->s, v->empty || reach < r->row);
+    TCI_ASSERT(v->s, v->p->values[r->acc[0]].lanes >= r->row);
+    tci_iverify_read(v, r->acc[0], id, i);
+}
+
 /* ---- steps ---- */
 
 static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, int i)
@@ -40990,7 +42610,11 @@ static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, 
         }
     }
     TCI_ASSERT(v->s, st->bytes == 1 || st->bytes == 2 || st->bytes == 4 || st->bytes == 8);
-    TCI_ASSERT(v->s, st->kind != TCI_STEP_FOLD || (st->ref >= 0 && st->ref < v->p->n_reds));
+    bool of_red = st->kind == TCI_STEP_FOLD || st->kind == TCI_STEP_ROW;
+    TCI_ASSERT(v->s, !of_red || (st->ref >= 0 && st->ref < v->p->n_reds));
+    if (of_red && (st->x || v->p->reds[st->ref].row > 0)) {
+        tci_iverify_row(v, st, id, i);
+    }
     if (st->kind == TCI_STEP_LOAD || st->kind == TCI_STEP_STORE) {
         tci_iverify_access(v, st, st->kind == TCI_STEP_STORE ? 1 : 0);
     }

@@ -601,13 +601,14 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     const int64_t n = st->varies ? e->n : 1;
     if (r->single) {
         const void *in[3] = {NULL, NULL, NULL};
+        char *acc = e->ptr[r->acc[0]] + (st->x ? tci_exec_addr(e, st->x) * r->bytes[0] : 0);
         uint8_t vary[3] = {0, 0, 0};
         for (int a = 0; a < r->combine.n_in; a++) {
             int from = r->source[a];
-            in[a] = e->ptr[from == 0 ? r->acc[0] : st->in[from - 1]];
+            in[a] = from == 0 ? acc : e->ptr[st->in[from - 1]];
             vary[a] = from == 0 ? st->varies : st->vary[from - 1];
         }
-        tci_exec_apply(&r->combine, e->ptr[r->acc[0]], in, vary, n, st->varies);
+        tci_exec_apply(&r->combine, acc, in, vary, n, st->varies);
         return;
     }
     char *acc[TCI_PARTS], *v[TCI_PARTS];
@@ -619,13 +620,26 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     }
 }
 
+/* A block of the row, or one element of it. */
+static void tci_exec_row(tci_exec *e, const tci_interp_step *st)
+{
+    const tci_interp_red *r = &e->p->reds[st->ref];
+    const char *from = e->ptr[r->acc[0]] + tci_exec_addr(e, st->x) * r->bytes[0];
+    if (!st->varies) {
+        tci_exec_splat(e->ptr[st->out], r->bytes[0], tci_exec_peek(from, r->bytes[0]));
+    } else {
+        tci_exec_gather_strided(e->ptr[st->out], from, r->bytes[0], st->x->stride, e->n);
+    }
+}
+
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     for (int i = 0; i < r->n_parts; i++) {
         bool varies = e->p->values[r->acc[i]].varies;
-        int64_t lanes = r->inner ? e->p->vlanes
-                        : varies ? e->outer_n
-                                 : TCI_INTERP_GROUP / r->bytes[i];
+        int64_t lanes = r->row > 0 ? r->row
+                        : r->inner ? e->p->vlanes
+                        : varies   ? e->outer_n
+                                   : TCI_INTERP_GROUP / r->bytes[i];
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
     }
 }
@@ -669,6 +683,7 @@ static void tci_exec_section(tci_exec *e, const tci_interp_section *section)
         case TCI_STEP_LOAD: tci_exec_load(e, st); break;
         case TCI_STEP_STORE: tci_exec_store(e, st); break;
         case TCI_STEP_FOLD: tci_exec_fold(e, st); break;
+        case TCI_STEP_ROW: tci_exec_row(e, st); break;
         case TCI_STEP_CONST: tci_exec_splat(e->ptr[st->out], st->bytes, st->bits); break;
         case TCI_STEP_LIT: {
             tci_value v = {.i = e->lits[st->ref]};

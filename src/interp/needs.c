@@ -149,7 +149,9 @@ TCI_FN void tci_prep_needs(tci_prep *b)
     b->need_stage = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes * (size_t)k->n_stages + 1);
     for (int r = 0; r < k->n_reds; r++) {
         tci_prep_need_red(b, r);
-        tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
+        if (k->stages[k->reds[r].stage].kind == TCI_STAGE_SCAN) { /* stored at each step */
+            tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
+        }
     }
     for (int i = 0; i < k->n_stores; i++) {
         b->stamp++;

@@ -134,6 +134,7 @@ TCI_FN void tci_prep_step_nodes(tci_prep *b, int op, tc_dtype t, const int *left
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
+TCI_FN int tci_prep_emit_row(tci_prep *b, int red); /* the value of what it kept */
 
 /* interp/place.c */
 TCI_FN void tci_prep_memory(tci_prep *b);

@@ -89,9 +89,37 @@ TCI_FN int tci_prep_make_red(tci_prep *b, int red)
 
 /* ---- dependence and need ---- */
 
+static bool tci_prep_keeps(const tci_prep *b, int red)
+{
+    return b->k->stages[b->k->reds[red].stage].n_kept > 0;
+}
+
+/* Where the current point of the section at hand lies in the row that a reduction keeps; *n gets
+ * the elements of the row. */
+static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
+{
+    const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
+    tci_interp_addr *a = TCI_NEW(b->s, tci_interp_addr);
+    a->linear = true;
+    a->terms = TCI_NEW_ARRAY(b->s, tci_interp_term, st->n_kept + 1);
+    *n = 1;
+    for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
+        int64_t size = b->k->axes[st->axes[i]].size;
+        tci_interp_term t = {st->axes[i], *n};
+        a->terms[a->n_terms++] = t;
+        a->stride += b->section && t.axis == b->section->vec ? t.coef : 0;
+        *n *= i < st->n_axes - 1 ? size : (size + TCI_VLANES - 1) / TCI_VLANES * TCI_VLANES;
+    }
+    return a;
+}
+
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
+    const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
     const int32_t *from = b->reds[red].in;
+    for (int i = st->n_axes - st->n_kept; i < st->n_axes; i++) {
+        row[st->axes[i]] = 1;
+    }
     for (int j = 0; j < TCI_PARTS; j++) {
         for (int axis = 0; from[j] >= 0 && axis < b->k->n_outer; axis++) {
             row[axis] |= tci_prep_row(b, from[j])[axis];
@@ -171,17 +199,25 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->part = from->part;
     r->inner = b->p->inner;
     r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+    int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
+    if (tci_prep_keeps(b, red)) {
+        tci_prep_row_addr(b, red, &lanes);
+        TCI_ASSERT(b->s, r->n_parts == 1 && lanes < INT32_MAX);
+        r->row = (int32_t)lanes;
+        r->inner = false;
+        varies = true;
+    }
     for (int i = 0; i < r->n_parts; i++) {
         tc_dtype part = tci_red_dtype(from->op, i, t);
         r->bytes[i] = (uint8_t)tci_prep_bytes(part);
         r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
-        r->acc[i] =
-            tci_prep_own_value(b, r->bytes[i], varies, r->inner ? tci_kernel_lanes(b->k) : 0);
+        r->acc[i] = tci_prep_own_value(b, r->bytes[i], varies, (int)lanes);
     }
     r->result =
         r->inner ? tci_prep_own_value(b, r->bytes[r->part], false, 0) : r->acc[r->part];
     b->outer_value[node] = r->result;
     tci_prep_single(b, r, red);
+    TCI_ASSERT(b->s, r->row == 0 || r->single);
 }
 
 TCI_FN void tci_prep_reds(tci_prep *b)
@@ -251,5 +287,17 @@ TCI_FN void tci_prep_emit_fold(tci_prep *b, int red)
     }
     st.bytes = r->bytes[0];
     st.varies = b->values[r->acc[0]].varies;
+    int64_t n = 0;
+    st.x = r->row > 0 ? tci_prep_row_addr(b, red, &n) : NULL;
     tci_prep_step(b, st);
+}
+
+TCI_FN int tci_prep_emit_row(tci_prep *b, int red)
+{
+    const tci_interp_red *r = &b->p->reds[red];
+    tci_interp_step st = tci_prep_blank_step(TCI_STEP_ROW);
+    int64_t n = 0;
+    st.ref = red;
+    st.x = tci_prep_row_addr(b, red, &n);
+    return tci_prep_step_value(b, st, r->bytes[0], st.x->stride != 0);
 }

@@ -168,7 +168,10 @@ static int tci_prep_emit(tci_prep *b, int node)
     case TCI_PREP_FAULT:
         st.kind = TCI_STEP_FAULT;
         break;
-    default: /* RED: folded here by a SCAN; its value is the accumulator */
+    default: /* RED: of a row, or folded here by a SCAN; then its value is the accumulator */
+        if (b->p->reds[n->ref].row > 0) {
+            return tci_prep_emit_row(b, n->ref);
+        }
         tci_prep_emit_fold(b, n->ref);
         return b->p->reds[n->ref].result;
     }

@@ -104,7 +104,8 @@ typedef enum tci_interp_kind {
     /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
     TCI_STEP_LOAD,
     TCI_STEP_FAULT,   /* in[0] checked against size c */
-    TCI_STEP_FOLD,    /* one block into reduction ref */
+    TCI_STEP_FOLD,    /* one block into reduction ref; at x of its row, if it keeps one */
+    TCI_STEP_ROW,     /* what reduction ref kept, at x of its row */
     TCI_STEP_STORE    /* in[0] to operand ref at x, or at in[1] when x is not linear */
 } tci_interp_kind;
 
@@ -143,7 +144,8 @@ typedef struct tci_interp_value {
 
 /* One reduction. The parts of its accumulator start at their identities in each outer block; result
  * holds the value after the stage (for one lane per outer point the part of the accumulator
- * itself).
+ * itself, and so for a row that is kept; the last axis of a row takes whole blocks of TCI_VLANES,
+ * so that a group written past its end is its own).
  * To join two tuples is one operation where its row is one (`single`). Else it is a section of its
  * own over as many lanes as are joined: its steps read `left`, `right` and constants, and leave the
  * parts in `joined`; where it runs, `left` and `right` are made to stand for the two tuples. */
@@ -152,6 +154,7 @@ typedef struct tci_interp_red {
     uint8_t bytes[TCI_PARTS];
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
+    int32_t row;            /* elements of the row it keeps, 0: it keeps none */
     uint64_t identity[TCI_PARTS];
     int32_t acc[TCI_PARTS]; /* values */
     int32_t result;

@@ -78,6 +78,20 @@ static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int of
     }
 }
 
+/* A place in the row that a reduction keeps, which is there. */
+static void tci_iverify_row(tci_iverify *v, const tci_interp_step *st, int id, int i)
+{
+    const tci_interp_red *r = &v->p->reds[st->ref];
+    int64_t reach = 0;
+    TCI_ASSERT(v->s, r->row > 0 && st->x && st->x->base == 0 && st->x->n_atoms == 0);
+    for (int t = 0; t < st->x->n_terms; t++) {
+        reach += st->x->terms[t].coef * (v->p->sizes[st->x->terms[t].axis] - 1);
+    }
+    TCI_ASSERT(v->s, v->empty || reach < r->row);
+    TCI_ASSERT(v->s, v->p->values[r->acc[0]].lanes >= r->row);
+    tci_iverify_read(v, r->acc[0], id, i);
+}
+
 /* ---- steps ---- */
 
 static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, int i)
@@ -98,7 +112,11 @@ static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, 
         }
     }
     TCI_ASSERT(v->s, st->bytes == 1 || st->bytes == 2 || st->bytes == 4 || st->bytes == 8);
-    TCI_ASSERT(v->s, st->kind != TCI_STEP_FOLD || (st->ref >= 0 && st->ref < v->p->n_reds));
+    bool of_red = st->kind == TCI_STEP_FOLD || st->kind == TCI_STEP_ROW;
+    TCI_ASSERT(v->s, !of_red || (st->ref >= 0 && st->ref < v->p->n_reds));
+    if (of_red && (st->x || v->p->reds[st->ref].row > 0)) {
+        tci_iverify_row(v, st, id, i);
+    }
     if (st->kind == TCI_STEP_LOAD || st->kind == TCI_STEP_STORE) {
         tci_iverify_access(v, st, st->kind == TCI_STEP_STORE ? 1 : 0);
     }

@@ -527,18 +527,28 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
         i->axes |= k->kx[k->guards[i->guard + g].x].axes;
         i->stage = TCI_MAX(i->stage, k->kx[k->guards[i->guard + g].x].stage);
     }
-    /* a function of the outer point; a SCAN's value of the step as well */
+    /* a function of the outer point; a SCAN's value of the step, others of what is kept as well */
     if (i->op == TCI_K_RED) {
         int32_t stage = k->reds[tci_kinst_number(i)].stage;
         for (int a = 0; a < k->n_outer; a++) {
             i->axes |= tci_kernel_axis_bit(a);
         }
-        for (int a = 0; k->stages[stage].kind == TCI_STAGE_SCAN && a < k->stages[stage].n_axes;
-             a++) {
-            i->axes |= tci_kernel_axis_bit(k->stages[stage].axes[a]);
+        const tci_kstage *st = &k->stages[stage];
+        int of_step = st->kind == TCI_STAGE_SCAN ? 0 : st->n_axes - st->n_kept;
+        for (int a = of_step; a < st->n_axes; a++) {
+            i->axes |= tci_kernel_axis_bit(st->axes[a]);
         }
         i->stage = stage;
     }
+}
+
+TCI_FN bool tci_kernel_keeps(const tci_kernel *k)
+{
+    bool keeps = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        keeps |= k->stages[t].n_kept > 0;
+    }
+    return keeps;
 }
 
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst)

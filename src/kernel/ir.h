@@ -11,6 +11,12 @@
  * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
  * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
+ * A REDUCE may keep the last axes of its stage: then it has one result for each of their points,
+ * which belongs to the outer point as a row does, and which later stages (REDUCE or MAP) read where
+ * they stand on the same axes. Attention is one kernel of such rows: for each query a DOT over d
+ * keeps the keys, MAX and SUM fold over the keys, MAX of one element each keeps the weights (NaN
+ * and the sign of 0 too), a DOT over the keys keeps the values' axis, and a MAP stores that.
+ *
  * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what
  * it depends on: an instruction that depends on no inner axis is evaluated once per outer point, at
  * its first use; others in each stage that uses them. Guards make loads total.
@@ -26,6 +32,8 @@
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
+ *             A stage that keeps axes has CHAINs alone: for each of their points one, over its
+ *             other axes; vectors lie along the last kept axis.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within
@@ -43,8 +51,9 @@
  * points whatever the indices are; a store that combines or has a guard is a SCATTER's, in a
  * VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage axes are inner
  * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
- * values; in a VEC_INNER kernel each reduction has class LANES, all with one number, in others none
- * has; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
+ * values, one that keeps axes only in stages that walk these; in a VEC_INNER kernel each reduction
+ * that keeps none has class LANES, all with one number, in others none has and none keeps axes; a
+ * reduction that keeps axes has one result; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -159,6 +168,7 @@ typedef struct tci_kstage {
     uint8_t kind;
     int32_t n_axes;
     int32_t *axes;   /* inner axes in loop order, the last one fastest */
+    int32_t n_kept;  /* REDUCE: the last so many are kept by its reductions */
 } tci_kstage;
 
 /* ---- operands and the kernel ---- */
@@ -220,6 +230,8 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
+/* Whether a stage keeps axes. */
+TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
 /* The n of the kernel's LANES(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);

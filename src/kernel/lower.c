@@ -952,6 +952,16 @@ TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
     return tci_lower_find(l, &root);
 }
 
+TCI_FN void tci_lower_replace(tci_lower *l, tci_node *n, const int *idx, int inst)
+{
+    tci_lower_frame f = {n, idx, 0};
+    for (int i = 0; i < l->n_memo; i++) {
+        if (tci_lower_same(&l->memo[i].key, &f)) {
+            l->memo[i].inst = inst;
+        }
+    }
+}
+
 TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard)
 {
     tci_kinst i = {0};

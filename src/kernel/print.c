@@ -126,7 +126,8 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
     const tci_kstage *stage = &k->stages[index];
     tci_str_printf(out, "  stage %d: %s over", index, kinds[stage->kind]);
     for (int a = 0; a < stage->n_axes; a++) {
-        tci_str_printf(out, " a%d", stage->axes[a]);
+        bool first = stage->n_kept > 0 && a == stage->n_axes - stage->n_kept;
+        tci_str_printf(out, "%s a%d", first ? " keeping" : "", stage->axes[a]);
     }
     tci_str_add(out, "\n");
     for (int r = 0; r < k->n_reds; r++) {

@@ -161,7 +161,7 @@ static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums
     return n;
 }
 
-/* Both axes belong to the same loop nests, b right after a. */
+/* Both axes belong to the same loop nests, b right after a, and where one is kept the other is. */
 static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
 {
     if (k->axes[a].inner != k->axes[b].inner) {
@@ -175,6 +175,9 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
         }
         if (k->axes[a].inner && at_a + 1 != at_b) { /* in neither: -2 + 1 == -1 */
             return false;
+        }
+        if (at_b >= 0 && at_b == k->stages[t].n_axes - k->stages[t].n_kept) {
+            return false; /* the first one that is kept */
         }
     }
     return true;
@@ -340,11 +343,12 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
     tci_kstage stage = {from->stages[t].kind, 0,
-                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0};
     for (int a = 0; a < from->stages[t].n_axes; a++) {
         int axis = c->axis_to[from->stages[t].axes[a]];
         if (axis >= 0) {
             stage.axes[stage.n_axes++] = axis;
+            stage.n_kept += a >= from->stages[t].n_axes - from->stages[t].n_kept;
         }
     }
     TCI_PUSH(to->s, to->stages, to->n_stages, to->cap_stages, stage);

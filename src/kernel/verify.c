@@ -95,6 +95,19 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* Does stage t walk all axes that `inst` depends on? A bit may stand for several axes. */
+static bool tci_kernel_walks(const tci_kernel *k, int t, int inst)
+{
+    uint64_t walked = 0, inner = 0;
+    for (int a = 0; a < k->stages[t].n_axes; a++) {
+        walked |= (uint64_t)1 << TCI_MIN(k->stages[t].axes[a], 63);
+    }
+    for (int a = k->n_outer; a < k->n_axes; a++) {
+        inner |= (uint64_t)1 << TCI_MIN(a, 63);
+    }
+    return (k->insts[inst].axes & inner & ~walked) == 0;
+}
+
 /* ---- stores ---- */
 
 static bool tci_kernel_store_covers(const tci_kernel *k, const tci_kstore *store, int axis)
@@ -241,6 +254,7 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, stage->kind != TCI_STAGE_REDUCE);
     bool scan = stage->kind == TCI_STAGE_SCAN;
     TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+    TCI_ASSERT(s, tci_kernel_walks(k, store->stage, store->value));
     TCI_ASSERT(s, store->guard < k->n_insts);
     TCI_ASSERT(s, store->guard < 0 || k->insts[store->guard].dtype == TC_BOOL);
     tci_kernel_verify_inside(s, k, store->x, store->operand);
@@ -256,8 +270,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
 {
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
-    TCI_ASSERT(s, inner == (red->order == TCI_ORDER_LANES));
-    TCI_ASSERT(s, !inner || red->op != TCI_RED_DOT);
+    bool keeps = k->stages[red->stage].n_kept > 0;
+    TCI_ASSERT(s, (inner && !keeps) == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, !keeps || (inner && red->order == TCI_ORDER_CHAIN));
+    TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
@@ -288,6 +304,28 @@ static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci
                       tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
 }
 
+/* ---- stages ---- */
+
+static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
+{
+    const tci_kstage *stage = &k->stages[t];
+    for (int a = 0; a < stage->n_axes; a++) {
+        TCI_ASSERT(s, stage->axes[a] >= k->n_outer && stage->axes[a] < k->n_axes);
+    }
+    TCI_ASSERT(s, stage->n_kept >= 0 && stage->n_kept <= stage->n_axes);
+    TCI_ASSERT(s, stage->n_kept == 0 || (stage->kind == TCI_STAGE_REDUCE &&
+                                         k->vector == TCI_VEC_INNER));
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->stage == t) {
+            TCI_ASSERT(s, stage->n_kept == 0 || tci_red_parts(red->op) == 1);
+            for (int i = 0; i < tci_red_takes(red->op); i++) {
+                TCI_ASSERT(s, tci_kernel_walks(k, t, red->in[i]));
+            }
+        }
+    }
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
@@ -299,9 +337,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
     }
     tci_kernel_verify_insts(s, k);
     for (int t = 0; t < k->n_stages; t++) {
-        for (int a = 0; a < k->stages[t].n_axes; a++) {
-            TCI_ASSERT(s, k->stages[t].axes[a] >= k->n_outer && k->stages[t].axes[a] < k->n_axes);
-        }
+        tci_kernel_verify_stage(s, k, t);
     }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];

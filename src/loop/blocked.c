@@ -79,13 +79,13 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
 static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
-    const tci_kred *red = &k->reds[0];
-    const tci_kstage *st = &k->stages[0];
+    const tci_kred *red = &k->reds[p->red];
+    const tci_kstage *st = &k->stages[p->stage];
     bool swap = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis);
     p->vec_inst = swap ? red->in[0] : red->in[1];
     p->row_inst = swap ? red->in[1] : red->in[0];
     uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
-    int last = st->axes[st->n_axes - 1];
+    int last = st->axes[p->n_inner - 1];
     return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
            tci_build_depends(row, p->row_axis) && !tci_build_depends(row, p->vec_axis) &&
            tci_build_depends(vec, last) && tci_build_depends(row, last) &&
@@ -115,10 +115,10 @@ static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
 /* Cuts the depth into even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
-    const tci_kstage *st = &k->stages[0];
+    const tci_kstage *st = &k->stages[p->stage];
     int64_t first = k->axes[st->axes[0]].size;
     p->inner = 1;
-    for (int i = 1; i < st->n_axes; i++) {
+    for (int i = 1; i < p->n_inner; i++) {
         p->inner *= k->axes[st->axes[i]].size;
     }
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
@@ -147,15 +147,43 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
     }
     block = p->columns > 0 ? p->columns : block;
     p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
-    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
+    int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
     int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
     p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
     p->share = p->fused ? p->group : 1;
 }
 
+TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[p->stage];
+    p->n_inner = st->n_axes - st->n_kept;
+    p->vec_axis = st->axes[st->n_axes - 1];
+    p->keeps = true;
+    if (p->n_inner == 0 || st->n_kept != 1 || k->reds[p->red].op != TCI_RED_DOT ||
+        !tci_blocked_sides(k, p)) {
+        return false;
+    }
+    const tci_kinst *row = &k->insts[p->row_inst];
+    tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
+    p->is_row_there = row->op == TCI_K_RED;
+    p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
+    p->vec_by_vector = vec.contiguous;
+    p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    if (!tci_blocked_cut_depth(k, p) || k->axes[p->vec_axis].size < lanes) {
+        return false;
+    }
+    int64_t tile = (int64_t)p->unroll * lanes, columns = k->axes[p->vec_axis].size;
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
+    p->share = 1;
+    return true;
+}
+
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
+    p->stage = p->red = 0;
+    p->n_inner = k->n_stages > 0 ? k->stages[0].n_axes : 0;
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
         !tci_blocked_sides(k, p)) {
         return false;
@@ -167,12 +195,12 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
                tci_dim_is_known(k->axes[p->row_axis].size);
     p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1;
+                       p->n_inner == 1;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && !few;
+                    p->n_inner == 1 && !few;
     p->fused = few && p->fetch_vectors;
     p->vec_by_vector = vec.contiguous;
-    p->squares = !vec.contiguous && st->n_axes == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
     p->row_by_vector = row.contiguous;
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
@@ -199,7 +227,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
 typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
-    tci_lkeep *row, *vec;
+    tci_lkeep *row, *vec;   /* row: NULL where the row factor is a row that is kept */
     tci_stage_tuple partial; /* local array, -1 none */
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
@@ -228,8 +256,8 @@ static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
 /* Positions of the inner points: `step` elements apart. */
 static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
 {
-    const tci_kstage *st = &s->b->k->stages[0];
-    for (int i = st->n_axes - 1; i >= 0; i--) {
+    const tci_kstage *st = &s->b->k->stages[s->p->stage];
+    for (int i = s->p->n_inner - 1; i >= 0; i--) {
         keep->coef[st->axes[i]] = step;
         step *= s->b->k->axes[st->axes[i]].size;
     }
@@ -239,7 +267,7 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 {
     tci_build *b = s->b;
     const tci_blocked *p = s->p;
-    const tci_kred *red = &b->k->reds[0];
+    const tci_kred *red = &b->k->reds[s->p->red];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
@@ -255,14 +283,16 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     int64_t vec_elements = p->fused ? s->tile * depth
                                     : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
     int64_t row_panels = p->fused ? p->n_tiles : 1;
-    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
-    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
-    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
+    if (!p->is_row_there) {
+        int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+        s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
+        tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
+        s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
+    }
+    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), -1);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
-    tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
     s->vec->coef[p->vec_axis] = 1;
-    s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
     s->partial = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
@@ -273,9 +303,9 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, st->n_axes + 1);
-    for (int i = 0; i < st->n_axes - without; i++) {
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, s->p->n_inner + 1);
+    for (int i = 0; i < s->p->n_inner - without; i++) {
         int64_t size = b->k->axes[st->axes[i]].size;
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
         if (i == 0) {
@@ -291,8 +321,8 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
 
 static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen *open)
 {
-    const tci_kstage *st = &s->b->k->stages[0];
-    for (int i = st->n_axes - 1 - without; i >= 0; i--) {
+    const tci_kstage *st = &s->b->k->stages[s->p->stage];
+    for (int i = s->p->n_inner - 1 - without; i >= 0; i--) {
         tci_build_close(s->b, &open[i]);
         tci_build_set(s->b, st->axes[i], NULL);
     }
@@ -320,7 +350,7 @@ static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bin
                                       int64_t inner, int64_t columns)
 {
     tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
+    int axis = b->k->stages[s->p->stage].axes[0];
     const tci_bind *here = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
     for (int i = 0; i < n; i++) {
@@ -359,7 +389,7 @@ static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
 static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
 {
     tci_build *b = s->b;
-    for (int i = 0; i < b->k->n_stores; i++) {
+    for (int i = 0; i < b->k->n_stores && !s->p->keeps; i++) {
         for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
             tci_stage_point(b, tile, j);
             tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
@@ -394,7 +424,7 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
 static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
 {
     tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
+    int axis = b->k->stages[s->p->stage].axes[0];
     int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
     tci_lopen open;
@@ -483,7 +513,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
 static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
     tci_lopen *open = s->p->vec_by_vector ? tci_blocked_open(s, 0) : NULL;
-    s->vec->stage = 0;
+    s->vec->stage = s->p->stage;
     tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
     s->vec->stage = -1;
     if (open) {
@@ -495,8 +525,8 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     tci_blocked_state *s = arg;
-    const tci_kstage *st = &b->k->stages[0];
-    int axis = st->axes[st->n_axes - 1];
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    int axis = st->axes[s->p->n_inner - 1];
     for (int i = 0; i < n; i++) {
         tci_build_set(b, axis, vecs[i]);
         tci_build_value(b, s->p->row_inst);
@@ -508,15 +538,15 @@ static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bin
 static void tci_blocked_pack_each(tci_blocked_state *s)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    int64_t size = b->k->axes[st->axes[s->p->n_inner - 1]].size;
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
     tci_lopen open;
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
                                                tci_lx_const(b->l, s->at.n_rows), 1, &open));
     tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo,
                                                     last->hi, false, -1));
-    if (st->n_axes == 1 && s->p->n_depths > 1) {
+    if (s->p->n_inner == 1 && s->p->n_depths > 1) {
         int from = tci_build_lx(b, s->first);
         int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
         tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
@@ -551,7 +581,10 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
 
 static void tci_blocked_pack_rows(tci_blocked_state *s)
 {
-    s->row->stage = 0;
+    if (!s->row) {
+        return;
+    }
+    s->row->stage = s->p->stage;
     if (s->p->row_by_vector) {
         tci_blocked_pack_across(s);
     } else {
@@ -567,13 +600,13 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
                             const tci_stage_tuple *acc)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    const tci_kred *red = &b->k->reds[0];
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
     int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
     tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
-    for (int i = 0; i < st->n_axes; i++) {
-        tci_lin here = i == st->n_axes - 1 ? at : tci_lin_const(0);
+    for (int i = 0; i < s->p->n_inner; i++) {
+        tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
@@ -588,7 +621,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         tci_stage_assign(b, acc[i],
                          tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
     }
-    for (int i = 0; i < st->n_axes; i++) {
+    for (int i = 0; i < s->p->n_inner; i++) {
         tci_build_set(b, st->axes[i], NULL);
     }
     tci_build_close(b, &open);
@@ -614,7 +647,7 @@ static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_
                              bool load)
 {
     tci_build *b = s->b;
-    const tci_kred *red = &b->k->reds[0];
+    const tci_kred *red = &b->k->reds[s->p->red];
     for (int i = 0; i < n; i++) {
         int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
         if (load) {
@@ -643,8 +676,8 @@ static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, 
     for (int i = 0; i < one.n_vecs; i++) {
         int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
         tci_stage_point(b, &one, i);
-        tci_stage_remember_result(b, &b->k->reds[0],
-                                  tci_stage_array_get(b, &b->k->reds[0], s->partial, x));
+        tci_stage_remember_result(b, &b->k->reds[s->p->red],
+                                  tci_stage_array_get(b, &b->k->reds[s->p->red], s->partial, x));
     }
     tci_stage_from(b, &one, 1);
     tci_build_close(b, &open);
@@ -654,17 +687,22 @@ static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
                                const tci_stage_tuple *acc, tci_lin partial)
 {
     tci_build *b = s->b;
-    if (s->p->by_rows) {
+    if (s->p->keeps) {
+        for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+            tci_stage_point(b, tile, i);
+            tci_build_leave(b, b->k->reds[s->p->red].inst, tci_build_copy(b, acc[i].part[0]));
+        }
+    } else if (s->p->by_rows) {
         tci_blocked_move(s, partial, tile->n_rows * tile->n_vecs, acc, false);
         tci_blocked_finish_rows(s, tile, partial);
     } else {
         for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
             tci_stage_point(b, tile, i);
-            tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+            tci_stage_remember_result(b, &b->k->reds[s->p->red], acc[i]);
         }
         tci_stage_from(b, tile, 1);
     }
-    b->stage = 0;
+    b->stage = s->p->stage;
 }
 
 static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
@@ -677,9 +715,11 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     int n = tile.n_rows * tile.n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
-    s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    if (s->row) {
+        s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    }
     for (int i = 0; i < n; i++) {
-        acc[i] = tci_stage_accumulator(b, &b->k->reds[0], b->l->lanes);
+        acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
     tci_lin partial = tci_blocked_partial_at(s, number);
     if (last > 0) {
@@ -723,8 +763,10 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
     s->at.n_rows = (int)rows;
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
-    s->row->origin[s->p->row_axis] = at;
-    s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+    if (s->row) {
+        s->row->origin[s->p->row_axis] = at;
+        s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+    }
     body(s);
     tci_build_set(b, s->p->row_axis, NULL);
 }
@@ -803,7 +845,7 @@ static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64
     s->number = number;
     s->count = count;
     s->packs = true;
-    s->vec->stage = 0;
+    s->vec->stage = s->p->stage;
     s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
     tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
                          tci_blocked_fused_body);
@@ -828,12 +870,12 @@ static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
     tci_loop *l = b->l;
-    const tci_kstage *st = &b->k->stages[0];
+    const tci_kstage *st = &b->k->stages[p->stage];
     tci_blocked_state s = {.b = b, .p = p};
     int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
-    b->stage = 0;
+    b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
@@ -852,9 +894,16 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         s.depth = tci_build_let(
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
-    s.row->origin[first] = s.vec->origin[first] = s.first;
+    s.vec->origin[first] = s.first;
+    if (s.row) {
+        s.row->origin[first] = s.first;
+    }
     tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
+    }
+    s.vec->inst = -1; /* the panels are this stage's alone */
+    if (s.row) {
+        s.row->inst = -1;
     }
 }

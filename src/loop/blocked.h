@@ -6,6 +6,10 @@
 
 /* How a kernel is blocked; columns are points of the vector axis. */
 typedef struct tci_blocked {
+    int stage, red;         /* the DOT */
+    int n_inner;            /* axes of its stage that it sums */
+    bool keeps;             /* its results are a row that the kernel keeps */
+    bool is_row_there;      /* the row factor is such a row: it lies as it is read */
     int vec_axis, row_axis;
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
@@ -33,6 +37,9 @@ typedef struct tci_blocked {
 /* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra) and the
  * depth and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
+ * their group. */
+TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
 

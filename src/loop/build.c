@@ -567,12 +567,13 @@ TCI_FN int tci_build_copy(tci_build *b, int value)
 /* ---- the memo ---- */
 
 /* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer
- * point. */
+ * point, unless it is a row. */
 static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
 {
     const tci_kinst *inst = &b->k->insts[i];
     int n = 0;
-    int n_axes = inst->op == TCI_K_RED ? b->k->n_outer : b->k->n_axes;
+    bool row = inst->op == TCI_K_RED && b->k->stages[inst->stage].n_kept > 0;
+    int n_axes = inst->op == TCI_K_RED && !row ? b->k->n_outer : b->k->n_axes;
     for (int a = 0; inst->axes >> TCI_MIN(a, 63) && a < n_axes; a++) {
         if (tci_build_depends(inst->axes, a)) {
             sig[n++] = b->bind[a] ? b->bind[a]->id : 0;

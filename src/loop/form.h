@@ -95,9 +95,12 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
 TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
-/* loop/map.c, tile.c, rows.c: each ends with NULL. */
+/* loop/rows.c: arrays for what two stages along one row compute and is dear. */
+TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
+/* loop/map.c, tile.c, strip.c, rows.c: each ends with NULL. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
+TCI_FN const tci_form *const *tci_strip_forms(void);
 TCI_FN const tci_form *const *tci_rows_forms(void);
 
 #endif

@@ -222,7 +222,7 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     tci_stage_close(b, st->axes, n_before, open);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
-            tci_build_remember(b, k->reds[r].inst, tci_stage_tree(b, &m, r));
+            tci_build_leave(b, k->reds[r].inst, tci_stage_tree(b, &m, r));
         }
     }
 }

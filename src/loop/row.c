@@ -18,7 +18,8 @@ enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, n_loads = 0;
-    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != tci_kernel_lanes(k)) {
+    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < TCI_WARP ||
+        l->lanes != tci_kernel_lanes(k)) {
         return 0;
     }
     for (int t = 0; t < k->n_stages; t++) {

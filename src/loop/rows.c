@@ -5,13 +5,15 @@
  *         what two stages both compute and is dear is kept in a local array, the next row of far
  *         memory is fetched ahead, an output too large for the caches may bypass them */
 #include "cost.h"
+#include "keep.h"
 #include "row.h"
 #include "unit.h"
 
 enum {
     TCI_ROWS_KEEP_BYTES = 65536, /* of rows kept on the stack */
     TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
-    TCI_ROWS_DEAR = 8            /* flops that cost more than a pass through the cache */
+    TCI_ROWS_DEAR = 8,           /* flops that cost more than a pass through the cache */
+    TCI_ROWS_UNPACKED = 8        /* times longer that contractions take which pack nothing */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
@@ -28,6 +30,16 @@ static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
         same = x->axes[i] == y->axes[i];
     }
     return same;
+}
+
+/* Is there a contraction between two stages, so that they may walk different rows in turn? */
+static bool tci_rows_are_apart(const tci_kernel *k, int first, int later)
+{
+    bool apart = false;
+    for (int t = first; t <= later; t++) {
+        apart |= k->stages[t].n_kept > 0 && k->stages[t].n_kept < k->stages[t].n_axes;
+    }
+    return apart;
 }
 
 static bool tci_rows_is_kept(const tci_rows_keeps *keeps, int inst)
@@ -103,7 +115,7 @@ static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
     keeps.room = a->machine.block_threads ? shared - shared / 6 : TCI_ROWS_KEEP_BYTES;
     for (int later = 1; later < a->k->n_stages; later++) {
         for (int first = 0; first < later; first++) {
-            if (tci_rows_same_axes(a->k, first, later)) {
+            if (tci_rows_same_axes(a->k, first, later) && !tci_rows_are_apart(a->k, first, later)) {
                 tci_rows_keep_between(a, first, later, &keeps);
             }
         }
@@ -111,7 +123,7 @@ static tci_rows_keeps tci_rows_find_keeps(const tci_ask *a)
     return keeps;
 }
 
-static void tci_rows_keep(const tci_ask *a, tci_build *b)
+TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
 {
     const tci_kernel *k = a->k;
     tci_rows_keeps keeps = tci_rows_find_keeps(a);
@@ -175,6 +187,7 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     bool far = tci_ask_is_far(a);
     double again = n[TCI_ROWS_KEEP] ? 1 : 1 + 0.3 * tci_rows_find_keeps(a).n;
     double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
+    again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
     return tci_ask_ns(a, again, late * twice) * again * late * twice;
 }
@@ -185,6 +198,8 @@ static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     tci_unit unit = tci_unit_make(&nest);
     b->l->lanes = a->lanes;
     b->l->threads = a->threads;
+    tci_keep_rows rows = {-1, 1, a->machine.has_work};
+    tci_keep_arrays(b, rows);
     if (n[TCI_ROWS_KEEP]) {
         tci_rows_keep(a, b);
     }

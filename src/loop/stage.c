@@ -6,40 +6,47 @@
 #include "stage.h"
 
 #include "inner.h"
+#include "keep.h"
 #include "outer.h"
 #include "scatter.h"
 
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool inner = b->k->vector == TCI_VEC_INNER;
+    int next = inner && stage == tci_stage_ahead(b->k) ? tile->next_axis : -1;
+    b->stage = stage;
+    switch ((tci_kstage_kind)st->kind) {
+    case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
+    case TCI_STAGE_MAP:
+        if (inner) {
+            tci_stage_map_inner(b, stage, tile, next);
+        } else {
+            tci_stage_map_outer(b, stage, tile);
+        }
+        break;
+    case TCI_STAGE_REDUCE:
+    case TCI_STAGE_SCAN:
+        if (st->n_kept > 0) {
+            tci_keep_reduce(b, stage);
+        } else if (inner && st->n_axes > 0) {
+            tci_stage_reduce_inner(b, stage, next);
+        } else {
+            tci_stage_reduce_outer(b, stage, tile);
+        }
+        break;
+    }
+}
+
 TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
-    const tci_kernel *k = b->k;
-    int ahead = tci_stage_ahead(k);
-    for (int stage = first; stage < k->n_stages; stage++) {
-        bool inner = k->vector == TCI_VEC_INNER;
-        int next = inner && stage == ahead ? tile->next_axis : -1;
-        b->stage = stage;
+    for (int stage = first; stage < b->k->n_stages; stage++) {
         if (stage > 0 && b->l->threads > 1 && b->n_keeps > 0) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_BARRIER;
             tci_loop_append(b->l, b->cur, st);
         }
-        switch ((tci_kstage_kind)k->stages[stage].kind) {
-        case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
-        case TCI_STAGE_MAP:
-            if (inner) {
-                tci_stage_map_inner(b, stage, tile, next);
-            } else {
-                tci_stage_map_outer(b, stage, tile);
-            }
-            break;
-        case TCI_STAGE_REDUCE:
-        case TCI_STAGE_SCAN:
-            if (inner && k->stages[stage].n_axes > 0) {
-                tci_stage_reduce_inner(b, stage, next);
-            } else {
-                tci_stage_reduce_outer(b, stage, tile);
-            }
-            break;
-        }
+        tci_stage_one(b, tile, stage);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "point.h"
 #include "vectors.h"
 
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* The stages from `first` on. */

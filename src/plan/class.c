@@ -7,8 +7,8 @@
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
- *   CHAIN     other contractions, scans, and reductions where neighbours along the last outer axis
- *             lie together in memory: each lane of a vector is a sum of its own
+ *   CHAIN     other contractions, scans, rows that are kept, and reductions where neighbours along
+ *             the last outer axis lie together in memory: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
  *
@@ -52,6 +52,9 @@ static void tci_class_count_loads(const tci_kernel *k, int axis, int *unit, int 
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
 {
     int inner = -1, outer = k->n_outer - 1;
+    if (tci_kernel_keeps(k)) {
+        return TCI_VEC_INNER;
+    }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *stage = &k->stages[k->reds[r].stage];
         if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN || stage->n_axes == 0) {
@@ -203,8 +206,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
 {
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
-        red->order = k->vector == TCI_VEC_INNER ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
-        red->order_n = k->vector == TCI_VEC_INNER ? tci_class_lanes(k, machine) : 0;
+        bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
+        red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+        red->order_n = row ? tci_class_lanes(k, machine) : 0;
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;

@@ -18,7 +18,7 @@ enum {
     TCI_GROUP_ROUNDS = 4
 };
 
-static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why)
 {
     tci_refusal refusal = {reader, source, (uint8_t)why};
@@ -550,11 +550,11 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
-    f->reproducible = reproducible;
+    f->reproducible = machine.reproducible;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
@@ -564,6 +564,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
     }
+    tci_pattern_apply(f, machine);
     tci_group_report(f, why);
     tci_store_report(f, why);
     tci_group_sort(f);

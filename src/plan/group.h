@@ -42,6 +42,7 @@
 
 #include "../kernel/lower.h"
 #include "plan.h"
+#include "why.h"
 
 typedef enum tci_root_kind {
     TCI_ROOT_VALUE,
@@ -67,6 +68,7 @@ typedef struct tci_root {
     tci_dim *domain;
     int32_t *out_axis;            /* per axis of the node: its domain axis */
     int32_t *outer_of;            /* per domain axis: the group's outer axis, -1 inner */
+    int32_t *inner_of;            /* in a group that keeps rows: its inner axis, -1 outer */
     tci_read *reads; int32_t n_reads, cap_reads;
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
     /* nodes evaluated, once per distinct index */
@@ -83,6 +85,9 @@ typedef struct tci_group {
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
     bool has_reduce, has_contract, has_scan, has_scatter;
+    const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
+    bool keeps;                   /* its contractions keep rows: */
+    int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
@@ -168,8 +173,13 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, bool reproducible,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_str *why);
+/* Notes that `reader` is kept out of the group of `source`. */
+TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                             tci_why why);
+/* plan/pattern.c: makes one of groups that are better as one. */
+TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */

@@ -1,6 +1,7 @@
 /* plan/kernel.c - writes one group of roots as a kernel.
  *
- * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes.
+ * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes;
+ * where contractions keep rows, a slot for each inner axis of the group, and families of those.
  * A slot starts as one kernel axis and is split into factors when that makes the map of a reshape
  * affine (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in
  * root order: a reduction joins the earliest stage after everything it depends on that walks the
@@ -17,13 +18,23 @@ typedef struct tci_pk_slot {
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
+    int32_t attempt;    /* for which it has axes */
 } tci_pk_slot;
 
 typedef struct tci_pk_family {
-    int32_t n;
-    tci_pk_slot *slots;
+    int32_t n, n_kept_slots;
+    tci_pk_slot **slots;
     int32_t n_axes, *axes; /* kernel axes in loop order */
+    int32_t n_kept;        /* of them: the last ones */
 } tci_pk_family;
+
+/* A root of the group: the family that its stage walks, that of its result, and the slot of each
+ * axis of its domain (NULL: outer, or of size 1). */
+typedef struct tci_pk_member {
+    int32_t family, of_result;
+    tci_pk_slot **slot_of;
+    bool is_kept;      /* a VALUE that a contraction of the group reads: a row of it is kept */
+} tci_pk_member;
 
 typedef struct tci_pk {
     tci_scratch *s;
@@ -32,9 +43,11 @@ typedef struct tci_pk {
     tci_plan *plan;
     tci_kernel *k;
     tci_lower l;
+    int32_t attempt;
     tci_pk_family outer;
     tci_pk_family *families; int32_t n_families, cap_families;
-    int32_t *family_of;       /* per member root */
+    tci_pk_slot **inner;      /* per inner axis of a group that keeps rows */
+    tci_pk_member *members;   /* per member root */
     int32_t *red_of;          /* per root of the fusion: its reduction's RED instruction, -1 */
     int32_t *operand_buffers; int32_t n_operand_buffers, cap_operand_buffers;
     tci_node **literals; int32_t n_literals, cap_literals;
@@ -42,24 +55,33 @@ typedef struct tci_pk {
 
 /* ---- slots and families ---- */
 
+static tci_pk_slot *tci_pk_make_slot(tci_scratch *s, tci_dim size)
+{
+    tci_pk_slot *slot = TCI_NEW(s, tci_pk_slot);
+    slot->size = size;
+    slot->n_factors = 1;
+    slot->factors = TCI_NEW_ARRAY(s, tci_dim, 1);
+    slot->factors[0] = size;
+    slot->attempt = -1;
+    return slot;
+}
+
 static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *sizes)
 {
-    tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
+    tci_pk_family f = {n, 0, TCI_NEW_ARRAY(s, tci_pk_slot *, n + 1), 0, NULL, 0};
     for (int i = 0; i < n; i++) {
-        f.slots[i].size = sizes[i];
-        f.slots[i].n_factors = 1;
-        f.slots[i].factors = TCI_NEW_ARRAY(s, tci_dim, 1);
-        f.slots[i].factors[0] = sizes[i];
+        f.slots[i] = tci_pk_make_slot(s, sizes[i]);
     }
     return f;
 }
 
-static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
+/* The family of these sizes, as every stage may walk the same axes. */
+static int tci_pk_family_of_sizes(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
         bool same = p->families[f].n == n;
         for (int i = 0; same && i < n; i++) {
-            same = p->families[f].slots[i].size == sizes[i];
+            same = p->families[f].slots[i]->size == sizes[i];
         }
         if (same) {
             return f;
@@ -70,39 +92,141 @@ static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
     return p->n_families - 1;
 }
 
-/* Inner sizes of a root, without those of size 1. */
-static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, tci_dim *sizes)
+/* The family of these slots, of which the last n_kept are kept. */
+static int tci_pk_family_of_slots(tci_pk *p, int n, tci_pk_slot *const *slots, int n_kept)
 {
-    (void)p;
-    int n = 0;
-    for (int i = 0; i < r->n_domain; i++) {
-        if (r->outer_of[i] < 0 && r->domain[i] != 1) {
-            sizes[n++] = r->domain[i];
+    for (int f = 0; f < p->n_families; f++) {
+        bool same = p->families[f].n == n && p->families[f].n_kept_slots == n_kept;
+        for (int i = 0; same && i < n; i++) {
+            same = p->families[f].slots[i] == slots[i];
+        }
+        if (same) {
+            return f;
+        }
+    }
+    tci_pk_family family = {n, n_kept, NULL, 0, NULL, 0};
+    family.slots = tci_scratch_copy(p->s, slots, sizeof(*slots) * (size_t)n);
+    TCI_PUSH(p->s, p->families, p->n_families, p->cap_families, family);
+    return p->n_families - 1;
+}
+
+/* Appends the slots of the inner axes [first, end) of a domain. */
+static int tci_pk_collect(const tci_pk_member *m, int first, int end, tci_pk_slot **slots, int n)
+{
+    for (int i = first; i < end; i++) {
+        if (m->slot_of[i]) {
+            slots[n++] = m->slot_of[i];
         }
     }
     return n;
 }
 
+/* Of a group that keeps rows: an inner axis of the group is one slot, whoever walks it. A
+ * contraction walks what it sums first. */
+static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
+{
+    tci_pk_slot **slots = TCI_NEW_ARRAY(p->s, tci_pk_slot *, r->n_domain + 1);
+    for (int i = 0; i < r->n_domain; i++) {
+        bool walks = r->outer_of[i] < 0 && r->domain[i] != 1;
+        m->slot_of[i] = walks ? p->inner[r->inner_of[i]] : NULL;
+    }
+    int n_out = tci_pk_collect(m, 0, r->n_out, slots, 0);
+    m->of_result = tci_pk_family_of_slots(p, n_out, slots, 0);
+    if (m->is_kept) {
+        m->family = tci_pk_family_of_slots(p, n_out, slots, n_out);
+        return;
+    }
+    int n = tci_pk_collect(m, r->n_out, r->n_domain, slots, 0);
+    n = tci_pk_collect(m, 0, r->n_out, slots, n);
+    m->family = tci_pk_family_of_slots(p, n, slots, r->kind == TCI_ROOT_CONTRACT ? n_out : 0);
+}
+
+/* Of any other group: equal inner sizes are one family. */
+static void tci_pk_find_family(tci_pk *p, const tci_root *r, tci_pk_member *m)
+{
+    tci_dim *sizes = TCI_NEW_ARRAY(p->s, tci_dim, r->n_domain + 1), none = 0;
+    int n = 0;
+    for (int i = 0; i < r->n_domain; i++) { /* without those of size 1 */
+        if (r->outer_of[i] < 0 && r->domain[i] != 1) {
+            sizes[n++] = r->domain[i];
+        }
+    }
+    m->family = tci_pk_family_of_sizes(p, n, sizes);
+    n = 0;
+    for (int i = 0; i < r->n_domain; i++) {
+        bool walks = r->outer_of[i] < 0 && r->domain[i] != 1;
+        m->slot_of[i] = walks ? p->families[m->family].slots[n++] : NULL;
+    }
+    m->of_result = r->kind == TCI_ROOT_VALUE ? m->family : tci_pk_family_of_sizes(p, 0, &none);
+}
+
+static void tci_pk_mark_kept(tci_pk *p)
+{
+    for (int m = 0; m < p->g->n_roots && p->g->keeps; m++) {
+        const tci_root *r = &p->f->roots[p->g->roots[m]];
+        for (int i = 0; i < r->n_reads && r->kind == TCI_ROOT_CONTRACT; i++) {
+            for (int o = 0; o < m; o++) {
+                bool reads = p->g->roots[o] == r->reads[i].root;
+                bool value = p->f->roots[p->g->roots[o]].kind == TCI_ROOT_VALUE;
+                p->members[o].is_kept |= reads && value;
+            }
+        }
+    }
+}
+
+static void tci_pk_find_families(tci_pk *p)
+{
+    const tci_group *g = p->g;
+    tci_dim none = 0;
+    p->members = TCI_NEW_ARRAY(p->s, tci_pk_member, g->n_roots + 1);
+    p->inner = TCI_NEW_ARRAY(p->s, tci_pk_slot *, g->n_inner + 1);
+    for (int i = 0; i < g->n_inner; i++) {
+        p->inner[i] = tci_pk_make_slot(p->s, g->inner[i]);
+    }
+    tci_pk_mark_kept(p);
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *r = &p->f->roots[g->roots[m]];
+        p->members[m].slot_of = TCI_NEW_ARRAY(p->s, tci_pk_slot *, r->n_domain + 1);
+        if (g->keeps) {
+            tci_pk_find_rows(p, r, &p->members[m]);
+        } else {
+            tci_pk_find_family(p, r, &p->members[m]);
+        }
+    }
+    if (!g->keeps) {
+        tci_pk_family_of_sizes(p, 0, &none);
+    }
+}
+
+static void tci_pk_slot_axes(tci_pk *p, tci_pk_slot *slot, bool inner)
+{
+    if (slot->attempt == p->attempt) {
+        return;
+    }
+    slot->attempt = p->attempt;
+    slot->kx = tci_kx_const(p->k, 0);
+    slot->first_axis = p->k->n_axes;
+    for (int a = 0; a < slot->n_factors && slot->size != 1; a++) {
+        int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
+        slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]),
+                              tci_kx_axis(p->k, axis));
+    }
+}
+
 static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 {
-    f->n_axes = 0;
     int room = 0;
     for (int i = 0; i < f->n; i++) {
-        room += f->slots[i].n_factors;
+        room += f->slots[i]->n_factors;
     }
+    f->n_axes = f->n_kept = 0;
     f->axes = TCI_NEW_ARRAY(p->s, int32_t, room + 1);
     for (int i = 0; i < f->n; i++) {
-        tci_pk_slot *slot = &f->slots[i];
-        slot->kx = tci_kx_const(p->k, 0);
-        slot->first_axis = p->k->n_axes;
-        if (slot->size == 1) {
-            continue;
-        }
-        for (int a = 0; a < slot->n_factors; a++) {
-            int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
-            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]),
-                                  tci_kx_axis(p->k, axis));
-            f->axes[f->n_axes++] = axis;
+        tci_pk_slot *slot = f->slots[i];
+        tci_pk_slot_axes(p, slot, inner);
+        for (int a = 0; a < slot->n_factors && slot->size != 1; a++) {
+            f->axes[f->n_axes++] = slot->first_axis + a;
+            f->n_kept += i >= f->n - f->n_kept_slots;
         }
     }
 }
@@ -111,7 +235,7 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 {
     for (int i = 0; i < f->n; i++) {
-        tci_pk_slot *slot = &f->slots[i];
+        tci_pk_slot *slot = f->slots[i];
         int at = axis - slot->first_axis;
         if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
             continue;
@@ -143,17 +267,30 @@ static int tci_pk_operand(tci_pk *p, int buffer, bool is_output)
     return tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
 }
 
+/* What a member's reduction gave. A row of results is read where the stage stands on it. */
+static int tci_pk_result(tci_pk *p, int root, const int *idx)
+{
+    const tci_root *r = &p->f->roots[root];
+    for (int m = 0; m < p->g->n_roots && p->g->keeps; m++) {
+        for (int a = 0; p->g->roots[m] == root && a < r->node->rank; a++) {
+            const tci_pk_slot *slot = p->members[m].slot_of[r->out_axis[a]];
+            TCI_ASSERT(p->s, !slot || slot->kx == idx[a]);
+        }
+    }
+    return p->red_of[root];
+}
+
 static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_pk *p = l->user;
     int root = tci_pnode_of(n)->root;
     bool leaf = tci_plan_is_leaf(n);
     const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
+    if (!leaf && root >= 0 && p->red_of[root] >= 0) {
+        return tci_pk_result(p, root, idx);
+    }
     if (!leaf && (!r || (r->group == (int)(p->g - p->f->groups) && r->kind == TCI_ROOT_VALUE))) {
         return -1;
-    }
-    if (!leaf && p->red_of[root] >= 0) {
-        return p->red_of[root];
     }
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
     int buffer = leaf ? tci_pnode_of(n)->buffer : r->buffer;
@@ -180,7 +317,8 @@ static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
 {
     tci_pk_family *f = &p->families[family];
     for (int t = after + 1; t < p->k->n_stages; t++) {
-        bool same = p->k->stages[t].kind == kind && p->k->stages[t].n_axes == f->n_axes;
+        bool same = p->k->stages[t].kind == kind && p->k->stages[t].n_axes == f->n_axes &&
+                    p->k->stages[t].n_kept == f->n_kept;
         for (int a = 0; same && a < f->n_axes; a++) {
             same = p->k->stages[t].axes[a] == f->axes[a];
         }
@@ -188,7 +326,7 @@ static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
             return t;
         }
     }
-    tci_kstage stage = {kind, f->n_axes, f->axes};
+    tci_kstage stage = {kind, f->n_axes, f->axes, f->n_kept};
     TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
     return p->k->n_stages - 1;
 }
@@ -198,14 +336,13 @@ static int *tci_pk_domain(tci_pk *p, int member)
 {
     const tci_root *r = &p->f->roots[p->g->roots[member]];
     int *domain = TCI_NEW_ARRAY(p->s, int, r->n_domain + 1);
-    int inner = 0;
     for (int i = 0; i < r->n_domain; i++) {
         if (r->domain[i] == 1) {
             domain[i] = tci_kx_const(p->k, 0);
         } else if (r->outer_of[i] >= 0) {
-            domain[i] = p->outer.slots[r->outer_of[i]].kx;
+            domain[i] = p->outer.slots[r->outer_of[i]]->kx;
         } else {
-            domain[i] = p->families[p->family_of[member]].slots[inner++].kx;
+            domain[i] = p->members[member].slot_of[i]->kx;
         }
     }
     return domain;
@@ -242,23 +379,12 @@ static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int va
 /* A stage over one slot of a family alone. */
 static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
 {
-    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1)};
+    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1), 0};
     for (int a = 0; slot->size != 1 && a < slot->n_factors; a++) {
         stage.axes[stage.n_axes++] = slot->first_axis + a;
     }
     TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
     return p->k->n_stages - 1;
-}
-
-/* Slot of domain axis i of a root, which is an inner one; NULL: it has size 1, and so no slot. */
-static const tci_pk_slot *tci_pk_inner_slot(tci_pk *p, int member, int axis)
-{
-    const tci_root *r = &p->f->roots[p->g->roots[member]];
-    int at = 0;
-    for (int i = 0; i < axis; i++) {
-        at += r->outer_of[i] < 0 && r->domain[i] != 1;
-    }
-    return r->domain[axis] == 1 ? NULL : &p->families[p->family_of[member]].slots[at];
 }
 
 /* A SCATTER: x goes to memory along its axis, then the elements of src along theirs. */
@@ -267,8 +393,8 @@ static void tci_pk_scatter(tci_pk *p, int member)
     const tci_root *r = &p->f->roots[p->g->roots[member]];
     const tci_node *n = r->node;
     const tci_pk_slot none = {.size = 1};
-    const tci_pk_slot *own = tci_pk_inner_slot(p, member, r->n_domain - 2);
-    const tci_pk_slot *src = tci_pk_inner_slot(p, member, r->n_domain - 1);
+    const tci_pk_slot *own = p->members[member].slot_of[r->n_domain - 2]; /* NULL: of size 1 */
+    const tci_pk_slot *src = p->members[member].slot_of[r->n_domain - 1];
     int *domain = tci_pk_domain(p, member), *idx = tci_pk_out_index(p, r, domain);
     int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
@@ -332,8 +458,8 @@ static void tci_pk_reduce(tci_pk *p, int member)
         after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
-    red.stage =
-        tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
+    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE,
+                             p->members[member].family, after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
     tci_kinst inst = {0};
     inst.op = TCI_K_RED;
@@ -348,6 +474,32 @@ static void tci_pk_reduce(tci_pk *p, int member)
     }
 }
 
+/* Keeps a row of a VALUE: MAX of one element each. */
+static void tci_pk_keep(tci_pk *p, int member)
+{
+    int root = p->g->roots[member];
+    const tci_node *n = p->f->roots[root].node;
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    const int *domain = tci_pk_domain(p, member);
+    int value = tci_lower_value(&p->l, p->f->roots[root].node, domain, 0);
+    tci_kred red = {0};
+    red.op = TCI_RED_MAX;
+    red.dtype = (int8_t)t;
+    red.order = TCI_ORDER_CHAIN;
+    red.in[0] = value;
+    red.in[1] = red.in[2] = red.inst = -1;
+    red.stage = tci_pk_stage(p, TCI_STAGE_REDUCE, p->members[member].family,
+                             p->k->insts[value].stage);
+    TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
+    tci_kinst inst = {0};
+    inst.op = TCI_K_RED;
+    inst.dtype = (int8_t)t;
+    inst.imm = p->k->n_reds - 1;
+    inst.x = inst.guard = -1;
+    p->red_of[root] = p->k->reds[inst.imm].inst = tci_kernel_inst(p->k, inst);
+    tci_lower_replace(&p->l, p->f->roots[root].node, domain, p->red_of[root]);
+}
+
 static void tci_pk_store_member(tci_pk *p, int member)
 {
     int root = p->g->roots[member];
@@ -360,11 +512,12 @@ static void tci_pk_store_member(tci_pk *p, int member)
         return;
     }
     int *domain = tci_pk_domain(p, member);
-    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
-                                          : p->red_of[root];
-    tci_dim none = 0;
-    int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
-    int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
+    int value = p->red_of[root];
+    if (value < 0) {
+        value = tci_lower_value(&p->l, r->node, domain, 0);
+    }
+    int stage = tci_pk_stage(p, TCI_STAGE_MAP, p->members[member].of_result,
+                             p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
 }
 
@@ -537,6 +690,7 @@ static void tci_pk_attempt(tci_pk *p)
 {
     p->k = tci_kernel_make(p->s);
     p->n_operand_buffers = p->n_literals = 0;
+    p->attempt++;
     tci_lower_init(&p->l, p->s, p->k);
     p->l.user = p;
     p->l.access = tci_pk_access;
@@ -552,6 +706,8 @@ static void tci_pk_attempt(tci_pk *p)
         int kind = p->f->roots[p->g->roots[m]].kind;
         if (kind != TCI_ROOT_VALUE && kind != TCI_ROOT_SCATTER) {
             tci_pk_reduce(p, m);
+        } else if (p->members[m].is_kept) {
+            tci_pk_keep(p, m);
         }
     }
     for (int m = 0; m < p->g->n_roots; m++) {
@@ -593,16 +749,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
-    p.family_of = TCI_NEW_ARRAY(s, int32_t, g->n_roots + 1);
     p.red_of = plan->red_of;
-    for (int m = 0; m < g->n_roots; m++) {
-        const tci_root *r = &f->roots[g->roots[m]];
-        tci_dim *sizes = TCI_NEW_ARRAY(s, tci_dim, r->n_domain + 1);
-        int n = tci_pk_inner_sizes(&p, r, sizes);
-        p.family_of[m] = tci_pk_family_find(&p, n, sizes);
-    }
-    tci_dim none = 0;
-    tci_pk_family_find(&p, 0, &none);
+    tci_pk_find_families(&p);
     bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
@@ -610,7 +758,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
             break;
         }
     }
-    p.k->vector = machine.reproducible ? rows ? TCI_VEC_INNER : TCI_VEC_OUTER
+    p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
                                        : tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
     uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */

@@ -214,8 +214,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_literals; i++) {
             literals[i]->pass = NULL;
         }
-        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns,
-                                      machine.reproducible, &p->why);
+        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns, machine,
+                                      &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);

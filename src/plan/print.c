@@ -6,7 +6,8 @@
  *     group 0 over [64]: 11 operations, 1 operand, after none
  *       r1 = REDUCE sum f32 [64] over (0, 100), evaluates sub exp, reads x0 r0(0)
  *
- * A domain axis is an outer axis (its number) or inner (its size, in brackets); x0 is the first
+ * A domain axis is an outer axis (its number) or inner (its size, in brackets, and where rows are
+ * kept a letter, as two of one size may be different axes); x0 is the first
  * leaf, r0(0) the value of another root read at the domain axis 0, r0(?) at an index that is no
  * axis. Then the refusals. */
 #include "../graph/build.h"
@@ -45,6 +46,9 @@ static void tci_fusion_print_domain(tci_str *out, const tci_root *r)
             tci_str_printf(out, "%d", r->outer_of[i]);
         } else {
             tci_str_add(out, tci_shape_text_of(1, &r->domain[i]).text);
+            if (r->inner_of && r->inner_of[i] >= 0) {
+                tci_str_printf(out, "%c", 'a' + r->inner_of[i] % 26);
+            }
         }
     }
 }
@@ -66,7 +70,7 @@ static void tci_fusion_print_read(tci_str *out, const tci_fusion *f, const tci_r
 
 static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, const int *leaves)
 {
-    static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN"};
+    static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN", "SCATTER"};
     const tci_root *r = &f->roots[root];
     tci_str_printf(out, "  r%d = %s ", root, kinds[r->kind]);
     tci_fusion_print_node(out, r->node);
@@ -99,9 +103,10 @@ static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, c
 static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, const int *leaves)
 {
     const tci_group *g = &f->groups[at];
-    tci_str_printf(out, "group %d over %s: %d operation%s, %d operand%s, after", at,
-                   tci_shape_text_of(g->n_outer, g->outer).text, g->weight,
-                   g->weight == 1 ? "" : "s", g->n_operands, g->n_operands == 1 ? "" : "s");
+    tci_str_printf(out, "group %d over %s: %s%s%d operation%s, %d operand%s, after", at,
+                   tci_shape_text_of(g->n_outer, g->outer).text, g->pattern ? g->pattern : "",
+                   g->pattern ? ", " : "", g->weight, g->weight == 1 ? "" : "s", g->n_operands,
+                   g->n_operands == 1 ? "" : "s");
     for (int i = 0; i < g->n_deps; i++) {
         tci_str_printf(out, " %d", g->deps[i]);
     }

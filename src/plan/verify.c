@@ -19,6 +19,9 @@ static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tc
     for (int a = 0; a < q->node->rank; a++) {
         int outer = q->outer_of[q->out_axis[a]];
         TCI_ASSERT(s, outer < 0 || read->axes[a] < 0 || r->outer_of[read->axes[a]] == outer);
+        bool keeps = r->inner_of && read->axes[a] >= 0;
+        TCI_ASSERT(s, !keeps ||
+                          q->inner_of[q->out_axis[a]] == r->inner_of[read->axes[a]]);
     }
 }
 
@@ -75,6 +78,14 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
         TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
     }
     TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(r->node)->forced);
+    TCI_ASSERT(s, (r->inner_of != NULL) == f->groups[r->group].keeps);
+    for (int d = 0; d < r->n_domain && r->inner_of; d++) {
+        const tci_group *g = &f->groups[r->group];
+        int inner = r->inner_of[d];
+        TCI_ASSERT(s, inner >= -1 && inner < g->n_inner);
+        TCI_ASSERT(s, inner < 0 || (r->outer_of[d] < 0 && g->inner[inner] == r->domain[d]));
+        TCI_ASSERT(s, inner >= 0 || r->outer_of[d] >= 0 || r->domain[d] == 1);
+    }
     TCI_ASSERT(s, !r->is_output || tci_fusion_is_stored(r));
     TCI_ASSERT(s, tci_pnode_of(r->node)->why <= TCI_WHY_COUNT);
     tci_fusion_verify_walk(s, r, &f->groups[r->group]);
@@ -103,8 +114,9 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
     TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
     TCI_ASSERT(s, g->has_scatter == kinds[TCI_ROOT_SCATTER]);
-    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1);
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
     TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
+    TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
 

@@ -6,6 +6,8 @@
     X(INDEX, "it is read at another index than it is computed at")                                 \
     X(SPACE, "the iteration spaces differ")                                                        \
     X(CONTRACTION, "a contraction takes only elementwise work over its own output axes")           \
+    X(ROW, "one kernel keeps rows of a known length, neither short nor long, and several")         \
+    X(PRICE, "in one kernel it would take longer on this machine")                                 \
     X(SCAN, "a running sum is stored before it is read")                                           \
     X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \

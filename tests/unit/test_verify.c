@@ -307,6 +307,89 @@ TEST(reads_inside_a_group)
     end();
 }
 
+/* The first step of that kind, in any section, with an address if asked for. */
+static tci_interp_step *find_step(const tci_interp *p, tci_interp_kind kind)
+{
+    for (int t = 0; t < p->n_stages; t++) {
+        for (int d = -1; d <= p->stages[t].n_axes; d++) {
+            const tci_interp_section *at = d < 0 ? &p->before[t] : &p->stages[t].sections[d];
+            for (int i = 0; i < at->n; i++) {
+                if (at->steps[i].kind == kind) {
+                    return &at->steps[i];
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Attention: softmax over 20 keys of 10 numbers, for 12 queries. */
+static tci_plan *attention_plan(void)
+{
+    tc_tensor q = tc_input(ctx, "q", TC_F32, 12, 10), k = tc_input(ctx, "k", TC_F32, 10, 20),
+              v = tc_input(ctx, "v", TC_F32, 20, 10);
+    return plan_of(tc_matmul(tc_softmax(tc_matmul(q, k), 1), v));
+}
+
+TEST(groups_that_keep_rows)
+{
+    begin();
+    tci_plan *p = attention_plan();
+    REQUIRE(p && p->fusion->n_groups == 1 && p->fusion->groups[0].keeps);
+    tci_fusion *f = p->fusion;
+    tci_group *g = &f->groups[0];
+    tci_root *scores = &f->roots[0], *sum = &f->roots[2];
+    REQUIRE(scores->kind == TCI_ROOT_CONTRACT && sum->kind == TCI_ROOT_REDUCE);
+    REQUIRE(scores->outer_of[0] == 0 && scores->inner_of[1] >= 0 && sum->inner_of[1] >= 0);
+    CHECK(!complains(plan_verifier, p));
+    BREAK(plan_verifier, p, g->keeps, false);
+    BREAK(plan_verifier, p, g->has_contract, false);
+    BREAK(plan_verifier, p, scores->inner_of, NULL);
+    BREAK(plan_verifier, p, scores->inner_of[1], g->n_inner);
+    BREAK(plan_verifier, p, scores->inner_of[1], -1);
+    BREAK(plan_verifier, p, scores->inner_of[0], scores->inner_of[1]); /* outer and inner */
+    BREAK(plan_verifier, p, sum->inner_of[1], scores->inner_of[2]);    /* another axis */
+    BREAK(plan_verifier, p, g->inner[scores->inner_of[1]], 77);
+    CHECK(!complains(plan_verifier, p));
+    end();
+}
+
+TEST(stages_that_keep_rows)
+{
+    begin();
+    tci_plan *p = attention_plan();
+    REQUIRE(p && p->n_kernels == 1);
+    tci_kernel *k = p->kernels[0];
+    REQUIRE(k->n_stages == 6 && k->stages[0].n_kept == 1 && k->stages[0].n_axes == 2);
+    REQUIRE(k->stages[3].n_kept == 1 && k->stages[4].n_kept == 1);
+    CHECK(!complains(kernel_verifier, k));
+    BREAK(kernel_verifier, k, k->stages[0].n_kept, 0); /* a DOT in lanes */
+    BREAK(kernel_verifier, k, k->stages[0].n_kept, 3);
+    BREAK(kernel_verifier, k, k->stages[0].n_kept, -1);
+    BREAK(kernel_verifier, k, k->stages[5].n_kept, 1); /* of a MAP */
+    BREAK(kernel_verifier, k, k->stages[1].n_kept, 1);
+    BREAK(kernel_verifier, k, k->vector, TCI_VEC_OUTER);
+    BREAK(kernel_verifier, k, k->reds[0].order, TCI_ORDER_LANES);
+    BREAK(kernel_verifier, k, k->reds[1].order, TCI_ORDER_CHAIN);
+    BREAK(kernel_verifier, k, k->stages[1].axes[0], k->stages[4].axes[1]); /* reads keys there */
+    BREAK(kernel_verifier, k, k->reds[0].op, TCI_RED_ARGMAX);
+    CHECK(!complains(kernel_verifier, k));
+    tci_interp *i = tci_interp_make(k);
+    REQUIRE(i);
+    tci_interp_step *row = find_step(i, TCI_STEP_ROW), *fold = find_step(i, TCI_STEP_FOLD);
+    REQUIRE(row && fold && row->x && fold->x && i->reds[row->ref].row > 0);
+    CHECK(!complains(interp_verifier, i));
+    BREAK(interp_verifier, i, row->x, NULL);
+    BREAK(interp_verifier, i, fold->x, NULL);
+    BREAK(interp_verifier, i, row->ref, i->n_reds);
+    BREAK(interp_verifier, i, i->reds[row->ref].row, 0);
+    BREAK(interp_verifier, i, i->reds[row->ref].row, 19);
+    BREAK(interp_verifier, i, i->values[i->reds[row->ref].acc[0]].lanes, 1);
+    CHECK(!complains(interp_verifier, i));
+    tci_interp_free(i);
+    end();
+}
+
 TEST(refusals)
 {
     begin();
@@ -429,22 +512,6 @@ TEST(loops)
     BREAK(loop_verifier, l, l->operands[store->base].n, 40 * 72 - 1);
     CHECK(!complains(loop_verifier, l));
     end();
-}
-
-/* The first step of that kind, in any section, with an address if asked for. */
-static tci_interp_step *find_step(const tci_interp *p, tci_interp_kind kind)
-{
-    for (int t = 0; t < p->n_stages; t++) {
-        for (int d = -1; d <= p->stages[t].n_axes; d++) {
-            const tci_interp_section *at = d < 0 ? &p->before[t] : &p->stages[t].sections[d];
-            for (int i = 0; i < at->n; i++) {
-                if (at->steps[i].kind == kind) {
-                    return &at->steps[i];
-                }
-            }
-        }
-    }
-    return NULL;
 }
 
 TEST(steps_of_the_interpreter)

@@ -1,0 +1,165 @@
+/* loop/keep.c - rows that a kernel's reductions keep, one outer point at a time.
+ *
+ * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors lie along the last
+ * kept axis, a few of them at once, and for each the other axes are walked in order, so every
+ * element of the row is one chain. The row lies in an array of the kept instruction (tci_lkeep),
+ * from which the later stages read it; its lines are whole vectors, so none is touched in part. */
+#include "keep.h"
+
+enum { TCI_KEEP_UNROLL = 4 };
+
+typedef struct tci_keep_walk {
+    int stage, axis;        /* axis: the last kept one */
+    int n_folded;           /* axes that are not kept */
+} tci_keep_walk;
+
+/* ---- arrays ---- */
+
+/* Elements of the row of a reduction: whole vectors; 1 where it keeps none. Sets what a step along
+ * each kept axis is. */
+static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
+                                 tci_dim *coef)
+{
+    const tci_kstage *st = &k->stages[red->stage];
+    int64_t n = 1;
+    for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
+        int64_t size = k->axes[st->axes[i]].size;
+        if (coef) {
+            coef[st->axes[i]] = n;
+        }
+        n *= i < st->n_axes - 1 ? size : (size + lanes - 1) / lanes * lanes;
+    }
+    return TCI_MAX(n, 1);
+}
+
+TCI_FN int64_t tci_keep_bytes(const tci_kernel *k, int64_t lanes)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        bytes += tci_keep_elements(k, &k->reds[r], lanes, NULL) *
+                 tci_dtype_get((tc_dtype)k->insts[k->reds[r].inst].dtype)->bytes;
+    }
+    return bytes;
+}
+
+/* Is instruction `inst` evaluated behind stage t? */
+static bool tci_keep_is_read_after(const tci_kernel *k, int inst, int t)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), read = false;
+    for (int later = t + 1; later < k->n_stages; later++) {
+        tci_cost_mark(k, later, true, live);
+        read |= live[inst];
+    }
+    return read;
+}
+
+/* A row that takes the place of an earlier one, element by element: values of one stage over the
+ * axes of a row that nothing reads any more. -1: there is none. */
+static int tci_keep_place(const tci_build *b, const tci_kred *red)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[red->stage];
+    for (int r = 0; r < k->n_reds && st->n_kept == st->n_axes; r++) {
+        const tci_kred *old = &k->reds[r];
+        const tci_kstage *from = &k->stages[old->stage];
+        bool same = old->stage < red->stage && from->n_kept == st->n_kept &&
+                    k->insts[old->inst].dtype == k->insts[red->inst].dtype;
+        for (int i = 1; same && i <= st->n_kept; i++) {
+            same = from->axes[from->n_axes - i] == st->axes[st->n_axes - i];
+        }
+        for (int other = 0; same && other < k->n_reds; other++) { /* one row for one */
+            same = &k->reds[other] == red || k->reds[other].stage != red->stage;
+        }
+        for (int j = 0; same && j < b->n_keeps; j++) {
+            if (b->keeps[j]->inst == old->inst &&
+                !tci_keep_is_read_after(k, old->inst, red->stage)) {
+                return b->keeps[j]->local;
+            }
+        }
+    }
+    return -1;
+}
+
+static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_rows *rows)
+{
+    int local = tci_keep_place(b, red);
+    tc_dtype t = (tc_dtype)b->k->insts[red->inst].dtype;
+    tci_lkeep *keep = tci_build_keep(b, red->inst, local, red->stage);
+    int64_t n = tci_keep_elements(b->k, red, b->l->lanes, keep->coef);
+    keep->is_padded = true;
+    if (rows->axis >= 0) {
+        keep->coef[rows->axis] = n;
+        n *= rows->n;
+    }
+    if (local >= 0) {
+        return;
+    }
+    keep->local = tci_build_local(b, t, n, 0);
+    if (rows->has_work) {
+        b->l->locals[keep->local].work = b->l->work_bytes;
+        b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    }
+}
+
+TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
+{
+    for (int r = 0; r < b->k->n_reds && tci_kernel_keeps(b->k); r++) {
+        if (rows.axis >= 0 || b->k->stages[b->k->reds[r].stage].n_kept > 0) {
+            tci_keep_array(b, &b->k->reds[r], &rows);
+        }
+    }
+}
+
+/* ---- the loops ---- */
+
+/* One step of every chain of the stage, for n vectors. */
+static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs,
+                          const tci_stage_tuple *acc)
+{
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        for (int r = 0; r < b->k->n_reds; r++) {
+            const tci_kred *red = &b->k->reds[r];
+            if (red->stage == m->stage) {
+                tci_stage_tuple at = acc[r * n + i];
+                tci_stage_assign(b, at, tci_stage_combine(b, red, at, tci_stage_operands(b, red)));
+            }
+        }
+    }
+}
+
+/* The row's elements at these vectors, from the first to the last step. */
+static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_keep_walk *m = arg;
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[m->stage];
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    for (int i = 0; i < n * k->n_reds; i++) {
+        if (k->reds[i / n].stage == m->stage) {
+            acc[i] = tci_stage_accumulator(b, &k->reds[i / n], b->l->lanes);
+        }
+    }
+    tci_lopen *open = tci_stage_open(b, st->axes, m->n_folded);
+    tci_keep_step(b, m, n, vecs, acc);
+    tci_stage_close(b, st->axes, m->n_folded, open);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == m->stage) {
+                tci_build_leave(b, k->reds[r].inst, tci_build_copy(b, acc[r * n + i].part[0]));
+            }
+        }
+    }
+}
+
+TCI_FN void tci_keep_reduce(tci_build *b, int stage)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int last = st->n_axes - 1, n_folded = st->n_axes - st->n_kept;
+    tci_keep_walk m = {stage, st->axes[last], n_folded};
+    tci_lopen *open = tci_stage_open(b, st->axes + n_folded, st->n_kept - 1);
+    tci_stage_vectors(b, 0, b->k->axes[m.axis].size, TCI_KEEP_UNROLL, tci_keep_body, &m);
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes + n_folded, st->n_kept - 1, open);
+}

@@ -1,0 +1,23 @@
+/* loop/keep.h - rows that a kernel's reductions keep (kernel/ir.h), one outer point at a time. */
+#ifndef TCI_LOOP_KEEP_H
+#define TCI_LOOP_KEEP_H
+
+#include "combine.h"
+#include "cost.h"
+#include "point.h"
+#include "vectors.h"
+
+/* The rows that arrays hold: n points of the outer axis `axis` (-1: the one that is bound). */
+typedef struct tci_keep_rows {
+    int axis;
+    int64_t n;
+    bool has_work;          /* arrays lie in the thread's work memory */
+} tci_keep_rows;
+/* Declares an array for every row, and, where they hold several, for every other result. */
+TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows);
+/* Bytes of those arrays for one point, where none takes the place of another. */
+TCI_FN int64_t tci_keep_bytes(const tci_kernel *k, int64_t lanes);
+/* A stage that keeps axes. */
+TCI_FN void tci_keep_reduce(tci_build *b, int stage);
+
+#endif

@@ -1,0 +1,245 @@
+/* loop/strip.c - a form for kernels that keep rows: several rows at once.
+ *
+ * In: a kernel whose stages are contractions that keep an axis, and stages that walk what they
+ * kept (attention; a softmax or a norm behind a product). A unit is a strip of rows, few enough
+ * that what they keep stays in the cache:
+ *
+ *     stage 0     contraction over packed panels (loop/blocked.c): fills an array of rows
+ *     stages 1-3  for each row, one after the other (loop/inner.c): read and fill such arrays
+ *     stage 4     contraction, whose row factor is an array of rows as it lies
+ *     stage 5     for each row: stores
+ *
+ * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. */
+#include "blocked.h"
+#include "keep.h"
+#include "unit.h"
+
+enum {
+    TCI_STRIP_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
+    TCI_STRIP_MOST = 256,       /* rows of a strip */
+    TCI_STRIP_LEAST = 8,
+    TCI_STRIP_UNROLL = 2,       /* vectors of a tile */
+    TCI_STRIP_PACKS = 4         /* rows whose products take as long as packing for them */
+};
+enum { TCI_STRIP_N_ROWS };
+
+typedef struct tci_strip {
+    int axis;               /* the outer axis of the rows */
+    int64_t n_tiles, base, extra; /* register tiles of them: the first `extra` have base + 1 */
+    int64_t group;          /* tiles of a strip */
+    tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
+} tci_strip;
+
+/* ---- what fits ---- */
+
+static bool tci_strip_has_form(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool fits = tci_kernel_keeps(k) && a->machine.has_work && a->machine.block_threads == 0 &&
+                a->lanes > 1 && k->n_outer > 0 && k->n_axes < 63 &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {
+        fits = tci_dim_is_known(k->axes[i].size) && k->axes[i].size > 0;
+    }
+    return fits && k->axes[k->n_outer - 1].size >= TCI_STRIP_LEAST;
+}
+
+/* Strips of `rows` rows, about. */
+static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
+{
+    int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
+    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = a->k->axes[p->axis].size;
+    p->n_tiles = (size + most - 1) / most;
+    p->base = size / p->n_tiles;
+    p->extra = size % p->n_tiles;
+    p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
+}
+
+/* A contraction is the only reduction of its stage. */
+static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, const tci_strip *p,
+                                tci_blocked *dot)
+{
+    const tci_kstage *st = &k->stages[stage];
+    int n_reds = 0;
+    if (st->n_kept == 0 || st->n_kept == st->n_axes) {
+        return st->kind != TCI_STAGE_SCAN;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        n_reds += k->reds[r].stage == stage;
+        dot->red = k->reds[r].stage == stage ? r : dot->red;
+    }
+    int64_t vectors = (k->axes[st->axes[st->n_axes - 1]].size + lanes - 1) / lanes;
+    dot->stage = stage;
+    dot->row_axis = p->axis;
+    dot->unroll = (int)TCI_MIN(vectors, TCI_STRIP_UNROLL);
+    dot->n_tiles = p->n_tiles;
+    dot->base = p->base;
+    dot->extra = p->extra;
+    dot->group = p->group;
+    return n_reds == 1 && tci_blocked_plan_row(k, lanes, dot);
+}
+
+static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
+{
+    bool fits = tci_strip_has_form(a);
+    if (!fits) {
+        return false;
+    }
+    p->axis = a->k->n_outer - 1;
+    p->dots = TCI_NEW_ARRAY(a->s, tci_blocked, a->k->n_stages);
+    tci_strip_cut(a, rows, p);
+    for (int t = 0; t < a->k->n_stages && fits; t++) {
+        fits = tci_strip_plan_stage(a->k, t, a->lanes, p, &p->dots[t]);
+    }
+    return fits;
+}
+
+static int64_t tci_strip_most(const tci_strip *p)
+{
+    return p->group * (p->base + (p->extra > 0));
+}
+
+/* ---- the nest ---- */
+
+/* The first row of tile number `tile`. */
+static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
+{
+    tci_loop *l = b->l;
+    int row = tci_lx_make(l, TCI_LX_MUL, tile, -1, p->base);
+    int longer = tci_lx_make(l, TCI_LX_MIN, tile, tci_lx_const(l, p->extra), 0);
+    return tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, row, longer, 0));
+}
+
+/* Tiles [begin, end) of a contraction, one block of columns after the other. */
+static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, int end)
+{
+    int64_t size = b->k->axes[dot->vec_axis].size;
+    int64_t n = (size + dot->columns - 1) / dot->columns;
+    tci_lopen open;
+    if (n == 1) {
+        tci_blocked_emit(b, dot, tci_lin_const(0), begin, end);
+        return;
+    }
+    int chunk = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    tci_blocked_emit(b, dot, tci_lin_var(b, chunk), begin, end);
+    tci_build_close(b, &open);
+}
+
+/* Stages [begin, end) for each of the rows [first, last). */
+static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+                          tci_lin last)
+{
+    tci_tile tile = {0};
+    tci_dim size = b->k->axes[p->axis].size;
+    tci_lopen open;
+    tile.row_axis = tile.vec_axis = tile.next_axis = -1;
+    tile.n_rows = tile.n_vecs = 1;
+    int row = tci_build_for(b, tci_build_lx(b, first), tci_build_lx(b, last), 1, &open);
+    tci_build_set(b, p->axis,
+                  tci_build_bind(b, tci_lin_var(b, row), 0, size - 1, false, -1));
+    for (int t = begin; t < end; t++) {
+        tci_stage_one(b, &tile, t);
+    }
+    tci_build_close(b, &open);
+    tci_build_set(b, p->axis, NULL);
+}
+
+/* A unit: the strip at->group of the rows. */
+static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
+{
+    const tci_strip *p = arg;
+    tci_build *b = nest->b;
+    tci_loop *l = b->l;
+    int begin = tci_lx_make(l, TCI_LX_MUL, tci_build_lx(b, at->group), -1, p->group);
+    int end = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, p->group), 0);
+    end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, p->n_tiles), 0);
+    begin = tci_build_lx(b, tci_build_let(b, begin));
+    end = tci_build_lx(b, tci_build_let(b, end));
+    tci_lin first = tci_strip_first(b, p, begin), last = tci_strip_first(b, p, end);
+    for (int i = 0; i < b->n_keeps; i++) {
+        b->keeps[i]->origin[p->axis] = first;
+    }
+    for (int t = 0, next = 0; t < b->k->n_stages; t = next) {
+        next = t + 1;
+        if (p->dots[t].columns > 0) {
+            tci_strip_contract(b, &p->dots[t], begin, end);
+            continue;
+        }
+        while (next < b->k->n_stages && p->dots[next].columns == 0) {
+            next++;
+        }
+        tci_strip_walk(b, p, t, next, first, last);
+    }
+}
+
+/* ---- the form ---- */
+
+static bool tci_strip_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_strip p = {0};
+    int64_t rows = n[TCI_STRIP_N_ROWS];
+    return rows >= 1 && rows <= TCI_STRIP_MOST && tci_strip_plan(a, rows, &p) &&
+           tci_strip_most(&p) * tci_keep_bytes(a->k, a->lanes) <= TCI_WORK_MOST / 2;
+}
+
+static int64_t tci_strip_near(const tci_ask *a)
+{
+    return TCI_MAX(a->machine.facts.cache_bytes[1] / 2, TCI_STRIP_NEAR);
+}
+
+static int tci_strip_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    if (!tci_strip_has_form(a)) {
+        return 0;
+    }
+    int64_t near = tci_strip_near(a) / TCI_MAX(tci_keep_bytes(a->k, a->lanes), 1);
+    n[0][TCI_STRIP_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_STRIP_MOST / 2), 1);
+    n[1][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 2;
+    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
+    return 3;
+}
+
+/* Each strip packs anew; what does not stay near comes from a farther cache. */
+static double tci_strip_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_strip p = {0};
+    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    double rows = (double)tci_strip_most(&p);
+    bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
+    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.1 : 1);
+    return tci_ask_ns(a, slower, slower) * slower;
+}
+
+static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_strip p = {0};
+    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    b->l->lanes = a->lanes;
+    b->l->threads = a->threads;
+    nest.row_axis = p.axis;
+    nest.n_tiles = p.n_tiles;
+    nest.group = p.group;
+    tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};
+    tci_keep_arrays(b, rows);
+    tci_rows_keep(a, b);
+    tci_nest_run(&nest, tci_strip_body, &p, launch);
+}
+
+static void tci_strip_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    tci_strip p = {0};
+    tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
+    tci_str_printf(out, ", strips of %d rows, tile %dx%d", (int)tci_strip_most(&p),
+                   (int)(p.base + (p.extra > 0)), TCI_STRIP_UNROLL);
+    (void)b;
+}
+
+TCI_FN const tci_form *const *tci_strip_forms(void)
+{
+    static const tci_form strip = {"strip", {"rows"}, tci_strip_fits, tci_strip_candidates,
+                                   tci_strip_cost, tci_strip_emit, tci_strip_note};
+    static const tci_form *const forms[] = {&strip, NULL};
+    return forms;
+}

@@ -1,0 +1,332 @@
+/* plan/pattern.c - groups that are better as one, over all groups of a finished round.
+ *
+ * In: the groups, the machine. Out: fewer groups. Each pattern is a row of tci_patterns: what it
+ * matches around a group, and whether it pays here. All matches are found first and tried by the
+ * bytes that they save, most first; one is built (plan/join.c) only when it is legal and pays, so
+ * nothing has to be undone, and what is not leaves its reason.
+ *
+ * Attention over x[rows, keys] is one group made of three:
+ *
+ *     root                         domain            outer_of   inner_of
+ *     CONTRACT s = q k             rows, keys | d    0, -1, -1  -1, 0, 1
+ *     REDUCE   m, l of s           rows | keys       0, -1      -1, 0
+ *     VALUE    y = exp(s - m) / l  rows, keys        0, -1      -1, 0
+ *     CONTRACT y v                 rows, dv | keys   0, -1, -1  -1, 2, 0
+ *
+ * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
+ * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+#include "cost.h"
+#include "join.h"
+
+enum {
+    TCI_PATTERN_ROW = 16,        /* elements of a row, at least */
+    TCI_PATTERN_ROWS = 8,        /* rows, at least: what packing asks (loop/strip.c) */
+    TCI_PATTERN_BYTES = 1 << 17, /* of the rows that one outer point keeps, at most */
+    TCI_PATTERN_NEAR = 1 << 19,  /* bytes of rows that a thread works on at once, */
+    TCI_PATTERN_TILE = 128,      /* and how many, at most */
+    TCI_PATTERN_DEPTH = 4        /* times the rows of a tile: products of what is packed anew */
+};
+
+typedef struct tci_pattern_match {
+    const struct tci_pattern *pattern;
+    int32_t group[3];       /* by tci_join_part */
+    double saved;           /* bytes that no longer go to memory and back */
+} tci_pattern_match;
+
+typedef struct tci_pattern_state {
+    tci_fusion *f;
+    tci_machine machine;
+    int32_t *reader;        /* per group: the one group that reads it; -1 none, -2 several */
+    bool *is_output;        /* per group: some root is an output of the program */
+    int32_t *into;          /* per group: where it was joined to, itself: nowhere */
+} tci_pattern_state;
+
+typedef struct tci_pattern {
+    const char *name;
+    bool keeps;
+    /* Fills m->group of a pattern around group g (INTO). */
+    bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
+    /* Whether the joined group, which is legal, is faster; else why not. */
+    bool (*pays)(const tci_pattern_state *p, const tci_join *j, tci_why *why);
+} tci_pattern;
+
+/* ---- who reads what ---- */
+
+static void tci_pattern_find_readers(tci_pattern_state *p)
+{
+    const tci_fusion *f = p->f;
+    p->reader = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->into = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->is_output = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
+    for (int g = 0; g < f->n_groups; g++) {
+        p->reader[g] = -1;
+        p->into[g] = g;
+    }
+    for (int i = 0; i < f->n_roots; i++) {
+        const tci_root *r = &f->roots[i];
+        p->is_output[r->group] |= r->is_output;
+        for (int n = 0; n < r->n_reads; n++) {
+            int from = f->roots[r->reads[n].root].group;
+            bool first = p->reader[from] == -1 || p->reader[from] == r->group;
+            if (from != r->group) {
+                p->reader[from] = first ? r->group : -2;
+            }
+        }
+    }
+}
+
+/* A group is where it was joined to. */
+static int tci_pattern_now(const tci_pattern_state *p, int g)
+{
+    while (g >= 0 && p->into[g] != g) {
+        g = p->into[g];
+    }
+    return g;
+}
+
+static double tci_pattern_bytes(const tci_root *r)
+{
+    double n = (double)tci_dim_hint(tci_node_count(r->node));
+    return n * tci_dtype_get((tc_dtype)r->node->dtype)->bytes;
+}
+
+/* Bytes of what group `to` reads of group `from`, each value once. */
+static double tci_pattern_between(tci_fusion *f, int from, int to)
+{
+    int stamp = ++f->stamp;
+    double bytes = 0;
+    for (int i = 0; i < f->groups[to].n_roots; i++) {
+        const tci_root *r = &f->roots[f->groups[to].roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            const tci_root *q = &f->roots[r->reads[n].root];
+            bool counts = q->group == from && tci_pnode_of(q->node)->met != stamp;
+            bytes += counts ? tci_pattern_bytes(q) : 0;
+            tci_pnode_of(q->node)->met = stamp;
+        }
+    }
+    return bytes;
+}
+
+/* ---- rows of contractions ---- */
+
+static bool tci_pattern_is_rows(const tci_group *g)
+{
+    return g->has_reduce && !g->has_contract && !g->has_scan && !g->has_scatter;
+}
+
+/* A group of one contraction and what follows it element by element. */
+static bool tci_pattern_is_contraction(const tci_fusion *f, const tci_group *g)
+{
+    int contractions = 0;
+    for (int i = 0; i < g->n_roots; i++) {
+        contractions += f->roots[g->roots[i]].kind == TCI_ROOT_CONTRACT;
+    }
+    return contractions == 1 && !g->keeps;
+}
+
+static bool tci_pattern_match_rows(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    const tci_group *rows = &p->f->groups[g];
+    m->group[TCI_JOIN_MAKES] = m->group[TCI_JOIN_TAKES] = -1;
+    for (int i = 0; i < rows->n_deps && tci_pattern_is_rows(rows); i++) {
+        int dep = rows->deps[i];
+        if (p->reader[dep] == g && !p->is_output[dep] &&
+            tci_pattern_is_contraction(p->f, &p->f->groups[dep])) {
+            m->group[TCI_JOIN_MAKES] = dep;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool tci_pattern_match_attention(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    int after = p->reader[g];
+    bool fits = tci_pattern_match_rows(p, g, m) && after >= 0 && !p->is_output[g] &&
+                tci_pattern_is_contraction(p->f, &p->f->groups[after]);
+    m->group[TCI_JOIN_TAKES] = after;
+    return fits;
+}
+
+static bool tci_pattern_has_half(const tci_join *j)
+{
+    bool half = false;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int n = 0; n < r->n_inlined && r->kind == TCI_ROOT_CONTRACT; n++) {
+            half |= tci_dtype_is_half((tc_dtype)r->inlined[n]->dtype);
+        }
+        half |= tci_dtype_is_half((tc_dtype)r->node->dtype);
+    }
+    return half;
+}
+
+/* Bytes that one outer point keeps; 0: its rows are too long, too short, of unknown length or not
+ * of floats. */
+static int64_t tci_pattern_row_bytes(const tci_join *j)
+{
+    double bytes = 0;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        double row = 8;
+        if ((r->kind == TCI_ROOT_CONTRACT && !tci_dtype_is_float((tc_dtype)r->node->dtype)) ||
+            (r->kind == TCI_ROOT_REDUCE && !tci_class_is_row(r->node))) {
+            return 0;
+        }
+        for (int d = 0; d < r->n_domain; d++) {
+            bool folds = d >= r->n_out && r->kind == TCI_ROOT_REDUCE;
+            if (!tci_dim_is_known(r->domain[d]) || (folds && r->domain[d] < TCI_PATTERN_ROW)) {
+                return 0;
+            }
+            row *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
+        }
+        bytes += row;
+    }
+    return bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
+}
+
+/* Every few rows pack the other factor of the first contraction anew: that must be less than what
+ * goes to memory and back otherwise, for each element of a row. */
+static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+{
+    const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
+    int64_t bytes = tci_pattern_row_bytes(j), depth = 1;
+    tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
+    *why = TCI_WHY_ROW;
+    if (bytes == 0 || n_rows < TCI_PATTERN_ROWS) {
+        return false;
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        int64_t summed = 1;
+        for (int d = r->n_out; d < r->n_domain && r->kind == TCI_ROOT_CONTRACT; d++) {
+            summed *= r->domain[d];
+        }
+        bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
+        depth = makes ? TCI_MAX(depth, summed) : depth;
+    }
+    int64_t tile = TCI_MIN(TCI_MIN(TCI_PATTERN_NEAR / bytes, n_rows), TCI_PATTERN_TILE);
+    *why = TCI_WHY_PRICE;
+    return p->machine.block_threads == 0 && depth <= TCI_PATTERN_DEPTH * TCI_MAX(tile, 1) &&
+           (p->machine.matrix_units == 0 || !tci_pattern_has_half(j));
+}
+
+/* ---- one space ---- */
+
+/* A group that one other reads, with no contraction and no running sum to hold it apart. */
+static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    const tci_fusion *f = p->f;
+    const tci_group *makes = &f->groups[g];
+    int reader = p->reader[g];
+    m->group[TCI_JOIN_MAKES] = g;
+    m->group[TCI_JOIN_INTO] = reader;
+    m->group[TCI_JOIN_TAKES] = -1;
+    return reader >= 0 && !makes->has_contract && !makes->has_scan &&
+           !makes->has_scatter && !f->groups[reader].has_scan &&
+           !f->groups[reader].has_scatter && !f->groups[reader].keeps;
+}
+
+static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+{
+    (void)p;
+    (void)j;
+    (void)why;
+    return true;
+}
+
+/* Of matches that save as much the earlier row is tried first. */
+static const tci_pattern tci_patterns[] = {
+    {"a contraction of rows of a contraction", true, tci_pattern_match_attention,
+     tci_pattern_rows_pay},
+    {"rows of a contraction", true, tci_pattern_match_rows, tci_pattern_rows_pay},
+    {"groups over one space", false, tci_pattern_match_space, tci_pattern_always_pays},
+};
+
+/* ---- trying ---- */
+
+/* Why the first root of INTO that reads MAKES is apart from it. */
+static void tci_pattern_refuse(const tci_join *j, tci_why why)
+{
+    tci_fusion *f = j->f;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &f->roots[j->roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            if (tci_join_is_of(j, j->roots[i], TCI_JOIN_INTO) &&
+                tci_join_is_of(j, r->reads[n].root, TCI_JOIN_MAKES)) {
+                tci_group_refuse(f, r->node, f->roots[r->reads[n].root].node, why);
+                return;
+            }
+        }
+    }
+}
+
+static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match *m)
+{
+    tci_join j = {.f = p->f, .keeps = m->pattern->keeps};
+    tci_why why = TCI_WHY_INDEX;
+    for (int part = 0; part < 3; part++) {
+        int now = tci_pattern_now(p, m->group[part]);
+        bool joined = now != m->group[part] || (now >= 0 && p->f->groups[now].keeps);
+        if (joined && (j.keeps || p->f->groups[now].keeps)) {
+            return; /* part of another pattern */
+        }
+        j.group[part] = now;
+    }
+    if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, &why)) {
+        tci_join_build(&j);
+        p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
+        for (int part = 0; part < 3; part++) {
+            if (j.group[part] >= 0) {
+                p->into[j.group[part]] = j.group[TCI_JOIN_INTO];
+            }
+        }
+    } else if (j.keeps) { /* of the others the round has told why */
+        tci_pattern_refuse(&j, why);
+    }
+}
+
+/* Those that save more come first; of equals the earlier one. */
+static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
+{
+    tci_pattern_match *to = TCI_NEW_ARRAY(s, tci_pattern_match, n + 1);
+    for (int run = 1; run < n; run *= 2) {
+        for (int begin = 0; begin < n; begin += 2 * run) {
+            int a = begin, b = TCI_MIN(begin + run, n), end = TCI_MIN(begin + 2 * run, n);
+            int a_end = b;
+            for (int at = begin; at < end; at++) {
+                bool first = b == end || (a < a_end && m[a].saved >= m[b].saved);
+                to[at] = m[first ? a++ : b++];
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            m[i] = to[i];
+        }
+    }
+}
+
+TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
+{
+    tci_pattern_state p = {.f = f, .machine = machine};
+    tci_pattern_match *list = NULL;
+    int n = 0, cap = 0;
+    tci_pattern_find_readers(&p);
+    for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
+        for (int g = 0; g < f->n_groups; g++) {
+            tci_pattern_match m = {&tci_patterns[i], {-1, g, -1}, 0};
+            if (tci_patterns[i].match(&p, g, &m)) {
+                int into = m.group[TCI_JOIN_INTO], takes = m.group[TCI_JOIN_TAKES];
+                m.saved = tci_pattern_between(f, m.group[TCI_JOIN_MAKES], into);
+                m.saved += takes >= 0 ? tci_pattern_between(f, into, takes) : 0;
+                TCI_PUSH(f->s, list, n, cap, m);
+            }
+        }
+    }
+    tci_pattern_sort(f->s, list, n);
+    for (int i = 0; i < n; i++) {
+        tci_pattern_try(&p, &list[i]);
+    }
+    if (n > 0) {
+        tci_join_renumber(f);
+    }
+}
