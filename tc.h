@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2086c1dc01044d34"
+#define TCI_BUILD "65bf124ff559230a"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -16951,6 +16951,9 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *             Lanes start at the identity; an element that does not exist changes nothing.
  *             A stage that keeps axes has CHAINs alone: for each of their points one, over its
  *             other axes; vectors lie along the last kept axis.
+ *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
+ *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
+ *             A DOT of up to n products is its chain.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within
@@ -16970,7 +16973,8 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
  * values, one that keeps axes only in stages that walk these; in a VEC_INNER kernel each reduction
  * that keeps none has class LANES, all with one number, in others none has and none keeps axes; a
- * reduction that keeps axes has one result; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
+ * reduction that keeps axes has one result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32
+ * alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -17049,6 +17053,7 @@ typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
     TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX
 } tci_korder;
 typedef struct tci_kred {
@@ -17904,7 +17909,7 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
 
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 {
-    static const char *const names[] = {"CHAIN", "LANES", "MATRIX"};
+    static const char *const names[] = {"CHAIN", "LANES", "SPLIT", "MATRIX"};
     tci_str_add(out, names[red->order]);
     if (red->order_n > 0) {
         tci_str_printf(out, "(%d)", (int)red->order_n);
@@ -18252,6 +18257,9 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     case TCI_ORDER_LANES:
         TCI_ASSERT(s, red->order_n == tci_kernel_lanes(k) && red->order_n >= TCI_VLANES);
         TCI_ASSERT(s, red->order_n <= TCI_VLANES_MAX && !(red->order_n & (red->order_n - 1)));
+        return;
+    case TCI_ORDER_SPLIT:
+        TCI_ASSERT(s, red->order_n > 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
         return;
     case TCI_ORDER_MATRIX:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
@@ -20524,13 +20532,14 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 }
 
 /* ---- src/plan/parts.c ---- */
-/* plan/parts.c - long contractions as sums of parts.
+/* plan/parts.c - long contractions with few results as sums of parts.
  *
  * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
  * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
- * order of any reduction), and the same for what no whole part is left of. Or NULL: it stays one
- * chain. The one idea: the error of a chain grows with its length, so a chain is at most a few
- * thousand products long, and what the parts cost beside the products is counted first:
+ * order of any reduction), and the same for what no whole part is left of. Or NULL: one kernel
+ * makes each sum (whose own class, SPLIT, keeps the digits). The one idea: where there are fewer
+ * results than threads to make them, parts are work for the others; and neighbours in memory that
+ * are summed are better lanes. What the parts cost beside the products is counted first:
  *
  *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
  *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
@@ -20540,9 +20549,8 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
  *                             percent of reading the elements or of multiplying them; and there
  *                             are never more partial sums than elements
  *
- * All follows from the shapes and views, so every machine has the same parts, but for products that
- * a matrix unit sums. Sizes that are symbols say nothing before a run: such contractions stay one
- * chain. */
+ * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
+ * before a run: such contractions stay whole. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
@@ -20799,11 +20807,11 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
                                tci_machine machine, tci_str *orders);
-/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one chain. as_rows: only if every
+/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one kernel. as_rows: only if every
  * element is read once and neighbours in memory are summed; else the other way, whatever n is.
  * Appends a line to `orders`. */
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
-                                tci_str *orders);
+                                tci_machine machine, tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* the roots of a round; fills what root number `root` reads and evaluates. */
@@ -20883,6 +20891,8 @@ enum {
     TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
     TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
     TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
+    TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
+    TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
     TCI_PARTS_LANES = 64,
     TCI_PARTS_ROWS = 256         /* rows of lanes in a part */
@@ -21060,7 +21070,15 @@ static bool tci_parts_choose_axis(tci_parts *p, double reads)
     return p->at > 0 || length < size;
 }
 
-static bool tci_parts_choose(tci_parts *p, bool as_rows)
+/* Are there too few results to go round, each of so many products that parts of them are worth a
+ * kernel of their own? */
+static bool tci_parts_are_busy(double products, double results, double reads, tci_machine machine)
+{
+    double few = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
+    return machine.block_threads > 0 || (results <= few && products >= 2 * TCI_PARTS_LENGTH_MOST);
+}
+
+static bool tci_parts_choose(tci_parts *p, bool as_rows, tci_machine machine)
 {
     double products = tci_parts_products(p), results = (double)tci_node_count(p->n);
     double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
@@ -21069,7 +21087,8 @@ static bool tci_parts_choose(tci_parts *p, bool as_rows)
     }
     double reads = results * products / elements;
     if (!as_rows) {
-        return tci_parts_choose_axis(p, reads);
+        return tci_parts_are_busy(products, results, reads, machine) &&
+               tci_parts_choose_axis(p, reads);
     }
     if (reads > 1 || !tci_parts_is_row(p, 0) || !tci_parts_is_row(p, 1)) {
         return false;
@@ -21179,11 +21198,12 @@ static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_p
 }
 
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
-                                tci_str *orders)
+                                tci_machine machine, tci_str *orders)
 {
     tci_parts p = {.s = s, .g = g, .n = n};
     bool half = tci_dtype_is_half((tc_dtype)n->dtype);
-    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) || !tci_parts_choose(&p, as_rows)) {
+    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) ||
+        !tci_parts_choose(&p, as_rows, machine)) {
         return NULL;
     }
     for (int k = 0; k < 2 && half; k++) {
@@ -21221,7 +21241,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places)
- *   long CONTRACT sums in parts (plan/parts.c), unless a matrix unit makes them
+ *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 
 enum {
@@ -21815,14 +21835,21 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                    : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
     }
-    tci_node *rows = machine.reproducible ? NULL : tci_plan_parts(s, g, n, true, orders);
+    if (machine.reproducible) {
+        tci_str unused = {.s = s};
+        bool parts = tci_plan_parts(s, g, n, true, machine, &unused) ||
+                     tci_plan_parts(s, g, n, false, machine, &unused);
+        tci_str_add(orders, parts ? "contract: whole, to be reproducible, else parts\n" : "");
+        return tci_algo_operands(s, g, n, machine);
+    }
+    tci_node *rows = tci_plan_parts(s, g, n, true, machine, orders);
     if (rows) {
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
         return rows;
     }
     n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = machine.reproducible ? NULL : tci_plan_parts(s, g, n, false, orders);
+    tci_node *parts = tci_plan_parts(s, g, n, false, machine, orders);
     return parts ? parts : n;
 }
 
@@ -23960,7 +23987,9 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
     }
-    tci_pattern_apply(f, machine);
+    if (!machine.reproducible) { /* a row that is kept has another class */
+        tci_pattern_apply(f, machine);
+    }
     tci_group_report(f, why);
     tci_store_report(f, why);
     tci_group_sort(f);
@@ -23976,6 +24005,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
+ *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, scans, rows that are kept, and reductions where neighbours along
  *             the last outer axis lie together in memory: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
@@ -23992,7 +24023,10 @@ enum {
     TCI_CLASS_WIDE = 16,         /* least neighbours for that */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
-    TCI_CLASS_BLOCK_ROW = 1024   /* elements of a row where any number may come */
+    TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
+    TCI_CLASS_PART = 512,        /* products of a part, about */
+    TCI_CLASS_SLAB = 16,
+    TCI_CLASS_STEP_MOST = 1536   /* products that are not cut to make parts of whole steps */
 };
 
 /* ---- where vectors lie ---- */
@@ -24100,6 +24134,44 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* ---- parts ---- */
+
+/* Products of the stage's axes from number `from` on, or a bound where sizes are symbols. */
+static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, int from)
+{
+    int64_t n = 1;
+    for (int i = from; i < stage->n_axes; i++) {
+        int64_t size = TCI_MAX(tci_dim_most(k->axes[stage->axes[i]].size), 1);
+        n = n > INT32_MAX / size ? INT32_MAX : n * size;
+    }
+    return n;
+}
+
+/* The products of a part of a DOT's sums, 0: one chain is no longer. Whole steps of the first inner
+ * axis, so that a packed block is a part (loop/blocked.c), of a multiple of a GPU's slab
+ * (loop/product.c) where that can be. */
+static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reproducible)
+{
+    const tci_kstage *stage = &k->stages[red->stage];
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
+        tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
+        return 0;
+    }
+    int64_t step = tci_class_products(k, stage, 1), slab = TCI_CLASS_SLAB;
+    bool known = true;
+    for (int i = 1; i < stage->n_axes; i++) {
+        known = known && tci_dim_is_known(k->axes[stage->axes[i]].size);
+    }
+    if (reproducible || !known || step > TCI_CLASS_STEP_MOST) {
+        return TCI_CLASS_PART;
+    }
+    while (slab > 1 && step * slab > TCI_CLASS_PART) {
+        slab /= 2;
+    }
+    int64_t whole = step * slab;
+    return (int)(TCI_MAX(TCI_CLASS_PART / whole, 1) * whole);
+}
+
 /* ---- reproducible ---- */
 
 TCI_FN bool tci_class_is_row(const tci_node *n)
@@ -24176,9 +24248,15 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
         red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
+        int part = tci_class_part(k, red, machine.reproducible);
+        if (part > 0) {
+            red->order = TCI_ORDER_SPLIT;
+            red->order_n = part;
+        }
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
+        k->reds[0].order_n = 0;
     }
 }
 
@@ -28611,6 +28689,12 @@ TCI_FN tci_stage_tuple tci_stage_combine(tci_build *b, const tci_kred *red, tci_
 TCI_FN tci_stage_tuple tci_stage_identity(tci_build *b, const tci_kred *red);
 /* mutable, at the identity */
 TCI_FN tci_stage_tuple tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
+/* SPLIT: what no parts sum up to: -0, so that the first part is added as it is; the same, mutable;
+ * and with the part at hand added. */
+TCI_FN tci_stage_tuple tci_stage_none(tci_build *b, const tci_kred *red);
+TCI_FN tci_stage_tuple tci_stage_total(tci_build *b, const tci_kred *red, int lanes);
+TCI_FN tci_stage_tuple tci_stage_joined(tci_build *b, const tci_kred *red, tci_stage_tuple total,
+                                       tci_stage_tuple part);
 TCI_FN void tci_stage_assign(tci_build *b, tci_stage_tuple acc, tci_stage_tuple v);
 TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_tuple acc);
 /* Accumulators of a vector in local arrays, at index expression x. */
@@ -28739,6 +28823,28 @@ static int tci_stage_part_mutable(tci_build *b, int part, int lanes)
 TCI_FN tci_stage_tuple tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
 {
     return tci_stage_each(b, tci_stage_identity(b, red), tci_stage_part_mutable, lanes);
+}
+
+TCI_FN tci_stage_tuple tci_stage_none(tci_build *b, const tci_kred *red)
+{
+    tci_value zero = {.f = -0.0};
+    tci_stage_tuple r = {{tci_build_const(b, (tc_dtype)red->dtype, zero), -1, -1}};
+    return r;
+}
+
+TCI_FN tci_stage_tuple tci_stage_total(tci_build *b, const tci_kred *red, int lanes)
+{
+    tci_stage_tuple r = tci_stage_none(b, red);
+    r.part[0] = tci_build_mutable(b, tci_build_widen(b, r.part[0], lanes));
+    return r;
+}
+
+TCI_FN tci_stage_tuple tci_stage_joined(tci_build *b, const tci_kred *red, tci_stage_tuple total,
+                                       tci_stage_tuple part)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    tci_stage_tuple r = {{tci_stage_op(b, TCI_P_ADD, t, total.part[0], part.part[0]), -1, -1}};
+    return r;
 }
 
 TCI_FN void tci_stage_assign(tci_build *b, tci_stage_tuple acc, tci_stage_tuple v)
@@ -29214,7 +29320,7 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
  *
  * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
  * accumulator of its own, which takes in the inner points in their order, so tiles and vectors are
- * free. */
+ * free; in class SPLIT a second one, to which it is added where a part ends. */
 /* ---- src/loop/outer.h ---- */
 /* loop/outer.h - stages whose vectors lie along the last outer axis. */
 #ifndef TCI_LOOP_OUTER_H
@@ -29315,17 +29421,12 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     return true;
 }
 
-/* Takes everything in, in order, into the accumulators of the tile's points. */
-static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
-                              const tci_stage_tuple *acc)
+/* What the point at hand takes in, for all points of the tile. */
+static void tci_stage_take_points(tci_build *b, int stage, const tci_tile *tile,
+                                  const tci_stage_tuple *acc)
 {
     const tci_kernel *k = b->k;
-    const tci_kstage *st = &k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
-    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
-    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
-        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
-    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
@@ -29336,6 +29437,117 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
             }
         }
     }
+}
+
+/* ---- sums in parts ---- */
+
+/* The products of a part of the stage's sums, which have one class; 0: they are chains. */
+static int64_t tci_stage_split(const tci_kernel *k, int stage)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage && k->reds[r].order == TCI_ORDER_SPLIT) {
+            return k->reds[r].order_n;
+        }
+    }
+    return 0;
+}
+
+/* Adds the sums of the part at hand to those before; next: another part begins. */
+static void tci_stage_join(tci_build *b, int stage, int n, const tci_stage_tuple *acc,
+                           const tci_stage_tuple *total, bool next)
+{
+    const tci_kernel *k = b->k;
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        for (int i = r * n; i < r * n + n && red->stage == stage; i++) {
+            tci_stage_tuple sum = tci_stage_joined(b, red, total[i], acc[i]);
+            tci_stage_assign(b, next ? total[i] : acc[i], sum);
+            if (next) {
+                tci_stage_tuple none = tci_stage_identity(b, red);
+                none.part[0] = tci_build_widen(b, none.part[0], b->l->values[acc[i].part[0]].lanes);
+                tci_stage_assign(b, acc[i], none);
+            }
+        }
+    }
+}
+
+/* The stretch of the last axis that lies in part number `part`, and the loop over it; `before`:
+ * products before the axis' first one. */
+static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
+                                const tci_stage_tuple *acc, const tci_stage_tuple *total,
+                                tci_lin before, tci_lin part)
+{
+    tci_loop *l = b->l;
+    const tci_kstage *st = &b->k->stages[stage];
+    int axis = st->axes[st->n_axes - 1], n = tile->n_rows * tile->n_vecs;
+    int64_t length = tci_stage_split(b->k, stage);
+    tci_dim size = b->k->axes[axis].size;
+    tci_lopen open, first, later;
+    tci_lin begin = tci_lin_add(b, tci_lin_mul(b, part, length), tci_lin_mul(b, before, -1));
+    int from = tci_build_lx(b, begin), to = tci_build_lx(b, tci_lin_plus(begin, length));
+    tci_dim all = 1;
+    for (int i = 0; i < st->n_axes; i++) {
+        all = tci_dim_mul(all, b->k->axes[st->axes[i]].size);
+    }
+    tci_build_if(b, tci_build_in_range(b, from, 0, size), &first);
+    int number = tci_build_lx(b, part);
+    tci_build_if(b, tci_build_in_range(b, number, 1, tci_dim_div(all, length)), &later);
+    tci_stage_join(b, stage, n, acc, total, true);
+    tci_build_close(b, &later);
+    tci_build_close(b, &first);
+    from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+    to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, size), 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    if (b->l->threads > 1 && n == 1) {
+        open.st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+    tci_stage_take_points(b, stage, tile, acc);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+}
+
+/* As tci_stage_take_in, part by part: along the last axis those that its products lie in. */
+static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_tuple *acc, const tci_stage_tuple *total)
+{
+    tci_loop *l = b->l;
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    int n_before = st->n_axes - 1;
+    int64_t length = tci_stage_split(k, stage);
+    tci_dim size = k->axes[st->axes[n_before]].size;
+    tci_lin before = tci_lin_const(0);
+    tci_lopen open;
+    tci_lopen *outer = tci_stage_open(b, st->axes, n_before);
+    for (int i = 0; i <= n_before; i++) {
+        before = tci_lin_mul(b, before, k->axes[st->axes[i]].size);
+        before = i < n_before ? tci_lin_add(b, before, b->bind[st->axes[i]]->at) : before;
+    }
+    int last = tci_build_lx(b, tci_lin_plus(tci_lin_add(b, before, tci_lin_const(size)), -1));
+    int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, before), -1, length);
+    int to = tci_lx_make(l, TCI_LX_ADD, tci_lx_make(l, TCI_LX_DIV, last, -1, length),
+                         tci_lx_const(l, 1), 0);
+    tci_lin part = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_stage_take_part(b, stage, tile, acc, total, before, part);
+    tci_build_close(b, &open);
+    tci_stage_close(b, st->axes, n_before, outer);
+    tci_stage_join(b, stage, tile->n_rows * tile->n_vecs, acc, total, false);
+}
+
+/* ---- the whole ---- */
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_tuple *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int n = tile->n_rows * tile->n_vecs;
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    tci_stage_take_points(b, stage, tile, acc);
     if (st->kind == TCI_STAGE_SCAN) {
         tci_stage_scan_step(b, stage, tile, acc);
     }
@@ -29347,14 +29559,21 @@ TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
     const tci_kernel *k = b->k;
     int n = tile->n_rows * tile->n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    tci_stage_tuple *total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    bool parts = tci_stage_split(k, stage) > 0 && k->stages[stage].n_axes > 0;
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
             bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
             acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+            if (parts) {
+                total[r * n + i] = tci_stage_total(b, &k->reds[r], vector ? b->l->lanes : 1);
+            }
         }
     }
-    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+    if (parts) {
+        tci_stage_take_parts(b, stage, tile, acc, total);
+    } else if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
         tci_stage_take_in(b, stage, tile, acc);
     }
     for (int r = 0; r < k->n_reds; r++) {
@@ -30093,7 +30312,8 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* ---- src/loop/panel.c, continued ---- */
 typedef struct tci_stage_rows {
     const tci_panel *panel;
-    const tci_stage_tuple *arrays;  /* accumulators of each reduction */
+    const tci_stage_tuple *arrays;  /* accumulators of each reduction, */
+    const tci_stage_tuple *totals;  /* and of a DOT in parts what those before sum up to */
     const tci_bind **rows;
     int n_rows;
 } tci_stage_rows;
@@ -30139,11 +30359,51 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
         int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
         tci_build_set(b, tile.vec_axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
-            tci_build_remember(b, k->reds[r].inst,
-                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).part[0]);
+            tci_stage_tuple sum = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
+            if (k->reds[r].order == TCI_ORDER_SPLIT) {
+                tci_stage_tuple total = tci_stage_array_get(b, &k->reds[r], m->totals[r], x);
+                sum = tci_stage_joined(b, &k->reds[r], total, sum);
+            }
+            tci_build_remember(b, k->reds[r].inst, sum.part[0]);
         }
     }
     tci_stage_from(b, &tile, 1);
+}
+
+/* The sums in parts of some vectors: joined with those before, and another part begins. */
+static void tci_stage_panel_join(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_rows *m = arg;
+    const tci_kernel *k = b->k;
+    for (int i = 0; i < n; i++) {
+        int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            const tci_kred *red = &k->reds[r];
+            tci_stage_tuple part = tci_stage_array_get(b, red, m->arrays[r], x);
+            tci_stage_tuple total = tci_stage_array_get(b, red, m->totals[r], x);
+            tci_stage_array_set(b, m->totals[r], x, tci_stage_joined(b, red, total, part));
+            tci_stage_array_set(b, m->arrays[r], x, tci_stage_identity(b, red));
+        }
+    }
+}
+
+/* Before rows that begin at index `row`: those of a new part? */
+static void tci_stage_panel_next(tci_build *b, tci_stage_rows *m, int row)
+{
+    const tci_panel *p = m->panel;
+    const tci_kred *red = &b->k->reds[0];
+    tci_dim last = tci_dim_add(b->k->axes[b->k->stages[0].axes[0]].size, -1);
+    tci_lopen open, later;
+    if (red->order != TCI_ORDER_SPLIT) {
+        return;
+    }
+    int place = tci_lx_make(b->l, TCI_LX_MOD, row, -1, red->order_n);
+    tci_build_if(b, tci_build_in_range(b, place, 0, 0), &open);
+    tci_build_if(b, tci_build_in_range(b, row, 1, last), &later);
+    tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
+                              tci_stage_panel_join, m);
+    tci_build_close(b, &later);
+    tci_build_close(b, &open);
 }
 
 /* The rows [begin, end) of the inner axis, `n` at a time. */
@@ -30154,6 +30414,7 @@ static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, tci_dim begin,
     tci_loop *l = b->l;
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
+    tci_stage_panel_next(b, m, tci_lx_var(l, i));
     for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
         int64_t row = m->n_rows;
         m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row),
@@ -30174,15 +30435,22 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
     tci_dim rest = tci_dim_sub(size, whole);
     tci_stage_tuple *arrays = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
-    tci_stage_rows m = {panel, arrays, rows, 0};
+    tci_stage_tuple *totals = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
+    tci_stage_rows m = {panel, arrays, totals, rows, 0};
     tci_lopen open;
     b->stage = 0;
     for (int r = 0; r < k->n_reds; r++) {
         arrays[r] = tci_stage_array_local(b, &k->reds[r], panel->chunk);
+        if (k->reds[r].order == TCI_ORDER_SPLIT) {
+            totals[r] = tci_stage_array_local(b, &k->reds[r], panel->chunk);
+        }
     }
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, panel->chunk), l->lanes, &open);
     for (int r = 0; r < k->n_reds; r++) {
         tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
+        if (k->reds[r].order == TCI_ORDER_SPLIT) {
+            tci_stage_array_set(b, totals[r], tci_lx_var(l, i), tci_stage_none(b, &k->reds[r]));
+        }
     }
     tci_build_close(b, &open);
     if (whole != 0) {
@@ -30223,7 +30491,10 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
  * their order, the tile's loop is one flat loop however many inner axes there are.
  *
  * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
- * changes a result. Panels and partial sums lie in the thread's work memory. */
+ * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
+ * adds it to those before in memory: a block is a part where that can be, else a second array of
+ * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
+ * memory. */
 /* ---- src/loop/blocked.h ---- */
 /* loop/blocked.h - a contraction whose operands are packed into panels, block by block. */
 #ifndef TCI_LOOP_BLOCKED_H
@@ -30247,6 +30518,7 @@ typedef struct tci_blocked {
     int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
     int64_t n_depths;
+    int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
     int64_t inner;          /* points of the other inner axes */
@@ -30355,7 +30627,7 @@ static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
     return (a + c - 1) / c;
 }
 
-/* Cuts the depth into even blocks; false where a block would be too deep. */
+/* Cuts the depth into parts of the sums, or even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
@@ -30367,13 +30639,18 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
+    p->part = k->reds[p->red].order == TCI_ORDER_SPLIT ? k->reds[p->red].order_n : 0;
+    int64_t part = p->part % p->inner == 0 && !p->fused ? p->part / p->inner : 0;
     int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
     if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
         return false;
     }
+    bool free = p->depth == 0 || p->depth == part;
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
-    if (p->depth < first && p->inner == 1) { /* whole squares */
+    if (part > 0 && free) {
+        p->depth = part; /* a block is a part */
+    } else if (p->depth < first && p->inner == 1) { /* whole squares */
         p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
@@ -30471,7 +30748,8 @@ typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
     tci_lkeep *row, *vec;   /* row: NULL where the row factor is a row that is kept */
-    tci_stage_tuple partial; /* local array, -1 none */
+    /* local arrays, -1 none: sums so far, and where a block is no part, of the parts before */
+    tci_stage_tuple partial, total;
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
@@ -30506,6 +30784,12 @@ static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep,
     }
 }
 
+/* Is every block a part of the sums? */
+static bool tci_blocked_is_part(const tci_blocked *p)
+{
+    return p->part > 0 && p->depth * p->inner == p->part;
+}
+
 static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 {
     tci_build *b = s->b;
@@ -30536,9 +30820,12 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
     s->vec->coef[p->vec_axis] = 1;
-    s->partial = tci_stage_tuple_of(-1, -1);
+    s->partial = s->total = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+    if (p->part > 0 && !tci_blocked_is_part(p)) {
+        s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
 
@@ -30838,16 +31125,16 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-/* The flat loop over the inner points of the block: the last axis stands for all of them. */
+/* The flat loop over inner points [from, to) of the block: the last axis stands for all of
+ * them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
-                            const tci_stage_tuple *acc)
+                            const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[s->p->stage];
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
-    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     for (int i = 0; i < s->p->n_inner; i++) {
         tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
@@ -30899,6 +31186,77 @@ static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_
             tci_stage_array_set(b, s->partial, x, acc[i]);
         }
     }
+}
+
+/* With the sums of earlier parts, which lie at index `at`, added; back: they lie there again. */
+static void tci_blocked_join(tci_blocked_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
+                             tci_stage_tuple array, bool back)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
+        tci_stage_tuple before = tci_stage_array_get(b, red, array, x);
+        tci_stage_tuple sum = tci_stage_joined(b, red, before, acc[i]);
+        if (back) {
+            tci_stage_array_set(b, array, x, sum);
+        } else {
+            tci_stage_assign(b, acc[i], sum);
+        }
+    }
+}
+
+/* A part ends before the stretch that begins at index `from` of the block, part number `part`: its
+ * sums join those before it, if there are any, and another one begins. */
+static void tci_blocked_next_part(tci_blocked_state *s, tci_lin at, int n,
+                                  const tci_stage_tuple *acc, int from, int part)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->depth * s->p->inner, parts = INT32_MAX;
+    tci_lopen begins, open;
+    tci_build_if(b, tci_build_in_range(b, from, 0, most), &begins);
+    tci_build_if(b, tci_build_in_range(b, part, 1, 1), &open);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
+        tci_stage_array_set(b, s->total, x, acc[i]);
+    }
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_in_range(b, part, 2, parts), &open);
+    tci_blocked_join(s, at, n, acc, s->total, true);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_in_range(b, part, 1, parts), &open);
+    for (int i = 0; i < n; i++) {
+        tci_stage_tuple none = tci_stage_identity(b, &b->k->reds[s->p->red]);
+        none.part[0] = tci_build_widen(b, none.part[0], b->l->lanes);
+        tci_stage_assign(b, acc[i], none);
+    }
+    tci_build_close(b, &open);
+    tci_build_close(b, &begins);
+}
+
+/* The products of the block, stretch by stretch of the parts that they lie in. */
+static void tci_blocked_dot_parts(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                                  const tci_stage_tuple *acc, tci_lin at)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t inner = s->p->inner, length = s->p->part;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_lopen open;
+    tci_lin before = tci_lin_mul(b, s->first, inner), points = tci_lin_mul(b, s->depth, inner);
+    int last = tci_build_lx(b, tci_lin_plus(tci_lin_add(b, before, points), -1));
+    int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, before), -1, length);
+    int to = tci_lx_make(l, TCI_LX_ADD, tci_lx_make(l, TCI_LX_DIV, last, -1, length),
+                         tci_lx_const(l, 1), 0);
+    tci_lin part = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_lin begin = tci_lin_add(b, tci_lin_mul(b, part, length), tci_lin_mul(b, before, -1));
+    from = tci_build_lx(b, begin);
+    tci_blocked_next_part(s, at, n, acc, from, tci_build_lx(b, part));
+    to = tci_build_lx(b, tci_lin_plus(begin, length));
+    to = tci_lx_make(l, TCI_LX_MIN, to, tci_build_lx(b, points), 0);
+    tci_blocked_dot(s, tile, number, acc,
+                    tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0), to);
+    tci_build_close(b, &open);
 }
 
 /* The later stages for one row after the other, whose sums lie at index `at` of the array. */
@@ -30965,10 +31323,13 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
     tci_lin partial = tci_blocked_partial_at(s, number);
+    bool is_part = tci_blocked_is_part(s->p);
     if (last > 0) {
-        tci_blocked_if(s, 1, last, &open);
-        tci_blocked_move(s, partial, n, acc, true);
-        tci_build_close(b, &open);
+        if (!is_part) {
+            tci_blocked_if(s, 1, last, &open);
+            tci_blocked_move(s, partial, n, acc, true);
+            tci_build_close(b, &open);
+        }
         tci_blocked_fetch_partial(s, partial, n);
         tci_blocked_if(s, last, last, &open);
         tci_blocked_fetch_results(s, &tile);
@@ -30976,12 +31337,25 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     } else {
         tci_blocked_fetch_results(s, &tile);
     }
-    tci_blocked_dot(s, &tile, number, acc);
+    if (s->total.part[0] < 0) {
+        int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+        tci_blocked_dot(s, &tile, number, acc, tci_lx_const(b->l, 0), points);
+    } else {
+        tci_blocked_dot_parts(s, &tile, number, acc, partial);
+    }
+    if (last > 0 && is_part) {
+        tci_blocked_if(s, 1, last, &open);
+        tci_blocked_join(s, partial, n, acc, s->partial, false);
+        tci_build_close(b, &open);
+    }
     if (last > 0) {
         tci_blocked_if(s, 0, last - 1, &open);
         tci_blocked_move(s, partial, n, acc, false);
         tci_build_close(b, &open);
         tci_blocked_if(s, last, last, &open);
+    }
+    if (s->total.part[0] >= 0) {
+        tci_blocked_join(s, partial, n, acc, s->total, false);
     }
     tci_blocked_finish(s, &tile, acc, partial);
     if (last > 0) {
@@ -32210,8 +32584,8 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
  * axes, the block evaluates the factors' own expressions into two shared panels, from which each
  * thread takes what its points need. So windows of an image, its padding, transposes and cheap
  * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
- * worked on, the values of the next one are on their way into registers. Each point stays one chain
- * of multiply-adds in the order of the axes.
+ * worked on, the values of the next one are on their way into registers. Each point takes its
+ * products in the order of the axes, one chain or, in class SPLIT, a chain for each so many slabs.
  *
  * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
  * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
@@ -32295,6 +32669,8 @@ static bool tci_product_fits(const tci_kernel *k)
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
                 k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
                 k->stages[0].n_axes > 0;
+    fits = fits && (k->reds[0].order != TCI_ORDER_SPLIT ||
+                    k->reds[0].order_n % TCI_PRODUCT_SLAB == 0);
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -32473,7 +32849,7 @@ typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
     tci_product_panel panels[2]; /* rows, columns */
-    tci_stage_tuple *acc;        /* row * columns of a thread + column */
+    tci_stage_tuple *acc, *total; /* row * columns of a thread + column; total: in parts */
 } tci_product_state;
 
 static int64_t tci_product_pitch(const tci_product_side *side)
@@ -32666,6 +33042,27 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     tci_build_close(b, &open);
 }
 
+/* Slab number `slab` begins a part of the sums: the one before joins those before it. */
+static void tci_product_next_part(tci_product_state *s, int slab)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n = s->p->rows.points * s->p->columns.points;
+    tci_lopen open, later;
+    if (red->order != TCI_ORDER_SPLIT) {
+        return;
+    }
+    int place = tci_lx_make(b->l, TCI_LX_MOD, slab, -1, red->order_n / TCI_PRODUCT_SLAB);
+    tci_build_if(b, tci_build_in_range(b, place, 0, 0), &open);
+    tci_build_if(b, tci_build_in_range(b, slab, 1, s->p->depth / TCI_PRODUCT_SLAB), &later);
+    for (int i = 0; i < n; i++) {
+        tci_stage_assign(b, s->total[i], tci_stage_joined(b, red, s->total[i], s->acc[i]));
+        tci_stage_assign(b, s->acc[i], tci_stage_identity(b, red));
+    }
+    tci_build_close(b, &later);
+    tci_build_close(b, &open);
+}
+
 static void tci_product_slabs(tci_product_state *s)
 {
     tci_build *b = s->b;
@@ -32679,9 +33076,11 @@ static void tci_product_slabs(tci_product_state *s)
     tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
     tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
     tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_next_part(s, tci_lx_var(l, i));
     tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
     tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
+    tci_product_next_part(s, tci_lx_const(l, n));
     tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
@@ -32740,7 +33139,11 @@ static void tci_product_finish(tci_product_state *s)
         for (int c = 0; c < n_columns; c++) {
             tci_lopen column;
             bool cut = tci_product_open(s, 1, c, columns, &column);
-            tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n_columns + c]);
+            tci_stage_tuple sum = s->acc[r * n_columns + c];
+            if (b->k->reds[0].order == TCI_ORDER_SPLIT) {
+                sum = tci_stage_joined(b, &b->k->reds[0], s->total[r * n_columns + c], sum);
+            }
+            tci_stage_remember_result(b, &b->k->reds[0], sum);
             for (int t = 1; t < b->k->n_stages; t++) {
                 b->stage = t;
                 tci_stage_stores(b, t, NULL);
@@ -32759,14 +33162,18 @@ static void tci_product_finish(tci_product_state *s)
 
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
 {
-    tci_product_state s = {b, p, {{0}}, NULL};
+    tci_product_state s = {b, p, {{0}}, NULL, NULL};
     int n = p->rows.points * p->columns.points;
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], p, &p->rows, row, tci_product_y(b, p));
     tci_product_open_panel(b, &s.panels[1], p, &p->columns, column, tci_product_x(b, p));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
+    s.total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+        if (b->k->reds[0].order == TCI_ORDER_SPLIT) {
+            s.total[i] = tci_stage_total(b, &b->k->reds[0], 1);
+        }
     }
     tci_product_slabs(&s);
     tci_product_finish(&s);
@@ -34519,11 +34926,18 @@ static int64_t tci_panel_rows(const tci_ask *a)
     return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
 }
 
+/* Does a part of a sum in parts end where rows taken in together do? */
+static bool tci_panel_ends_parts(const tci_kernel *k, int64_t rows)
+{
+    return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % rows == 0;
+}
+
 static bool tci_panel_fits(const tci_ask *a, const int64_t *n)
 {
     int64_t columns = n[TCI_PANEL_N_COLUMNS], unroll = n[TCI_PANEL_N_UNROLL];
     return tci_panel_is_kernel(a) && n[TCI_PANEL_N_ROWS] >= 1 &&
-           n[TCI_PANEL_N_ROWS] <= TCI_TILE_PANEL_ROWS && unroll >= 1 && unroll <= 8 &&
+           n[TCI_PANEL_N_ROWS] <= TCI_TILE_PANEL_ROWS &&
+           tci_panel_ends_parts(a->k, n[TCI_PANEL_N_ROWS]) && unroll >= 1 && unroll <= 8 &&
            columns > 0 && columns <= 2 * TCI_TILE_PANEL_MOST && columns % (unroll * a->lanes) == 0;
 }
 
@@ -39388,6 +39802,10 @@ typedef struct tci_interp_red {
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
     int32_t row;            /* elements of the row it keeps, 0: it keeps none */
+    int32_t stage;
+    int32_t split;          /* products of a part (class SPLIT), 0: one chain */
+    int32_t total;          /* value: SPLIT: what the parts before sum up to, -1 none */
+    tci_interp_op add;      /* SPLIT: total, accumulator -> total */
     uint64_t identity[TCI_PARTS];
     int32_t acc[TCI_PARTS]; /* values */
     int32_t result;
@@ -40714,6 +41132,13 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->n_parts = (uint8_t)tci_red_parts(from->op);
     r->n_takes = (uint8_t)tci_red_takes(from->op);
     r->part = from->part;
+    r->stage = from->stage;
+    r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
+    r->total = -1;
+    if (r->split > 0) {
+        r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, 0);
+        r->add = tci_prep_make_op(TCI_P_ADD, t, t, tci_prep_bytes(t), 2);
+    }
     r->inner = b->p->inner;
     r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
     int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
@@ -42256,6 +42681,31 @@ static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tc
     }
 }
 
+/* The part at hand is whole: its sum joins those before, into `to`. */
+static void tci_exec_join_part(tci_exec *e, const tci_interp_red *r, int32_t to)
+{
+    bool varies = e->p->values[r->acc[0]].varies;
+    const void *in[3] = {e->ptr[r->total], e->ptr[r->acc[0]], NULL};
+    const uint8_t vary[3] = {varies, varies, 0};
+    tci_exec_apply(&r->add, e->ptr[to], in, vary, varies ? e->outer_n : 1, varies);
+}
+
+/* SPLIT: before the first product of a part but the first. */
+static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
+{
+    const tci_interp_stage *stage = &e->p->stages[r->stage];
+    bool varies = e->p->values[r->acc[0]].varies;
+    int64_t at = 0;
+    for (int i = 0; i < stage->n_axes; i++) {
+        at = at * e->p->sizes[stage->axes[i]] + e->axes[stage->axes[i]];
+    }
+    if (at > 0 && at % r->split == 0) {
+        tci_exec_join_part(e, r, r->total);
+        tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0],
+                      varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes[0]);
+    }
+}
+
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
     static const uint8_t all[TCI_PARTS] = {1, 1, 1};
@@ -42265,6 +42715,9 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
         return;
     }
     const int64_t n = st->varies ? e->n : 1;
+    if (r->split > 0) {
+        tci_exec_next_part(e, r);
+    }
     if (r->single) {
         const void *in[3] = {NULL, NULL, NULL};
         char *acc = e->ptr[r->acc[0]] + (st->x ? tci_exec_addr(e, st->x) * r->bytes[0] : 0);
@@ -42307,6 +42760,9 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
                         : varies   ? e->outer_n
                                    : TCI_INTERP_GROUP / r->bytes[i];
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
+        if (r->split > 0) { /* -0: the first part is added as it is */
+            tci_exec_fill(e->ptr[r->total], r->bytes[i], (uint64_t)1 << 31, lanes);
+        }
     }
 }
 
@@ -42331,6 +42787,9 @@ static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
 
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
+    if (r->split > 0) {
+        tci_exec_join_part(e, r, r->acc[0]);
+    }
     if (r->inner) {
         tci_exec_join_lanes(e, r);
         tci_exec_splat(e->ptr[r->result], r->bytes[r->part],

@@ -590,6 +590,31 @@ static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tc
     }
 }
 
+/* The part at hand is whole: its sum joins those before, into `to`. */
+static void tci_exec_join_part(tci_exec *e, const tci_interp_red *r, int32_t to)
+{
+    bool varies = e->p->values[r->acc[0]].varies;
+    const void *in[3] = {e->ptr[r->total], e->ptr[r->acc[0]], NULL};
+    const uint8_t vary[3] = {varies, varies, 0};
+    tci_exec_apply(&r->add, e->ptr[to], in, vary, varies ? e->outer_n : 1, varies);
+}
+
+/* SPLIT: before the first product of a part but the first. */
+static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
+{
+    const tci_interp_stage *stage = &e->p->stages[r->stage];
+    bool varies = e->p->values[r->acc[0]].varies;
+    int64_t at = 0;
+    for (int i = 0; i < stage->n_axes; i++) {
+        at = at * e->p->sizes[stage->axes[i]] + e->axes[stage->axes[i]];
+    }
+    if (at > 0 && at % r->split == 0) {
+        tci_exec_join_part(e, r, r->total);
+        tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0],
+                      varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes[0]);
+    }
+}
+
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
     static const uint8_t all[TCI_PARTS] = {1, 1, 1};
@@ -599,6 +624,9 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
         return;
     }
     const int64_t n = st->varies ? e->n : 1;
+    if (r->split > 0) {
+        tci_exec_next_part(e, r);
+    }
     if (r->single) {
         const void *in[3] = {NULL, NULL, NULL};
         char *acc = e->ptr[r->acc[0]] + (st->x ? tci_exec_addr(e, st->x) * r->bytes[0] : 0);
@@ -641,6 +669,9 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
                         : varies   ? e->outer_n
                                    : TCI_INTERP_GROUP / r->bytes[i];
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
+        if (r->split > 0) { /* -0: the first part is added as it is */
+            tci_exec_fill(e->ptr[r->total], r->bytes[i], (uint64_t)1 << 31, lanes);
+        }
     }
 }
 
@@ -665,6 +696,9 @@ static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
 
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
+    if (r->split > 0) {
+        tci_exec_join_part(e, r, r->acc[0]);
+    }
     if (r->inner) {
         tci_exec_join_lanes(e, r);
         tci_exec_splat(e->ptr[r->result], r->bytes[r->part],

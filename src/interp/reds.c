@@ -197,6 +197,13 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->n_parts = (uint8_t)tci_red_parts(from->op);
     r->n_takes = (uint8_t)tci_red_takes(from->op);
     r->part = from->part;
+    r->stage = from->stage;
+    r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
+    r->total = -1;
+    if (r->split > 0) {
+        r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, 0);
+        r->add = tci_prep_make_op(TCI_P_ADD, t, t, tci_prep_bytes(t), 2);
+    }
     r->inner = b->p->inner;
     r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
     int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;

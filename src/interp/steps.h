@@ -155,6 +155,10 @@ typedef struct tci_interp_red {
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
     int32_t row;            /* elements of the row it keeps, 0: it keeps none */
+    int32_t stage;
+    int32_t split;          /* products of a part (class SPLIT), 0: one chain */
+    int32_t total;          /* value: SPLIT: what the parts before sum up to, -1 none */
+    tci_interp_op add;      /* SPLIT: total, accumulator -> total */
     uint64_t identity[TCI_PARTS];
     int32_t acc[TCI_PARTS]; /* values */
     int32_t result;

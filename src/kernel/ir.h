@@ -34,6 +34,9 @@
  *             Lanes start at the identity; an element that does not exist changes nothing.
  *             A stage that keeps axes has CHAINs alone: for each of their points one, over its
  *             other axes; vectors lie along the last kept axis.
+ *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
+ *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
+ *             A DOT of up to n products is its chain.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within
@@ -53,7 +56,8 @@
  * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
  * values, one that keeps axes only in stages that walk these; in a VEC_INNER kernel each reduction
  * that keeps none has class LANES, all with one number, in others none has and none keeps axes; a
- * reduction that keeps axes has one result; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
+ * reduction that keeps axes has one result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32
+ * alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -136,6 +140,7 @@ typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
     TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX
 } tci_korder;
 typedef struct tci_kred {

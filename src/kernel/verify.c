@@ -281,6 +281,9 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
         TCI_ASSERT(s, red->order_n == tci_kernel_lanes(k) && red->order_n >= TCI_VLANES);
         TCI_ASSERT(s, red->order_n <= TCI_VLANES_MAX && !(red->order_n & (red->order_n - 1)));
         return;
+    case TCI_ORDER_SPLIT:
+        TCI_ASSERT(s, red->order_n > 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
+        return;
     case TCI_ORDER_MATRIX:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
         return;

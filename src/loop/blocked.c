@@ -26,7 +26,10 @@
  * their order, the tile's loop is one flat loop however many inner axes there are.
  *
  * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
- * changes a result. Panels and partial sums lie in the thread's work memory. */
+ * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
+ * adds it to those before in memory: a block is a part where that can be, else a second array of
+ * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
+ * memory. */
 #include "blocked.h"
 
 enum {
@@ -112,7 +115,7 @@ static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
     return (a + c - 1) / c;
 }
 
-/* Cuts the depth into even blocks; false where a block would be too deep. */
+/* Cuts the depth into parts of the sums, or even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
@@ -124,13 +127,18 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
+    p->part = k->reds[p->red].order == TCI_ORDER_SPLIT ? k->reds[p->red].order_n : 0;
+    int64_t part = p->part % p->inner == 0 && !p->fused ? p->part / p->inner : 0;
     int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
     if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
         return false;
     }
+    bool free = p->depth == 0 || p->depth == part;
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
-    if (p->depth < first && p->inner == 1) { /* whole squares */
+    if (part > 0 && free) {
+        p->depth = part; /* a block is a part */
+    } else if (p->depth < first && p->inner == 1) { /* whole squares */
         p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
@@ -228,7 +236,8 @@ typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
     tci_lkeep *row, *vec;   /* row: NULL where the row factor is a row that is kept */
-    tci_stage_tuple partial; /* local array, -1 none */
+    /* local arrays, -1 none: sums so far, and where a block is no part, of the parts before */
+    tci_stage_tuple partial, total;
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
@@ -263,6 +272,12 @@ static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep,
     }
 }
 
+/* Is every block a part of the sums? */
+static bool tci_blocked_is_part(const tci_blocked *p)
+{
+    return p->part > 0 && p->depth * p->inner == p->part;
+}
+
 static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 {
     tci_build *b = s->b;
@@ -293,9 +308,12 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
     s->vec->coef[p->vec_axis] = 1;
-    s->partial = tci_stage_tuple_of(-1, -1);
+    s->partial = s->total = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+    if (p->part > 0 && !tci_blocked_is_part(p)) {
+        s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
 
@@ -595,16 +613,16 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-/* The flat loop over the inner points of the block: the last axis stands for all of them. */
+/* The flat loop over inner points [from, to) of the block: the last axis stands for all of
+ * them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
-                            const tci_stage_tuple *acc)
+                            const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[s->p->stage];
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
-    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     for (int i = 0; i < s->p->n_inner; i++) {
         tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
@@ -656,6 +674,77 @@ static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_
             tci_stage_array_set(b, s->partial, x, acc[i]);
         }
     }
+}
+
+/* With the sums of earlier parts, which lie at index `at`, added; back: they lie there again. */
+static void tci_blocked_join(tci_blocked_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
+                             tci_stage_tuple array, bool back)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
+        tci_stage_tuple before = tci_stage_array_get(b, red, array, x);
+        tci_stage_tuple sum = tci_stage_joined(b, red, before, acc[i]);
+        if (back) {
+            tci_stage_array_set(b, array, x, sum);
+        } else {
+            tci_stage_assign(b, acc[i], sum);
+        }
+    }
+}
+
+/* A part ends before the stretch that begins at index `from` of the block, part number `part`: its
+ * sums join those before it, if there are any, and another one begins. */
+static void tci_blocked_next_part(tci_blocked_state *s, tci_lin at, int n,
+                                  const tci_stage_tuple *acc, int from, int part)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->depth * s->p->inner, parts = INT32_MAX;
+    tci_lopen begins, open;
+    tci_build_if(b, tci_build_in_range(b, from, 0, most), &begins);
+    tci_build_if(b, tci_build_in_range(b, part, 1, 1), &open);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
+        tci_stage_array_set(b, s->total, x, acc[i]);
+    }
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_in_range(b, part, 2, parts), &open);
+    tci_blocked_join(s, at, n, acc, s->total, true);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_in_range(b, part, 1, parts), &open);
+    for (int i = 0; i < n; i++) {
+        tci_stage_tuple none = tci_stage_identity(b, &b->k->reds[s->p->red]);
+        none.part[0] = tci_build_widen(b, none.part[0], b->l->lanes);
+        tci_stage_assign(b, acc[i], none);
+    }
+    tci_build_close(b, &open);
+    tci_build_close(b, &begins);
+}
+
+/* The products of the block, stretch by stretch of the parts that they lie in. */
+static void tci_blocked_dot_parts(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                                  const tci_stage_tuple *acc, tci_lin at)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t inner = s->p->inner, length = s->p->part;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_lopen open;
+    tci_lin before = tci_lin_mul(b, s->first, inner), points = tci_lin_mul(b, s->depth, inner);
+    int last = tci_build_lx(b, tci_lin_plus(tci_lin_add(b, before, points), -1));
+    int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, before), -1, length);
+    int to = tci_lx_make(l, TCI_LX_ADD, tci_lx_make(l, TCI_LX_DIV, last, -1, length),
+                         tci_lx_const(l, 1), 0);
+    tci_lin part = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_lin begin = tci_lin_add(b, tci_lin_mul(b, part, length), tci_lin_mul(b, before, -1));
+    from = tci_build_lx(b, begin);
+    tci_blocked_next_part(s, at, n, acc, from, tci_build_lx(b, part));
+    to = tci_build_lx(b, tci_lin_plus(begin, length));
+    to = tci_lx_make(l, TCI_LX_MIN, to, tci_build_lx(b, points), 0);
+    tci_blocked_dot(s, tile, number, acc,
+                    tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0), to);
+    tci_build_close(b, &open);
 }
 
 /* The later stages for one row after the other, whose sums lie at index `at` of the array. */
@@ -722,10 +811,13 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
     tci_lin partial = tci_blocked_partial_at(s, number);
+    bool is_part = tci_blocked_is_part(s->p);
     if (last > 0) {
-        tci_blocked_if(s, 1, last, &open);
-        tci_blocked_move(s, partial, n, acc, true);
-        tci_build_close(b, &open);
+        if (!is_part) {
+            tci_blocked_if(s, 1, last, &open);
+            tci_blocked_move(s, partial, n, acc, true);
+            tci_build_close(b, &open);
+        }
         tci_blocked_fetch_partial(s, partial, n);
         tci_blocked_if(s, last, last, &open);
         tci_blocked_fetch_results(s, &tile);
@@ -733,12 +825,25 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     } else {
         tci_blocked_fetch_results(s, &tile);
     }
-    tci_blocked_dot(s, &tile, number, acc);
+    if (s->total.part[0] < 0) {
+        int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+        tci_blocked_dot(s, &tile, number, acc, tci_lx_const(b->l, 0), points);
+    } else {
+        tci_blocked_dot_parts(s, &tile, number, acc, partial);
+    }
+    if (last > 0 && is_part) {
+        tci_blocked_if(s, 1, last, &open);
+        tci_blocked_join(s, partial, n, acc, s->partial, false);
+        tci_build_close(b, &open);
+    }
     if (last > 0) {
         tci_blocked_if(s, 0, last - 1, &open);
         tci_blocked_move(s, partial, n, acc, false);
         tci_build_close(b, &open);
         tci_blocked_if(s, last, last, &open);
+    }
+    if (s->total.part[0] >= 0) {
+        tci_blocked_join(s, partial, n, acc, s->total, false);
     }
     tci_blocked_finish(s, &tile, acc, partial);
     if (last > 0) {

@@ -21,6 +21,7 @@ typedef struct tci_blocked {
     int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
     int64_t n_depths;
+    int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
     int64_t inner;          /* points of the other inner axes */

@@ -123,6 +123,28 @@ TCI_FN tci_stage_tuple tci_stage_accumulator(tci_build *b, const tci_kred *red, 
     return tci_stage_each(b, tci_stage_identity(b, red), tci_stage_part_mutable, lanes);
 }
 
+TCI_FN tci_stage_tuple tci_stage_none(tci_build *b, const tci_kred *red)
+{
+    tci_value zero = {.f = -0.0};
+    tci_stage_tuple r = {{tci_build_const(b, (tc_dtype)red->dtype, zero), -1, -1}};
+    return r;
+}
+
+TCI_FN tci_stage_tuple tci_stage_total(tci_build *b, const tci_kred *red, int lanes)
+{
+    tci_stage_tuple r = tci_stage_none(b, red);
+    r.part[0] = tci_build_mutable(b, tci_build_widen(b, r.part[0], lanes));
+    return r;
+}
+
+TCI_FN tci_stage_tuple tci_stage_joined(tci_build *b, const tci_kred *red, tci_stage_tuple total,
+                                       tci_stage_tuple part)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    tci_stage_tuple r = {{tci_stage_op(b, TCI_P_ADD, t, total.part[0], part.part[0]), -1, -1}};
+    return r;
+}
+
 TCI_FN void tci_stage_assign(tci_build *b, tci_stage_tuple acc, tci_stage_tuple v)
 {
     for (int i = 0; i < TCI_PARTS && acc.part[i] >= 0; i++) {

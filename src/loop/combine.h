@@ -20,6 +20,12 @@ TCI_FN tci_stage_tuple tci_stage_combine(tci_build *b, const tci_kred *red, tci_
 TCI_FN tci_stage_tuple tci_stage_identity(tci_build *b, const tci_kred *red);
 /* mutable, at the identity */
 TCI_FN tci_stage_tuple tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
+/* SPLIT: what no parts sum up to: -0, so that the first part is added as it is; the same, mutable;
+ * and with the part at hand added. */
+TCI_FN tci_stage_tuple tci_stage_none(tci_build *b, const tci_kred *red);
+TCI_FN tci_stage_tuple tci_stage_total(tci_build *b, const tci_kred *red, int lanes);
+TCI_FN tci_stage_tuple tci_stage_joined(tci_build *b, const tci_kred *red, tci_stage_tuple total,
+                                       tci_stage_tuple part);
 TCI_FN void tci_stage_assign(tci_build *b, tci_stage_tuple acc, tci_stage_tuple v);
 TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_tuple acc);
 /* Accumulators of a vector in local arrays, at index expression x. */

@@ -2,7 +2,7 @@
  *
  * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
  * accumulator of its own, which takes in the inner points in their order, so tiles and vectors are
- * free. */
+ * free; in class SPLIT a second one, to which it is added where a part ends. */
 #include "outer.h"
 
 enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */ };
@@ -92,17 +92,12 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     return true;
 }
 
-/* Takes everything in, in order, into the accumulators of the tile's points. */
-static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
-                              const tci_stage_tuple *acc)
+/* What the point at hand takes in, for all points of the tile. */
+static void tci_stage_take_points(tci_build *b, int stage, const tci_tile *tile,
+                                  const tci_stage_tuple *acc)
 {
     const tci_kernel *k = b->k;
-    const tci_kstage *st = &k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
-    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
-    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
-        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
-    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
@@ -113,6 +108,117 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
             }
         }
     }
+}
+
+/* ---- sums in parts ---- */
+
+/* The products of a part of the stage's sums, which have one class; 0: they are chains. */
+static int64_t tci_stage_split(const tci_kernel *k, int stage)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage && k->reds[r].order == TCI_ORDER_SPLIT) {
+            return k->reds[r].order_n;
+        }
+    }
+    return 0;
+}
+
+/* Adds the sums of the part at hand to those before; next: another part begins. */
+static void tci_stage_join(tci_build *b, int stage, int n, const tci_stage_tuple *acc,
+                           const tci_stage_tuple *total, bool next)
+{
+    const tci_kernel *k = b->k;
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        for (int i = r * n; i < r * n + n && red->stage == stage; i++) {
+            tci_stage_tuple sum = tci_stage_joined(b, red, total[i], acc[i]);
+            tci_stage_assign(b, next ? total[i] : acc[i], sum);
+            if (next) {
+                tci_stage_tuple none = tci_stage_identity(b, red);
+                none.part[0] = tci_build_widen(b, none.part[0], b->l->values[acc[i].part[0]].lanes);
+                tci_stage_assign(b, acc[i], none);
+            }
+        }
+    }
+}
+
+/* The stretch of the last axis that lies in part number `part`, and the loop over it; `before`:
+ * products before the axis' first one. */
+static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
+                                const tci_stage_tuple *acc, const tci_stage_tuple *total,
+                                tci_lin before, tci_lin part)
+{
+    tci_loop *l = b->l;
+    const tci_kstage *st = &b->k->stages[stage];
+    int axis = st->axes[st->n_axes - 1], n = tile->n_rows * tile->n_vecs;
+    int64_t length = tci_stage_split(b->k, stage);
+    tci_dim size = b->k->axes[axis].size;
+    tci_lopen open, first, later;
+    tci_lin begin = tci_lin_add(b, tci_lin_mul(b, part, length), tci_lin_mul(b, before, -1));
+    int from = tci_build_lx(b, begin), to = tci_build_lx(b, tci_lin_plus(begin, length));
+    tci_dim all = 1;
+    for (int i = 0; i < st->n_axes; i++) {
+        all = tci_dim_mul(all, b->k->axes[st->axes[i]].size);
+    }
+    tci_build_if(b, tci_build_in_range(b, from, 0, size), &first);
+    int number = tci_build_lx(b, part);
+    tci_build_if(b, tci_build_in_range(b, number, 1, tci_dim_div(all, length)), &later);
+    tci_stage_join(b, stage, n, acc, total, true);
+    tci_build_close(b, &later);
+    tci_build_close(b, &first);
+    from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+    to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, size), 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    if (b->l->threads > 1 && n == 1) {
+        open.st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+    tci_stage_take_points(b, stage, tile, acc);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+}
+
+/* As tci_stage_take_in, part by part: along the last axis those that its products lie in. */
+static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_tuple *acc, const tci_stage_tuple *total)
+{
+    tci_loop *l = b->l;
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    int n_before = st->n_axes - 1;
+    int64_t length = tci_stage_split(k, stage);
+    tci_dim size = k->axes[st->axes[n_before]].size;
+    tci_lin before = tci_lin_const(0);
+    tci_lopen open;
+    tci_lopen *outer = tci_stage_open(b, st->axes, n_before);
+    for (int i = 0; i <= n_before; i++) {
+        before = tci_lin_mul(b, before, k->axes[st->axes[i]].size);
+        before = i < n_before ? tci_lin_add(b, before, b->bind[st->axes[i]]->at) : before;
+    }
+    int last = tci_build_lx(b, tci_lin_plus(tci_lin_add(b, before, tci_lin_const(size)), -1));
+    int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, before), -1, length);
+    int to = tci_lx_make(l, TCI_LX_ADD, tci_lx_make(l, TCI_LX_DIV, last, -1, length),
+                         tci_lx_const(l, 1), 0);
+    tci_lin part = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_stage_take_part(b, stage, tile, acc, total, before, part);
+    tci_build_close(b, &open);
+    tci_stage_close(b, st->axes, n_before, outer);
+    tci_stage_join(b, stage, tile->n_rows * tile->n_vecs, acc, total, false);
+}
+
+/* ---- the whole ---- */
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_tuple *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int n = tile->n_rows * tile->n_vecs;
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    tci_stage_take_points(b, stage, tile, acc);
     if (st->kind == TCI_STAGE_SCAN) {
         tci_stage_scan_step(b, stage, tile, acc);
     }
@@ -124,14 +230,21 @@ TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
     const tci_kernel *k = b->k;
     int n = tile->n_rows * tile->n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    tci_stage_tuple *total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    bool parts = tci_stage_split(k, stage) > 0 && k->stages[stage].n_axes > 0;
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
             bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
             acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+            if (parts) {
+                total[r * n + i] = tci_stage_total(b, &k->reds[r], vector ? b->l->lanes : 1);
+            }
         }
     }
-    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+    if (parts) {
+        tci_stage_take_parts(b, stage, tile, acc, total);
+    } else if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
         tci_stage_take_in(b, stage, tile, acc);
     }
     for (int r = 0; r < k->n_reds; r++) {

@@ -10,8 +10,8 @@
  * axes, the block evaluates the factors' own expressions into two shared panels, from which each
  * thread takes what its points need. So windows of an image, its padding, transposes and cheap
  * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
- * worked on, the values of the next one are on their way into registers. Each point stays one chain
- * of multiply-adds in the order of the axes.
+ * worked on, the values of the next one are on their way into registers. Each point takes its
+ * products in the order of the axes, one chain or, in class SPLIT, a chain for each so many slabs.
  *
  * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
  * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
@@ -50,6 +50,8 @@ static bool tci_product_fits(const tci_kernel *k)
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
                 k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
                 k->stages[0].n_axes > 0;
+    fits = fits && (k->reds[0].order != TCI_ORDER_SPLIT ||
+                    k->reds[0].order_n % TCI_PRODUCT_SLAB == 0);
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -228,7 +230,7 @@ typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
     tci_product_panel panels[2]; /* rows, columns */
-    tci_stage_tuple *acc;        /* row * columns of a thread + column */
+    tci_stage_tuple *acc, *total; /* row * columns of a thread + column; total: in parts */
 } tci_product_state;
 
 static int64_t tci_product_pitch(const tci_product_side *side)
@@ -421,6 +423,27 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     tci_build_close(b, &open);
 }
 
+/* Slab number `slab` begins a part of the sums: the one before joins those before it. */
+static void tci_product_next_part(tci_product_state *s, int slab)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n = s->p->rows.points * s->p->columns.points;
+    tci_lopen open, later;
+    if (red->order != TCI_ORDER_SPLIT) {
+        return;
+    }
+    int place = tci_lx_make(b->l, TCI_LX_MOD, slab, -1, red->order_n / TCI_PRODUCT_SLAB);
+    tci_build_if(b, tci_build_in_range(b, place, 0, 0), &open);
+    tci_build_if(b, tci_build_in_range(b, slab, 1, s->p->depth / TCI_PRODUCT_SLAB), &later);
+    for (int i = 0; i < n; i++) {
+        tci_stage_assign(b, s->total[i], tci_stage_joined(b, red, s->total[i], s->acc[i]));
+        tci_stage_assign(b, s->acc[i], tci_stage_identity(b, red));
+    }
+    tci_build_close(b, &later);
+    tci_build_close(b, &open);
+}
+
 static void tci_product_slabs(tci_product_state *s)
 {
     tci_build *b = s->b;
@@ -434,9 +457,11 @@ static void tci_product_slabs(tci_product_state *s)
     tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
     tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
     tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_next_part(s, tci_lx_var(l, i));
     tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
     tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
+    tci_product_next_part(s, tci_lx_const(l, n));
     tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
@@ -495,7 +520,11 @@ static void tci_product_finish(tci_product_state *s)
         for (int c = 0; c < n_columns; c++) {
             tci_lopen column;
             bool cut = tci_product_open(s, 1, c, columns, &column);
-            tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n_columns + c]);
+            tci_stage_tuple sum = s->acc[r * n_columns + c];
+            if (b->k->reds[0].order == TCI_ORDER_SPLIT) {
+                sum = tci_stage_joined(b, &b->k->reds[0], s->total[r * n_columns + c], sum);
+            }
+            tci_stage_remember_result(b, &b->k->reds[0], sum);
             for (int t = 1; t < b->k->n_stages; t++) {
                 b->stage = t;
                 tci_stage_stores(b, t, NULL);
@@ -514,14 +543,18 @@ static void tci_product_finish(tci_product_state *s)
 
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
 {
-    tci_product_state s = {b, p, {{0}}, NULL};
+    tci_product_state s = {b, p, {{0}}, NULL, NULL};
     int n = p->rows.points * p->columns.points;
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], p, &p->rows, row, tci_product_y(b, p));
     tci_product_open_panel(b, &s.panels[1], p, &p->columns, column, tci_product_x(b, p));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
+    s.total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+        if (b->k->reds[0].order == TCI_ORDER_SPLIT) {
+            s.total[i] = tci_stage_total(b, &b->k->reds[0], 1);
+        }
     }
     tci_product_slabs(&s);
     tci_product_finish(&s);

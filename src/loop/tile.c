@@ -242,11 +242,18 @@ static int64_t tci_panel_rows(const tci_ask *a)
     return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
 }
 
+/* Does a part of a sum in parts end where rows taken in together do? */
+static bool tci_panel_ends_parts(const tci_kernel *k, int64_t rows)
+{
+    return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % rows == 0;
+}
+
 static bool tci_panel_fits(const tci_ask *a, const int64_t *n)
 {
     int64_t columns = n[TCI_PANEL_N_COLUMNS], unroll = n[TCI_PANEL_N_UNROLL];
     return tci_panel_is_kernel(a) && n[TCI_PANEL_N_ROWS] >= 1 &&
-           n[TCI_PANEL_N_ROWS] <= TCI_TILE_PANEL_ROWS && unroll >= 1 && unroll <= 8 &&
+           n[TCI_PANEL_N_ROWS] <= TCI_TILE_PANEL_ROWS &&
+           tci_panel_ends_parts(a->k, n[TCI_PANEL_N_ROWS]) && unroll >= 1 && unroll <= 8 &&
            columns > 0 && columns <= 2 * TCI_TILE_PANEL_MOST && columns % (unroll * a->lanes) == 0;
 }
 

@@ -8,7 +8,7 @@
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places)
- *   long CONTRACT sums in parts (plan/parts.c), unless a matrix unit makes them
+ *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
 #include "group.h"
@@ -605,14 +605,21 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                    : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
     }
-    tci_node *rows = machine.reproducible ? NULL : tci_plan_parts(s, g, n, true, orders);
+    if (machine.reproducible) {
+        tci_str unused = {.s = s};
+        bool parts = tci_plan_parts(s, g, n, true, machine, &unused) ||
+                     tci_plan_parts(s, g, n, false, machine, &unused);
+        tci_str_add(orders, parts ? "contract: whole, to be reproducible, else parts\n" : "");
+        return tci_algo_operands(s, g, n, machine);
+    }
+    tci_node *rows = tci_plan_parts(s, g, n, true, machine, orders);
     if (rows) {
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
         return rows;
     }
     n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = machine.reproducible ? NULL : tci_plan_parts(s, g, n, false, orders);
+    tci_node *parts = tci_plan_parts(s, g, n, false, machine, orders);
     return parts ? parts : n;
 }
 

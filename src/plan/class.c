@@ -7,6 +7,8 @@
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
+ *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, scans, rows that are kept, and reductions where neighbours along
  *             the last outer axis lie together in memory: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
@@ -25,7 +27,10 @@ enum {
     TCI_CLASS_WIDE = 16,         /* least neighbours for that */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
-    TCI_CLASS_BLOCK_ROW = 1024   /* elements of a row where any number may come */
+    TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
+    TCI_CLASS_PART = 512,        /* products of a part, about */
+    TCI_CLASS_SLAB = 16,
+    TCI_CLASS_STEP_MOST = 1536   /* products that are not cut to make parts of whole steps */
 };
 
 /* ---- where vectors lie ---- */
@@ -133,6 +138,44 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* ---- parts ---- */
+
+/* Products of the stage's axes from number `from` on, or a bound where sizes are symbols. */
+static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, int from)
+{
+    int64_t n = 1;
+    for (int i = from; i < stage->n_axes; i++) {
+        int64_t size = TCI_MAX(tci_dim_most(k->axes[stage->axes[i]].size), 1);
+        n = n > INT32_MAX / size ? INT32_MAX : n * size;
+    }
+    return n;
+}
+
+/* The products of a part of a DOT's sums, 0: one chain is no longer. Whole steps of the first inner
+ * axis, so that a packed block is a part (loop/blocked.c), of a multiple of a GPU's slab
+ * (loop/product.c) where that can be. */
+static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reproducible)
+{
+    const tci_kstage *stage = &k->stages[red->stage];
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
+        tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
+        return 0;
+    }
+    int64_t step = tci_class_products(k, stage, 1), slab = TCI_CLASS_SLAB;
+    bool known = true;
+    for (int i = 1; i < stage->n_axes; i++) {
+        known = known && tci_dim_is_known(k->axes[stage->axes[i]].size);
+    }
+    if (reproducible || !known || step > TCI_CLASS_STEP_MOST) {
+        return TCI_CLASS_PART;
+    }
+    while (slab > 1 && step * slab > TCI_CLASS_PART) {
+        slab /= 2;
+    }
+    int64_t whole = step * slab;
+    return (int)(TCI_MAX(TCI_CLASS_PART / whole, 1) * whole);
+}
+
 /* ---- reproducible ---- */
 
 TCI_FN bool tci_class_is_row(const tci_node *n)
@@ -209,9 +252,15 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
         red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
+        int part = tci_class_part(k, red, machine.reproducible);
+        if (part > 0) {
+            red->order = TCI_ORDER_SPLIT;
+            red->order_n = part;
+        }
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
+        k->reds[0].order_n = 0;
     }
 }
 

@@ -564,7 +564,9 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
     }
-    tci_pattern_apply(f, machine);
+    if (!machine.reproducible) { /* a row that is kept has another class */
+        tci_pattern_apply(f, machine);
+    }
     tci_group_report(f, why);
     tci_store_report(f, why);
     tci_group_sort(f);

@@ -140,11 +140,11 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
                                tci_machine machine, tci_str *orders);
-/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one chain. as_rows: only if every
+/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one kernel. as_rows: only if every
  * element is read once and neighbours in memory are summed; else the other way, whatever n is.
  * Appends a line to `orders`. */
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
-                                tci_str *orders);
+                                tci_machine machine, tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* the roots of a round; fills what root number `root` reads and evaluates. */

@@ -1,10 +1,11 @@
-/* plan/parts.c - long contractions as sums of parts.
+/* plan/parts.c - long contractions with few results as sums of parts.
  *
  * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
  * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
- * order of any reduction), and the same for what no whole part is left of. Or NULL: it stays one
- * chain. The one idea: the error of a chain grows with its length, so a chain is at most a few
- * thousand products long, and what the parts cost beside the products is counted first:
+ * order of any reduction), and the same for what no whole part is left of. Or NULL: one kernel
+ * makes each sum (whose own class, SPLIT, keeps the digits). The one idea: where there are fewer
+ * results than threads to make them, parts are work for the others; and neighbours in memory that
+ * are summed are better lanes. What the parts cost beside the products is counted first:
  *
  *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
  *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
@@ -14,9 +15,8 @@
  *                             percent of reading the elements or of multiplying them; and there
  *                             are never more partial sums than elements
  *
- * All follows from the shapes and views, so every machine has the same parts, but for products that
- * a matrix unit sums. Sizes that are symbols say nothing before a run: such contractions stay one
- * chain. */
+ * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
+ * before a run: such contractions stay whole. */
 #include "group.h"
 
 #include <math.h>
@@ -26,6 +26,8 @@ enum {
     TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
     TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
     TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
+    TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
+    TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
     TCI_PARTS_LANES = 64,
     TCI_PARTS_ROWS = 256         /* rows of lanes in a part */
@@ -203,7 +205,15 @@ static bool tci_parts_choose_axis(tci_parts *p, double reads)
     return p->at > 0 || length < size;
 }
 
-static bool tci_parts_choose(tci_parts *p, bool as_rows)
+/* Are there too few results to go round, each of so many products that parts of them are worth a
+ * kernel of their own? */
+static bool tci_parts_are_busy(double products, double results, double reads, tci_machine machine)
+{
+    double few = reads <= 1 ? TCI_PARTS_RESULTS : TCI_PARTS_TILED;
+    return machine.block_threads > 0 || (results <= few && products >= 2 * TCI_PARTS_LENGTH_MOST);
+}
+
+static bool tci_parts_choose(tci_parts *p, bool as_rows, tci_machine machine)
 {
     double products = tci_parts_products(p), results = (double)tci_node_count(p->n);
     double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
@@ -212,7 +222,8 @@ static bool tci_parts_choose(tci_parts *p, bool as_rows)
     }
     double reads = results * products / elements;
     if (!as_rows) {
-        return tci_parts_choose_axis(p, reads);
+        return tci_parts_are_busy(products, results, reads, machine) &&
+               tci_parts_choose_axis(p, reads);
     }
     if (reads > 1 || !tci_parts_is_row(p, 0) || !tci_parts_is_row(p, 1)) {
         return false;
@@ -322,11 +333,12 @@ static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_p
 }
 
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
-                                tci_str *orders)
+                                tci_machine machine, tci_str *orders)
 {
     tci_parts p = {.s = s, .g = g, .n = n};
     bool half = tci_dtype_is_half((tc_dtype)n->dtype);
-    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) || !tci_parts_choose(&p, as_rows)) {
+    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) ||
+        !tci_parts_choose(&p, as_rows, machine)) {
         return NULL;
     }
     for (int k = 0; k < 2 && half; k++) {

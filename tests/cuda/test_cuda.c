@@ -90,26 +90,6 @@ static tc_tensor doubles(tc_tensor x) { return tc_cast(tc_exp(tc_cast(x, TC_F64)
 static tc_tensor scanned(tc_tensor x) { return tc_cumsum(x, 0); }
 static tc_tensor columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
 static tc_tensor product(tc_tensor x) { return tc_matmul(x, tc_permute(x, 1, 0)); }
-/* Of finite numbers: long enough to be summed in parts, with lanes, and with a rest. */
-static tc_tensor finite_rows(tc_tensor x, int64_t rows)
-{
-    return tc_reshape(tc_slice(x, 0, 3, 3 + rows, 1), -1);
-}
-static tc_tensor long_dot(tc_tensor x)
-{
-    x = finite_rows(x, 34);
-    return tc_matmul(x, x);
-}
-static tc_tensor long_product(tc_tensor x)
-{
-    x = tc_reshape(finite_rows(x, 33), 3, -1);
-    return tc_matmul(x, tc_permute(x, 1, 0));
-}
-static tc_tensor long_columns(tc_tensor x)
-{
-    x = tc_reshape(finite_rows(x, 33), -1, 7);
-    return tc_matmul(tc_permute(x, 1, 0), x);
-}
 static tc_tensor reshaped(tc_tensor x) { return tc_reshape(tc_permute(x, 1, 0), M, N); }
 static tc_tensor largest(tc_tensor x) { return tc_cast(tc_argmax(x, 1, false), TC_F32); }
 
@@ -143,7 +123,6 @@ static tc_tensor spread_columns(tc_tensor x)
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
-                                   long_dot, long_product, long_columns,
                                    dropped, normal, dice, bits, spread_columns};
 
 /* All values of y at this input; the caller frees. */
@@ -309,6 +288,7 @@ static tc_tensor sc_evaluated(tc_tensor x)
 {
     return tc_matmul(tc_mul(x, 3), tc_add(tc_permute(x, 1, 0), 1));
 }
+static tc_tensor sc_dot(tc_tensor x) { return tc_matmul(x, x); }
 static tc_tensor sc_batched(tc_tensor x) { return tc_matmul(x, tc_permute(x, 0, 2, 1)); }
 
 /* Images of 24 channels, and filters that are another part of x. */
@@ -414,6 +394,13 @@ static const schedule_case schedule_cases[] = {
     {"tiles 64x64", TC_I32, {70, 20}, 2, sc_evaluated},
     {"tiles 64x64", TC_BF16, {70, 40}, 2, sc_gram},
     {"tiles", TC_F32, {3, 66, 40}, 3, sc_batched},
+    {"SPLIT(512)", TC_F32, {70, 1000}, 2, sc_gram},
+    {"SPLIT(512)", TC_F32, {1024, 66}, 2, sc_inner},
+    {"SPLIT(512)", TC_F32, {3, 700}, 2, sc_gram},
+    {"SPLIT(512)", TC_F32, {2, 65, 513}, 3, sc_batched},
+    {"orders of sums", TC_F32, {34003}, 1, sc_dot},
+    {"orders of sums", TC_F32, {3, 11001}, 2, sc_gram},
+    {"orders of sums", TC_F32, {4703, 7}, 2, sc_inner},
     {"tiles 128x128", TC_F32, {2040, 19}, 2, sc_gram},
     {"64 by 128 threads", TC_F32, {50, 4200}, 2, sc_long_side},
     {"128 by 128 threads", TC_F32, {50, 4200}, 2, sc_wide_side},

@@ -248,6 +248,14 @@ TEST(classes)
     k = kernel_with_sums(tc_matmul(x, tc_input(ctx, "b", TC_F32, 50, 32)), &red);
     CHECK(red->op == TCI_RED_DOT && red->order == TCI_ORDER_CHAIN);
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_SPLIT);
+    BREAK(kernel_verifier, k, red->order_n, 512);
+    tc_tensor long_x = tc_input(ctx, "x", TC_F32, 40, 700);
+    k = kernel_with_sums(tc_matmul(long_x, tc_input(ctx, "b", TC_F32, 700, 32)), &red);
+    CHECK(red->order == TCI_ORDER_SPLIT && red->order_n == 512);
+    BREAK(kernel_verifier, k, red->order_n, 0);
+    BREAK(kernel_verifier, k, red->op, TCI_RED_SUM);
+    BREAK(kernel_verifier, k, red->dtype, TC_F64);
     end();
 }
 
