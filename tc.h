@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "65bf124ff559230a"
+#define TCI_BUILD "716b0d6cf6f26a3d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -380,6 +380,7 @@
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
+ *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
  *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
@@ -644,6 +645,10 @@ typedef struct tc_options {
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage */
+    /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
+     * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
+     * results; where it does not, the log says so under "compile" and tc chooses */
+    const char *schedule;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */
@@ -1819,8 +1824,7 @@ typedef struct tc_machine {
     int subgroup;            /* blocks: threads that exchange values without memory (a warp) */
     int64_t shared_bytes;    /* blocks: of the memory that a block shares, by declaration alone, */
     int64_t shared_most;     /* and for code that asks for it */
-    int matrix[3];           /* rows, columns and depth of one product of its matrix unit */
-    double matrix_flops;     /* of that unit in a cycle */
+    double matrix_flops;     /* of its matrix unit in a cycle */
     double launch_ns;        /* until a launch begins */
     double wake_ns;          /* until a sleeping thread works */
 } tc_machine;
@@ -2863,6 +2867,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
+    X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \
     X(DUMP, "TC_DUMP",                                                                             \
       "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all")             \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
@@ -16898,10 +16903,10 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
     }
     snprintf(text, n,
              "%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "
-             "%.4g GB/s, unit %.4g",
+             "%.4g GB/s, unit %.4g, wake %.4g",
              blocks, f->ghz, f->ports, f->registers, (long long)f->cache_bytes[0],
              (long long)f->cache_bytes[1], (long long)f->cache_bytes[2], f->near_bytes,
-             f->far_bytes, f->all_bytes / f->processors, f->one_gbs, f->matrix_flops);
+             f->far_bytes, f->all_bytes / f->processors, f->one_gbs, f->matrix_flops, f->wake_ns);
 }
 
 #undef TCI_MACHINE_SET
@@ -33530,6 +33535,10 @@ TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
 TCI_FN bool tci_ask_is_far(const tci_ask *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
+/* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
+ * bytes at the bandwidth of where they lie. */
+TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);
+TCI_FN double tci_ask_memory_ns(const tci_ask *a);
 /* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
  * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */
@@ -33538,7 +33547,7 @@ TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
 /* loop/schedule.c */
 enum {
     TCI_SCHED_MOST = 24, /* candidates of a kernel */
-    TCI_SCHED_SHOWN = 3  /* of those that were not taken, in tc_explain */
+    TCI_SCHED_SHOWN = 4  /* of those that were not taken, in tc_explain */
 };
 /* All that fit, the cheapest first, `most` at most; returns how many. One at least. */
 TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most);
@@ -33766,6 +33775,22 @@ TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double lanes = a->machine.block_threads > 0 ? 1 : a->lanes; /* ports of blocks are lanes */
+    double cycle = tci_ask_on_unit(a) ? m->matrix_flops : 2 * m->ports * lanes;
+    return (double)a->k->flops / (cycle * m->ghz * m->processors);
+}
+
+TCI_FN double tci_ask_memory_ns(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double bytes = (double)a->k->bytes;
+    bool cached = bytes < (double)m->cache_bytes[2];
+    return bytes / (cached ? m->all_bytes * m->ghz : m->memory_gbs);
+}
+
 TCI_FN bool tci_ask_is_far(const tci_ask *a)
 {
     return a->k->bytes >= a->machine.facts.cache_bytes[1];
@@ -33887,8 +33912,6 @@ TCI_FN void tci_nest_run(tci_nest *n, tci_nest_body body, void *arg, tci_launch 
 #endif
 
 /* ---- src/loop/nest.c, continued ---- */
-static const double tci_nest_task_ns = 20000, tci_nest_least_ns = 1000;
-
 TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
 {
     tci_nest n = {0};
@@ -33905,7 +33928,8 @@ TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
 
 static double tci_nest_target(const tci_nest *n)
 {
-    return TCI_MAX(TCI_MIN(n->a->ns / 64, tci_nest_task_ns), tci_nest_least_ns);
+    double wake = n->a->machine.facts.wake_ns; /* tasks are longer than it takes to share them */
+    return TCI_MAX(TCI_MIN(n->a->ns / 64, 4 * wake), wake / 5);
 }
 
 static void tci_nest_points(tci_nest *n)
@@ -36118,8 +36142,14 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
     tci_sched_print(&why, s);
     tci_str_add(&why, " in ");
     tci_sched_time(&why, s->cost_ns);
-    tci_str_add(&why, " by the model (one thread; at best ");
-    tci_sched_time(&why, a->ns);
+    tci_str_printf(&why, " %sby the model, at best ",
+                   a->machine.block_threads > 0 ? "" : "of one thread ");
+    tci_sched_time(&why, a->machine.facts.launch_ns +
+                             TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    tci_str_add(&why, " (arithmetic ");
+    tci_sched_time(&why, tci_ask_arithmetic_ns(a));
+    tci_str_add(&why, ", memory ");
+    tci_sched_time(&why, tci_ask_memory_ns(a));
     tci_str_add(&why, ")");
     const char *before = "; then ";
     for (int i = 0, shown = 0; i < n && shown < TCI_SCHED_SHOWN; i++) {
@@ -44584,6 +44614,64 @@ TC_API int tc_list_backends(const char **names, int room)
 #undef TCI_BACKEND_NO_CPU
 #undef TCI_BACKEND_MAX
 #undef TCI_BACKEND_WIDTHS
+/* ---- src/compile/forced.c ---- */
+/* compile/forced.c - schedules that a file forces on kernels.
+ *
+ * In: a file of lines "KERNEL: SCHEDULE"; # begins a line that is none. KERNEL is the name of a
+ * kernel or the first digits, eight at least, of the hash of its canonical text, as tc_explain
+ * shows both. Out: the schedule's text for a kernel. The first line that names it counts; whether
+ * the schedule fits is for loop/schedule.c to say. */
+/* ---- src/compile/forced.h ---- */
+/* compile/forced.h - schedules that a file forces on kernels (tc_options.schedule). */
+#ifndef TCI_COMPILE_FORCED_H
+#define TCI_COMPILE_FORCED_H
+
+
+/* The text of the file that the options name, on the heap: "" where they name none. False: it
+ * cannot be read, or there is no memory. */
+TCI_FN bool tci_forced_read(tci_str *out, const tc_options *o);
+/* The schedule for a kernel of that name and hash of its canonical text, out of the file's text; in
+ * scratch. NULL: none. */
+TCI_FN const char *tci_forced_find(tci_scratch *s, const char *text, const char *name,
+                                   tci_hash hash);
+
+#endif
+
+/* ---- src/compile/forced.c, continued ---- */
+#include <string.h>
+
+
+enum { TCI_FORCED_DIGITS = 8 };
+
+TCI_FN bool tci_forced_read(tci_str *out, const tc_options *o)
+{
+    int code;
+    return !o->schedule || !o->schedule[0] || tci_os_read_file(o->schedule, out, &code);
+}
+
+static bool tci_forced_names(const char *word, size_t n, const char *name, const char *hex)
+{
+    bool by_name = strlen(name) == n && !memcmp(word, name, n);
+    return by_name || (n >= TCI_FORCED_DIGITS && n <= strlen(hex) && !memcmp(word, hex, n));
+}
+
+TCI_FN const char *tci_forced_find(tci_scratch *s, const char *text, const char *name,
+                                   tci_hash hash)
+{
+    char hex[33];
+    tci_hash_hex(hash, hex);
+    while (*text) {
+        size_t n = strcspn(text, "\n"), blank = strspn(text, " \t");
+        size_t word = strcspn(text + TCI_MIN(blank, n), ": \t\n");
+        const char *colon = memchr(text, ':', n);
+        if (colon && text[blank] != '#' &&
+            tci_forced_names(text + blank, word, name, hex)) {
+            return tci_scratch_printf(s, "%.*s", (int)(text + n - colon - 1), colon + 1);
+        }
+        text += n + (text[n] != 0);
+    }
+    return NULL;
+}
 /* ---- src/compile/key.c ---- */
 /* compile/key.c - a compile request: what the roots need, in canonical order, and its key.
  *
@@ -45012,7 +45100,14 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, target->record);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
-    tci_key_reserve(k, 3);
+    tci_str forced = {0};
+    bool is_read = tci_forced_read(&forced, o);
+    tci_hash sum = tci_hash_bytes(tci_str_text(&forced), forced.n);
+    tci_str_free(&forced);
+    tci_key_reserve(k, 4 + sizeof(sum));
+    *k->at++ = is_read;
+    memcpy(k->at, &sum, sizeof(sum));
+    k->at += sizeof(sum);
     *k->at++ = (uint8_t)o->math;
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
@@ -46977,6 +47072,9 @@ typedef struct tci_jit_kernel {
     const tci_kernel *kernel;
     const char *key; size_t key_bytes;  /* canonical text, target, compiler wanted, build */
     tci_hash hash;
+    tci_hash name;                      /* of the canonical text alone: what tc_explain shows */
+    const char *forced;                 /* schedule that the user's file gives it, or NULL */
+    const char *note;                   /* !is_found: its schedule, for tc_explain */
     bool is_found;
     tci_module_kernel found;            /* is_found: its module is retained until tci_jit_end */
     tci_loop *loop;                     /* !is_found: as scheduled, to be compiled */
@@ -46995,6 +47093,7 @@ typedef struct tci_jit {
     int n_missing;
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
     tci_str sources[2]; int n_sources;  /* scratch */
+    tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
 } tci_jit;
@@ -47033,6 +47132,9 @@ TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
     j->options = o;
     j->backend = backend;
     j->disk = disk;
+    if (!tci_forced_read(&j->forced, o)) {
+        tci_log(o, "compile", "no schedules: '%s' cannot be read", o->schedule);
+    }
 }
 
 TCI_FN void tci_jit_end(tci_jit *j)
@@ -47044,6 +47146,7 @@ TCI_FN void tci_jit_end(tci_jit *j)
     }
     j->n_kernels = 0;
     tci_str_free(&j->said);
+    tci_str_free(&j->forced);
 }
 
 /* ---- identity ---- */
@@ -47082,15 +47185,20 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     }
     tci_str text = {.s = j->s};
     tci_kernel_print(&text, kernel);
+    tci_hash name = tci_hash_bytes(text.text, text.n);
+    const char *forced = tci_forced_find(j->s, tci_str_text(&j->forced), kernel->name, name);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
+    tci_str_printf(&text, "\n%s\n", forced ? forced : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
         tci_jit_kernel k;
         memset(&k, 0, sizeof(k));
         k.kernel = kernel;
+        k.name = name;
+        k.forced = forced;
         k.key = text.text;
         k.key_bytes = text.n;
         k.hash = hash;
@@ -47169,6 +47277,20 @@ static void tci_jit_name_kernels(tci_jit *j)
     }
 }
 
+static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine machine)
+{
+    char hex[33];
+    tci_str why = {.s = j->s};
+    k->loop = tci_loop_schedule_as(j->s, k->kernel, machine, k->forced, &why, &k->launch);
+    tci_hash_hex(k->name, hex);
+    if (why.n) {
+        tci_log(j->options, "compile", "%s (%.8s) is not scheduled as '%s': %s", k->kernel->name,
+                hex, k->forced, why.text);
+    }
+    k->note = tci_scratch_printf(j->s, "%s\nschedule %.8s: %s", k->launch.note, hex,
+                                 k->launch.why);
+}
+
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = tci_backend_machine(j->backend, j->options);
@@ -47176,7 +47298,7 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
-            k->loop = tci_loop_schedule(j->s, k->kernel, machine, &k->launch);
+            tci_jit_schedule_one(j, k, machine);
             if (verify) {
                 tci_loop_verify(j->s, k->loop);
             }
@@ -47311,7 +47433,7 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        tci_kernel_record record = {k->symbol,         k->launch.note,       k->launch.n_tasks,
+        tci_kernel_record record = {k->symbol,         k->note,              k->launch.n_tasks,
                                     k->launch.task_ns, k->launch.work_bytes, k->launch.dims,
                                     k->launch.n_dims};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
@@ -54001,6 +54123,18 @@ static void tci_explain_classes(tci_str *out, const tci_kernel *k)
     }
 }
 
+/* Each line of a longer text, set in. */
+static void tci_explain_lines(tci_str *out, const char *indent, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        tci_str_add(out, indent);
+        tci_str_add_n(out, text, n);
+        tci_str_add(out, "\n");
+        text += n + (text[n] != 0);
+    }
+}
+
 static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *code, int t)
 {
     const tci_step *step = &p->steps[t];
@@ -54015,21 +54149,14 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
     tci_explain_bytes(out, k->bytes);
     tci_str_printf(out, ", %.3g flops", (double)k->flops);
     tci_explain_classes(out, k);
-    if (code->kernels[step->kernel].note && code->kernels[step->kernel].note[0]) {
-        tci_str_printf(out, "; %s", code->kernels[step->kernel].note);
+    const char *note = code->kernels[step->kernel].note;
+    size_t n = note ? strcspn(note, "\n") : 0; /* in a word; then the schedule and others */
+    if (n > 0) {
+        tci_str_printf(out, "; %.*s", (int)n, note);
     }
     tci_str_add(out, "\n");
-}
-
-/* Each line of a longer text, set in. */
-static void tci_explain_lines(tci_str *out, const char *text)
-{
-    while (*text) {
-        size_t n = strcspn(text, "\n");
-        tci_str_add(out, "  ");
-        tci_str_add_n(out, text, n);
-        tci_str_add(out, "\n");
-        text += n + (text[n] != 0);
+    if (n > 0 && note[n]) {
+        tci_explain_lines(out, "     ", note + n + 1);
     }
 }
 
@@ -54056,7 +54183,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     }
     if (fallback[0]) {
         tci_str_add(out, "interpreted instead of compiled, because:\n");
-        tci_explain_lines(out, fallback);
+        tci_explain_lines(out, "  ", fallback);
     }
     for (int i = 0; i < code->n_inputs; i++) {
         tci_explain_port(out, "input", i, &code->inputs[i]);
@@ -54076,7 +54203,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     }
     if (plan->orders.n > 0) {
         tci_str_add(out, "orders of sums:\n");
-        tci_explain_lines(out, tci_str_text(&plan->orders));
+        tci_explain_lines(out, "  ", tci_str_text(&plan->orders));
     }
     if (plan->why.n > 0) {
         tci_str_printf(out, "not fused, and why:\n%s", tci_str_text(&plan->why));
@@ -54719,6 +54846,7 @@ TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
     X(backend, BACKEND)                                                                            \
     X(cc, CC)                                                                                      \
     X(cache_dir, CACHE_DIR)                                                                        \
+    X(schedule, SCHEDULE)                                                                          \
     X(dump, DUMP)                                                                                  \
     X(dump_dir, DUMP_DIR)                                                                          \
     X(trace, TRACE)
@@ -56921,6 +57049,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(no_disk_cache)
     TCI_BATCH_TAKE(cache_read_only)
     TCI_BATCH_TAKE(verify)
+    TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(dump)
     TCI_BATCH_TAKE(dump_dir)
     TCI_BATCH_TAKE(trace)

@@ -153,6 +153,7 @@
 #include "interp/reference.c"
 
 #include "compile/backend.c"
+#include "compile/forced.c"
 #include "compile/key.c"
 #include "compile/cache.c"
 #include "compile/disk.c"

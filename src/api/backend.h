@@ -52,8 +52,7 @@ typedef struct tc_machine {
     int subgroup;            /* blocks: threads that exchange values without memory (a warp) */
     int64_t shared_bytes;    /* blocks: of the memory that a block shares, by declaration alone, */
     int64_t shared_most;     /* and for code that asks for it */
-    int matrix[3];           /* rows, columns and depth of one product of its matrix unit */
-    double matrix_flops;     /* of that unit in a cycle */
+    double matrix_flops;     /* of its matrix unit in a cycle */
     double launch_ns;        /* until a launch begins */
     double wake_ns;          /* until a sleeping thread works */
 } tc_machine;

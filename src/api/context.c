@@ -20,6 +20,7 @@
     X(backend, BACKEND)                                                                            \
     X(cc, CC)                                                                                      \
     X(cache_dir, CACHE_DIR)                                                                        \
+    X(schedule, SCHEDULE)                                                                          \
     X(dump, DUMP)                                                                                  \
     X(dump_dir, DUMP_DIR)                                                                          \
     X(trace, TRACE)

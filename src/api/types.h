@@ -157,6 +157,10 @@ typedef struct tc_options {
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage */
+    /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
+     * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
+     * results; where it does not, the log says so under "compile" and tc chooses */
+    const char *schedule;
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */

@@ -16,6 +16,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 #include "backend.h"
+#include "forced.h"
 
 enum {
     TCI_JIT_SPLIT_FROM = 25,
@@ -35,6 +36,9 @@ TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
     j->options = o;
     j->backend = backend;
     j->disk = disk;
+    if (!tci_forced_read(&j->forced, o)) {
+        tci_log(o, "compile", "no schedules: '%s' cannot be read", o->schedule);
+    }
 }
 
 TCI_FN void tci_jit_end(tci_jit *j)
@@ -46,6 +50,7 @@ TCI_FN void tci_jit_end(tci_jit *j)
     }
     j->n_kernels = 0;
     tci_str_free(&j->said);
+    tci_str_free(&j->forced);
 }
 
 /* ---- identity ---- */
@@ -84,15 +89,20 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     }
     tci_str text = {.s = j->s};
     tci_kernel_print(&text, kernel);
+    tci_hash name = tci_hash_bytes(text.text, text.n);
+    const char *forced = tci_forced_find(j->s, tci_str_text(&j->forced), kernel->name, name);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
+    tci_str_printf(&text, "\n%s\n", forced ? forced : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
         tci_jit_kernel k;
         memset(&k, 0, sizeof(k));
         k.kernel = kernel;
+        k.name = name;
+        k.forced = forced;
         k.key = text.text;
         k.key_bytes = text.n;
         k.hash = hash;
@@ -171,6 +181,20 @@ static void tci_jit_name_kernels(tci_jit *j)
     }
 }
 
+static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine machine)
+{
+    char hex[33];
+    tci_str why = {.s = j->s};
+    k->loop = tci_loop_schedule_as(j->s, k->kernel, machine, k->forced, &why, &k->launch);
+    tci_hash_hex(k->name, hex);
+    if (why.n) {
+        tci_log(j->options, "compile", "%s (%.8s) is not scheduled as '%s': %s", k->kernel->name,
+                hex, k->forced, why.text);
+    }
+    k->note = tci_scratch_printf(j->s, "%s\nschedule %.8s: %s", k->launch.note, hex,
+                                 k->launch.why);
+}
+
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = tci_backend_machine(j->backend, j->options);
@@ -178,7 +202,7 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
-            k->loop = tci_loop_schedule(j->s, k->kernel, machine, &k->launch);
+            tci_jit_schedule_one(j, k, machine);
             if (verify) {
                 tci_loop_verify(j->s, k->loop);
             }
@@ -313,7 +337,7 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        tci_kernel_record record = {k->symbol,         k->launch.note,       k->launch.n_tasks,
+        tci_kernel_record record = {k->symbol,         k->note,              k->launch.n_tasks,
                                     k->launch.task_ns, k->launch.work_bytes, k->launch.dims,
                                     k->launch.n_dims};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);

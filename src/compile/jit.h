@@ -9,6 +9,9 @@ typedef struct tci_jit_kernel {
     const tci_kernel *kernel;
     const char *key; size_t key_bytes;  /* canonical text, target, compiler wanted, build */
     tci_hash hash;
+    tci_hash name;                      /* of the canonical text alone: what tc_explain shows */
+    const char *forced;                 /* schedule that the user's file gives it, or NULL */
+    const char *note;                   /* !is_found: its schedule, for tc_explain */
     bool is_found;
     tci_module_kernel found;            /* is_found: its module is retained until tci_jit_end */
     tci_loop *loop;                     /* !is_found: as scheduled, to be compiled */
@@ -27,6 +30,7 @@ typedef struct tci_jit {
     int n_missing;
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
     tci_str sources[2]; int n_sources;  /* scratch */
+    tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
 } tci_jit;

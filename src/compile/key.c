@@ -16,6 +16,7 @@
 
 #include "../base/env.h"
 #include "code.h"
+#include "forced.h"
 
 /* ---- the walk ---- */
 
@@ -427,7 +428,14 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, target->record);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
-    tci_key_reserve(k, 3);
+    tci_str forced = {0};
+    bool is_read = tci_forced_read(&forced, o);
+    tci_hash sum = tci_hash_bytes(tci_str_text(&forced), forced.n);
+    tci_str_free(&forced);
+    tci_key_reserve(k, 4 + sizeof(sum));
+    *k->at++ = is_read;
+    memcpy(k->at, &sum, sizeof(sum));
+    k->at += sizeof(sum);
     *k->at++ = (uint8_t)o->math;
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0));
     *k->at++ = (uint8_t)sizeof(void *);

@@ -39,6 +39,18 @@ static void tci_explain_classes(tci_str *out, const tci_kernel *k)
     }
 }
 
+/* Each line of a longer text, set in. */
+static void tci_explain_lines(tci_str *out, const char *indent, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        tci_str_add(out, indent);
+        tci_str_add_n(out, text, n);
+        tci_str_add(out, "\n");
+        text += n + (text[n] != 0);
+    }
+}
+
 static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *code, int t)
 {
     const tci_step *step = &p->steps[t];
@@ -53,21 +65,14 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
     tci_explain_bytes(out, k->bytes);
     tci_str_printf(out, ", %.3g flops", (double)k->flops);
     tci_explain_classes(out, k);
-    if (code->kernels[step->kernel].note && code->kernels[step->kernel].note[0]) {
-        tci_str_printf(out, "; %s", code->kernels[step->kernel].note);
+    const char *note = code->kernels[step->kernel].note;
+    size_t n = note ? strcspn(note, "\n") : 0; /* in a word; then the schedule and others */
+    if (n > 0) {
+        tci_str_printf(out, "; %.*s", (int)n, note);
     }
     tci_str_add(out, "\n");
-}
-
-/* Each line of a longer text, set in. */
-static void tci_explain_lines(tci_str *out, const char *text)
-{
-    while (*text) {
-        size_t n = strcspn(text, "\n");
-        tci_str_add(out, "  ");
-        tci_str_add_n(out, text, n);
-        tci_str_add(out, "\n");
-        text += n + (text[n] != 0);
+    if (n > 0 && note[n]) {
+        tci_explain_lines(out, "     ", note + n + 1);
     }
 }
 
@@ -94,7 +99,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     }
     if (fallback[0]) {
         tci_str_add(out, "interpreted instead of compiled, because:\n");
-        tci_explain_lines(out, fallback);
+        tci_explain_lines(out, "  ", fallback);
     }
     for (int i = 0; i < code->n_inputs; i++) {
         tci_explain_port(out, "input", i, &code->inputs[i]);
@@ -114,7 +119,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     }
     if (plan->orders.n > 0) {
         tci_str_add(out, "orders of sums:\n");
-        tci_explain_lines(out, tci_str_text(&plan->orders));
+        tci_explain_lines(out, "  ", tci_str_text(&plan->orders));
     }
     if (plan->why.n > 0) {
         tci_str_printf(out, "not fused, and why:\n%s", tci_str_text(&plan->why));

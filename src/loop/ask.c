@@ -210,6 +210,22 @@ TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double lanes = a->machine.block_threads > 0 ? 1 : a->lanes; /* ports of blocks are lanes */
+    double cycle = tci_ask_on_unit(a) ? m->matrix_flops : 2 * m->ports * lanes;
+    return (double)a->k->flops / (cycle * m->ghz * m->processors);
+}
+
+TCI_FN double tci_ask_memory_ns(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double bytes = (double)a->k->bytes;
+    bool cached = bytes < (double)m->cache_bytes[2];
+    return bytes / (cached ? m->all_bytes * m->ghz : m->memory_gbs);
+}
+
 TCI_FN bool tci_ask_is_far(const tci_ask *a)
 {
     return a->k->bytes >= a->machine.facts.cache_bytes[1];

@@ -73,6 +73,10 @@ TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
 TCI_FN bool tci_ask_is_far(const tci_ask *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
+/* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
+ * bytes at the bandwidth of where they lie. */
+TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);
+TCI_FN double tci_ask_memory_ns(const tci_ask *a);
 /* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
  * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */
@@ -81,7 +85,7 @@ TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
 /* loop/schedule.c */
 enum {
     TCI_SCHED_MOST = 24, /* candidates of a kernel */
-    TCI_SCHED_SHOWN = 3  /* of those that were not taken, in tc_explain */
+    TCI_SCHED_SHOWN = 4  /* of those that were not taken, in tc_explain */
 };
 /* All that fit, the cheapest first, `most` at most; returns how many. One at least. */
 TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most);

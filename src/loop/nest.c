@@ -4,8 +4,6 @@
  * call of the form's body with its place. Which elements fall into a unit changes no result. */
 #include "nest.h"
 
-static const double tci_nest_task_ns = 20000, tci_nest_least_ns = 1000;
-
 TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
 {
     tci_nest n = {0};
@@ -22,7 +20,8 @@ TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
 
 static double tci_nest_target(const tci_nest *n)
 {
-    return TCI_MAX(TCI_MIN(n->a->ns / 64, tci_nest_task_ns), tci_nest_least_ns);
+    double wake = n->a->machine.facts.wake_ns; /* tasks are longer than it takes to share them */
+    return TCI_MAX(TCI_MIN(n->a->ns / 64, 4 * wake), wake / 5);
 }
 
 static void tci_nest_points(tci_nest *n)

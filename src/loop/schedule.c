@@ -204,8 +204,14 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
     tci_sched_print(&why, s);
     tci_str_add(&why, " in ");
     tci_sched_time(&why, s->cost_ns);
-    tci_str_add(&why, " by the model (one thread; at best ");
-    tci_sched_time(&why, a->ns);
+    tci_str_printf(&why, " %sby the model, at best ",
+                   a->machine.block_threads > 0 ? "" : "of one thread ");
+    tci_sched_time(&why, a->machine.facts.launch_ns +
+                             TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    tci_str_add(&why, " (arithmetic ");
+    tci_sched_time(&why, tci_ask_arithmetic_ns(a));
+    tci_str_add(&why, ", memory ");
+    tci_sched_time(&why, tci_ask_memory_ns(a));
     tci_str_add(&why, ")");
     const char *before = "; then ";
     for (int i = 0, shown = 0; i < n && shown < TCI_SCHED_SHOWN; i++) {
