@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "716b0d6cf6f26a3d"
+#define TCI_BUILD "91e750f3529a28db"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -20295,8 +20295,19 @@ enum {
     TCI_MATRIX_BATCH = 3,         /* batch axes at most: a box has five axes */
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
     TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
-    TCI_MATRIX_TILE_COLUMNS = 64
+    TCI_MATRIX_TILE_COLUMNS = 64,
+    TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
+    TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
+    TCI_MATRIX_K_AXES = 4
 };
+
+/* An axis of an array (kernel/boxes.c), in elements. Where the axes of the kernel are at a[], its
+ * coordinate is base + sum of coef[i] * a[i]; outside of [0, size) there are zeros. */
+typedef struct tci_matrix_dim {
+    int64_t size, stride, base;
+    int32_t coef[TCI_MATRIX_AXES];
+    bool is_guarded;
+} tci_matrix_dim;
 
 /* A or B in memory, strides in elements. */
 typedef struct tci_matrix_side {
@@ -20305,6 +20316,9 @@ typedef struct tci_matrix_side {
     int64_t offset;     /* of element 0 */
     int64_t pitch;      /* of the other one of the two axes */
     int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
+    /* of boxes, instead of pitches; ascending strides, the first is 1 */
+    tci_matrix_dim dims[TCI_MATRIX_DIMS + 1];
+    int32_t n_dims;
 } tci_matrix_side;
 
 typedef struct tci_matrix {
@@ -20314,9 +20328,20 @@ typedef struct tci_matrix {
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
     int64_t batch[TCI_MATRIX_BATCH];
     tci_matrix_side side[2]; /* A, B */
+    /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
+     * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
+     * axis, 64 together. */
+    bool is_boxes;
+    int32_t y_axis;
+    int64_t image_row;
+    int32_t n_k, k_axis[TCI_MATRIX_K_AXES], k_block[TCI_MATRIX_K_AXES];
+    int64_t k_sizes[TCI_MATRIX_K_AXES];
+    int64_t k_steps;
     int32_t value;      /* the instruction that is left in shared memory */
     int8_t staged;      /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t own_columns;  /* of the result: columns, or fewer: whole rows of an image */
+    int32_t lanes;        /* columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int64_t staged_pitch; /* elements between rows of the staged sums */
@@ -20328,11 +20353,18 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
+TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 
 #endif
 
 /* ---- src/kernel/matrix.c, continued ---- */
 #include <string.h>
+
+enum {
+    TCI_MATRIX_STEP = 64, /* elements of k at a time */
+    TCI_MATRIX_WASTE = 4  /* times as many as there are, at most */
+};
 
 /* ---- recognising ---- */
 
@@ -20402,8 +20434,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
 {
     bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
-                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
-                k->n_axes == k->n_outer + 1;
+                k->reds[0].stage == 0 && k->stages[0].n_axes > 0 &&
+                k->n_axes == k->n_outer + k->stages[0].n_axes;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -20457,10 +20489,11 @@ static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
     }
 }
 
-TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+/* One contracted axis, and factors that lie in memory as matrices. */
+static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
 {
     memset(x, 0, sizeof(*x));
-    if (!tci_matrix_has_form(k)) {
+    if (k->stages[0].n_axes != 1) {
         return false;
     }
     int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
@@ -20481,10 +20514,27 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     x->dtype = t;
+    x->y_axis = -1;
     x->side[0] = side[a];
     x->side[1] = side[1 - a];
-    tci_matrix_value(k, x);
     return true;
+}
+
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    memset(x, 0, sizeof(*x));
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    bool found = tci_matrix_find_plain(k, x);
+    if (!found) {
+        memset(x, 0, sizeof(*x));
+        found = tci_boxes_find(k, x);
+    }
+    if (found) {
+        tci_matrix_value(k, x);
+    }
+    return found;
 }
 
 static bool tci_matrix_pays(const tci_matrix *x)
@@ -20507,7 +20557,7 @@ static bool tci_matrix_is_whole(int64_t size)
 static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
                                       tci_machine machine)
 {
-    bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER &&
+    bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
                 x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
                 tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
                 tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
@@ -20517,11 +20567,16 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
     return fits;
 }
 
-/* A GPU's unit has a tile for every product that has so few tiles that their number is an int. */
+/* A GPU's unit has a tile for every product that has so few tiles that their number is an int. Of
+ * boxes not all that a step takes may be there: most of it should. */
 static bool tci_matrix_fits_blocks(const tci_matrix *x)
 {
+    int64_t columns = x->y_axis >= 0 ? x->image_row : TCI_MATRIX_TILE_COLUMNS;
     double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
-                   (double)tci_dim_ceil_div(x->n, TCI_MATRIX_TILE_COLUMNS);
+                   (double)tci_dim_ceil_div(x->n, columns);
+    if (x->is_boxes && x->k_steps * TCI_MATRIX_STEP > TCI_MATRIX_WASTE * x->k) {
+        return false;
+    }
     for (int i = 0; i < x->n_batch; i++) {
         tiles *= (double)x->batch[i];
     }
@@ -20534,6 +20589,361 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
     return machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
            (machine.block_threads > 0 ? tci_matrix_fits_blocks(&x)
                                       : tci_matrix_fits_processor(k, &x, machine));
+}
+/* ---- src/kernel/boxes.c ---- */
+/* kernel/boxes.c - contractions of windows, as a matrix unit reads them: box by box.
+ *
+ * In: a kernel whose factors are loads of bf16 or f16 arrays, with guards that make elements
+ * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
+ * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
+ * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
+ * takes outside of the array with zeros itself; so windows of a padded image are boxes of the image
+ * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
+ * are axes of the array themselves.
+ *
+ * A step of the product takes 64 elements of k: of the one axis along which an array lies fastest,
+ * if that is a contracted one, the other contracted axes being walked one by one; else of a block
+ * of the contracted axes. Where a block's end lies outside, both factors are zeros there, so that
+ * no element that does not exist is multiplied by one that does. Columns may be two axes, the
+ * places of an image: a tile then has whole rows of it. */
+
+#include <string.h>
+
+enum { TCI_BOXES_DEPTH = 64, TCI_BOXES_STEP_MOST = 8, TCI_BOXES_MOST = 256 };
+
+/* ---- the array of a factor ---- */
+
+static bool tci_boxes_is_small(int64_t x)
+{
+    return x >= INT32_MIN / 4 && x <= INT32_MAX / 4;
+}
+
+/* The axis of the array that a guard speaks of; *coef and *offset lose its part. */
+static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *coef,
+                            int64_t *offset, tci_matrix_dim *d)
+{
+    int64_t *own = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), base = 0;
+    bool fits = tci_kx_affine(k, g->x, own, &base) && tci_dim_is_known(base) &&
+                tci_dim_is_known(g->lo) && tci_dim_is_known(g->hi);
+    memset(d, 0, sizeof(*d));
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        bool first = d->stride == 0 && own[a] != 0;
+        fits = tci_dim_is_known(own[a]) && (!first || coef[a] % own[a] == 0);
+        d->stride = fits && first ? coef[a] / own[a] : d->stride;
+        fits = fits && (own[a] == 0 || coef[a] == d->stride * own[a]) && tci_boxes_is_small(own[a]);
+        d->coef[a] = (int32_t)own[a];
+    }
+    if (!fits || d->stride <= 0) {
+        return false;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        coef[a] = own[a] != 0 ? 0 : coef[a];
+    }
+    d->size = g->hi - g->lo + 1;
+    d->base = base - g->lo;
+    *offset -= d->base * d->stride;
+    return d->size > 0 && tci_boxes_is_small(d->base);
+}
+
+/* An axis of the kernel as one of the array, or as more of one with the same stride. */
+static void tci_boxes_axis(const tci_kernel *k, int axis, int64_t coef, int64_t *offset,
+                           tci_matrix_side *side)
+{
+    int64_t size = k->axes[axis].size, stride = coef < 0 ? -coef : coef;
+    int i = 0;
+    while (i < side->n_dims && (side->dims[i].is_guarded || side->dims[i].stride != stride)) {
+        i++;
+    }
+    tci_matrix_dim *d = &side->dims[i];
+    if (i == side->n_dims) {
+        memset(d, 0, sizeof(*d));
+        d->stride = stride;
+        d->size = 1;
+        side->n_dims++;
+    }
+    d->size += size - 1;
+    d->coef[axis] = coef < 0 ? -1 : 1;
+    if (coef < 0) { /* counted from the other end */
+        d->base += size - 1;
+        *offset += coef * (size - 1);
+    }
+}
+
+static void tci_boxes_sort(tci_matrix_side *side)
+{
+    for (int i = 1; i < side->n_dims; i++) {
+        for (int j = i; j > 0 && side->dims[j].stride < side->dims[j - 1].stride; j--) {
+            tci_matrix_dim d = side->dims[j];
+            side->dims[j] = side->dims[j - 1];
+            side->dims[j - 1] = d;
+        }
+    }
+}
+
+/* The array behind load `inst`; false where it is none that a box can be cut from. */
+static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), offset = 0;
+    memset(side, 0, sizeof(*side));
+    if (in->op != TCI_K_LOAD || (in->n_guards > 0 && in->value.u != 0) ||
+        in->n_guards > TCI_MATRIX_DIMS || !tci_kx_affine(k, in->x, coef, &offset) ||
+        !tci_dim_is_known(offset)) {
+        return false;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        if (!tci_dim_is_known(coef[a])) {
+            return false;
+        }
+    }
+    for (int i = 0; i < in->n_guards; i++) {
+        tci_matrix_dim *d = &side->dims[side->n_dims++];
+        if (!tci_boxes_guard(k, &k->guards[in->guard + i], coef, &offset, d)) {
+            return false;
+        }
+        d->is_guarded = true;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        if (coef[a] != 0 && side->n_dims == TCI_MATRIX_DIMS + 1) {
+            return false;
+        }
+        if (coef[a] != 0) {
+            tci_boxes_axis(k, a, coef[a], &offset, side);
+        }
+    }
+    tci_boxes_sort(side);
+    side->operand = (int32_t)in->imm;
+    side->offset = offset;
+    bool fits = side->n_dims >= 2 && side->n_dims <= TCI_MATRIX_DIMS && offset >= 0 &&
+                offset % TCI_MATRIX_ALIGN == 0 && side->dims[0].stride == 1;
+    for (int i = 1; i < side->n_dims && fits; i++) {
+        fits = side->dims[i].stride % TCI_MATRIX_ALIGN == 0 &&
+               side->dims[i].stride > side->dims[i - 1].stride &&
+               tci_boxes_is_small(side->dims[i].size) && side->dims[i].stride <= INT32_MAX;
+    }
+    return fits;
+}
+
+/* The array's axis that an axis of the kernel moves along; *alone: no other one does. -1: none. */
+static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int axis, bool *alone)
+{
+    int found = -1;
+    for (int i = 0; i < side->n_dims; i++) {
+        found = side->dims[i].coef[axis] != 0 ? i : found;
+    }
+    *alone = found >= 0 && side->dims[found].coef[axis] == 1 && side->dims[found].base == 0;
+    for (int a = 0; a < k->n_axes && found >= 0; a++) {
+        *alone = *alone && (a == axis || side->dims[found].coef[a] == 0);
+    }
+    return found;
+}
+
+/* ---- rows, columns, batch ---- */
+
+/* Does all that is read and written behind the sums go on along the last axis where `above` takes
+ * its next step? */
+static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
+    bool one = true;
+    for (int i = 0; i < k->n_insts && one; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool factor = i == k->reds[0].in[0] || i == k->reds[0].in[1];
+        if (!factor && (in->axes >> above & 1 || in->axes >> last & 1) && in->op == TCI_K_LOAD) {
+            one = in->n_guards == 0 && tci_kx_affine(k, in->x, coef, &base) &&
+                  coef[above] == coef[last] * k->axes[last].size;
+        }
+        one = one && in->op != TCI_K_INDEX && in->op != TCI_K_GUARD && in->op != TCI_K_FAULT;
+    }
+    for (int i = 0; i < k->n_stores && one; i++) {
+        one = tci_kx_affine(k, k->stores[i].x, coef, &base) &&
+              coef[above] == coef[last] * k->axes[last].size;
+    }
+    return one;
+}
+
+static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_matrix_side *a = &x->side[0], *b = &x->side[1];
+    int last = k->n_outer - 1, above = last - 1;
+    bool ignored, alone;
+    x->m_axis = x->y_axis = -1;
+    x->n_axis = last;
+    x->m = 0;
+    for (int i = 0; i < last; i++) {
+        bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
+                   tci_boxes_dim(k, b, i, &ignored) < 0;
+        x->m_axis = row && k->axes[i].size > x->m ? i : x->m_axis;
+        x->m = x->m_axis == i ? k->axes[i].size : x->m;
+    }
+    if (x->m_axis < 0 || tci_boxes_dim(k, a, last, &ignored) >= 0 ||
+        tci_boxes_dim(k, b, last, &ignored) < 0) {
+        return false;
+    }
+    x->n = x->image_row = k->axes[last].size;
+    if (above >= 0 && above != x->m_axis && b->along_k &&
+        tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
+        tci_boxes_is_one(k, above, last)) {
+        x->y_axis = above;
+        x->n *= k->axes[above].size;
+    }
+    for (int i = 0; i < last; i++) {
+        if (i != x->m_axis && i != x->y_axis) {
+            if (x->n_batch == TCI_MATRIX_BATCH) {
+                return false;
+            }
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = k->axes[i].size;
+        }
+    }
+    return x->n <= INT32_MAX;
+}
+
+/* ---- steps of k ---- */
+
+static int64_t tci_boxes_power_in(int64_t n, int64_t most)
+{
+    int64_t power = 1;
+    while (2 * power <= most && n % (2 * power) == 0) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* Blocks of the contracted axes that are 64 elements together, the axes in the order in which both
+ * arrays lie. */
+static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
+{
+    int left = TCI_BOXES_DEPTH, last = -1, before[2] = {0, 0};
+    for (int done = 0; done < x->n_k; done++) {
+        int next = -1, dim = 0;
+        bool alone[2] = {false, false};
+        for (int i = 0; i < x->n_k; i++) { /* the next one as A lies */
+            int d = tci_boxes_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
+            if (d > before[0] && (next < 0 || d < dim)) {
+                next = i;
+                dim = d;
+            }
+        }
+        if (next < 0) {
+            break;
+        }
+        int64_t size = k->axes[x->k_axis[next]].size;
+        before[0] = tci_boxes_dim(k, &x->side[0], x->k_axis[next], &alone[0]);
+        int other = tci_boxes_dim(k, &x->side[1], x->k_axis[next], &alone[1]);
+        if (left > 1 && other <= before[1]) {
+            return false;
+        }
+        before[1] = other;
+        x->k_block[next] = (int32_t)tci_boxes_power_in(size, left);
+        if (alone[0] && alone[1]) {
+            last = next;
+            while (x->k_block[next] < left && x->k_block[next] < size) {
+                x->k_block[next] *= 2;
+            }
+        }
+        left /= x->k_block[next];
+    }
+    if (left > 1 && last >= 0) { /* the rest lies outside, in both */
+        x->k_block[last] *= left;
+        left = 1;
+    }
+    return left == 1;
+}
+
+/* Fills k, n_k and the blocks. */
+static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kstage *stage = &k->stages[0];
+    bool alone[2];
+    int along = -1;
+    x->n_k = stage->n_axes;
+    x->k = x->k_steps = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_axis[i] = stage->axes[i];
+        x->k_block[i] = 1;
+        x->k_sizes[i] = k->axes[stage->axes[i]].size;
+        x->k *= k->axes[stage->axes[i]].size;
+        for (int s = 0; s < 2; s++) {
+            bool fast = tci_boxes_dim(k, &x->side[s], stage->axes[i], &alone[s]) == 0;
+            x->side[s].along_k = x->side[s].along_k || fast;
+            along = fast && (along < 0 || along == i) ? i : fast ? -2 : along;
+        }
+    }
+    if (x->k > INT32_MAX || along == -2) {
+        return false;
+    }
+    if (along >= 0) {
+        bool own = tci_boxes_dim(k, &x->side[0], x->k_axis[along], &alone[0]) >= 0 && alone[0] &&
+                   tci_boxes_dim(k, &x->side[1], x->k_axis[along], &alone[1]) >= 0 && alone[1];
+        x->k_block[along] = TCI_BOXES_DEPTH;
+        if (!own) {
+            return false;
+        }
+    } else if (!tci_boxes_block(k, x)) {
+        return false;
+    }
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_steps *= tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]);
+    }
+    return true;
+}
+
+/* Is what the boxes of a side hold side by side what lies fastest, and do they hold one axis of the
+ * kernel for each of the array? */
+static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
+{
+    const tci_matrix_side *side = &x->side[which];
+    int own = which == 0 ? x->m_axis : x->n_axis;
+    bool alone, used[TCI_MATRIX_DIMS] = {false};
+    int dim = tci_boxes_dim(k, side, own, &alone);
+    if (!side->along_k && (dim != 0 || !alone || (which == 1 && x->y_axis >= 0))) {
+        return false;
+    }
+    int axes[TCI_MATRIX_AXES], n = 0;
+    axes[n++] = own;
+    if (which == 1 && x->y_axis >= 0) {
+        axes[n++] = x->y_axis;
+    }
+    for (int i = 0; i < x->n_k; i++) {
+        if (x->k_block[i] > 1) {
+            axes[n++] = x->k_axis[i];
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        int d = tci_boxes_dim(k, side, axes[i], &alone);
+        int step = d < 0 ? 0 : side->dims[d].coef[axes[i]];
+        if (d < 0 || used[d] || step < 1 || step > TCI_BOXES_STEP_MOST || (d == 0 && step > 1)) {
+            return false;
+        }
+        used[d] = true;
+    }
+    int64_t widest = x->image_row * (which == 1 && dim >= 0 ? side->dims[dim].coef[own] : 1);
+    return x->y_axis < 0 || which == 0 || widest <= TCI_BOXES_MOST;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kred *red = &k->reds[0];
+    bool ignored;
+    if (k->n_axes > TCI_MATRIX_AXES || k->stages[0].n_axes > TCI_MATRIX_K_AXES ||
+        !tci_boxes_side(k, red->in[0], &x->side[0]) ||
+        !tci_boxes_side(k, red->in[1], &x->side[1])) {
+        return false;
+    }
+    if (tci_boxes_dim(k, &x->side[0], k->n_outer - 1, &ignored) >= 0) {
+        tci_matrix_side a = x->side[0];
+        x->side[0] = x->side[1];
+        x->side[1] = a;
+    }
+    int8_t t = k->operands[x->side[0].operand].dtype;
+    x->dtype = t;
+    x->is_boxes = true;
+    return tci_dtype_is_half((tc_dtype)t) && k->operands[x->side[1].operand].dtype == t &&
+           tci_boxes_depth(k, x) && tci_boxes_axes(k, x) && tci_boxes_are_boxes(k, x, 0) &&
+           tci_boxes_are_boxes(k, x, 1);
 }
 
 /* ---- src/plan/parts.c ---- */
@@ -20812,6 +21222,9 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
                                tci_machine machine, tci_str *orders);
+/* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                 tci_str *orders);
 /* plan/parts.c: contraction n as a sum of parts, NULL: it stays one kernel. as_rows: only if every
  * element is read once and neighbours in memory are summed; else the other way, whatever n is.
  * Appends a line to `orders`. */
@@ -21235,6 +21648,256 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
                  : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &sum, 0,
                                   NULL);
 }
+/* ---- src/plan/images.c ---- */
+/* plan/images.c - contractions of windows with their channels last.
+ *
+ * In: a CONTRACT of bf16 or f16 values of which one is windows of an image, on a machine whose
+ * matrix unit reads boxes. Out: the same over copies of the values behind its operands in which one
+ * axis lies fastest: the longest contracted one that both have (a convolution, its gradient to the
+ * image: the channels), else of each operand the longest that it alone has (the gradient to the
+ * filter). Windows, padding and other movements stay above the copies as they were, so nothing else
+ * is stored. The one idea: the unit's loads need 16 neighbouring bytes and rows that begin at such;
+ * a copy of the image costs one reading and writing of it, and gives that to every window. NULL:
+ * this is none of these, or too small for it. */
+
+enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
+
+typedef struct tci_images {
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_node *n;
+    tci_node *source[2];
+    const int64_t *labels[2], *out;
+    bool has_window[2];
+} tci_images;
+
+/* ---- the values behind the operands ---- */
+
+static bool tci_images_moves(const tci_node *n)
+{
+    bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
+                  tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+    return widens || n->op == TCI_OP_PAD || tci_op_is(n->op, TCI_IS_VIEW);
+}
+
+static bool tci_images_is_known(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    for (int i = 0; i < n->n_attr && n->op != TCI_OP_CONTRACT; i++) {
+        known = known && tci_dim_is_known(n->attr[i]);
+    }
+    return known;
+}
+
+static bool tci_images_look(tci_images *m)
+{
+    bool windows = false;
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = m->n->in[i];
+        while (tci_images_moves(x) && tci_images_is_known(x)) {
+            m->has_window[i] = m->has_window[i] || x->op == TCI_OP_WINDOW;
+            x = x->in[0];
+        }
+        m->source[i] = x;
+        m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
+        windows = windows || m->has_window[i];
+        if (!tci_dtype_is_half((tc_dtype)x->dtype) || !tci_images_is_known(x) || x->rank == 0) {
+            return false;
+        }
+    }
+    m->out = m->labels[1] + m->n->attr[1];
+    return windows && tci_images_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
+}
+
+/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
+static int tci_images_reshaped(const tci_node *n, int a)
+{
+    const tci_node *from = n->in[0];
+    int64_t before = 1, there = 1;
+    for (int i = 0; i < a; i++) {
+        before *= n->shape[i];
+    }
+    for (int i = 0; i < from->rank; there *= from->shape[i++]) {
+        if (there == before && from->shape[i] == n->shape[a] && n->shape[a] > 1) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The whole axis of the value behind operand `which` that is axis a of the operand; -1: none is. */
+static int tci_images_axis(const tci_images *m, int which, int a)
+{
+    const tci_node *x = m->n->in[which];
+    for (; x != m->source[which] && a >= 0; x = x->in[0]) {
+        bool windowed = x->op == TCI_OP_WINDOW && a >= x->in[0]->rank;
+        for (int i = 0; x->op == TCI_OP_WINDOW && i < x->n_attr; i += 4) {
+            windowed = windowed || x->attr[i] == a;
+        }
+        if (x->op == TCI_OP_PERMUTE) {
+            a = (int)x->attr[a];
+        } else if (x->op == TCI_OP_RESHAPE) {
+            a = tci_images_reshaped(x, a);
+        } else if (windowed || x->in[0]->shape[a] != x->shape[a] ||
+                   (x->op == TCI_OP_SLICE && x->attr[2 * a] != 0) ||
+                   (x->op == TCI_OP_PAD && x->attr[a] != 0)) {
+            a = -1;
+        }
+    }
+    return a;
+}
+
+/* ---- which axes lie fastest ---- */
+
+static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool tci_images_suits(const tci_images *m, int which, int a)
+{
+    int64_t size = m->n->in[which]->shape[a];
+    return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
+           tci_images_axis(m, which, a) >= 0;
+}
+
+/* Are the elements of windows kept in the result? */
+static bool tci_images_keeps_elements(const tci_images *m)
+{
+    bool kept = false;
+    for (int which = 0; which < 2; which++) {
+        const tci_node *x = m->n->in[which];
+        for (; x != m->source[which]; x = x->in[0]) {
+            int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
+            for (int i = 0; i < n && x == m->n->in[which]; i++) {
+                int64_t label = m->labels[which][x->rank - 1 - i];
+                kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
+            }
+        }
+    }
+    return kept;
+}
+
+/* The operands' axes to lie fastest; *last: the label that the result's columns should have, -1 as
+ * it is. */
+static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
+{
+    const tci_node *n = m->n;
+    axes[0] = axes[1] = -1;
+    *last = -1;
+    for (int i = 0; i < n->attr[0] && !tci_images_keeps_elements(m); i++) { /* contracted */
+        int64_t label = m->labels[0][i];
+        int j = tci_images_find(m->labels[1], n->attr[1], label);
+        bool summed = tci_images_find(m->out, n->rank, label) < 0 && j >= 0;
+        if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
+            (axes[0] < 0 || n->in[0]->shape[i] > n->in[0]->shape[axes[0]])) {
+            axes[0] = i;
+            axes[1] = j;
+        }
+    }
+    for (int which = 0; which < 2 && tci_images_keeps_elements(m); which++) { /* its own */
+        for (int i = 0; i < n->attr[which]; i++) {
+            int64_t label = m->labels[which][i], best = axes[which];
+            bool own = tci_images_find(m->out, n->rank, label) >= 0 &&
+                       tci_images_find(m->labels[1 - which], n->attr[1 - which], label) < 0;
+            bool longer = best < 0 || n->in[which]->shape[i] > n->in[which]->shape[best];
+            if (own && longer && tci_images_suits(m, which, i)) {
+                axes[which] = i;
+                *last = m->has_window[which] ? label : *last;
+            }
+        }
+    }
+    return axes[0] >= 0 && axes[1] >= 0;
+}
+
+/* ---- the copies ---- */
+
+/* The value behind an operand with that axis last, in memory, and permuted back. */
+static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
+{
+    int64_t *perm = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
+    int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, x->rank);
+    if (axis == x->rank - 1) {
+        x->mark = tci_op_is(x->op, TCI_IS_MEMORY) ? x->mark : 1;
+        return x;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        perm[i] = i < axis ? i : i + 1 < x->rank ? i + 1 : axis;
+        shape[i] = x->shape[perm[i]];
+        back[perm[i]] = i;
+    }
+    tci_node *copy = tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                                    x->rank, perm);
+    copy->mark = 1;
+    return tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &copy,
+                          x->rank, back);
+}
+
+/* Operand x with `now` in the place of the value behind it. */
+static tci_node *tci_images_over(const tci_images *m, tci_node *x, const tci_node *source,
+                                 tci_node *now)
+{
+    if (x == source) {
+        return now;
+    }
+    tci_node *in[2] = {tci_images_over(m, x->in[0], source, now), x->n_in > 1 ? x->in[1] : NULL};
+    return tci_graph_node(m->g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in, in,
+                          x->n_attr, x->attr);
+}
+
+/* The contraction of `in`, its result's axes with label `last` behind all others; *back: the order
+ * of axes that is the old one. */
+static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, int64_t last,
+                                     int64_t *back)
+{
+    const tci_node *n = m->n;
+    int64_t *attr = tci_scratch_copy(m->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *out = attr + (m->out - n->attr);
+    tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, n->rank);
+    int at = tci_images_find(m->out, n->rank, last);
+    for (int i = 0; i < n->rank; i++) {
+        int from = at < 0 || i < at ? i : i + 1 < n->rank ? i + 1 : at;
+        out[i] = m->out[from];
+        shape[i] = n->shape[from];
+        back[from] = i;
+    }
+    return tci_graph_node(m->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in,
+                          n->n_attr, attr);
+}
+
+TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                 tci_str *orders)
+{
+    tci_images m = {.s = s, .g = g, .n = n};
+    int axes[2];
+    int64_t last;
+    bool unit = machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
+    if (!unit || n->dtype == TC_F64 || n->rank < 2 || !tci_images_look(&m) ||
+        !tci_images_choose(&m, axes, &last)) {
+        return NULL;
+    }
+    tci_node *in[2];
+    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
+    for (int i = 0; i < 2; i++) {
+        tci_node *copy = tci_images_copy(&m, m.source[i], tci_images_axis(&m, i, axes[i]));
+        in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
+    }
+    tci_node *r = tci_images_contract(&m, in, last, back);
+    tci_node *parts = last < 0 ? NULL : tci_plan_parts(s, g, r, false, machine, orders);
+    r = parts ? parts : r;
+    return last < 0 ? r
+                    : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                     &r, n->rank, back);
+}
 /* ---- src/plan/algorithm.c ---- */
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
  *
@@ -21246,6 +21909,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places)
+ *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 
@@ -21839,6 +22503,10 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                    ? n
                    : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
+    }
+    tci_node *images = tci_plan_images(s, g, n, machine, orders);
+    if (images) {
+        return images;
     }
     if (machine.reproducible) {
         tci_str unused = {.s = s};
@@ -31567,6 +32235,7 @@ enum {
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The tiles that the skeleton has. */
@@ -31590,6 +32259,7 @@ enum {
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
@@ -31608,6 +32278,11 @@ TCI_FN const tci_matrix_tile *tci_matrix_tiles(void)
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
     return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
+{
+    return x->is_boxes ? x->k_steps : tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
 }
 
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
@@ -31648,6 +32323,28 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
     return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
 }
 
+/* The columns of a tile, `most` at most: where they are places of an image, whole rows of it, as
+ * many for every tile as can be. False: not even one. */
+static bool tci_matrix_set_columns(tci_matrix *x, int most)
+{
+    x->columns = x->own_columns = x->lanes = most;
+    if (x->y_axis < 0) {
+        return true;
+    }
+    int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
+    if (fit == 0) {
+        return false;
+    }
+    fit = tci_dim_ceil_div(rows, tci_dim_ceil_div(rows, fit));
+    x->own_columns = (int32_t)(fit * x->image_row);
+    x->columns = (int32_t)(tci_dim_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+                           TCI_MATRIX_COLUMN_STEP);
+    while (x->lanes / 2 >= x->columns && x->lanes / 2 >= TCI_MATRIX_WARP) {
+        x->lanes /= 2;
+    }
+    return true;
+}
+
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
 static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const tc_machine *facts)
@@ -31655,11 +32352,13 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
-    x->columns = tile->columns;
-    x->row_threads = TCI_MIN(x->columns / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
-    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    if (!tci_matrix_set_columns(x, tile->columns)) {
+        return false;
+    }
+    x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
+    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
     x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->own_columns);
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
@@ -31676,7 +32375,7 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
 static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
 {
     double cells = (double)x->rows * x->columns;
-    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double steps = (double)tci_matrix_steps(x);
     double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
     if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
@@ -31731,7 +32430,7 @@ static tci_lin tci_matrix_given(tci_build *b, int axis)
 {
     const tci_matrix *x = b->l->matrix;
     tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
-    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns
                                         : axis == x->m_axis ? x->group_rows
                                                             : 1;
     return at;
@@ -31780,7 +32479,7 @@ static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64
     tci_lopen open;
     tci_lin at = tci_matrix_given(b, x->n_axis);
     tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
-    int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
+    int64_t last = n < 0 ? hi + x->own_columns - 1 : x->n - 1;
     tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
     tci_build_close(b, &open);
 }
@@ -31793,15 +32492,21 @@ static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
         tci_build_set(b, x->batch_axis[i],
                       tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
     }
+    if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
+        tci_build_set(b, x->y_axis,
+                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    }
     b->stage = 1;
-    if (x->n % x->columns == 0) {
+    int64_t own = x->own_columns;
+    int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
+    if (x->n % own == 0) {
         tci_lin at = tci_matrix_given(b, x->n_axis);
-        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, -1));
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, all));
         return;
     }
-    int64_t cut = x->n / x->columns * x->columns; /* the first column of the last tiles */
+    int64_t cut = x->n / own * own; /* the first column of the last tiles */
     if (cut > 0) {
-        tci_matrix_part(b, x, 0, cut - x->columns, -1);
+        tci_matrix_part(b, x, 0, cut - own, all);
     }
     tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
 }
@@ -31814,7 +32519,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     tci_matrix *x = TCI_NEW(b->s, tci_matrix);
     bool fits = tci_matrix_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    b->l->lanes = x->columns;
+    b->l->lanes = x->lanes;
     b->l->threads = x->row_threads;
     b->l->matrix = x;
     tci_matrix_hole(b, x);
@@ -35380,8 +36085,8 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
 {
     const tci_matrix *x = b->l->matrix;
     (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows,
-                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages);
+    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
+                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, x->is_boxes ? ", boxes" : "");
 }
 
 /* ---- rows ---- */

@@ -39,7 +39,8 @@ typedef struct tci_cuda_map {
     int64_t offset;    /* bytes from the operand's start */
     int64_t dim[5];    /* the fastest first */
     int64_t stride[4]; /* bytes, of dim[1] .. */
-    int64_t box[5];
+    int64_t box[5];    /* elements that are loaded, */
+    int64_t step[5];   /* of every so many */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
@@ -82,8 +83,48 @@ enum {
 static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
 {
     int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
+        return x->own_columns;
+    }
     int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
     return (int)TCI_MIN(tile, tci_dim_ceil_div(own, whole) * whole);
+}
+
+/* How many elements a box has along a side's axis for this axis of the kernel. */
+static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
+{
+    int own = which == 0 ? x->m_axis : x->n_axis;
+    bool images = which == 1 && x->y_axis >= 0;
+    for (int i = 0; i < x->n_k; i++) {
+        if (x->k_axis[i] == axis) {
+            return x->k_block[i];
+        }
+    }
+    if (images && axis == x->y_axis) {
+        return x->own_columns / x->image_row;
+    }
+    return axis != own ? 1 : images ? x->image_row
+           : x->side[which].along_k ? tci_cuda_matrix_loaded(x, which)
+                                    : TCI_MATRIX_SUB;
+}
+
+static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *map)
+{
+    const tci_matrix_side *side = &x->side[which];
+    map->rank = side->n_dims;
+    for (int i = 0; i < side->n_dims; i++) {
+        const tci_matrix_dim *d = &side->dims[i];
+        map->dim[i] = d->size;
+        map->box[i] = 1;
+        if (i > 0) {
+            map->stride[i - 1] = 2 * d->stride;
+        }
+        for (int a = 0; a < TCI_MATRIX_AXES; a++) {
+            int64_t n = d->coef[a] != 0 ? tci_cuda_matrix_extent(x, which, a) : 1;
+            map->box[i] = n > 1 ? n : map->box[i];
+            map->step[i] = n > 1 ? d->coef[a] : map->step[i];
+        }
+    }
 }
 
 static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
@@ -96,6 +137,13 @@ static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.type = x->dtype == TC_F16 ? TCI_CUDA_MAP_F16 : TCI_CUDA_MAP_BF16;
     map.rank = 2;
     map.offset = 2 * side->offset;
+    for (int i = 0; i < TCI_COUNT(map.step); i++) {
+        map.step[i] = 1;
+    }
+    if (x->is_boxes) {
+        tci_cuda_matrix_boxes(x, which, &map);
+        return map;
+    }
     map.dim[0] = side->along_k ? x->k : own;
     map.dim[1] = side->along_k ? own : x->k;
     map.stride[0] = 2 * side->pitch;
@@ -326,9 +374,74 @@ static void tci_cuda_matrix_words(tci_str *out, const char *symbol, const tci_ma
     tci_str_add(out, "};\n");
 }
 
+/* The first element of a step along each contracted axis: k0, k1, .., the last one fastest. */
+static void tci_cuda_matrix_steps(tci_str *out, const tci_matrix *x)
+{
+    int64_t below = 1;
+    for (int i = x->n_k - 1; i >= 0; i--) {
+        int64_t n = tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]);
+        tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
+                       (long long)(below * TCI_MATRIX_DEPTH_STEP), (long long)n, x->k_block[i]);
+        below *= n;
+    }
+}
+
+/* What says where axis a of the kernel stands. */
+static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
+{
+    static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2"};
+    static const char *const k[TCI_MATRIX_K_AXES] = {"k0", "k1", "k2", "k3"};
+    for (int i = 0; i < x->n_batch; i++) {
+        if (x->batch_axis[i] == a) {
+            return batch[i];
+        }
+    }
+    for (int i = 0; i < x->n_k; i++) {
+        if (x->k_axis[i] == a) {
+            return k[i];
+        }
+    }
+    return a == x->m_axis ? "p.m" : x->y_axis < 0 ? "p.n" : a == x->y_axis ? "p.n / row" : NULL;
+}
+
+/* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
+ * that lies fastest, else one. */
+static void tci_cuda_matrix_load_boxes(tci_str *out, const tci_matrix *x, int which)
+{
+    const tci_matrix_side *side = &x->side[which];
+    int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
+    tci_str_printf(out,
+                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n", "ab"[which]);
+    tci_cuda_matrix_steps(out, x);
+    if (which == 1 && x->y_axis >= 0) {
+        tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
+    }
+    tci_str_printf(out,
+                   "        for (int i = 0; i < %d; i++) {\n"
+                   "            tc_load_box(to + %d * i, map, bar",
+                   n, TCI_CUDA_SUB_BYTES);
+    for (int i = 0; i < side->n_dims; i++) {
+        const tci_matrix_dim *d = &side->dims[i];
+        tci_str_printf(out, ", %lld", (long long)d->base);
+        for (int a = 0; a < TCI_MATRIX_AXES; a++) {
+            const char *where = d->coef[a] != 0 ? tci_cuda_matrix_where(x, a) : NULL;
+            if (where) {
+                tci_str_printf(out, " + %d * (%s)", d->coef[a], where);
+            }
+        }
+        tci_str_add(out, i == 0 && !side->along_k ? " + 64 * i" : "");
+    }
+    tci_str_add(out, ");\n        }\n    }\n");
+}
+
 /* Loads the boxes of one stage of A or B. */
 static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
 {
+    if (x->is_boxes) {
+        tci_cuda_matrix_load_boxes(out, x, which);
+        return;
+    }
     const tci_matrix_side *side = &x->side[which];
     char letter = "ab"[which], own = "mn"[which];
     tci_str_printf(out,
@@ -367,7 +480,7 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
                    "        p.n = in %% %lld / rows * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
                    (long long)x->tiles_n * band, x->rows, (long long)x->tiles_n * band,
-                   x->columns);
+                   x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
                        (long long)x->batch[i]);
@@ -379,6 +492,7 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
+    int64_t depth = x->is_boxes ? x->k_steps * TCI_MATRIX_DEPTH_STEP : x->k;
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
@@ -386,7 +500,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "stage_bytes = %d, loaded_bytes = %d, a_step = %d, b_step = %d,\n"
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
-                   symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
+                   symbol, (long long)depth,
+                   (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x),
@@ -705,7 +820,11 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_N, "load_n",
      "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
-     "    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "    n -= $Q * TC_THREAD;\n"
+     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
+     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "        return r;\n    }\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_STRIDED, "load_strided",
      "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * TC_THREAD;\n"
@@ -722,6 +841,9 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
     {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n"
+     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
+     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
+     "        *(tc_pack<$S, $Q> *)p = w;\n        return;\n    }\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
     {TCI_MEM_STORE_STRIDED, "store_strided",
@@ -1654,10 +1776,11 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
 {
     enum { TCI_CU_SWIZZLE_128B = 3, TCI_CU_L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
     uint64_t dim[5], stride[4];
-    unsigned box[5], step[5] = {1, 1, 1, 1, 1};
+    unsigned box[5], step[5];
     for (int i = 0; i < 5; i++) {
         dim[i] = (uint64_t)map->dim[i];
-        box[i] = (unsigned)map->box[i];
+        box[i] = (unsigned)((map->box[i] - 1) * map->step[i] + 1);
+        step[i] = (unsigned)map->step[i];
         if (i < 4) {
             stride[i] = (uint64_t)map->stride[i];
         }

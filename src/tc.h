@@ -85,8 +85,10 @@
 #include "kernel/simplify.c"
 #include "kernel/concrete.c"
 #include "kernel/matrix.c"
+#include "kernel/boxes.c"
 
 #include "plan/parts.c"
+#include "plan/images.c"
 #include "plan/algorithm.c"
 #include "plan/root.c"
 #include "plan/store.c"

@@ -388,10 +388,11 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
 {
     enum { TCI_CU_SWIZZLE_128B = 3, TCI_CU_L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
     uint64_t dim[5], stride[4];
-    unsigned box[5], step[5] = {1, 1, 1, 1, 1};
+    unsigned box[5], step[5];
     for (int i = 0; i < 5; i++) {
         dim[i] = (uint64_t)map->dim[i];
-        box[i] = (unsigned)map->box[i];
+        box[i] = (unsigned)((map->box[i] - 1) * map->step[i] + 1);
+        step[i] = (unsigned)map->step[i];
         if (i < 4) {
             stride[i] = (uint64_t)map->stride[i];
         }

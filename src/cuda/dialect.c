@@ -194,7 +194,11 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_N, "load_n",
      "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
-     "    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "    n -= $Q * TC_THREAD;\n"
+     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
+     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "        return r;\n    }\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_STRIDED, "load_strided",
      "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * TC_THREAD;\n"
@@ -211,6 +215,9 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
     {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n"
+     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
+     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
+     "        *(tc_pack<$S, $Q> *)p = w;\n        return;\n    }\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
     {TCI_MEM_STORE_STRIDED, "store_strided",

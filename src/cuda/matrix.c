@@ -37,8 +37,48 @@ enum {
 static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
 {
     int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
+        return x->own_columns;
+    }
     int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
     return (int)TCI_MIN(tile, tci_dim_ceil_div(own, whole) * whole);
+}
+
+/* How many elements a box has along a side's axis for this axis of the kernel. */
+static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
+{
+    int own = which == 0 ? x->m_axis : x->n_axis;
+    bool images = which == 1 && x->y_axis >= 0;
+    for (int i = 0; i < x->n_k; i++) {
+        if (x->k_axis[i] == axis) {
+            return x->k_block[i];
+        }
+    }
+    if (images && axis == x->y_axis) {
+        return x->own_columns / x->image_row;
+    }
+    return axis != own ? 1 : images ? x->image_row
+           : x->side[which].along_k ? tci_cuda_matrix_loaded(x, which)
+                                    : TCI_MATRIX_SUB;
+}
+
+static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *map)
+{
+    const tci_matrix_side *side = &x->side[which];
+    map->rank = side->n_dims;
+    for (int i = 0; i < side->n_dims; i++) {
+        const tci_matrix_dim *d = &side->dims[i];
+        map->dim[i] = d->size;
+        map->box[i] = 1;
+        if (i > 0) {
+            map->stride[i - 1] = 2 * d->stride;
+        }
+        for (int a = 0; a < TCI_MATRIX_AXES; a++) {
+            int64_t n = d->coef[a] != 0 ? tci_cuda_matrix_extent(x, which, a) : 1;
+            map->box[i] = n > 1 ? n : map->box[i];
+            map->step[i] = n > 1 ? d->coef[a] : map->step[i];
+        }
+    }
 }
 
 static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
@@ -51,6 +91,13 @@ static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.type = x->dtype == TC_F16 ? TCI_CUDA_MAP_F16 : TCI_CUDA_MAP_BF16;
     map.rank = 2;
     map.offset = 2 * side->offset;
+    for (int i = 0; i < TCI_COUNT(map.step); i++) {
+        map.step[i] = 1;
+    }
+    if (x->is_boxes) {
+        tci_cuda_matrix_boxes(x, which, &map);
+        return map;
+    }
     map.dim[0] = side->along_k ? x->k : own;
     map.dim[1] = side->along_k ? own : x->k;
     map.stride[0] = 2 * side->pitch;
@@ -281,9 +328,74 @@ static void tci_cuda_matrix_words(tci_str *out, const char *symbol, const tci_ma
     tci_str_add(out, "};\n");
 }
 
+/* The first element of a step along each contracted axis: k0, k1, .., the last one fastest. */
+static void tci_cuda_matrix_steps(tci_str *out, const tci_matrix *x)
+{
+    int64_t below = 1;
+    for (int i = x->n_k - 1; i >= 0; i--) {
+        int64_t n = tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]);
+        tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
+                       (long long)(below * TCI_MATRIX_DEPTH_STEP), (long long)n, x->k_block[i]);
+        below *= n;
+    }
+}
+
+/* What says where axis a of the kernel stands. */
+static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
+{
+    static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2"};
+    static const char *const k[TCI_MATRIX_K_AXES] = {"k0", "k1", "k2", "k3"};
+    for (int i = 0; i < x->n_batch; i++) {
+        if (x->batch_axis[i] == a) {
+            return batch[i];
+        }
+    }
+    for (int i = 0; i < x->n_k; i++) {
+        if (x->k_axis[i] == a) {
+            return k[i];
+        }
+    }
+    return a == x->m_axis ? "p.m" : x->y_axis < 0 ? "p.n" : a == x->y_axis ? "p.n / row" : NULL;
+}
+
+/* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
+ * that lies fastest, else one. */
+static void tci_cuda_matrix_load_boxes(tci_str *out, const tci_matrix *x, int which)
+{
+    const tci_matrix_side *side = &x->side[which];
+    int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
+    tci_str_printf(out,
+                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n", "ab"[which]);
+    tci_cuda_matrix_steps(out, x);
+    if (which == 1 && x->y_axis >= 0) {
+        tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
+    }
+    tci_str_printf(out,
+                   "        for (int i = 0; i < %d; i++) {\n"
+                   "            tc_load_box(to + %d * i, map, bar",
+                   n, TCI_CUDA_SUB_BYTES);
+    for (int i = 0; i < side->n_dims; i++) {
+        const tci_matrix_dim *d = &side->dims[i];
+        tci_str_printf(out, ", %lld", (long long)d->base);
+        for (int a = 0; a < TCI_MATRIX_AXES; a++) {
+            const char *where = d->coef[a] != 0 ? tci_cuda_matrix_where(x, a) : NULL;
+            if (where) {
+                tci_str_printf(out, " + %d * (%s)", d->coef[a], where);
+            }
+        }
+        tci_str_add(out, i == 0 && !side->along_k ? " + 64 * i" : "");
+    }
+    tci_str_add(out, ");\n        }\n    }\n");
+}
+
 /* Loads the boxes of one stage of A or B. */
 static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
 {
+    if (x->is_boxes) {
+        tci_cuda_matrix_load_boxes(out, x, which);
+        return;
+    }
     const tci_matrix_side *side = &x->side[which];
     char letter = "ab"[which], own = "mn"[which];
     tci_str_printf(out,
@@ -322,7 +434,7 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
                    "        p.n = in %% %lld / rows * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
                    (long long)x->tiles_n * band, x->rows, (long long)x->tiles_n * band,
-                   x->columns);
+                   x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
                        (long long)x->batch[i]);
@@ -334,6 +446,7 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
+    int64_t depth = x->is_boxes ? x->k_steps * TCI_MATRIX_DEPTH_STEP : x->k;
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
@@ -341,7 +454,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "stage_bytes = %d, loaded_bytes = %d, a_step = %d, b_step = %d,\n"
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
-                   symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
+                   symbol, (long long)depth,
+                   (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x),

@@ -17,7 +17,8 @@ typedef struct tci_cuda_map {
     int64_t offset;    /* bytes from the operand's start */
     int64_t dim[5];    /* the fastest first */
     int64_t stride[4]; /* bytes, of dim[1] .. */
-    int64_t box[5];
+    int64_t box[5];    /* elements that are loaded, */
+    int64_t step[5];   /* of every so many */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */

@@ -8,6 +8,11 @@
 
 #include <string.h>
 
+enum {
+    TCI_MATRIX_STEP = 64, /* elements of k at a time */
+    TCI_MATRIX_WASTE = 4  /* times as many as there are, at most */
+};
+
 /* ---- recognising ---- */
 
 /* The strides of load `inst`; false where it is no plain box of memory. */
@@ -76,8 +81,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
 {
     bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
-                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
-                k->n_axes == k->n_outer + 1;
+                k->reds[0].stage == 0 && k->stages[0].n_axes > 0 &&
+                k->n_axes == k->n_outer + k->stages[0].n_axes;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -131,10 +136,11 @@ static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
     }
 }
 
-TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+/* One contracted axis, and factors that lie in memory as matrices. */
+static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
 {
     memset(x, 0, sizeof(*x));
-    if (!tci_matrix_has_form(k)) {
+    if (k->stages[0].n_axes != 1) {
         return false;
     }
     int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
@@ -155,10 +161,27 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     x->dtype = t;
+    x->y_axis = -1;
     x->side[0] = side[a];
     x->side[1] = side[1 - a];
-    tci_matrix_value(k, x);
     return true;
+}
+
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    memset(x, 0, sizeof(*x));
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    bool found = tci_matrix_find_plain(k, x);
+    if (!found) {
+        memset(x, 0, sizeof(*x));
+        found = tci_boxes_find(k, x);
+    }
+    if (found) {
+        tci_matrix_value(k, x);
+    }
+    return found;
 }
 
 static bool tci_matrix_pays(const tci_matrix *x)
@@ -181,7 +204,7 @@ static bool tci_matrix_is_whole(int64_t size)
 static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
                                       tci_machine machine)
 {
-    bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER &&
+    bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
                 x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
                 tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
                 tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
@@ -191,11 +214,16 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
     return fits;
 }
 
-/* A GPU's unit has a tile for every product that has so few tiles that their number is an int. */
+/* A GPU's unit has a tile for every product that has so few tiles that their number is an int. Of
+ * boxes not all that a step takes may be there: most of it should. */
 static bool tci_matrix_fits_blocks(const tci_matrix *x)
 {
+    int64_t columns = x->y_axis >= 0 ? x->image_row : TCI_MATRIX_TILE_COLUMNS;
     double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
-                   (double)tci_dim_ceil_div(x->n, TCI_MATRIX_TILE_COLUMNS);
+                   (double)tci_dim_ceil_div(x->n, columns);
+    if (x->is_boxes && x->k_steps * TCI_MATRIX_STEP > TCI_MATRIX_WASTE * x->k) {
+        return false;
+    }
     for (int i = 0; i < x->n_batch; i++) {
         tiles *= (double)x->batch[i];
     }

@@ -9,8 +9,19 @@ enum {
     TCI_MATRIX_BATCH = 3,         /* batch axes at most: a box has five axes */
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
     TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
-    TCI_MATRIX_TILE_COLUMNS = 64
+    TCI_MATRIX_TILE_COLUMNS = 64,
+    TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
+    TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
+    TCI_MATRIX_K_AXES = 4
 };
+
+/* An axis of an array (kernel/boxes.c), in elements. Where the axes of the kernel are at a[], its
+ * coordinate is base + sum of coef[i] * a[i]; outside of [0, size) there are zeros. */
+typedef struct tci_matrix_dim {
+    int64_t size, stride, base;
+    int32_t coef[TCI_MATRIX_AXES];
+    bool is_guarded;
+} tci_matrix_dim;
 
 /* A or B in memory, strides in elements. */
 typedef struct tci_matrix_side {
@@ -19,6 +30,9 @@ typedef struct tci_matrix_side {
     int64_t offset;     /* of element 0 */
     int64_t pitch;      /* of the other one of the two axes */
     int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
+    /* of boxes, instead of pitches; ascending strides, the first is 1 */
+    tci_matrix_dim dims[TCI_MATRIX_DIMS + 1];
+    int32_t n_dims;
 } tci_matrix_side;
 
 typedef struct tci_matrix {
@@ -28,9 +42,20 @@ typedef struct tci_matrix {
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
     int64_t batch[TCI_MATRIX_BATCH];
     tci_matrix_side side[2]; /* A, B */
+    /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
+     * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
+     * axis, 64 together. */
+    bool is_boxes;
+    int32_t y_axis;
+    int64_t image_row;
+    int32_t n_k, k_axis[TCI_MATRIX_K_AXES], k_block[TCI_MATRIX_K_AXES];
+    int64_t k_sizes[TCI_MATRIX_K_AXES];
+    int64_t k_steps;
     int32_t value;      /* the instruction that is left in shared memory */
     int8_t staged;      /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t own_columns;  /* of the result: columns, or fewer: whole rows of an image */
+    int32_t lanes;        /* columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int64_t staged_pitch; /* elements between rows of the staged sums */
@@ -42,5 +67,7 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
+TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 
 #endif

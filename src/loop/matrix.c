@@ -18,6 +18,7 @@ enum {
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
@@ -36,6 +37,11 @@ TCI_FN const tci_matrix_tile *tci_matrix_tiles(void)
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
     return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
+{
+    return x->is_boxes ? x->k_steps : tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
 }
 
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
@@ -76,6 +82,28 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
     return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
 }
 
+/* The columns of a tile, `most` at most: where they are places of an image, whole rows of it, as
+ * many for every tile as can be. False: not even one. */
+static bool tci_matrix_set_columns(tci_matrix *x, int most)
+{
+    x->columns = x->own_columns = x->lanes = most;
+    if (x->y_axis < 0) {
+        return true;
+    }
+    int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
+    if (fit == 0) {
+        return false;
+    }
+    fit = tci_dim_ceil_div(rows, tci_dim_ceil_div(rows, fit));
+    x->own_columns = (int32_t)(fit * x->image_row);
+    x->columns = (int32_t)(tci_dim_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+                           TCI_MATRIX_COLUMN_STEP);
+    while (x->lanes / 2 >= x->columns && x->lanes / 2 >= TCI_MATRIX_WARP) {
+        x->lanes /= 2;
+    }
+    return true;
+}
+
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
 static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const tc_machine *facts)
@@ -83,11 +111,13 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
-    x->columns = tile->columns;
-    x->row_threads = TCI_MIN(x->columns / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
-    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    if (!tci_matrix_set_columns(x, tile->columns)) {
+        return false;
+    }
+    x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
+    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
     x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->own_columns);
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
@@ -104,7 +134,7 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
 static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
 {
     double cells = (double)x->rows * x->columns;
-    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double steps = (double)tci_matrix_steps(x);
     double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
     if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
@@ -159,7 +189,7 @@ static tci_lin tci_matrix_given(tci_build *b, int axis)
 {
     const tci_matrix *x = b->l->matrix;
     tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
-    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns
                                         : axis == x->m_axis ? x->group_rows
                                                             : 1;
     return at;
@@ -208,7 +238,7 @@ static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64
     tci_lopen open;
     tci_lin at = tci_matrix_given(b, x->n_axis);
     tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
-    int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
+    int64_t last = n < 0 ? hi + x->own_columns - 1 : x->n - 1;
     tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
     tci_build_close(b, &open);
 }
@@ -221,15 +251,21 @@ static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
         tci_build_set(b, x->batch_axis[i],
                       tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
     }
+    if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
+        tci_build_set(b, x->y_axis,
+                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    }
     b->stage = 1;
-    if (x->n % x->columns == 0) {
+    int64_t own = x->own_columns;
+    int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
+    if (x->n % own == 0) {
         tci_lin at = tci_matrix_given(b, x->n_axis);
-        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, -1));
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, all));
         return;
     }
-    int64_t cut = x->n / x->columns * x->columns; /* the first column of the last tiles */
+    int64_t cut = x->n / own * own; /* the first column of the last tiles */
     if (cut > 0) {
-        tci_matrix_part(b, x, 0, cut - x->columns, -1);
+        tci_matrix_part(b, x, 0, cut - own, all);
     }
     tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
 }
@@ -242,7 +278,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     tci_matrix *x = TCI_NEW(b->s, tci_matrix);
     bool fits = tci_matrix_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    b->l->lanes = x->columns;
+    b->l->lanes = x->lanes;
     b->l->threads = x->row_threads;
     b->l->matrix = x;
     tci_matrix_hole(b, x);

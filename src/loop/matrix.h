@@ -28,6 +28,7 @@ enum {
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The tiles that the skeleton has. */

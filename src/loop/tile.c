@@ -672,8 +672,8 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
 {
     const tci_matrix *x = b->l->matrix;
     (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows,
-                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages);
+    tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
+                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, x->is_boxes ? ", boxes" : "");
 }
 
 /* ---- rows ---- */

@@ -8,6 +8,7 @@
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places)
+ *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
@@ -604,6 +605,10 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                    ? n
                    : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
+    }
+    tci_node *images = tci_plan_images(s, g, n, machine, orders);
+    if (images) {
+        return images;
     }
     if (machine.reproducible) {
         tci_str unused = {.s = s};

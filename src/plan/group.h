@@ -140,6 +140,9 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
                                tci_machine machine, tci_str *orders);
+/* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                 tci_str *orders);
 /* plan/parts.c: contraction n as a sum of parts, NULL: it stays one kernel. as_rows: only if every
  * element is read once and neighbours in memory are summed; else the other way, whatever n is.
  * Appends a line to `orders`. */

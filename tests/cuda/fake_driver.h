@@ -271,7 +271,7 @@ static int fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void 
                                        const unsigned *box, const unsigned *step, int interleave,
                                        int swizzle, int promotion, int fill)
 {
-    bool good = type == 9 && step[0] == 1 && step[1] == 1 && !interleave && swizzle == 3 &&
+    bool good = type == 9 && step[0] == 1 && step[1] >= 1 && !interleave && swizzle == 3 &&
                 promotion == 2 && !fill && (size_t)map % 64 == 0 && (size_t)address % 16 == 0;
     FAKE_ENTER_INSIDE();
     fake_maps[fake_n_maps % 2].address = address;

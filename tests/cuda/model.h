@@ -158,19 +158,23 @@ static void tc_barrier_wait(unsigned bar, unsigned parity)
 /* ---- boxes ---- */
 
 /* The words of a map: see tci_cuda_map. */
-enum { MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13 };
+enum { MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13, MODEL_STEP = 18 };
 
 static void model_arrives(const model_box &box)
 {
     const model_map *map = (const model_map *)box.map;
     const long long *w = map->words;
-    int rank = (int)w[MODEL_RANK];
-    for (int row = 0; row < w[MODEL_BOX + 1]; row++) {
-        bool inside = box.at[1] + row >= 0 && box.at[1] + row < w[MODEL_DIM + 1];
-        const char *from = map->start + (box.at[1] + row) * w[MODEL_STRIDE];
-        for (int i = 2; i < rank; i++) {
-            inside = inside && box.at[i] >= 0 && box.at[i] < w[MODEL_DIM + i];
-            from += box.at[i] * w[MODEL_STRIDE + i - 1];
+    int rank = (int)w[MODEL_RANK], rows = 1;
+    for (int i = 1; i < rank; i++) {
+        rows *= (int)w[MODEL_BOX + i];
+    }
+    for (int row = 0; row < rows; row++) { /* the box's second axis fastest */
+        bool inside = true;
+        const char *from = map->start;
+        for (int i = 1, left = row; i < rank; left /= (int)w[MODEL_BOX + i++]) {
+            long long at = box.at[i] + left % w[MODEL_BOX + i] * w[MODEL_STEP + i];
+            inside = inside && at >= 0 && at < w[MODEL_DIM + i];
+            from += at * w[MODEL_STRIDE + i - 1];
         }
         for (int c = 0; c < w[MODEL_BOX]; c++) {
             unsigned short v = 0;
@@ -182,7 +186,7 @@ static void model_arrives(const model_box &box)
     }
     model_barrier *b = model_find(box.bar);
     if (b) {
-        b->bytes -= (long)(2 * w[MODEL_BOX] * w[MODEL_BOX + 1]);
+        b->bytes -= (long)(2 * w[MODEL_BOX] * rows);
         model_settle(b);
     }
 }
@@ -193,6 +197,13 @@ static void model_load(unsigned to, const void *map, unsigned bar, int rank, int
     const model_map *m = (const model_map *)map;
     if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_BOX] != 64) {
         model_fail("a box that does not suit its map or place");
+    }
+    for (int i = 0; i < rank; i++) {
+        long long span = (m->words[MODEL_BOX + i] - 1) * m->words[MODEL_STEP + i] + 1;
+        if (span < 1 || span > 256 || m->words[MODEL_STEP + i] < 1 ||
+            m->words[MODEL_STEP + i] > 8 || (i > 0 && m->words[MODEL_STRIDE + i - 1] % 16 != 0)) {
+            model_fail("a map that cannot be encoded");
+        }
     }
     model_boxes.push_back(model_box{to, bar, map, {a, b, c, d, e}});
 }

@@ -400,8 +400,8 @@ TEST(a_product_is_launched_with_its_maps)
 {
     static char memory[3][4096] __attribute__((aligned(64)));
     static tci_cuda_skeleton said = {
-        200000, 32, 12, {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}},
-                         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 64, 1}}}};
+        200000, 32, 12, {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}, {1, 1, 1, 1, 1}},
+                         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 32, 1}, {1, 2, 1, 1, 1}}}};
     const tc_backend *calls = tci_cuda_backend();
     tc_backend_target target;
     void *module = NULL, *sequence = NULL, *buffers[3] = {memory[0], memory[1], memory[2]};
@@ -418,7 +418,7 @@ TEST(a_product_is_launched_with_its_maps)
     CHECK(fake_maps[0].address == memory[1] + 32 && fake_maps[1].address == memory[0]);
     CHECK(fake_maps[0].rank == 2 && fake_maps[1].rank == 3);
     CHECK(fake_maps[0].dim[1] == 20 && fake_maps[0].stride[0] == 128);
-    CHECK(fake_maps[1].dim[2] == 3 && fake_maps[1].stride[1] == 5120 && fake_maps[1].box[1] == 64);
+    CHECK(fake_maps[1].dim[2] == 3 && fake_maps[1].stride[1] == 5120 && fake_maps[1].box[1] == 63);
     CHECK(fake_last_node.grid_x == 7 && fake_last_node.block_x == 32);
     CHECK(fake_last_node.block_y == 12 && fake_last_node.shared_bytes == 200000);
     CHECK(fake_last_node.params && !fake_last_node.extra);

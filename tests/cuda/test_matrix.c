@@ -490,6 +490,118 @@ TEST(gradients_are_products_too)
     }
 }
 
+/* ---- convolutions: boxes of images ---- */
+
+typedef struct image_case {
+    int64_t images, channels, height, width, filters, kernel;
+    tc_conv how;
+    int boxes;   /* kernels that read boxes: of the result and both gradients */
+    bool half, wide;
+} image_case;
+
+static const image_case image_cases[] = {
+    {2, 32, 9, 8, 64, 3, {.padding = {1, 1}}, 3, false, false},
+    {2, 40, 8, 28, 72, 3, {.padding = {1, 1}}, 3, false, false},
+    {3, 64, 7, 7, 40, 3, {.padding = {1, 1}}, 2, true, false}, /* 3 of 64 in a step */
+    {2, 72, 12, 14, 64, 3, {.padding = {1, 1}, .stride = {2, 2}}, 2, false, false},
+    {1, 64, 14, 16, 48, 5, {.padding = {2, 1}, .dilation = {1, 2}}, 2, false, true},
+    {17, 32, 6, 6, 64, 1, {.padding = {0, 0}}, 0, false, false},
+    {2, 48, 13, 11, 64, 2, {.padding = {0, 1}}, 3, true, true},
+    {2, 128, 8, 56, 64, 3, {.padding = {1, 1}}, 3, false, false},
+};
+
+/* All values of the convolution and of its gradients, one behind the other; heap. */
+static float *convolve(const char *backend, const image_case *c, const uint16_t *const in[3],
+                       const int64_t n[3], char *text, size_t n_text, int64_t *n_out)
+{
+    tc_ctx *ctx = open_context(backend, 0);
+    tc_dtype t = c->half ? TC_F16 : TC_BF16;
+    int64_t high = 0, wide = 0;
+    tc_tensor x = tc_input(ctx, "x", t, c->images, c->channels, c->height, c->width);
+    tc_tensor w = tc_input(ctx, "w", t, c->filters, c->channels, c->kernel, c->kernel);
+    tc_tensor a = c->wide ? tc_cast(x, TC_F32) : x, b = c->wide ? tc_cast(w, TC_F32) : w;
+    tc_tensor y = tc_conv2d(a, b, TC_NONE, &c->how), grads[2];
+    high = tc_size(y, 2);
+    wide = tc_size(y, 3);
+    tc_tensor g = tc_input(ctx, "g", t, c->images, c->filters, high, wide);
+    tc_tensor loss = tc_sum(tc_mul(tc_cast(y, TC_F32), tc_cast(g, TC_F32)), TC_ALL, false);
+    tc_tensor xw[2] = {x, w}, inputs[3] = {x, w, g}, outputs[3];
+    tc_grad(loss, xw, 2, grads);
+    outputs[0] = tc_cast(tc_relu(y), TC_F32);
+    outputs[1] = tc_cast(grads[0], TC_F32);
+    outputs[2] = tc_cast(grads[1], TC_F32);
+    int64_t sizes[3] = {c->images * c->filters * high * wide, n[0], n[1]};
+    *n_out = sizes[0] + sizes[1] + sizes[2];
+    float *out = (float *)calloc((size_t)*n_out, sizeof(float));
+    tc_program *f = NULL;
+    tc_status status = tc_compile_fn((tc_tensors){inputs, 3}, (tc_tensors){outputs, 3}, NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s: %s", backend, tc_error(ctx));
+    if (!status) {
+        snprintf(text, n_text, "%s", explained(f));
+        status = tc_run(f,
+                        TC_BUFS(TC_BUF((const void *)in[0], 2 * n[0]),
+                                TC_BUF((const void *)in[1], 2 * n[1]),
+                                TC_BUF((const void *)in[2], 2 * sizes[0])),
+                        TC_BUFS(TC_BUF(out, sizes[0]), TC_BUF(out + sizes[0], sizes[1]),
+                                TC_BUF(out + sizes[0] + sizes[1], sizes[2])));
+        CHECK_MSG(status == TC_OK, "%s: %s, %s", backend, tc_error(f), emu_why);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return out;
+}
+
+static void check_image_case(int number)
+{
+    const image_case *c = &image_cases[number];
+    char text[8000] = "", ignored[8000];
+    int64_t n[3] = {c->images * c->channels * c->height * c->width,
+                    c->filters * c->channels * c->kernel * c->kernel, 0};
+    n[2] = c->images * c->filters * (c->height + 8) * (c->width + 8);
+    uint16_t *in[3];
+    for (int i = 0; i < 3; i++) {
+        in[i] = (uint16_t *)malloc((size_t)n[i] * 2);
+        for (int64_t j = 0; j < n[i]; j++) {
+            in[i][j] = to_half(next_value(), c->half);
+        }
+    }
+    int64_t n_out = 0;
+    const uint16_t *const given[3] = {in[0], in[1], in[2]};
+    float *got = convolve("emulated", c, given, n, text, sizeof(text), &n_out);
+    float *want = convolve("interp", c, given, n, ignored, sizeof(ignored), &n_out);
+    double size = 0;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n_out; i++) {
+        size += (double)want[i] * (double)want[i] / (double)n_out;
+    }
+    for (int64_t i = 0; i < n_out; i++) {
+        double slack = fabs((double)want[i]) * 0x1p-7 + sqrt(size) * 1e-4;
+        wrong += !(fabs((double)got[i] - (double)want[i]) <= slack);
+    }
+    int boxes = 0;
+    for (const char *at = strstr(text, ", boxes"); at; at = strstr(at + 1, ", boxes")) {
+        boxes++;
+    }
+    CHECK_MSG(wrong == 0, "case %d: %d of %d wrong", number, (int)wrong, (int)n_out);
+    CHECK_MSG(boxes == c->boxes, "case %d reads boxes in %d kernels, expected %d:\n%s", number,
+              boxes, c->boxes, text);
+    free(got);
+    free(want);
+    for (int i = 0; i < 3; i++) {
+        free(in[i]);
+    }
+}
+
+TEST(convolutions_read_boxes_of_images)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < (int)(sizeof(image_cases) / sizeof(image_cases[0])); i++) {
+        check_image_case(i);
+    }
+}
+
 TEST(a_warm_start_knows_the_main_loop)
 {
     static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};
