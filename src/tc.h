@@ -160,6 +160,7 @@
 #include "compile/cache.c"
 #include "compile/disk.c"
 #include "compile/jit.c"
+#include "compile/tune.c"
 #include "compile/steps.c"
 #include "compile/verify.c"
 #include "compile/compile.c"

@@ -157,6 +157,10 @@ typedef struct tc_options {
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage */
+    /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
+     * memory of their own, for so many milliseconds of a compile at most; what is found is kept
+     * with the code. Results are the same. 0: none are */
+    int tune_ms;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
      * more of the hash); # begins a remark. Kernels run as it says where that fits, with the same
      * results; where it does not, the log says so under "compile" and tc chooses */

@@ -32,6 +32,7 @@
 #include "backend.h"
 #include "disk.h"
 #include "jit.h"
+#include "tune.h"
 
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
@@ -239,6 +240,7 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     if (status != TC_OK) {
         return status;
     }
+    tci_tune(jit);
     tci_jit_schedule(jit, b->verify);
     tci_compile_dump_loops(b);
     times.lower = tci_compile_lap(&at, "loop");

@@ -94,7 +94,7 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
     tci_str_add(&text, j->backend->target.record);
-    tci_str_printf(&text, "\n%s\n", forced ? forced : "");
+    tci_str_printf(&text, "\n%s\n", forced ? forced : j->options->tune_ms > 0 ? "measured" : "");
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
@@ -181,24 +181,37 @@ static void tci_jit_name_kernels(tci_jit *j)
     }
 }
 
+TCI_FN tci_machine tci_jit_machine(const tci_jit *j)
+{
+    tci_machine machine = tci_backend_machine(j->backend, j->options);
+    machine.vector_bytes = TCI_MIN(machine.vector_bytes, j->compiler.vector_bytes);
+    return machine;
+}
+
+TCI_FN tci_dialect *tci_jit_dialect(const tci_jit *j)
+{
+    int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
+    return tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
+}
+
 static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine machine)
 {
     char hex[33];
     tci_str why = {.s = j->s};
-    k->loop = tci_loop_schedule_as(j->s, k->kernel, machine, k->forced, &why, &k->launch);
+    k->loop = tci_loop_schedule_as(j->s, k->kernel, machine,
+                                   k->forced ? k->forced : k->measured, &why, &k->launch);
     tci_hash_hex(k->name, hex);
     if (why.n) {
         tci_log(j->options, "compile", "%s (%.8s) is not scheduled as '%s': %s", k->kernel->name,
                 hex, k->forced, why.text);
     }
-    k->note = tci_scratch_printf(j->s, "%s\nschedule %.8s: %s", k->launch.note, hex,
-                                 k->launch.why);
+    k->note = tci_scratch_printf(j->s, "%s\nschedule %.8s: %s%s", k->launch.note, hex,
+                                 k->launch.why, k->measured_note ? k->measured_note : "");
 }
 
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
-    tci_machine machine = tci_backend_machine(j->backend, j->options);
-    machine.vector_bytes = TCI_MIN(machine.vector_bytes, j->compiler.vector_bytes);
+    tci_machine machine = tci_jit_machine(j);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
@@ -221,9 +234,8 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 
 TCI_FN void tci_jit_emit(tci_jit *j)
 {
-    int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
     for (int file = 0; file < j->n_sources; file++) {
-        tci_dialect *d = tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
+        tci_dialect *d = tci_jit_dialect(j);
         tci_str body = {.s = j->s};
         for (int i = 0; i < j->n_kernels; i++) {
             const tci_jit_kernel *k = &j->kernels[i];

@@ -11,6 +11,8 @@ typedef struct tci_jit_kernel {
     tci_hash hash;
     tci_hash name;                      /* of the canonical text alone: what tc_explain shows */
     const char *forced;                 /* schedule that the user's file gives it, or NULL */
+    const char *measured;               /* the schedule that was fastest, or NULL */
+    const char *measured_note;
     const char *note;                   /* !is_found: its schedule, for tc_explain */
     bool is_found;
     tci_module_kernel found;            /* is_found: its module is retained until tci_jit_end */
@@ -40,6 +42,9 @@ TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *k); /* its number; equal kernels share one */
 TCI_FN void tci_jit_find(tci_jit *j);                         /* in loaded modules, then on disk */
 TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log);
+/* What schedules are for, and a fresh dialect: of the backend with the compiler that was found. */
+TCI_FN tci_machine tci_jit_machine(const tci_jit *j);
+TCI_FN struct tci_dialect *tci_jit_dialect(const tci_jit *j);
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify);
 TCI_FN void tci_jit_emit(tci_jit *j);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log);   /* log: why it failed, for the user */

@@ -56,7 +56,7 @@ struct tci_form {
 /* More than one of something, or perhaps so. */
 static inline bool tci_ask_many(tci_dim n)
 {
-    return !tci_dim_is_known(n) || n > 1;
+    return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
 }
 
 /* loop/ask.c */

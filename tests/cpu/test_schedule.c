@@ -177,4 +177,61 @@ TEST(refused_with_a_reason)
     end();
 }
 
+static int64_t compiler_runs(void)
+{
+    tc_stats stats;
+    tc_ctx *ctx = NULL;
+    tc_options o = options();
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    CHECK(tc_stats_get(ctx, &stats) == TC_OK);
+    tc_ctx_free(ctx);
+    return stats.compiler_runs;
+}
+
+/* Once; then the winner comes from the disk cache. */
+TEST(measured)
+{
+    static float want[N * N], got[N * N];
+    char text[8000], hash[9], schedule[300], again[300];
+    need_compiler();
+    tc_options o = options();
+    run(&o, want, text, sizeof(text));
+    CHECK(!strstr(text, "measured"));
+    o.tune_ms = 20000;
+    o.memory_cache_bytes = -1;
+    int64_t before = compiler_runs();
+    run(&o, got, text, sizeof(text));
+    CHECK_EQ_INT(compiler_runs() - before, 2); /* the candidates, the program */
+    CHECK_HAS(text, "; measured ");
+    CHECK_HAS(text, "the model's choice");
+    CHECK_HAS(logged, "schedules were measured");
+    CHECK(!memcmp(want, got, sizeof(want)));
+    first_schedule(text, hash, schedule);
+
+    before = compiler_runs();
+    run(&o, got, text, sizeof(text));
+    CHECK_EQ_INT(compiler_runs() - before, 0);
+    first_schedule(text, hash, again);
+    CHECK_STR(again, schedule);
+    CHECK(!memcmp(want, got, sizeof(want)));
+    end();
+}
+
+/* No time to measure anything: the model's choice. */
+TEST(a_cap_of_a_millisecond)
+{
+    static float want[N * N], got[N * N];
+    char text[8000];
+    need_compiler();
+    tc_options o = options();
+    run(&o, want, text, sizeof(text));
+    o.tune_ms = 1;
+    int64_t before = compiler_runs();
+    run(&o, got, text, sizeof(text));
+    CHECK_EQ_INT(compiler_runs() - before, 1);
+    CHECK(!strstr(text, "; measured "));
+    CHECK(!memcmp(want, got, sizeof(want)));
+    end();
+}
+
 TEST_MAIN
