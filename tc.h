@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5733cef97fc66120"
+#define TCI_BUILD "34f894596114b1ad"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -16958,11 +16958,11 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
- *             A stage that keeps axes has CHAINs alone: for each of their points one, over its
- *             other axes; vectors lie along the last kept axis.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
  *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
  *             A DOT of up to n products is its chain.
+ *   A stage that keeps axes has a CHAIN or SPLIT over its other axes for each of their points;
+ *   vectors lie along the last kept axis.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within
@@ -18258,7 +18258,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     bool keeps = k->stages[red->stage].n_kept > 0;
     TCI_ASSERT(s, (inner && !keeps) == (red->order == TCI_ORDER_LANES));
-    TCI_ASSERT(s, !keeps || (inner && red->order == TCI_ORDER_CHAIN));
+    TCI_ASSERT(s, !keeps || (inner && red->order != TCI_ORDER_MATRIX));
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
     switch ((tci_korder)red->order) {
@@ -23792,9 +23792,11 @@ enum {
     TCI_PATTERN_ROW = 16,        /* elements of a row, at least */
     TCI_PATTERN_ROWS = 8,        /* rows, at least: what packing asks (loop/strip.c) */
     TCI_PATTERN_BYTES = 1 << 17, /* of the rows that one outer point keeps, at most */
-    TCI_PATTERN_NEAR = 1 << 19,  /* bytes of rows that a thread works on at once, */
+    TCI_PATTERN_NEAR = 1 << 17,  /* bytes of rows that a thread works on at once, at least, */
     TCI_PATTERN_TILE = 128,      /* and how many, at most */
-    TCI_PATTERN_DEPTH = 4        /* times the rows of a tile: products of what is packed anew */
+    TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
+    TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
+    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
 };
 
 typedef struct tci_pattern_match {
@@ -23816,8 +23818,8 @@ typedef struct tci_pattern {
     bool keeps;
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
-    /* Whether the joined group, which is legal, is faster; else why not. */
-    bool (*pays)(const tci_pattern_state *p, const tci_join *j, tci_why *why);
+    /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
+    bool (*pays)(const tci_pattern_state *p, const tci_join *j, double saved, tci_why *why);
 } tci_pattern;
 
 /* ---- who reads what ---- */
@@ -23931,14 +23933,15 @@ static bool tci_pattern_has_half(const tci_join *j)
     return half;
 }
 
-/* Bytes that one outer point keeps; 0: its rows are too long, too short, of unknown length or not
- * of floats. */
+/* Bytes that one outer point keeps (values take the place of what they are computed from); 0: its
+ * rows are too long, too short, of unknown length or not of floats. */
 static int64_t tci_pattern_row_bytes(const tci_join *j)
 {
     double bytes = 0;
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
-        double row = 8;
+        tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)r->node->dtype)->compute;
+        double row = tci_dtype_get(t)->bytes;
         if ((r->kind == TCI_ROOT_CONTRACT && !tci_dtype_is_float((tc_dtype)r->node->dtype)) ||
             (r->kind == TCI_ROOT_REDUCE && !tci_class_is_row(r->node))) {
             return 0;
@@ -23950,35 +23953,84 @@ static int64_t tci_pattern_row_bytes(const tci_join *j)
             }
             row *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
         }
-        bytes += row;
+        bytes += r->kind == TCI_ROOT_CONTRACT ? row : 0;
     }
     return bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
 }
 
-/* Every few rows pack the other factor of the first contraction anew: that must be less than what
- * goes to memory and back otherwise, for each element of a row. */
-static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+/* Of the contraction before. */
+static double tci_pattern_products(const tci_join *j)
+{
+    double products = 0;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        double points = 1;
+        for (int d = 0; d < r->n_domain; d++) {
+            points *= (double)tci_dim_hint(r->domain[d]);
+        }
+        bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
+        products += makes && r->kind == TCI_ROOT_CONTRACT ? points : 0;
+    }
+    return products;
+}
+
+/* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
+ * neighbours'. That is for what takes no longer than a launch. */
+static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
-    int64_t bytes = tci_pattern_row_bytes(j), depth = 1;
-    tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
-    *why = TCI_WHY_ROW;
-    if (bytes == 0 || n_rows < TCI_PATTERN_ROWS) {
-        return false;
+    const tc_machine *m = &p->machine.facts;
+    double points = 1, steps = 0;
+    for (int o = 0; o < rows->n_outer; o++) {
+        points *= (double)tci_dim_hint(rows->outer[o]);
     }
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
-        int64_t summed = 1;
-        for (int d = r->n_out; d < r->n_domain && r->kind == TCI_ROOT_CONTRACT; d++) {
-            summed *= r->domain[d];
+        double summed = 1, kept = 1;
+        for (int d = 0; d < r->n_domain; d++) {
+            kept *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
+            summed *= d >= r->n_out ? (double)r->domain[d] : 1;
         }
-        bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
-        depth = makes ? TCI_MAX(depth, summed) : depth;
+        bool chain = r->kind == TCI_ROOT_CONTRACT;
+        steps += chain ? summed * (double)tci_dim_ceil_div((int64_t)kept, TCI_VLANES) : 0;
     }
-    int64_t tile = TCI_MIN(TCI_MIN(TCI_PATTERN_NEAR / bytes, n_rows), TCI_PATTERN_TILE);
+    double waves = points / ((double)m->processors * TCI_PATTERN_BLOCKS);
+    return bytes <= m->shared_bytes / 2 &&
+           TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
+}
+
+/* What is no longer written and read, against what every few rows pack anew of the other factor of
+ * the first contraction (loop/strip.c). Without work memory nothing is packed; then only code
+ * without vectors loses nothing. */
+static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, double saved,
+                                 tci_why *why)
+{
+    const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
+    const tc_machine *m = &p->machine.facts;
+    int64_t bytes = tci_pattern_row_bytes(j);
+    tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
+    *why = TCI_WHY_ROW;
+    if (bytes == 0 || !tci_dim_is_known(n_rows) || n_rows < TCI_PATTERN_ROWS) {
+        return false;
+    }
     *why = TCI_WHY_PRICE;
-    return p->machine.block_threads == 0 && depth <= TCI_PATTERN_DEPTH * TCI_MAX(tile, 1) &&
-           (p->machine.matrix_units == 0 || !tci_pattern_has_half(j));
+    if (p->machine.matrix_units > 0 && tci_pattern_has_half(j)) {
+        return false;
+    }
+    if (p->machine.block_threads > 0) {
+        return tci_pattern_blocks_pay(p, j, bytes);
+    }
+    if (!p->machine.has_work) {
+        return p->machine.vector_bytes == 0;
+    }
+    double near = (double)TCI_MAX(m->cache_bytes[1] / 2, TCI_PATTERN_NEAR);
+    double at_once = TCI_MIN(TCI_MIN(near / (double)bytes, (double)n_rows), TCI_PATTERN_TILE);
+    double rate = m->ghz * m->ports * 2 * TCI_MAX(p->machine.vector_bytes / 4, 1);
+    double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
+                 : saved <= (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                                      : m->memory_gbs / m->processors;
+    double packing = 2 * tci_pattern_products(j) * TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
+    return packing / rate <= 2 * saved / gbs;
 }
 
 /* ---- one space ---- */
@@ -23997,11 +24049,10 @@ static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_patte
            !f->groups[reader].has_scatter && !f->groups[reader].keeps;
 }
 
-static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, double saved,
+                                    tci_why *why)
 {
-    (void)p;
-    (void)j;
-    (void)why;
+    (void)p, (void)j, (void)saved, (void)why;
     return true;
 }
 
@@ -24015,6 +24066,19 @@ static const tci_pattern tci_patterns[] = {
 
 /* ---- trying ---- */
 
+/* The reason of the pattern takes the place of the one that the round has found. */
+static void tci_pattern_say(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                            tci_why why)
+{
+    for (int i = 0; i < f->n_refusals; i++) {
+        if (f->refusals[i].reader == reader && f->refusals[i].source == source) {
+            f->refusals[i].why = (uint8_t)why;
+            return;
+        }
+    }
+    tci_group_refuse(f, reader, source, why);
+}
+
 /* Why the first root of INTO that reads MAKES is apart from it. */
 static void tci_pattern_refuse(const tci_join *j, tci_why why)
 {
@@ -24024,7 +24088,7 @@ static void tci_pattern_refuse(const tci_join *j, tci_why why)
         for (int n = 0; n < r->n_reads; n++) {
             if (tci_join_is_of(j, j->roots[i], TCI_JOIN_INTO) &&
                 tci_join_is_of(j, r->reads[n].root, TCI_JOIN_MAKES)) {
-                tci_group_refuse(f, r->node, f->roots[r->reads[n].root].node, why);
+                tci_pattern_say(f, r->node, f->roots[r->reads[n].root].node, why);
                 return;
             }
         }
@@ -24043,7 +24107,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
         }
         j.group[part] = now;
     }
-    if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, &why)) {
+    if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, m->saved, &why)) {
         tci_join_build(&j);
         p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
         for (int part = 0; part < 3; part++) {
@@ -24077,7 +24141,7 @@ static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
 
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
 {
-    tci_pattern_state p = {.f = f, .machine = machine};
+    tci_pattern_state p = {.f = f, .machine = tci_machine_complete(machine)};
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
     tci_pattern_find_readers(&p);
@@ -24813,11 +24877,12 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 
 /* ---- parts ---- */
 
-/* Products of the stage's axes from number `from` on, or a bound where sizes are symbols. */
+/* Products of the axes that the stage sums, from number `from` on, or a bound where sizes are
+ * symbols. */
 static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, int from)
 {
     int64_t n = 1;
-    for (int i = from; i < stage->n_axes; i++) {
+    for (int i = from; i < stage->n_axes - stage->n_kept; i++) {
         int64_t size = TCI_MAX(tci_dim_most(k->axes[stage->axes[i]].size), 1);
         n = n > INT32_MAX / size ? INT32_MAX : n * size;
     }
@@ -24830,13 +24895,13 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reproducible)
 {
     const tci_kstage *stage = &k->stages[red->stage];
-    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
         tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
         return 0;
     }
     int64_t step = tci_class_products(k, stage, 1), slab = TCI_CLASS_SLAB;
     bool known = true;
-    for (int i = 1; i < stage->n_axes; i++) {
+    for (int i = 1; i < stage->n_axes - stage->n_kept; i++) {
         known = known && tci_dim_is_known(k->axes[stage->axes[i]].size);
     }
     if (reproducible || !known || step > TCI_CLASS_STEP_MOST) {
@@ -30842,6 +30907,34 @@ TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
 
 /* ---- the loops ---- */
 
+/* Where a part of the sums ends its sum is added to those before, and the next part begins. */
+static void tci_keep_next_part(tci_build *b, const tci_keep_walk *m, const tci_kred *red,
+                               const tci_stage_tuple *acc, const tci_stage_tuple *total, int n)
+{
+    tci_loop *l = b->l;
+    const tci_kstage *st = &b->k->stages[m->stage];
+    tci_lopen open, later;
+    tci_lin at = tci_lin_const(0);
+    tci_dim all = 1;
+    for (int i = 0; i < m->n_folded; i++) {
+        tci_dim size = b->k->axes[st->axes[i]].size;
+        at = tci_lin_add(b, tci_lin_mul(b, at, size), b->bind[st->axes[i]]->at);
+        all = tci_dim_mul(all, size);
+    }
+    int number = tci_build_lx(b, at);
+    int within = tci_lx_make(l, TCI_LX_MOD, number, -1, red->order_n);
+    tci_build_if(b, tci_build_in_range(b, within, 0, 0), &open);
+    tci_build_if(b, tci_build_in_range(b, number, 1, all), &later);
+    for (int i = 0; i < n; i++) {
+        tci_stage_tuple none = tci_stage_identity(b, red);
+        none.part[0] = tci_build_widen(b, none.part[0], l->lanes);
+        tci_stage_assign(b, total[i], tci_stage_joined(b, red, total[i], acc[i]));
+        tci_stage_assign(b, acc[i], none);
+    }
+    tci_build_close(b, &later);
+    tci_build_close(b, &open);
+}
+
 /* One step of every chain of the stage, for n vectors. */
 static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs,
                           const tci_stage_tuple *acc)
@@ -30865,14 +30958,27 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[m->stage];
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    tci_stage_tuple *total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
     for (int i = 0; i < n * k->n_reds; i++) {
         if (k->reds[i / n].stage == m->stage) {
             acc[i] = tci_stage_accumulator(b, &k->reds[i / n], b->l->lanes);
+            total[i] = tci_stage_total(b, &k->reds[i / n], b->l->lanes);
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, m->n_folded);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == m->stage && k->reds[r].order == TCI_ORDER_SPLIT) {
+            tci_keep_next_part(b, m, &k->reds[r], &acc[r * n], &total[r * n], n);
+        }
+    }
     tci_keep_step(b, m, n, vecs, acc);
     tci_stage_close(b, st->axes, m->n_folded, open);
+    for (int i = 0; i < n * k->n_reds; i++) {
+        const tci_kred *red = &k->reds[i / n];
+        if (red->stage == m->stage && red->order == TCI_ORDER_SPLIT) {
+            tci_stage_assign(b, acc[i], tci_stage_joined(b, red, total[i], acc[i]));
+        }
+    }
     for (int i = 0; i < n; i++) {
         tci_build_set(b, m->axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
@@ -40557,7 +40663,7 @@ typedef struct tci_interp_red {
 
 typedef struct tci_interp_stage {
     uint8_t kind;
-    int n_axes;
+    int n_axes, n_kept;
     int32_t *axes;
     int n_reds;
     int32_t *reds;
@@ -41873,11 +41979,6 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->part = from->part;
     r->stage = from->stage;
     r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
-    r->total = -1;
-    if (r->split > 0) {
-        r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, 0);
-        r->add = tci_prep_make_op(TCI_P_ADD, t, t, tci_prep_bytes(t), 2);
-    }
     r->inner = b->p->inner;
     r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
     int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
@@ -41887,6 +41988,11 @@ static void tci_prep_fill_red(tci_prep *b, int red)
         r->row = (int32_t)lanes;
         r->inner = false;
         varies = true;
+    }
+    r->total = -1;
+    if (r->split > 0) {
+        r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, (int)lanes);
+        r->add = tci_prep_make_op(TCI_P_ADD, t, t, tci_prep_bytes(t), 2);
     }
     for (int i = 0; i < r->n_parts; i++) {
         tc_dtype part = tci_red_dtype(from->op, i, t);
@@ -42766,6 +42872,7 @@ static void tci_prep_shape(tci_prep *b)
         tci_interp_stage *st = &p->stages[s];
         st->kind = from->kind;
         st->n_axes = from->n_axes;
+        st->n_kept = from->n_kept;
         st->axes = tci_scratch_copy(b->s, from->axes, sizeof(int32_t) * (size_t)from->n_axes);
         st->sections = TCI_NEW_ARRAY(b->s, tci_interp_section, from->n_axes + 1);
     }
@@ -43420,28 +43527,39 @@ static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tc
     }
 }
 
+/* Lanes of a reduction's accumulator. */
+static int64_t tci_exec_red_lanes(const tci_exec *e, const tci_interp_red *r, int part)
+{
+    bool varies = e->p->values[r->acc[part]].varies;
+    return r->row > 0   ? r->row
+           : r->inner   ? e->p->vlanes
+           : varies     ? e->outer_n
+                        : TCI_INTERP_GROUP / r->bytes[part];
+}
+
 /* The part at hand is whole: its sum joins those before, into `to`. */
 static void tci_exec_join_part(tci_exec *e, const tci_interp_red *r, int32_t to)
 {
     bool varies = e->p->values[r->acc[0]].varies;
     const void *in[3] = {e->ptr[r->total], e->ptr[r->acc[0]], NULL};
     const uint8_t vary[3] = {varies, varies, 0};
-    tci_exec_apply(&r->add, e->ptr[to], in, vary, varies ? e->outer_n : 1, varies);
+    tci_exec_apply(&r->add, e->ptr[to], in, vary, varies ? tci_exec_red_lanes(e, r, 0) : 1, varies);
 }
 
-/* SPLIT: before the first product of a part but the first. */
+/* SPLIT: before the first product of a part but the first; of a whole row at its begin. */
 static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
 {
     const tci_interp_stage *stage = &e->p->stages[r->stage];
-    bool varies = e->p->values[r->acc[0]].varies;
-    int64_t at = 0;
+    int64_t at = 0, along = 0;
     for (int i = 0; i < stage->n_axes; i++) {
-        at = at * e->p->sizes[stage->axes[i]] + e->axes[stage->axes[i]];
+        int64_t here = e->axes[stage->axes[i]];
+        bool folds = i < stage->n_axes - stage->n_kept;
+        at = folds ? at * e->p->sizes[stage->axes[i]] + here : at;
+        along += folds ? 0 : here;
     }
-    if (at > 0 && at % r->split == 0) {
+    if (at > 0 && at % r->split == 0 && along == 0) {
         tci_exec_join_part(e, r, r->total);
-        tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0],
-                      varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes[0]);
+        tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0], tci_exec_red_lanes(e, r, 0));
     }
 }
 
@@ -43493,11 +43611,7 @@ static void tci_exec_row(tci_exec *e, const tci_interp_step *st)
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     for (int i = 0; i < r->n_parts; i++) {
-        bool varies = e->p->values[r->acc[i]].varies;
-        int64_t lanes = r->row > 0 ? r->row
-                        : r->inner ? e->p->vlanes
-                        : varies   ? e->outer_n
-                                   : TCI_INTERP_GROUP / r->bytes[i];
+        int64_t lanes = tci_exec_red_lanes(e, r, i);
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
         if (r->split > 0) { /* -0: the first part is added as it is */
             tci_exec_fill(e->ptr[r->total], r->bytes[i], (uint64_t)1 << 31, lanes);

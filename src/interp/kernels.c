@@ -590,28 +590,39 @@ static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tc
     }
 }
 
+/* Lanes of a reduction's accumulator. */
+static int64_t tci_exec_red_lanes(const tci_exec *e, const tci_interp_red *r, int part)
+{
+    bool varies = e->p->values[r->acc[part]].varies;
+    return r->row > 0   ? r->row
+           : r->inner   ? e->p->vlanes
+           : varies     ? e->outer_n
+                        : TCI_INTERP_GROUP / r->bytes[part];
+}
+
 /* The part at hand is whole: its sum joins those before, into `to`. */
 static void tci_exec_join_part(tci_exec *e, const tci_interp_red *r, int32_t to)
 {
     bool varies = e->p->values[r->acc[0]].varies;
     const void *in[3] = {e->ptr[r->total], e->ptr[r->acc[0]], NULL};
     const uint8_t vary[3] = {varies, varies, 0};
-    tci_exec_apply(&r->add, e->ptr[to], in, vary, varies ? e->outer_n : 1, varies);
+    tci_exec_apply(&r->add, e->ptr[to], in, vary, varies ? tci_exec_red_lanes(e, r, 0) : 1, varies);
 }
 
-/* SPLIT: before the first product of a part but the first. */
+/* SPLIT: before the first product of a part but the first; of a whole row at its begin. */
 static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
 {
     const tci_interp_stage *stage = &e->p->stages[r->stage];
-    bool varies = e->p->values[r->acc[0]].varies;
-    int64_t at = 0;
+    int64_t at = 0, along = 0;
     for (int i = 0; i < stage->n_axes; i++) {
-        at = at * e->p->sizes[stage->axes[i]] + e->axes[stage->axes[i]];
+        int64_t here = e->axes[stage->axes[i]];
+        bool folds = i < stage->n_axes - stage->n_kept;
+        at = folds ? at * e->p->sizes[stage->axes[i]] + here : at;
+        along += folds ? 0 : here;
     }
-    if (at > 0 && at % r->split == 0) {
+    if (at > 0 && at % r->split == 0 && along == 0) {
         tci_exec_join_part(e, r, r->total);
-        tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0],
-                      varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes[0]);
+        tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0], tci_exec_red_lanes(e, r, 0));
     }
 }
 
@@ -663,11 +674,7 @@ static void tci_exec_row(tci_exec *e, const tci_interp_step *st)
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     for (int i = 0; i < r->n_parts; i++) {
-        bool varies = e->p->values[r->acc[i]].varies;
-        int64_t lanes = r->row > 0 ? r->row
-                        : r->inner ? e->p->vlanes
-                        : varies   ? e->outer_n
-                                   : TCI_INTERP_GROUP / r->bytes[i];
+        int64_t lanes = tci_exec_red_lanes(e, r, i);
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
         if (r->split > 0) { /* -0: the first part is added as it is */
             tci_exec_fill(e->ptr[r->total], r->bytes[i], (uint64_t)1 << 31, lanes);

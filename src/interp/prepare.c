@@ -61,6 +61,7 @@ static void tci_prep_shape(tci_prep *b)
         tci_interp_stage *st = &p->stages[s];
         st->kind = from->kind;
         st->n_axes = from->n_axes;
+        st->n_kept = from->n_kept;
         st->axes = tci_scratch_copy(b->s, from->axes, sizeof(int32_t) * (size_t)from->n_axes);
         st->sections = TCI_NEW_ARRAY(b->s, tci_interp_section, from->n_axes + 1);
     }

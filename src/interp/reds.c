@@ -199,11 +199,6 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->part = from->part;
     r->stage = from->stage;
     r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
-    r->total = -1;
-    if (r->split > 0) {
-        r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, 0);
-        r->add = tci_prep_make_op(TCI_P_ADD, t, t, tci_prep_bytes(t), 2);
-    }
     r->inner = b->p->inner;
     r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
     int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
@@ -213,6 +208,11 @@ static void tci_prep_fill_red(tci_prep *b, int red)
         r->row = (int32_t)lanes;
         r->inner = false;
         varies = true;
+    }
+    r->total = -1;
+    if (r->split > 0) {
+        r->total = tci_prep_own_value(b, tci_prep_bytes(t), varies, (int)lanes);
+        r->add = tci_prep_make_op(TCI_P_ADD, t, t, tci_prep_bytes(t), 2);
     }
     for (int i = 0; i < r->n_parts; i++) {
         tc_dtype part = tci_red_dtype(from->op, i, t);

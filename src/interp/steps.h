@@ -171,7 +171,7 @@ typedef struct tci_interp_red {
 
 typedef struct tci_interp_stage {
     uint8_t kind;
-    int n_axes;
+    int n_axes, n_kept;
     int32_t *axes;
     int n_reds;
     int32_t *reds;

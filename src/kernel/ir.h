@@ -32,11 +32,11 @@
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
- *             A stage that keeps axes has CHAINs alone: for each of their points one, over its
- *             other axes; vectors lie along the last kept axis.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
  *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
  *             A DOT of up to n products is its chain.
+ *   A stage that keeps axes has a CHAIN or SPLIT over its other axes for each of their points;
+ *   vectors lie along the last kept axis.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within

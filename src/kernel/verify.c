@@ -272,7 +272,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     bool keeps = k->stages[red->stage].n_kept > 0;
     TCI_ASSERT(s, (inner && !keeps) == (red->order == TCI_ORDER_LANES));
-    TCI_ASSERT(s, !keeps || (inner && red->order == TCI_ORDER_CHAIN));
+    TCI_ASSERT(s, !keeps || (inner && red->order != TCI_ORDER_MATRIX));
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
     switch ((tci_korder)red->order) {

@@ -112,6 +112,34 @@ TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
 
 /* ---- the loops ---- */
 
+/* Where a part of the sums ends its sum is added to those before, and the next part begins. */
+static void tci_keep_next_part(tci_build *b, const tci_keep_walk *m, const tci_kred *red,
+                               const tci_stage_tuple *acc, const tci_stage_tuple *total, int n)
+{
+    tci_loop *l = b->l;
+    const tci_kstage *st = &b->k->stages[m->stage];
+    tci_lopen open, later;
+    tci_lin at = tci_lin_const(0);
+    tci_dim all = 1;
+    for (int i = 0; i < m->n_folded; i++) {
+        tci_dim size = b->k->axes[st->axes[i]].size;
+        at = tci_lin_add(b, tci_lin_mul(b, at, size), b->bind[st->axes[i]]->at);
+        all = tci_dim_mul(all, size);
+    }
+    int number = tci_build_lx(b, at);
+    int within = tci_lx_make(l, TCI_LX_MOD, number, -1, red->order_n);
+    tci_build_if(b, tci_build_in_range(b, within, 0, 0), &open);
+    tci_build_if(b, tci_build_in_range(b, number, 1, all), &later);
+    for (int i = 0; i < n; i++) {
+        tci_stage_tuple none = tci_stage_identity(b, red);
+        none.part[0] = tci_build_widen(b, none.part[0], l->lanes);
+        tci_stage_assign(b, total[i], tci_stage_joined(b, red, total[i], acc[i]));
+        tci_stage_assign(b, acc[i], none);
+    }
+    tci_build_close(b, &later);
+    tci_build_close(b, &open);
+}
+
 /* One step of every chain of the stage, for n vectors. */
 static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs,
                           const tci_stage_tuple *acc)
@@ -135,14 +163,27 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[m->stage];
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    tci_stage_tuple *total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
     for (int i = 0; i < n * k->n_reds; i++) {
         if (k->reds[i / n].stage == m->stage) {
             acc[i] = tci_stage_accumulator(b, &k->reds[i / n], b->l->lanes);
+            total[i] = tci_stage_total(b, &k->reds[i / n], b->l->lanes);
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, m->n_folded);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == m->stage && k->reds[r].order == TCI_ORDER_SPLIT) {
+            tci_keep_next_part(b, m, &k->reds[r], &acc[r * n], &total[r * n], n);
+        }
+    }
     tci_keep_step(b, m, n, vecs, acc);
     tci_stage_close(b, st->axes, m->n_folded, open);
+    for (int i = 0; i < n * k->n_reds; i++) {
+        const tci_kred *red = &k->reds[i / n];
+        if (red->stage == m->stage && red->order == TCI_ORDER_SPLIT) {
+            tci_stage_assign(b, acc[i], tci_stage_joined(b, red, total[i], acc[i]));
+        }
+    }
     for (int i = 0; i < n; i++) {
         tci_build_set(b, m->axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {

@@ -140,11 +140,12 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 
 /* ---- parts ---- */
 
-/* Products of the stage's axes from number `from` on, or a bound where sizes are symbols. */
+/* Products of the axes that the stage sums, from number `from` on, or a bound where sizes are
+ * symbols. */
 static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, int from)
 {
     int64_t n = 1;
-    for (int i = from; i < stage->n_axes; i++) {
+    for (int i = from; i < stage->n_axes - stage->n_kept; i++) {
         int64_t size = TCI_MAX(tci_dim_most(k->axes[stage->axes[i]].size), 1);
         n = n > INT32_MAX / size ? INT32_MAX : n * size;
     }
@@ -157,13 +158,13 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reproducible)
 {
     const tci_kstage *stage = &k->stages[red->stage];
-    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
         tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
         return 0;
     }
     int64_t step = tci_class_products(k, stage, 1), slab = TCI_CLASS_SLAB;
     bool known = true;
-    for (int i = 1; i < stage->n_axes; i++) {
+    for (int i = 1; i < stage->n_axes - stage->n_kept; i++) {
         known = known && tci_dim_is_known(k->axes[stage->axes[i]].size);
     }
     if (reproducible || !known || step > TCI_CLASS_STEP_MOST) {

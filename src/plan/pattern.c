@@ -22,9 +22,11 @@ enum {
     TCI_PATTERN_ROW = 16,        /* elements of a row, at least */
     TCI_PATTERN_ROWS = 8,        /* rows, at least: what packing asks (loop/strip.c) */
     TCI_PATTERN_BYTES = 1 << 17, /* of the rows that one outer point keeps, at most */
-    TCI_PATTERN_NEAR = 1 << 19,  /* bytes of rows that a thread works on at once, */
+    TCI_PATTERN_NEAR = 1 << 17,  /* bytes of rows that a thread works on at once, at least, */
     TCI_PATTERN_TILE = 128,      /* and how many, at most */
-    TCI_PATTERN_DEPTH = 4        /* times the rows of a tile: products of what is packed anew */
+    TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
+    TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
+    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
 };
 
 typedef struct tci_pattern_match {
@@ -46,8 +48,8 @@ typedef struct tci_pattern {
     bool keeps;
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
-    /* Whether the joined group, which is legal, is faster; else why not. */
-    bool (*pays)(const tci_pattern_state *p, const tci_join *j, tci_why *why);
+    /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
+    bool (*pays)(const tci_pattern_state *p, const tci_join *j, double saved, tci_why *why);
 } tci_pattern;
 
 /* ---- who reads what ---- */
@@ -161,14 +163,15 @@ static bool tci_pattern_has_half(const tci_join *j)
     return half;
 }
 
-/* Bytes that one outer point keeps; 0: its rows are too long, too short, of unknown length or not
- * of floats. */
+/* Bytes that one outer point keeps (values take the place of what they are computed from); 0: its
+ * rows are too long, too short, of unknown length or not of floats. */
 static int64_t tci_pattern_row_bytes(const tci_join *j)
 {
     double bytes = 0;
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
-        double row = 8;
+        tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)r->node->dtype)->compute;
+        double row = tci_dtype_get(t)->bytes;
         if ((r->kind == TCI_ROOT_CONTRACT && !tci_dtype_is_float((tc_dtype)r->node->dtype)) ||
             (r->kind == TCI_ROOT_REDUCE && !tci_class_is_row(r->node))) {
             return 0;
@@ -180,35 +183,84 @@ static int64_t tci_pattern_row_bytes(const tci_join *j)
             }
             row *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
         }
-        bytes += row;
+        bytes += r->kind == TCI_ROOT_CONTRACT ? row : 0;
     }
     return bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
 }
 
-/* Every few rows pack the other factor of the first contraction anew: that must be less than what
- * goes to memory and back otherwise, for each element of a row. */
-static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+/* Of the contraction before. */
+static double tci_pattern_products(const tci_join *j)
+{
+    double products = 0;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        double points = 1;
+        for (int d = 0; d < r->n_domain; d++) {
+            points *= (double)tci_dim_hint(r->domain[d]);
+        }
+        bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
+        products += makes && r->kind == TCI_ROOT_CONTRACT ? points : 0;
+    }
+    return products;
+}
+
+/* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
+ * neighbours'. That is for what takes no longer than a launch. */
+static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
-    int64_t bytes = tci_pattern_row_bytes(j), depth = 1;
-    tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
-    *why = TCI_WHY_ROW;
-    if (bytes == 0 || n_rows < TCI_PATTERN_ROWS) {
-        return false;
+    const tc_machine *m = &p->machine.facts;
+    double points = 1, steps = 0;
+    for (int o = 0; o < rows->n_outer; o++) {
+        points *= (double)tci_dim_hint(rows->outer[o]);
     }
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
-        int64_t summed = 1;
-        for (int d = r->n_out; d < r->n_domain && r->kind == TCI_ROOT_CONTRACT; d++) {
-            summed *= r->domain[d];
+        double summed = 1, kept = 1;
+        for (int d = 0; d < r->n_domain; d++) {
+            kept *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
+            summed *= d >= r->n_out ? (double)r->domain[d] : 1;
         }
-        bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
-        depth = makes ? TCI_MAX(depth, summed) : depth;
+        bool chain = r->kind == TCI_ROOT_CONTRACT;
+        steps += chain ? summed * (double)tci_dim_ceil_div((int64_t)kept, TCI_VLANES) : 0;
     }
-    int64_t tile = TCI_MIN(TCI_MIN(TCI_PATTERN_NEAR / bytes, n_rows), TCI_PATTERN_TILE);
+    double waves = points / ((double)m->processors * TCI_PATTERN_BLOCKS);
+    return bytes <= m->shared_bytes / 2 &&
+           TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
+}
+
+/* What is no longer written and read, against what every few rows pack anew of the other factor of
+ * the first contraction (loop/strip.c). Without work memory nothing is packed; then only code
+ * without vectors loses nothing. */
+static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, double saved,
+                                 tci_why *why)
+{
+    const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
+    const tc_machine *m = &p->machine.facts;
+    int64_t bytes = tci_pattern_row_bytes(j);
+    tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
+    *why = TCI_WHY_ROW;
+    if (bytes == 0 || !tci_dim_is_known(n_rows) || n_rows < TCI_PATTERN_ROWS) {
+        return false;
+    }
     *why = TCI_WHY_PRICE;
-    return p->machine.block_threads == 0 && depth <= TCI_PATTERN_DEPTH * TCI_MAX(tile, 1) &&
-           (p->machine.matrix_units == 0 || !tci_pattern_has_half(j));
+    if (p->machine.matrix_units > 0 && tci_pattern_has_half(j)) {
+        return false;
+    }
+    if (p->machine.block_threads > 0) {
+        return tci_pattern_blocks_pay(p, j, bytes);
+    }
+    if (!p->machine.has_work) {
+        return p->machine.vector_bytes == 0;
+    }
+    double near = (double)TCI_MAX(m->cache_bytes[1] / 2, TCI_PATTERN_NEAR);
+    double at_once = TCI_MIN(TCI_MIN(near / (double)bytes, (double)n_rows), TCI_PATTERN_TILE);
+    double rate = m->ghz * m->ports * 2 * TCI_MAX(p->machine.vector_bytes / 4, 1);
+    double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
+                 : saved <= (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                                      : m->memory_gbs / m->processors;
+    double packing = 2 * tci_pattern_products(j) * TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
+    return packing / rate <= 2 * saved / gbs;
 }
 
 /* ---- one space ---- */
@@ -227,11 +279,10 @@ static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_patte
            !f->groups[reader].has_scatter && !f->groups[reader].keeps;
 }
 
-static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, tci_why *why)
+static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *j, double saved,
+                                    tci_why *why)
 {
-    (void)p;
-    (void)j;
-    (void)why;
+    (void)p, (void)j, (void)saved, (void)why;
     return true;
 }
 
@@ -245,6 +296,19 @@ static const tci_pattern tci_patterns[] = {
 
 /* ---- trying ---- */
 
+/* The reason of the pattern takes the place of the one that the round has found. */
+static void tci_pattern_say(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                            tci_why why)
+{
+    for (int i = 0; i < f->n_refusals; i++) {
+        if (f->refusals[i].reader == reader && f->refusals[i].source == source) {
+            f->refusals[i].why = (uint8_t)why;
+            return;
+        }
+    }
+    tci_group_refuse(f, reader, source, why);
+}
+
 /* Why the first root of INTO that reads MAKES is apart from it. */
 static void tci_pattern_refuse(const tci_join *j, tci_why why)
 {
@@ -254,7 +318,7 @@ static void tci_pattern_refuse(const tci_join *j, tci_why why)
         for (int n = 0; n < r->n_reads; n++) {
             if (tci_join_is_of(j, j->roots[i], TCI_JOIN_INTO) &&
                 tci_join_is_of(j, r->reads[n].root, TCI_JOIN_MAKES)) {
-                tci_group_refuse(f, r->node, f->roots[r->reads[n].root].node, why);
+                tci_pattern_say(f, r->node, f->roots[r->reads[n].root].node, why);
                 return;
             }
         }
@@ -273,7 +337,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
         }
         j.group[part] = now;
     }
-    if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, &why)) {
+    if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, m->saved, &why)) {
         tci_join_build(&j);
         p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
         for (int part = 0; part < 3; part++) {
@@ -307,7 +371,7 @@ static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
 
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
 {
-    tci_pattern_state p = {.f = f, .machine = machine};
+    tci_pattern_state p = {.f = f, .machine = tci_machine_complete(machine)};
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
     tci_pattern_find_readers(&p);

@@ -183,6 +183,8 @@ TEST(attention_is_one_kernel)
          .kernels = 1},
         {.name = "long keys", .heads = 1, .queries = 40, .keys = 1000, .d = 33, .dv = 70,
          .kernels = 1},
+        {.name = "two blocks of keys", .heads = 2, .queries = 30, .keys = 2048, .d = 64, .dv = 64,
+         .kernels = 1},
         {.name = "causal", .heads = 2, .queries = 100, .keys = 100, .d = 24, .dv = 40,
          .mask = CAUSAL, .kernels = 1},
         {.name = "given mask", .heads = 2, .queries = 50, .keys = 90, .d = 16, .dv = 16,
@@ -216,6 +218,211 @@ TEST(attention_in_several_kernels)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         check(cases[i]);
     }
+}
+
+/* ---- rows of a contraction ---- */
+
+typedef tc_tensor (*rows_of)(tc_tensor x, tc_tensor w, tc_tensor b);
+static tc_tensor rows_softmax(tc_tensor x, tc_tensor w, tc_tensor b)
+{
+    (void)b;
+    return tc_softmax(tc_matmul(x, w), -1);
+}
+static tc_tensor rows_norm(tc_tensor x, tc_tensor w, tc_tensor b)
+{
+    return tc_layer_norm(tc_add(tc_matmul(x, w), b), TC_AXES(-1), b, TC_NONE, 1e-5);
+}
+static tc_tensor rows_loss(tc_tensor x, tc_tensor w, tc_tensor b)
+{
+    return tc_sum(tc_log_softmax(tc_add(tc_matmul(x, w), b), -1), TC_AXES(-1), false);
+}
+static tc_tensor rows_most(tc_tensor x, tc_tensor w, tc_tensor b)
+{
+    return tc_max(tc_abs(tc_sub(tc_matmul(x, w), b)), TC_AXES(-1), true);
+}
+static tc_tensor rows_best(tc_tensor x, tc_tensor w, tc_tensor b)
+{
+    return tc_argmax(tc_add(tc_matmul(x, w), b), -1, false);
+}
+
+typedef struct rows_case {
+    const char *name;
+    rows_of make;
+    int m, n, k;
+} rows_case;
+
+/* Its kernels; `out` gets the result, `apart`: of kernels apart, as the product is an output. */
+static int run_rows(rows_case c, const char *backend, const float *numbers_in, void *out,
+                    int64_t *bytes, bool apart)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = backend, .threads = 2, .verify = true};
+    tc_program *f = NULL;
+    tc_program_info info;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, c.m, c.k), w = tc_input(ctx, "w", TC_F32, c.k, c.n),
+              b = tc_input(ctx, "b", TC_F32, c.n), y = c.make(x, w, b);
+    tc_tensor product = tc_matmul(x, w);
+    int64_t nx = (int64_t)c.m * c.k, nw = (int64_t)c.k * c.n, np = (int64_t)c.m * c.n;
+    float *whole = malloc((size_t)np * 4 + 4);
+    *bytes = tc_nbytes(y);
+    tc_status status = apart ? tc_compile_fn(TC_TENSORS(x, w, b), TC_TENSORS(y, product), &o, &f)
+                             : tc_compile_fn(TC_TENSORS(x, w, b), TC_TENSORS(y), &o, &f);
+    CHECK_MSG(status == TC_OK, "%s: %s", c.name, tc_error(ctx));
+    REQUIRE(f != NULL);
+    tc_dtype t = tc_dtype_of(y);
+    tc_buf in[3] = {TC_BUF((float *)numbers_in, nx), TC_BUF((float *)numbers_in + nx, nw),
+                    TC_BUF((float *)numbers_in + nx + nw, c.n)};
+    tc_buf to[2] = {{.data = out, .dtype = t, .n = *bytes / (t == TC_I64 ? 8 : 4)},
+                    TC_BUF(whole, np)};
+    status = tc_run(f, (tc_bufs){in, 3}, (tc_bufs){to, apart ? 2 : 1});
+    CHECK_MSG(status == TC_OK, "%s: %s", c.name, tc_error(f));
+    tc_program_get_info(f, &info);
+    free(whole);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return info.n_kernels;
+}
+
+TEST(rows_of_a_product_are_one_kernel)
+{
+    static const rows_case cases[] = {
+        {"softmax", rows_softmax, 100, 300, 40}, {"softmax, odd", rows_softmax, 37, 91, 13},
+        {"norm", rows_norm, 60, 128, 32},        {"norm, short", rows_norm, 9, 17, 5},
+        {"loss", rows_loss, 50, 70, 30},         {"most", rows_most, 50, 70, 30},
+        {"best", rows_best, 50, 70, 30},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        rows_case c = cases[i];
+        int64_t bytes = 0;
+        float *given = numbers(TC_F32, (int64_t)c.m * c.k + (int64_t)c.k * c.n + c.n);
+        char *want = malloc((size_t)c.m * (size_t)c.n * 8), *got = malloc((size_t)c.m * c.n * 8);
+        run_rows(c, "interp", given, want, &bytes, true);
+        run_rows(c, "interp", given, got, &bytes, false);
+        CHECK_MSG(!memcmp(want, got, (size_t)bytes), "%s, interpreted: other bits", c.name);
+        memset(got, 0, (size_t)bytes);
+        int kernels = run_rows(c, "cpu", given, got, &bytes, false);
+        CHECK_MSG(kernels == 1, "%s: %d kernels", c.name, kernels);
+        CHECK_MSG(!memcmp(want, got, (size_t)bytes), "%s: other bits", c.name);
+        free(given);
+        free(want);
+        free(got);
+    }
+}
+
+/* ---- exactness, gradients ---- */
+
+/* Attention of one head in f64, as it is defined. */
+static void attend(attention c, const data *d, double *out)
+{
+    const float *q = d->items[0], *k = d->items[1], *v = d->items[2];
+    double *p = malloc((size_t)c.keys * sizeof(*p));
+    for (int i = 0; i < c.queries; i++) {
+        double most = -INFINITY, sum = 0;
+        for (int j = 0; j < c.keys; j++) {
+            p[j] = 0;
+            for (int e = 0; e < c.d; e++) {
+                p[j] += (double)q[i * c.d + e] * k[j * c.d + e];
+            }
+            p[j] *= 0.25;
+            most = fmax(most, p[j]);
+        }
+        for (int j = 0; j < c.keys; j++) {
+            p[j] = exp(p[j] - most);
+            sum += p[j];
+        }
+        for (int e = 0; e < c.dv; e++) {
+            out[i * c.dv + e] = 0;
+            for (int j = 0; j < c.keys; j++) {
+                out[i * c.dv + e] += p[j] / sum * v[j * c.dv + e];
+            }
+        }
+    }
+    free(p);
+}
+
+TEST(attention_is_exact)
+{
+    attention c = {.name = "exact", .heads = 1, .queries = 50, .keys = 1500, .d = 40, .dv = 33,
+                   .dtype = TC_F32, .kernels = 1};
+    data d = make_data(c);
+    float *got = numbers(TC_F32, d.n_out), *weights = numbers(TC_F32, d.n_scores);
+    double *want = numbers(TC_F64, d.n_out), worst = 0;
+    tc_options o = {.backend = "cpu", .threads = 2};
+    attend(c, &d, want);
+    CHECK_EQ_INT(run(c, &d, &o, false, got, weights), 1);
+    for (int64_t i = 0; i < d.n_out; i++) {
+        worst = fmax(worst, fabs(got[i] - want[i]));
+    }
+    CHECK_MSG(worst < 4e-6, "off by %g", worst);
+    free_data(d);
+    free(got);
+    free(want);
+    free(weights);
+}
+
+/* The sum of the squares of what attention gives, with respect to q, k and v. */
+static void run_gradient(const char *backend, attention c, const data *d, float *grads[3])
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = backend, .threads = 2, .verify = true};
+    tc_program *f = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor in[3] = {tc_input(ctx, "q", TC_F32, c.heads, c.queries, c.d),
+                       tc_input(ctx, "k", TC_F32, c.heads, c.keys, c.d),
+                       tc_input(ctx, "v", TC_F32, c.heads, c.keys, c.dv)}, out[3];
+    tc_tensor scores = tc_mul(tc_matmul(in[0], tc_transpose(in[1], -2, -1)), 0.25);
+    tc_tensor y = tc_matmul(tc_softmax(scores, -1), in[2]);
+    REQUIRE(tc_grad(tc_sum(tc_square(y), TC_ALL, false), in, 3, out) == TC_OK);
+    REQUIRE(tc_compile_fn((tc_tensors){in, 3}, (tc_tensors){out, 3}, &o, &f) == TC_OK);
+    tc_buf from[3], to[3];
+    for (int i = 0; i < 3; i++) {
+        from[i] = TC_BUF((float *)d->items[i], d->n[i]);
+        to[i] = TC_BUF(grads[i], d->n[i]);
+    }
+    CHECK_MSG(tc_run(f, (tc_bufs){from, 3}, (tc_bufs){to, 3}) == TC_OK, "%s", tc_error(f));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+static double loss_of(attention c, const data *d)
+{
+    double *y = numbers(TC_F64, d->n_out), loss = 0;
+    attend(c, d, y);
+    for (int64_t i = 0; i < d->n_out; i++) {
+        loss += y[i] * y[i];
+    }
+    free(y);
+    return loss;
+}
+
+TEST(attention_has_a_gradient)
+{
+    attention c = {.name = "gradient", .heads = 1, .queries = 20, .keys = 24, .d = 16, .dv = 16,
+                   .dtype = TC_F32};
+    data d = make_data(c);
+    float *grads[2][3];
+    for (int i = 0; i < 6; i++) {
+        grads[i / 3][i % 3] = numbers(TC_F32, d.n[i % 3]);
+    }
+    run_gradient("interp", c, &d, grads[0]);
+    run_gradient("cpu", c, &d, grads[1]);
+    for (int i = 0; i < 3; i++) {
+        CHECK(same_bits(TC_F32, grads[0][i], grads[1][i], d.n[i]));
+        for (int64_t at = 0; at < d.n[i]; at += 37) {
+            float *x = (float *)d.items[i] + at, before = *x;
+            *x = before + 1.0f / 256;
+            double high = loss_of(c, &d);
+            *x = before - 1.0f / 256;
+            double slope = (high - loss_of(c, &d)) * 128;
+            *x = before;
+            CHECK_CLOSE(grads[1][i][at], slope, 2e-3);
+        }
+    }
+    for (int i = 0; i < 6; i++) {
+        free(grads[i / 3][i % 3]);
+    }
+    free_data(d);
 }
 
 TEST_MAIN

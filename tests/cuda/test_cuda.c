@@ -338,6 +338,15 @@ static tc_tensor sc_windows_back(tc_tensor x) { return sc_gradient(x, &image_sam
 static tc_tensor sc_windows_each_back(tc_tensor x) { return sc_gradient(x, &image_each); }
 static tc_tensor sc_windows_four_back(tc_tensor x) { return sc_gradient(x, &image_four); }
 static tc_tensor sc_windows_apart_back(tc_tensor x) { return sc_gradient(x, &image_apart); }
+static tc_tensor sc_attention(tc_tensor x)
+{
+    tc_tensor scores = tc_mul(tc_matmul(x, tc_transpose(x, -2, -1)), 0.125);
+    return tc_matmul(tc_softmax(scores, -1), x);
+}
+static tc_tensor sc_product_rows(tc_tensor x)
+{
+    return tc_log_softmax(tc_matmul(x, tc_transpose(x, -2, -1)), -1);
+}
 /* Numbers of eighths, from 0 to 7. */
 static tc_tensor sc_eighths(tc_tensor x) { return tc_cast(tc_floor(tc_add(x, 4)), TC_I32); }
 static tc_tensor sc_rows_added(tc_tensor x)
@@ -386,6 +395,10 @@ static const schedule_case schedule_cases[] = {
     {"lanes", TC_F32, {77, 25}, 2, sc_lines_set},
     {"lanes", TC_F16, {40, 259}, 2, sc_part_raised},
     {"lanes", TC_F32, {64, 130}, 2, sc_read_back},
+    {"CHAIN LANES", TC_F32, {2, 40, 33}, 3, sc_attention}, /* rows that are kept */
+    {"CHAIN LANES", TC_F32, {70, 20}, 2, sc_attention},
+    {"CHAIN LANES", TC_F64, {33, 16}, 2, sc_attention},
+    {"CHAIN LANES", TC_F32, {2, 150, 7}, 3, sc_product_rows},
     {"tiles 64x64", TC_F32, {64, 32}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {130, 51}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {16, 192}, 2, sc_inner},
