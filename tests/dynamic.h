@@ -6,7 +6,7 @@
 #include "tc_test.h"
 #include "same.h"
 
-enum { DYN_INPUTS = 3, DYN_CASES = 9 };
+enum { DYN_INPUTS = 3, DYN_CASES = 10 };
 
 static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
 
@@ -235,6 +235,31 @@ static int64_t dyn_saw_out(int64_t batch, int64_t height)
     return ((batch + 2) / 3 * 3 - batch) * 10 + (batch ? batch - 1 : 0) * 5;
 }
 
+/* ---- rows of x added to rows of x, and to a table; the gradient of reading them back ---- */
+
+static tc_tensor dyn_put(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    (void)height;
+    in[0] = tc_input(ctx, "x", TC_F32, batch, 7);
+    in[1] = tc_input(ctx, "y", TC_F32, batch, 1);
+    in[2] = tc_input(ctx, "z", TC_F32, 7);
+    tc_tensor number = tc_cast(tc_floor(tc_mul(tc_reshape(in[1], batch), 64)), TC_I64), grad;
+    tc_tensor own = tc_remainder(number, tc_dim_max(tc_size(in[0], 0), 1));
+    tc_tensor table = tc_index_add(tc_expand(in[2], 50, 7), 0, tc_remainder(number, 50), in[0]);
+    tc_tensor read = tc_square(tc_index_select(table, 0, tc_remainder(number, 9)));
+    tc_tensor rows = tc_index_add(in[0], 0, own, tc_sin(in[0]));
+    if (tc_grad(tc_sum(read, TC_ALL, false), in, 1, &grad)) {
+        return rows;
+    }
+    return tc_add(rows, grad);
+}
+
+static int64_t dyn_put_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * 7;
+}
+
 static const dyn_case dyn_cases[DYN_CASES] = {
     {"pointwise", false, true, dyn_pointwise, dyn_pointwise_count, dyn_pointwise_out, NULL},
     {"softmax(x @ w + b)", false, false, dyn_layer, dyn_layer_count, dyn_layer_out, NULL},
@@ -245,6 +270,7 @@ static const dyn_case dyn_cases[DYN_CASES] = {
     {"joined", true, false, dyn_joined, dyn_joined_count, dyn_joined_out, NULL},
     {"threes", false, false, dyn_threes, dyn_threes_count, dyn_threes_out, NULL},
     {"saw", false, true, dyn_saw, dyn_threes_count, dyn_saw_out, NULL},
+    {"at indices", false, true, dyn_put, dyn_pointwise_count, dyn_put_out, NULL},
 };
 
 /* ---- running ---- */
