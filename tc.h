@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "34f894596114b1ad"
+#define TCI_BUILD "00a29044289f6357"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -7191,6 +7191,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
+    X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
+      "a SCATTER over an ordered index: each element of x takes in a stretch of the order")        \
     X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
@@ -7216,7 +7218,9 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
-#define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
+#define TCI_ATTRS_SCATTER(X)                                                                       \
+    X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
+#define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
@@ -7412,8 +7416,8 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 /* ---- attribute lists ---- */
 
 #define TCI_ATTR_LISTS(X)                                                                          \
-    X(NONE) X(AXIS) X(AXES) X(SCATTER) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE) X(PAD)        \
-    X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
+    X(NONE) X(AXIS) X(AXES) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE)    \
+    X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
@@ -8404,6 +8408,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -9850,7 +9855,13 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    index and src of one shape, off the axis no larger than x's. Element by
  *                    element of src along the axis, in order, each goes to where its index names
  *                    an element of x: so what an element of the result takes in is in the order of
- *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16
+ *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16.
+ *                    apart: SET alone; index has x's shape, and along the axis every element of x
+ *                    is named once, which nobody checks
+ *   SEGMENT          axis, mode; inputs x, src, order, starts (i64 of one axis; one more than x has
+ *                    elements along the axis); shape of x, and src's but for the axis. Element i
+ *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
+ *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)
@@ -12242,11 +12253,11 @@ static tci_node *tci_scatter_node(tci_graph *g, tci_node *x, int at, tci_node *i
         src = tci_build_cast(g, src, TC_F32);
     }
     tci_node *in[3] = {x, index, src};
-    const int64_t attr[2] = {at, mode};
+    const int64_t attr[3] = {at, mode, 0};
     if (!x || !src) {
         return NULL;
     }
-    tci_node *r = tci_build_node(g, TCI_OP_SCATTER, (tc_dtype)x->dtype, x->rank, x->shape, 3, in, 2,
+    tci_node *r = tci_build_node(g, TCI_OP_SCATTER, (tc_dtype)x->dtype, x->rank, x->shape, 3, in, 3,
                                  attr);
     return tci_build_cast(g, r, t);
 }
@@ -13367,9 +13378,26 @@ static void tci_verify_scatter(const tci_verify *v)
     tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
                            index->rank == n->rank,
                     "has the shape of x, an index for each element of src");
+    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET &&
+                                           tci_verify_same_shape(index, x)),
+                    "stores that are apart are to all of x");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || tci_verify_le(index->shape[d], n->shape[d]),
                         "index longer than x");
+    }
+}
+
+static void tci_verify_segment(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0], *src = n->in[1], *order = n->in[2], *starts = n->in[3];
+    tci_verify_that(v, n->dtype == x->dtype && n->dtype == src->dtype, "one dtype");
+    tci_verify_that(v, order->dtype == TC_I64 && starts->dtype == TC_I64, "an order of i64");
+    tci_verify_that(v, tci_verify_same_shape(n, x) && src->rank == n->rank, "has the shape of x");
+    tci_verify_that(v, order->rank == 1 && starts->rank == 1 &&
+                           starts->shape[0] == tci_dim_add(n->shape[n->attr[0]], 1),
+                    "a start for each element along the axis, and the end");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] || src->shape[d] == n->shape[d], "src of other sizes");
     }
 }
 
@@ -13493,6 +13521,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_GATHER: tci_verify_gather(v); break;
     case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
     case TCI_OP_SCATTER: tci_verify_scatter(v); break;
+    case TCI_OP_SEGMENT: tci_verify_segment(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
@@ -14685,6 +14714,11 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: break;
+    case TCI_OP_SEGMENT:
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "%s is made while planning: nothing makes one by its name",
+                       tci_op_name(c->op));
+        return NULL;
     case TCI_OP_IOTA: return tci_build_iota(g, tci_named_word(c, "length", 0));
     case TCI_OP_RANDOM: return tci_named_random(c);
     case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
@@ -14698,7 +14732,7 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_WINDOW: return tci_named_window(c);
     case TCI_OP_GATHER: return tci_build_gather(g, in[0], axis, in[1]);
     case TCI_OP_SCAN: return tci_build_scan(g, in[0], axis);
-    case TCI_OP_SCATTER:
+    case TCI_OP_SCATTER: /* whether stores are apart is not for users to say */
         return tci_build_scatter(g, in[0], axis, in[1], in[2],
                                  (tci_mode)tci_dim_known(tci_named_word(c, "mode", 0)));
     case TCI_OP_CONTRACT: return tci_named_contract(c);
@@ -16977,13 +17011,13 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
  * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
- * points whatever the indices are; a store that combines or has a guard is a SCATTER's, in a
- * VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage axes are inner
- * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
- * values, one that keeps axes only in stages that walk these; in a VEC_INNER kernel each reduction
- * that keeps none has class LANES, all with one number, in others none has and none keeps axes; a
- * reduction that keeps axes has one result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32
- * alone. */
+ * points whatever the indices are, unless it promises so; a store that combines or has a guard is
+ * a SCATTER's, in a VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage
+ * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
+ * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
+ * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES,
+ * all with one number, in others none has and none keeps axes; a reduction that keeps axes has one
+ * result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -17082,6 +17116,7 @@ typedef struct tci_kstore {
     int32_t value;   /* stored after narrowing to the operand's dtype */
     uint8_t mode;    /* tci_mode: replaces what is there, or combines with it */
     int32_t guard;   /* a bool: nothing is stored where it does not hold; -1: always */
+    bool apart;      /* a SCATTER's: no two points have one offset, which who made it promises */
 } tci_kstore;
 /* The reduction whose combine step a mode is; -1: SET. */
 TCI_FN int tci_kstore_combine(int mode);
@@ -17096,6 +17131,8 @@ typedef struct tci_kstage {
     int32_t n_axes;
     int32_t *axes;   /* inner axes in loop order, the last one fastest */
     int32_t n_kept;  /* REDUCE: the last so many are kept by its reductions */
+    /* SCATTER: index expressions; of its one axis only the points from <= i < to; -1: all */
+    int32_t from, to;
 } tci_kstage;
 
 /* ---- operands and the kernel ---- */
@@ -17934,6 +17971,12 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
         bool first = stage->n_kept > 0 && a == stage->n_axes - stage->n_kept;
         tci_str_printf(out, "%s a%d", first ? " keeping" : "", stage->axes[a]);
     }
+    if (stage->from >= 0) {
+        tci_str_add(out, " from ");
+        tci_kernel_print_kx(out, k, stage->from);
+        tci_str_add(out, " to ");
+        tci_kernel_print_kx(out, k, stage->to);
+    }
     tci_str_add(out, "\n");
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
@@ -17958,6 +18001,7 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             if (store->guard >= 0) {
                 tci_str_printf(out, " if v%d", store->guard);
             }
+            tci_str_add(out, store->apart ? " apart" : "");
             tci_str_add(out, "\n");
         }
     }
@@ -18189,6 +18233,11 @@ static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const t
 static void tci_kernel_verify_scatter(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
     bool begun = false;
+    if (store->apart) {
+        TCI_ASSERT(s, store->mode == TCI_MODE_SET && store->guard < 0 &&
+                          k->stages[store->stage].n_axes == 0);
+        return;
+    }
     tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
     for (int w = 0; w < k->n_stores; w++) {
         const tci_kstore *other = &k->stores[w];
@@ -18293,6 +18342,27 @@ static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci
                       tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
 }
 
+/* Its ends lie in the axis, and are the outer point's. */
+static void tci_kernel_verify_stretch(tci_scratch *s, const tci_kernel *k, int stage)
+{
+    const tci_kstage *st = &k->stages[stage];
+    if (st->from < 0 && st->to < 0) {
+        return;
+    }
+    TCI_ASSERT(s, st->kind == TCI_STAGE_SCATTER && st->n_axes == 1);
+    const int32_t ends[2] = {st->from, st->to};
+    for (int i = 0; i < 2; i++) {
+        TCI_ASSERT(s, ends[i] >= 0 && ends[i] < k->n_kx);
+        const tci_kx *x = &k->kx[ends[i]];
+        tci_dim size = k->axes[st->axes[0]].size;
+        bool known = tci_dim_is_known(x->lo) && tci_dim_is_known(x->hi) && tci_dim_is_known(size);
+        TCI_ASSERT(s, !known || (tci_dim_le(0, x->lo) && tci_dim_le(x->hi, size)));
+        for (int a = k->n_outer; a < k->n_axes && a < 63; a++) {
+            TCI_ASSERT(s, !(x->axes >> a & 1));
+        }
+    }
+}
+
 /* ---- stages ---- */
 
 static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
@@ -18304,6 +18374,7 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
     TCI_ASSERT(s, stage->n_kept >= 0 && stage->n_kept <= stage->n_axes);
     TCI_ASSERT(s, stage->n_kept == 0 || (stage->kind == TCI_STAGE_REDUCE &&
                                          k->vector == TCI_VEC_INNER));
+    tci_kernel_verify_stretch(s, k, t);
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         if (red->stage == t) {
@@ -18415,8 +18486,11 @@ typedef struct tci_lower_placed {
     int value;  /* an instruction; -1: nothing is stored at any idx */
     int index;  /* the element of x along the axis, an index expression */
     int guard;  /* a bool instruction: nothing is stored where it does not hold; -1: always */
+    int from, to; /* SEGMENT: the stretch of the order, index expressions; else -1 */
 } tci_lower_placed;
 TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx);
+/* The same of a SEGMENT; at: the place in the order. */
+TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const int *idx, int at);
 /* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
  * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);
@@ -19154,6 +19228,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_DATA:                                                                              \
     case TCI_OP_SCAN:                                                                              \
     case TCI_OP_SCATTER:                                                                           \
+    case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
     case TCI_OP_ASSIGN:
 
@@ -19381,7 +19456,7 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
 {
     tci_node *index = n->in[1];
     int axis = (int)n->attr[0], guard = 0;
-    tci_lower_placed put = {-1, -1, -1};
+    tci_lower_placed put = {-1, -1, -1, -1, -1};
     for (int i = 0; i < n->rank; i++) {
         guard = tci_lower_guard_and(l, guard, idx[i], 0, tci_dim_add(index->shape[i], -1));
     }
@@ -19394,6 +19469,29 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     checked = tci_lower_checked(l, checked, n->shape[axis], guard);
     put.index = tci_lower_at_checked(l, checked, n->shape[axis]);
     put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
+    return put;
+}
+
+/* An element of a list, known to lie in [0, most]. */
+static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
+{
+    int value = tci_lower_convert(l->k, tci_lower_value(l, list, &at, 0), TC_I64);
+    return tci_kx_value(l->k, value, 0, most);
+}
+
+TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const int *idx, int at)
+{
+    int axis = (int)tci_dim_known(n->attr[0]), *src = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
+    tci_node *order = n->in[2], *starts = n->in[3];
+    tci_lower_placed put = {-1, idx[axis], -1, -1, -1};
+    for (int i = 0; i < n->rank; i++) {
+        src[i] = idx[i];
+    }
+    src[axis] = tci_lower_listed(l, order, at, tci_dim_add(n->in[1]->shape[axis], -1));
+    put.value = tci_lower_value(l, n->in[1], src, 0);
+    int next = tci_kx_add(l->k, idx[axis], tci_kx_const(l->k, 1));
+    put.from = tci_lower_listed(l, starts, idx[axis], order->shape[0]);
+    put.to = tci_lower_listed(l, starts, next, order->shape[0]);
     return put;
 }
 
@@ -19605,7 +19703,11 @@ static bool *tci_kernel_live(const tci_kernel *k)
             live[k->stores[w].guard] = true;
         }
     }
-    /* indices inside kx are loads' FAULTs: kept as well */
+    for (int x = 0; x < k->n_kx; x++) { /* indices inside index expressions are kept as well */
+        if (k->kx[x].op == TCI_KX_VALUE) {
+            live[tci_kx_number(&k->kx[x])] = true;
+        }
+    }
     for (int i = k->n_insts - 1; i >= 0; i--) {
         for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
             live[k->insts[i].args[a]] = true;
@@ -19638,6 +19740,10 @@ TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k)
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kernel_mark_kx(k, k->stores[w].x, live);
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_kernel_mark_kx(k, k->stages[t].from, live);
+        tci_kernel_mark_kx(k, k->stages[t].to, live);
     }
     return live;
 }
@@ -19727,6 +19833,11 @@ static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums
     }
     for (int w = 0; w < k->n_stores; w++) {
         is_sum[k->stores[w].x] = true;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        if (k->stages[t].from >= 0) {
+            is_sum[k->stages[t].from] = is_sum[k->stages[t].to] = true;
+        }
     }
     for (int x = 0; x < k->n_kx; x++) {
         if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
@@ -19923,7 +20034,11 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
     tci_kstage stage = {from->stages[t].kind, 0,
-                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0};
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0, -1, -1};
+    if (from->stages[t].from >= 0) {
+        stage.from = tci_kernel_copy_offset(c, from->stages[t].from);
+        stage.to = tci_kernel_copy_offset(c, from->stages[t].to);
+    }
     for (int a = 0; a < from->stages[t].n_axes; a++) {
         int axis = c->axis_to[from->stages[t].axes[a]];
         if (axis >= 0) {
@@ -20270,6 +20385,11 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
         for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
             to->reds[r].in[i] = c.inst_to[k->reds[r].in[i]];
         }
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *stage = &k->stages[t];
+        to->stages[t].from = stage->from >= 0 ? tci_concrete_kx(&c, stage->from) : -1;
+        to->stages[t].to = stage->to >= 0 ? tci_concrete_kx(&c, stage->to) : -1;
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kstore store = k->stores[w];
@@ -20950,26 +21070,23 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_boxes_are_boxes(k, x, 1);
 }
 
-/* ---- src/plan/parts.c ---- */
-/* plan/parts.c - long contractions with few results as sums of parts.
+/* ---- src/plan/order.c ---- */
+/* plan/order.c - a SCATTER as stretches of an order, for machines of blocks.
  *
- * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
- * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
- * order of any reduction), and the same for what no whole part is left of. Or NULL: one kernel
- * makes each sum (whose own class, SPLIT, keeps the digits). The one idea: where there are fewer
- * results than threads to make them, parts are work for the others; and neighbours in memory that
- * are summed are better lanes. What the parts cost beside the products is counted first:
+ * In: a SCATTER whose index is the same for all lines. Out: the SEGMENT that gives each element of
+ * x what a stretch of src's order holds for it, in the order that SCATTER has (kernel/ir.h): the
+ * same bits. A SCATTER goes along src one element after the other; here elements of x go side by
+ * side, and src is read once, wherever the index sends it.
  *
- *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
- *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
- *   elements read many times  out[part, ..]: the outermost summed axis that leaves a stretch short
- *                             enough is cut, those before it are parts as they are. A part
- *                             has products enough that its sum, written and read, costs a few
- *                             percent of reading the elements or of multiplying them; and there
- *                             are never more partial sums than elements
- *
- * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
- * before a run: such contractions stay whole. */
+ * The order is a sort of the index that keeps what is equal in its order, of words (index, place),
+ * by TCI_ORDER_BITS of the index at a time, least first. Its kernels are ordinary ones:
+ *   counts   of each digit in each chunk of words, by comparing the chunk with every digit
+ *   begins   of each digit in each chunk: running sums of the counts over chunks, then digits
+ *   places   the begin, and how many equal digits come before in the chunk, by comparing again
+ *   words    to their places: stores that are apart
+ * A chunk has so many words that neither comparing nor running sums take long. Where the stretch of
+ * an element starts is searched for in the sorted words, by halves. Equal nodes are one, so several
+ * SCATTERs over one index share its order. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
@@ -20977,7 +21094,8 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
  * output axes, then the summed ones; for a SCAN its other axes, then the scanned one; for a SCATTER
- * its other axes, then its own axis, then that of src.
+ * its other axes, then its own axis, then that of src; of one whose stores are apart the output
+ * axes, and of a SEGMENT those, then its order.
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -21234,6 +21352,9 @@ TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_
  * Appends a line to `orders`. */
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
                                 tci_machine machine, tci_str *orders);
+/* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* the roots of a round; fills what root number `root` reads and evaluates. */
@@ -21274,6 +21395,16 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
+/* How a SCATTER root stores: src line after line, each element of x its stretch of an order, or all
+ * of src side by side. */
+typedef enum tci_put {
+    TCI_PUT_NOTHING,
+    TCI_PUT_LINES,
+    TCI_PUT_STRETCHES,
+    TCI_PUT_APART
+} tci_put;
+enum { TCI_SCATTER_APART = 2 }; /* the attribute */
+TCI_FN tci_put tci_root_puts(const tci_node *n);
 /* What a SCATTER root stores where its domain is at `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
 /* plan/verify.c */
@@ -21305,7 +21436,221 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 
 #endif
 
-/* ---- src/plan/parts.c, continued ---- */
+/* ---- src/plan/order.c, continued ---- */
+enum {
+    TCI_ORDER_READS = 4096,    /* least elements of src along the axis */
+    TCI_ORDER_BITS = 8,
+    TCI_ORDER_CHUNK = 256,     /* words, at least; twice and four times as many where there are */
+    TCI_ORDER_CHUNKS = 1024,   /* more chunks than this */
+    TCI_ORDER_HIGH = 32        /* bits of a word below its index */
+};
+static const int64_t tci_order_most = (int64_t)1 << 30;
+
+typedef struct tci_order {
+    tci_scratch *s;
+    tci_graph *g;
+    int64_t keys;              /* indices are below it; what fills up the last chunk has it */
+    int64_t n, chunk, chunks;  /* words */
+} tci_order;
+
+/* ---- nodes ---- */
+
+static tci_node *tci_order_built(const tci_order *o, tci_node *n)
+{
+    TCI_ASSERT(o->s, n != NULL);
+    return n;
+}
+
+static tci_node *tci_order_number(const tci_order *o, tc_dtype t, int64_t x)
+{
+    tci_value v = {.i = x};
+    return tci_order_built(o, tci_graph_const(o->g, t, v));
+}
+
+static tci_node *tci_order_ew(const tci_order *o, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_order_built(o, tci_build_ew(o->g, op, in));
+}
+
+static tci_node *tci_order_shape(const tci_order *o, tci_node *x, int64_t a, int64_t b, int64_t c)
+{
+    const tci_dim shape[3] = {a, b, c};
+    return tci_order_built(o, tci_build_reshape(o->g, x, c ? 3 : b ? 2 : 1, shape));
+}
+
+static tci_node *tci_order_ramp(const tci_order *o, tc_dtype t, int64_t n)
+{
+    return tci_order_built(o, tci_build_cast(o->g, tci_build_iota(o->g, n), t));
+}
+
+static tci_node *tci_order_sum(const tci_order *o, tci_node *x, int axis)
+{
+    tc_axes axes = {&axis, 1, false};
+    return tci_order_built(o, tci_build_reduce(o->g, TCI_OP_SUM, x, axes, false));
+}
+
+static tci_node *tci_order_kept(tci_node *n)
+{
+    n->mark = 1;
+    return n;
+}
+
+/* ---- the sort ---- */
+
+/* Running sums along an axis, without the element itself. */
+static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
+{
+    tci_node *sum = tci_order_kept(tci_order_built(o, tci_build_scan(o->g, x, axis)));
+    return tci_order_ew(o, TCI_OP_SUB, sum, x);
+}
+
+/* Where the first word of each digit of each chunk goes: [chunks, digits]. */
+static tci_node *tci_order_begins(const tci_order *o, tci_node *digit)
+{
+    int64_t n = (int64_t)1 << TCI_ORDER_BITS;
+    tci_node *each = tci_order_shape(o, tci_order_ramp(o, TC_I32, n), 1, n, 1);
+    tci_node *here = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
+    tci_node *counts = tci_order_sum(o, tci_order_ew(o, TCI_OP_EQ, here, each), 2);
+    tci_order_kept(counts);
+    tci_node *in_digit = tci_order_before(o, counts, 0);
+    tci_node *all = tci_order_kept(tci_order_sum(o, counts, 0));
+    return tci_order_kept(tci_order_ew(o, TCI_OP_ADD, in_digit, tci_order_before(o, all, 0)));
+}
+
+/* Words in the order of the digit at `shift`, equal ones as they were. */
+static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shift)
+{
+    tci_node *digit = tci_order_ew(o, TCI_OP_BITWISE_RIGHT_SHIFT, words,
+                                   tci_order_number(o, TC_I64, shift));
+    digit = tci_order_ew(o, TCI_OP_BITWISE_AND, digit,
+                         tci_order_number(o, TC_I64, (1 << TCI_ORDER_BITS) - 1));
+    digit = tci_order_kept(tci_order_built(o, tci_build_cast(o->g, digit, TC_I32)));
+    tci_node *begins = tci_order_begins(o, digit);
+    tci_node *one = tci_order_shape(o, digit, o->chunks, o->chunk, 1);
+    tci_node *other = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
+    tci_node *ramp = tci_order_ramp(o, TC_I32, o->chunk);
+    tci_node *earlier = tci_order_ew(o, TCI_OP_LT, tci_order_shape(o, ramp, 1, 1, o->chunk),
+                                     tci_order_shape(o, ramp, 1, o->chunk, 1));
+    tci_node *equal = tci_order_ew(o, TCI_OP_EQ, one, other);
+    tci_node *rank = tci_order_sum(o, tci_order_ew(o, TCI_OP_LOGICAL_AND, equal, earlier), 2);
+    tci_node *row = tci_order_shape(o, digit, o->chunks, o->chunk, 0);
+    tci_node *begin = tci_order_built(o, tci_build_gather(o->g, begins, 1, row));
+    tci_node *place = tci_order_kept(tci_order_ew(o, TCI_OP_ADD, begin, rank));
+    tci_node *in[3] = {words, tci_order_shape(o, place, o->n, 0, 0), words};
+    const int64_t attr[3] = {0, TCI_MODE_SET, 1};
+    return tci_order_kept(tci_graph_node(o->g, TCI_OP_SCATTER, TC_I64, 1, words->shape, 3, in, 3,
+                                         attr));
+}
+
+/* Sorted words of an index of one axis; of what is not there the index is o->keys. */
+static tci_node *tci_order_words(const tci_order *o, tci_node *index)
+{
+    tci_node *fill = tci_order_number(o, TC_I64, o->keys);
+    tci_node *keys = tci_order_built(o, tci_build_pad(o->g, index, 0, 0,
+                                                      o->n - tci_dim_known(index->shape[0]), fill));
+    tci_node *high = tci_order_ew(o, TCI_OP_BITWISE_LEFT_SHIFT, keys,
+                                  tci_order_number(o, TC_I64, TCI_ORDER_HIGH));
+    tci_node *words = tci_order_ew(o, TCI_OP_ADD, high, tci_order_ramp(o, TC_I64, o->n));
+    tci_order_kept(words);
+    for (int bit = 0; o->keys >> bit > 0; bit += TCI_ORDER_BITS) {
+        words = tci_order_by_digit(o, words, TCI_ORDER_HIGH + bit);
+    }
+    return words;
+}
+
+/* For each of 0 .. o->keys how many sorted keys are less. */
+static tci_node *tci_order_starts(const tci_order *o, tci_node *keys)
+{
+    tci_node *key = tci_order_ramp(o, TC_I64, o->keys + 1);
+    tci_node *all = tci_order_number(o, TC_I64, o->n), *one = tci_order_number(o, TC_I64, 1);
+    tci_node *less = tci_order_ew(o, TCI_OP_MUL, key, tci_order_number(o, TC_I64, 0));
+    int64_t step = 1;
+    while (2 * step <= o->n) {
+        step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+        tci_node *more = tci_order_ew(o, TCI_OP_ADD, less, tci_order_number(o, TC_I64, step));
+        tci_node *last = tci_order_ew(o, TCI_OP_SUB, tci_order_ew(o, TCI_OP_MINIMUM, more, all),
+                                      one);
+        tci_node *found = tci_order_built(o, tci_build_gather(o->g, keys, 0, last));
+        tci_node *there = tci_order_ew(o, TCI_OP_LOGICAL_AND,
+                                       tci_order_ew(o, TCI_OP_LE, more, all),
+                                       tci_order_ew(o, TCI_OP_LT, found, key));
+        less = tci_order_built(o, tci_build_where(o->g, there, more, less));
+    }
+    return tci_order_kept(less);
+}
+
+/* ---- the node ---- */
+
+/* The index of SCATTER n as one axis, where all lines have the same; NULL: they have not. */
+static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
+{
+    tci_node *index = n->in[1];
+    int axis = (int)tci_dim_known(n->attr[0]);
+    bool same = true;
+    for (int i = 0; i < n->rank; i++) {
+        same = same && tci_dim_is_known(n->shape[i]) && tci_dim_is_known(index->shape[i]) &&
+               (i == axis || n->shape[i] == index->shape[i]);
+    }
+    index = index->op == TCI_OP_EXPAND ? index->in[0] : index;
+    for (int i = 0; i < n->rank; i++) {
+        same = same && (i == axis ? index->shape[i] == n->in[1]->shape[i] : index->shape[i] == 1);
+    }
+    return same ? tci_order_shape(o, index, tci_dim_known(index->shape[axis]), 0, 0) : NULL;
+}
+
+TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders)
+{
+    tci_order o = {.s = s, .g = g, .chunk = TCI_ORDER_CHUNK};
+    tci_node *index = machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
+    int64_t reads = index ? tci_dim_known(index->shape[0]) : 0;
+    o.keys = index ? tci_dim_known(n->shape[tci_dim_known(n->attr[0])]) : 0;
+    if (reads < TCI_ORDER_READS || reads > tci_order_most || o.keys > tci_order_most) {
+        return NULL;
+    }
+    while (o.chunk < 4 * TCI_ORDER_CHUNK && o.chunk * TCI_ORDER_CHUNKS < reads) {
+        o.chunk *= 2;
+    }
+    o.chunks = tci_dim_known(tci_dim_ceil_div(reads, o.chunk));
+    o.n = o.chunks * o.chunk;
+    /* reading 0, 1, 2 ... at the index checks it, and counts from the end where it is negative */
+    tci_node *ramp = tci_order_ramp(&o, TC_I64, o.keys);
+    tci_node *words = tci_order_words(&o, tci_order_built(&o, tci_build_gather(g, ramp, 0, index)));
+    tci_node *high = tci_order_number(&o, TC_I64, TCI_ORDER_HIGH);
+    tci_node *low = tci_order_number(&o, TC_I64, ((int64_t)1 << TCI_ORDER_HIGH) - 1);
+    tci_node *keys = tci_order_ew(&o, TCI_OP_BITWISE_RIGHT_SHIFT, words, high);
+    tci_node *in[4] = {n->in[0], n->in[2], tci_order_ew(&o, TCI_OP_BITWISE_AND, words, low),
+                       tci_order_starts(&o, tci_order_kept(keys))};
+    tci_order_kept(in[2]);
+    tci_str_printf(orders, "scatter of %lld: elements of an axis of %lld side by side\n",
+                   (long long)reads, (long long)o.keys);
+    return tci_graph_node(g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
+                          n->attr);
+}
+/* ---- src/plan/parts.c ---- */
+/* plan/parts.c - long contractions with few results as sums of parts.
+ *
+ * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
+ * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
+ * order of any reduction), and the same for what no whole part is left of. Or NULL: one kernel
+ * makes each sum (whose own class, SPLIT, keeps the digits). The one idea: where there are fewer
+ * results than threads to make them, parts are work for the others; and neighbours in memory that
+ * are summed are better lanes. What the parts cost beside the products is counted first:
+ *
+ *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
+ *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
+ *   elements read many times  out[part, ..]: the outermost summed axis that leaves a stretch short
+ *                             enough is cut, those before it are parts as they are. A part
+ *                             has products enough that its sum, written and read, costs a few
+ *                             percent of reading the elements or of multiplying them; and there
+ *                             are never more partial sums than elements
+ *
+ * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
+ * before a run: such contractions stay whole. */
+
 #include <math.h>
 
 enum {
@@ -21915,6 +22260,7 @@ TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_
  *                      longer rows, where its rows begin at odd places)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
+ *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 
 enum {
@@ -22546,6 +22892,8 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
         made = tci_algo_contract(s, g, n, machine, orders);
+    } else if (n->op == TCI_OP_SCATTER) {
+        made = tci_plan_order(s, g, n, machine, orders);
     }
     return made ? made : n;
 }
@@ -22596,7 +22944,16 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_CONTRACT ? TCI_ROOT_CONTRACT
            : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
+           : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
                                       : TCI_ROOT_VALUE;
+}
+
+TCI_FN tci_put tci_root_puts(const tci_node *n)
+{
+    return n->op == TCI_OP_SEGMENT                       ? TCI_PUT_STRETCHES
+           : n->op != TCI_OP_SCATTER                     ? TCI_PUT_NOTHING
+           : tci_dim_known(n->attr[TCI_SCATTER_APART])   ? TCI_PUT_APART
+                                                         : TCI_PUT_LINES;
 }
 
 static bool tci_root_has(const int64_t *list, int n, int64_t v)
@@ -22651,7 +23008,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        bool along = r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER;
+        bool along = r->kind == TCI_ROOT_SCAN || tci_root_puts(n) == TCI_PUT_LINES;
         r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
@@ -22663,8 +23020,10 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[at] = n->shape[i];
         }
         r->n_out = along ? n->rank - 1 : n->rank;
-        if (r->kind == TCI_ROOT_SCATTER) {
-            r->domain[r->n_domain++] = n->in[1]->shape[n->attr[0]];
+        if (tci_root_puts(n) == TCI_PUT_LINES) {
+            r->domain[r->n_domain++] = n->in[1]->shape[tci_dim_known(n->attr[0])];
+        } else if (tci_root_puts(n) == TCI_PUT_STRETCHES) {
+            r->domain[r->n_domain++] = n->in[2]->shape[0];
         }
     }
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
@@ -22771,7 +23130,8 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
-            idx[i] = domain[input > 0 && i == n->attr[0] ? r->n_domain - 1 : r->out_axis[i]];
+            bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
+            idx[i] = domain[along ? r->n_domain - 1 : r->out_axis[i]];
         }
         return idx;
     }
@@ -22807,7 +23167,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
 
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain)
 {
-    return tci_lower_scatter(l, r->node, tci_plan_input_index(l, r, 1, domain));
+    const int *idx = tci_plan_input_index(l, r, 1, domain);
+    return tci_root_puts(r->node) == TCI_PUT_STRETCHES
+               ? tci_lower_segment(l, r->node, idx, domain[r->n_domain - 1])
+               : tci_lower_scatter(l, r->node, idx);
 }
 
 TCI_FN void tci_root_probe(tci_fusion *f, int self)
@@ -22828,7 +23191,9 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
     } else if (r->kind == TCI_ROOT_SCATTER) {
-        tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);
+        if (tci_root_puts(r->node) != TCI_PUT_APART) {
+            tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);
+        }
         tci_plan_scatter_put(&l, r, domain);
     } else {
         for (int i = 0; i < r->node->n_in; i++) {
@@ -23266,7 +23631,8 @@ static bool tci_store_reshapes(const tci_node *n)
 /* Its value is in memory, or stays in the one kernel that makes it. */
 static bool tci_store_is_root(const tci_node *n)
 {
-    return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER;
+    return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER ||
+           n->op == TCI_OP_SEGMENT;
 }
 
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
@@ -25351,7 +25717,7 @@ static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
             return t;
         }
     }
-    tci_kstage stage = {kind, f->n_axes, f->axes, f->n_kept};
+    tci_kstage stage = {kind, f->n_axes, f->axes, f->n_kept, -1, -1};
     TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
     return p->k->n_stages - 1;
 }
@@ -25397,14 +25763,14 @@ static int *tci_pk_out_index(tci_pk *p, const tci_root *r, const int *domain)
 
 static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
 {
-    tci_kstore store = {stage, -1, -1, value, TCI_MODE_SET, -1};
+    tci_kstore store = {stage, -1, -1, value, TCI_MODE_SET, -1, false};
     tci_pk_store_at(p, r, tci_pk_out_index(p, r, domain), store);
 }
 
 /* A stage over one slot of a family alone. */
 static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
 {
-    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1), 0};
+    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1), 0, -1, -1};
     for (int a = 0; slot->size != 1 && a < slot->n_factors; a++) {
         stage.axes[stage.n_axes++] = slot->first_axis + a;
     }
@@ -25412,23 +25778,34 @@ static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
     return p->k->n_stages - 1;
 }
 
-/* A SCATTER: x goes to memory along its axis, then the elements of src along theirs. */
+/* x goes to memory, along its axis where that is an inner one; then elements of src go there. */
 static void tci_pk_scatter(tci_pk *p, int member)
 {
     const tci_root *r = &p->f->roots[p->g->roots[member]];
     const tci_node *n = r->node;
+    tci_put how = tci_root_puts(n);
     const tci_pk_slot none = {.size = 1};
-    const tci_pk_slot *own = p->members[member].slot_of[r->n_domain - 2]; /* NULL: of size 1 */
-    const tci_pk_slot *src = p->members[member].slot_of[r->n_domain - 1];
+    const tci_pk_slot *own = &none, *src = &none; /* NULL: of size 1 */
+    if (how == TCI_PUT_LINES) {
+        own = p->members[member].slot_of[r->n_domain - 2];
+    }
+    if (how != TCI_PUT_APART) {
+        src = p->members[member].slot_of[r->n_domain - 1];
+    }
     int *domain = tci_pk_domain(p, member), *idx = tci_pk_out_index(p, r, domain);
-    int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
-    tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
+    if (how != TCI_PUT_APART) {
+        int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
+        tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
+    }
     tci_lower_placed put = tci_plan_scatter_put(&p->l, r, domain);
     if (put.value < 0) {
         return;
     }
     tci_kstore store = {tci_pk_slot_stage(p, TCI_STAGE_SCATTER, src ? src : &none), -1, -1,
-                        put.value, (uint8_t)n->attr[1], put.guard};
+                        put.value, (uint8_t)tci_dim_known(n->attr[1]), put.guard,
+                        how == TCI_PUT_APART};
+    p->k->stages[store.stage].from = put.from;
+    p->k->stages[store.stage].to = put.to;
     idx[tci_dim_known(n->attr[0])] = put.index;
     tci_pk_store_at(p, r, idx, store);
 }
@@ -30466,10 +30843,32 @@ static void tci_scatter_together(tci_build *b, const tci_kstore *store)
     }
 }
 
+/* A stretch of the stage's one axis, which is the same for all points of the tile's vectors. */
+static void tci_scatter_stretch(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    tci_dim last = tci_dim_add(b->k->axes[st->axes[0]].size, -1);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_lopen open;
+        tci_stage_point(b, tile, i);
+        int from = tci_build_lx(b, tci_build_let(b, tci_build_lx(b, tci_build_kx(b, st->from))));
+        int to = tci_build_lx(b, tci_build_let(b, tci_build_lx(b, tci_build_kx(b, st->to))));
+        tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+        tci_build_set(b, st->axes[0], tci_build_bind(b, at, 0, last, false, -1));
+        tci_scatter_point(b, stage);
+        tci_build_close(b, &open);
+        tci_build_set(b, st->axes[0], NULL);
+    }
+}
+
 TCI_FN void tci_stage_scatter(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
     tci_stage_point(b, tile, 0);
+    if (st->from >= 0) {
+        tci_scatter_stretch(b, stage, tile);
+        return;
+    }
     const tci_kstore *alone = tci_scatter_alone(b, stage, tile);
     if (alone) {
         tci_scatter_together(b, alone);
@@ -34454,6 +34853,18 @@ static bool tci_ask_scatters_apart(const tci_kernel *k)
     return apart;
 }
 
+/* Has a stage stretches that differ along the last outer axis? */
+static bool tci_ask_stretches(const tci_kernel *k)
+{
+    bool stretches = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        stretches |= st->from >= 0 && tci_build_depends(k->kx[st->from].axes | k->kx[st->to].axes,
+                                                        k->n_outer - 1);
+    }
+    return stretches;
+}
+
 static void tci_ask_lanes(tci_ask *a)
 {
     const tci_kernel *k = a->k;
@@ -34463,7 +34874,8 @@ static void tci_ask_lanes(tci_ask *a)
     if (outer && (k->n_outer == 0 || !tci_ask_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
-    if (a->machine.block_threads == 0 && outer && tci_ask_scatters_apart(k)) {
+    if (outer && (tci_ask_stretches(k) ||
+                  (a->machine.block_threads == 0 && tci_ask_scatters_apart(k)))) {
         return;
     }
     if (a->machine.block_threads == 0) {
@@ -40665,6 +41077,8 @@ typedef struct tci_interp_stage {
     uint8_t kind;
     int n_axes, n_kept;
     int32_t *axes;
+    /* of its one axis only the points in [from, to), which are those of the block; NULL: all */
+    const tci_interp_addr *from, *to;
     int n_reds;
     int32_t *reds;
     tci_interp_section *sections; /* n_axes + 1: run once; per first axis; ... ; per last axis */
@@ -40678,7 +41092,8 @@ struct tci_interp {
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
-    int block;              /* most lanes of a block here */
+    int block;              /* lanes that there is memory for */
+    int most;               /* of a block */
     int64_t *operand_n;     /* elements of each operand */
     tci_interp_value *values;
     tci_interp_red *reds;
@@ -41325,6 +41740,7 @@ TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
 
 /* interp/access.c */
+TCI_FN tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 TCI_FN int tci_prep_block(tci_prep *b, int x);
 TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n);
 TCI_FN void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot);
@@ -42243,6 +42659,13 @@ TCI_FN void tci_prep_needs(tci_prep *b)
             tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
         }
     }
+    for (int s = 0; s < k->n_stages; s++) {
+        b->stamp++;
+        if (k->stages[s].from >= 0) {
+            tci_prep_need_kx(b, k->stages[s].from, -1);
+            tci_prep_need_kx(b, k->stages[s].to, -1);
+        }
+    }
     for (int i = 0; i < k->n_stores; i++) {
         b->stamp++;
         tci_prep_need(b, b->stores[i].node, b->stores[i].stage);
@@ -42265,8 +42688,6 @@ TCI_FN void tci_prep_needs(tci_prep *b)
  * In: index expressions and guards of the kernel. Out: the linear forms that a step evaluates once
  * a block, or, where an expression is not linear along the vector axis, a value with it per
  * lane. */
-
-static tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 
 /* a += coef * x */
 static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t coef, int *cap_terms,
@@ -42296,7 +42717,7 @@ static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t co
     }
 }
 
-static tci_interp_addr *tci_prep_addr(tci_prep *b, int x)
+TCI_FN tci_interp_addr *tci_prep_addr(tci_prep *b, int x)
 {
     if (!b->addr[x]) {
         tci_interp_addr *a = TCI_NEW(b->s, tci_interp_addr);
@@ -42646,6 +43067,13 @@ TCI_FN void tci_prep_stage(tci_prep *b, int s)
         bool last = depth == st->n_axes;
         int inner_vec = last && st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
         tci_prep_begin(b, &to->sections[depth], s, b->p->inner ? inner_vec : tci_prep_outer_vec(b));
+        if (depth == 0 && st->from >= 0) {
+            tci_interp_addr *ends[2] = {tci_prep_addr(b, st->from), tci_prep_addr(b, st->to)};
+            tci_prep_use_addr(b, ends[0], false);
+            tci_prep_use_addr(b, ends[1], false);
+            to->from = ends[0];
+            to->to = ends[1];
+        }
         for (int node = 0; node < b->n_nodes; node++) {
             bool here = b->need_stage[(size_t)s * (size_t)b->n_nodes + (size_t)node];
             if (here && tci_prep_depth(b, node, s) == depth) {
@@ -42781,6 +43209,7 @@ TCI_FN void tci_prep_memory(tci_prep *b)
         p->block = p->block / TCI_VLANES * TCI_VLANES;
         p->workspace_bytes = tci_prep_layout(b);
     }
+    p->most = TCI_MIN(p->most, p->block);
 }
 
 /* A load may use the operand's memory instead of a copy when nothing is written before all is
@@ -42818,6 +43247,22 @@ TCI_FN void tci_prep_mark_all(tci_prep *b)
  * section's nodes become steps (interp/steps.c), and values get memory by liveness
  * (interp/place.c). */
 
+/* Axes along which the stretches of stages differ: a block has one stretch. */
+static uint64_t tci_prep_stretch_axes(const tci_prep *b)
+{
+    uint64_t axes = 0;
+    for (int s = 0; s < b->k->n_stages; s++) {
+        const tci_kstage *st = &b->k->stages[s];
+        axes |= st->from >= 0 ? b->k->kx[st->from].axes | b->k->kx[st->to].axes : 0;
+    }
+    return axes;
+}
+
+static bool tci_prep_is_among(uint64_t axes, int axis)
+{
+    return axes >> TCI_MIN(axis, 63) & 1;
+}
+
 /* The outer axes in their order; but where blocks along the last one would be so short that
  * starting a step costs more than its lanes do, the longest axis comes last instead. */
 static void tci_prep_walk(tci_prep *b)
@@ -42832,6 +43277,11 @@ static void tci_prep_walk(tci_prep *b)
     if (last < 0 || p->inner || p->sizes[last] >= 32 || p->sizes[longest] < 4 * p->sizes[last]) {
         longest = last;
     }
+    uint64_t apart = tci_prep_stretch_axes(b);
+    for (int i = last; i >= 0 && longest >= 0 && tci_prep_is_among(apart, longest); i--) {
+        longest = tci_prep_is_among(apart, i) ? longest : i;
+    }
+    p->most = longest >= 0 && tci_prep_is_among(apart, longest) ? 1 : TCI_INTERP_BLOCK;
     int n = 0;
     for (int i = 0; i <= last; i++) {
         if (i != longest) {
@@ -43689,7 +44139,9 @@ static void tci_exec_nest(tci_exec *e, const tci_interp_stage *st, int depth)
     const bool last = depth == st->n_axes - 1;
     const bool blocks = last && e->p->inner;
     const int64_t step = blocks ? e->p->block : 1;
-    for (int64_t j = 0; j < size; j += step) {
+    const int64_t begin = st->from ? tci_exec_addr(e, st->from) : 0;
+    const int64_t end = st->to ? TCI_MIN(tci_exec_addr(e, st->to), size) : size;
+    for (int64_t j = begin; j < end; j += step) {
         e->axes[axis] = j;
         e->n = blocks ? TCI_MIN(step, size - j) : e->outer_n;
         tci_exec_section(e, &st->sections[depth + 1]);
@@ -43735,7 +44187,7 @@ static void tci_exec_points(tci_exec *e, int64_t begin, int64_t end)
         }
         if (!p->inner && p->n_outer > 0) {
             int last = p->walk[p->n_outer - 1];
-            n = TCI_MIN(TCI_MIN(p->sizes[last] - e->axes[last], end - begin), (int64_t)p->block);
+            n = TCI_MIN(TCI_MIN(p->sizes[last] - e->axes[last], end - begin), (int64_t)p->most);
         }
         tci_exec_block(e, n);
         begin += n;
@@ -44003,6 +44455,11 @@ static void tci_iverify_stage(tci_iverify *v, const tci_interp_stage *stage)
         tci_iverify_red(v, stage->reds[r], stage->kind == TCI_STAGE_SCAN);
     }
     int begin = v->n_sections;
+    TCI_ASSERT(v->s, !stage->from == !stage->to && (!stage->from || stage->n_axes == 1));
+    if (stage->from) {
+        tci_iverify_addr(v, stage->from, -1, 0);
+        tci_iverify_addr(v, stage->to, -1, 0);
+    }
     for (int depth = 0; depth <= stage->n_axes; depth++) {
         tci_iverify_section(v, &stage->sections[depth]);
     }
@@ -44869,7 +45326,7 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-/* Effects and parameters are of programs: the judge sees values alone. */
+/* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
@@ -44906,7 +45363,8 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
     case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
-    case TCI_OP_ASSIGN: TCI_ASSERT(&r->s, false); break;
+    case TCI_OP_ASSIGN:
+    case TCI_OP_SEGMENT: TCI_ASSERT(&r->s, false); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX: tci_ref_softmax(r, n, out); break;
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;

@@ -87,6 +87,7 @@
 #include "kernel/matrix.c"
 #include "kernel/boxes.c"
 
+#include "plan/order.c"
 #include "plan/parts.c"
 #include "plan/images.c"
 #include "plan/algorithm.c"

@@ -345,6 +345,11 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: break;
+    case TCI_OP_SEGMENT:
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "%s is made while planning: nothing makes one by its name",
+                       tci_op_name(c->op));
+        return NULL;
     case TCI_OP_IOTA: return tci_build_iota(g, tci_named_word(c, "length", 0));
     case TCI_OP_RANDOM: return tci_named_random(c);
     case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
@@ -358,7 +363,7 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_WINDOW: return tci_named_window(c);
     case TCI_OP_GATHER: return tci_build_gather(g, in[0], axis, in[1]);
     case TCI_OP_SCAN: return tci_build_scan(g, in[0], axis);
-    case TCI_OP_SCATTER:
+    case TCI_OP_SCATTER: /* whether stores are apart is not for users to say */
         return tci_build_scatter(g, in[0], axis, in[1], in[2],
                                  (tci_mode)tci_dim_known(tci_named_word(c, "mode", 0)));
     case TCI_OP_CONTRACT: return tci_named_contract(c);

@@ -36,7 +36,13 @@
  *                    index and src of one shape, off the axis no larger than x's. Element by
  *                    element of src along the axis, in order, each goes to where its index names
  *                    an element of x: so what an element of the result takes in is in the order of
- *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16
+ *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16.
+ *                    apart: SET alone; index has x's shape, and along the axis every element of x
+ *                    is named once, which nobody checks
+ *   SEGMENT          axis, mode; inputs x, src, order, starts (i64 of one axis; one more than x has
+ *                    elements along the axis); shape of x, and src's but for the axis. Element i
+ *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
+ *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)

@@ -45,11 +45,11 @@ static tci_node *tci_scatter_node(tci_graph *g, tci_node *x, int at, tci_node *i
         src = tci_build_cast(g, src, TC_F32);
     }
     tci_node *in[3] = {x, index, src};
-    const int64_t attr[2] = {at, mode};
+    const int64_t attr[3] = {at, mode, 0};
     if (!x || !src) {
         return NULL;
     }
-    tci_node *r = tci_build_node(g, TCI_OP_SCATTER, (tc_dtype)x->dtype, x->rank, x->shape, 3, in, 2,
+    tci_node *r = tci_build_node(g, TCI_OP_SCATTER, (tc_dtype)x->dtype, x->rank, x->shape, 3, in, 3,
                                  attr);
     return tci_build_cast(g, r, t);
 }

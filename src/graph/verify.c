@@ -266,9 +266,26 @@ static void tci_verify_scatter(const tci_verify *v)
     tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
                            index->rank == n->rank,
                     "has the shape of x, an index for each element of src");
+    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET &&
+                                           tci_verify_same_shape(index, x)),
+                    "stores that are apart are to all of x");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || tci_verify_le(index->shape[d], n->shape[d]),
                         "index longer than x");
+    }
+}
+
+static void tci_verify_segment(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0], *src = n->in[1], *order = n->in[2], *starts = n->in[3];
+    tci_verify_that(v, n->dtype == x->dtype && n->dtype == src->dtype, "one dtype");
+    tci_verify_that(v, order->dtype == TC_I64 && starts->dtype == TC_I64, "an order of i64");
+    tci_verify_that(v, tci_verify_same_shape(n, x) && src->rank == n->rank, "has the shape of x");
+    tci_verify_that(v, order->rank == 1 && starts->rank == 1 &&
+                           starts->shape[0] == tci_dim_add(n->shape[n->attr[0]], 1),
+                    "a start for each element along the axis, and the end");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] || src->shape[d] == n->shape[d], "src of other sizes");
     }
 }
 
@@ -392,6 +409,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_GATHER: tci_verify_gather(v); break;
     case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
     case TCI_OP_SCATTER: tci_verify_scatter(v); break;
+    case TCI_OP_SEGMENT: tci_verify_segment(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:

@@ -5,8 +5,6 @@
  * lane. */
 #include "prepare.h"
 
-static tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
-
 /* a += coef * x */
 static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t coef, int *cap_terms,
                               int *cap_atoms)
@@ -35,7 +33,7 @@ static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t co
     }
 }
 
-static tci_interp_addr *tci_prep_addr(tci_prep *b, int x)
+TCI_FN tci_interp_addr *tci_prep_addr(tci_prep *b, int x)
 {
     if (!b->addr[x]) {
         tci_interp_addr *a = TCI_NEW(b->s, tci_interp_addr);

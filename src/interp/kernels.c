@@ -752,7 +752,9 @@ static void tci_exec_nest(tci_exec *e, const tci_interp_stage *st, int depth)
     const bool last = depth == st->n_axes - 1;
     const bool blocks = last && e->p->inner;
     const int64_t step = blocks ? e->p->block : 1;
-    for (int64_t j = 0; j < size; j += step) {
+    const int64_t begin = st->from ? tci_exec_addr(e, st->from) : 0;
+    const int64_t end = st->to ? TCI_MIN(tci_exec_addr(e, st->to), size) : size;
+    for (int64_t j = begin; j < end; j += step) {
         e->axes[axis] = j;
         e->n = blocks ? TCI_MIN(step, size - j) : e->outer_n;
         tci_exec_section(e, &st->sections[depth + 1]);
@@ -798,7 +800,7 @@ static void tci_exec_points(tci_exec *e, int64_t begin, int64_t end)
         }
         if (!p->inner && p->n_outer > 0) {
             int last = p->walk[p->n_outer - 1];
-            n = TCI_MIN(TCI_MIN(p->sizes[last] - e->axes[last], end - begin), (int64_t)p->block);
+            n = TCI_MIN(TCI_MIN(p->sizes[last] - e->axes[last], end - begin), (int64_t)p->most);
         }
         tci_exec_block(e, n);
         begin += n;

@@ -153,6 +153,13 @@ TCI_FN void tci_prep_needs(tci_prep *b)
             tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
         }
     }
+    for (int s = 0; s < k->n_stages; s++) {
+        b->stamp++;
+        if (k->stages[s].from >= 0) {
+            tci_prep_need_kx(b, k->stages[s].from, -1);
+            tci_prep_need_kx(b, k->stages[s].to, -1);
+        }
+    }
     for (int i = 0; i < k->n_stores; i++) {
         b->stamp++;
         tci_prep_need(b, b->stores[i].node, b->stores[i].stage);

@@ -121,6 +121,7 @@ TCI_FN void tci_prep_memory(tci_prep *b)
         p->block = p->block / TCI_VLANES * TCI_VLANES;
         p->workspace_bytes = tci_prep_layout(b);
     }
+    p->most = TCI_MIN(p->most, p->block);
 }
 
 /* A load may use the operand's memory instead of a copy when nothing is written before all is

@@ -7,6 +7,22 @@
  * (interp/place.c). */
 #include "prepare.h"
 
+/* Axes along which the stretches of stages differ: a block has one stretch. */
+static uint64_t tci_prep_stretch_axes(const tci_prep *b)
+{
+    uint64_t axes = 0;
+    for (int s = 0; s < b->k->n_stages; s++) {
+        const tci_kstage *st = &b->k->stages[s];
+        axes |= st->from >= 0 ? b->k->kx[st->from].axes | b->k->kx[st->to].axes : 0;
+    }
+    return axes;
+}
+
+static bool tci_prep_is_among(uint64_t axes, int axis)
+{
+    return axes >> TCI_MIN(axis, 63) & 1;
+}
+
 /* The outer axes in their order; but where blocks along the last one would be so short that
  * starting a step costs more than its lanes do, the longest axis comes last instead. */
 static void tci_prep_walk(tci_prep *b)
@@ -21,6 +37,11 @@ static void tci_prep_walk(tci_prep *b)
     if (last < 0 || p->inner || p->sizes[last] >= 32 || p->sizes[longest] < 4 * p->sizes[last]) {
         longest = last;
     }
+    uint64_t apart = tci_prep_stretch_axes(b);
+    for (int i = last; i >= 0 && longest >= 0 && tci_prep_is_among(apart, longest); i--) {
+        longest = tci_prep_is_among(apart, i) ? longest : i;
+    }
+    p->most = longest >= 0 && tci_prep_is_among(apart, longest) ? 1 : TCI_INTERP_BLOCK;
     int n = 0;
     for (int i = 0; i <= last; i++) {
         if (i != longest) {

@@ -105,6 +105,7 @@ TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
 
 /* interp/access.c */
+TCI_FN tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 TCI_FN int tci_prep_block(tci_prep *b, int x);
 TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n);
 TCI_FN void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot);

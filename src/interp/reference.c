@@ -778,7 +778,7 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-/* Effects and parameters are of programs: the judge sees values alone. */
+/* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
@@ -815,7 +815,8 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
     case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
-    case TCI_OP_ASSIGN: TCI_ASSERT(&r->s, false); break;
+    case TCI_OP_ASSIGN:
+    case TCI_OP_SEGMENT: TCI_ASSERT(&r->s, false); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX: tci_ref_softmax(r, n, out); break;
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;

@@ -263,6 +263,13 @@ TCI_FN void tci_prep_stage(tci_prep *b, int s)
         bool last = depth == st->n_axes;
         int inner_vec = last && st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
         tci_prep_begin(b, &to->sections[depth], s, b->p->inner ? inner_vec : tci_prep_outer_vec(b));
+        if (depth == 0 && st->from >= 0) {
+            tci_interp_addr *ends[2] = {tci_prep_addr(b, st->from), tci_prep_addr(b, st->to)};
+            tci_prep_use_addr(b, ends[0], false);
+            tci_prep_use_addr(b, ends[1], false);
+            to->from = ends[0];
+            to->to = ends[1];
+        }
         for (int node = 0; node < b->n_nodes; node++) {
             bool here = b->need_stage[(size_t)s * (size_t)b->n_nodes + (size_t)node];
             if (here && tci_prep_depth(b, node, s) == depth) {

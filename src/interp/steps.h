@@ -173,6 +173,8 @@ typedef struct tci_interp_stage {
     uint8_t kind;
     int n_axes, n_kept;
     int32_t *axes;
+    /* of its one axis only the points in [from, to), which are those of the block; NULL: all */
+    const tci_interp_addr *from, *to;
     int n_reds;
     int32_t *reds;
     tci_interp_section *sections; /* n_axes + 1: run once; per first axis; ... ; per last axis */
@@ -186,7 +188,8 @@ struct tci_interp {
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
-    int block;              /* most lanes of a block here */
+    int block;              /* lanes that there is memory for */
+    int most;               /* of a block */
     int64_t *operand_n;     /* elements of each operand */
     tci_interp_value *values;
     tci_interp_red *reds;

@@ -193,6 +193,11 @@ static void tci_iverify_stage(tci_iverify *v, const tci_interp_stage *stage)
         tci_iverify_red(v, stage->reds[r], stage->kind == TCI_STAGE_SCAN);
     }
     int begin = v->n_sections;
+    TCI_ASSERT(v->s, !stage->from == !stage->to && (!stage->from || stage->n_axes == 1));
+    if (stage->from) {
+        tci_iverify_addr(v, stage->from, -1, 0);
+        tci_iverify_addr(v, stage->to, -1, 0);
+    }
     for (int depth = 0; depth <= stage->n_axes; depth++) {
         tci_iverify_section(v, &stage->sections[depth]);
     }

@@ -195,6 +195,11 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
             to->reds[r].in[i] = c.inst_to[k->reds[r].in[i]];
         }
     }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *stage = &k->stages[t];
+        to->stages[t].from = stage->from >= 0 ? tci_concrete_kx(&c, stage->from) : -1;
+        to->stages[t].to = stage->to >= 0 ? tci_concrete_kx(&c, stage->to) : -1;
+    }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kstore store = k->stores[w];
         store.x = tci_concrete_kx(&c, store.x);

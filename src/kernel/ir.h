@@ -51,13 +51,13 @@
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
  * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
- * points whatever the indices are; a store that combines or has a guard is a SCATTER's, in a
- * VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage axes are inner
- * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
- * values, one that keeps axes only in stages that walk these; in a VEC_INNER kernel each reduction
- * that keeps none has class LANES, all with one number, in others none has and none keeps axes; a
- * reduction that keeps axes has one result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32
- * alone. */
+ * points whatever the indices are, unless it promises so; a store that combines or has a guard is
+ * a SCATTER's, in a VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage
+ * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
+ * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
+ * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES,
+ * all with one number, in others none has and none keeps axes; a reduction that keeps axes has one
+ * result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -160,6 +160,7 @@ typedef struct tci_kstore {
     int32_t value;   /* stored after narrowing to the operand's dtype */
     uint8_t mode;    /* tci_mode: replaces what is there, or combines with it */
     int32_t guard;   /* a bool: nothing is stored where it does not hold; -1: always */
+    bool apart;      /* a SCATTER's: no two points have one offset, which who made it promises */
 } tci_kstore;
 /* The reduction whose combine step a mode is; -1: SET. */
 TCI_FN int tci_kstore_combine(int mode);
@@ -174,6 +175,8 @@ typedef struct tci_kstage {
     int32_t n_axes;
     int32_t *axes;   /* inner axes in loop order, the last one fastest */
     int32_t n_kept;  /* REDUCE: the last so many are kept by its reductions */
+    /* SCATTER: index expressions; of its one axis only the points from <= i < to; -1: all */
+    int32_t from, to;
 } tci_kstage;
 
 /* ---- operands and the kernel ---- */

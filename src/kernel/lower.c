@@ -623,6 +623,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_DATA:                                                                              \
     case TCI_OP_SCAN:                                                                              \
     case TCI_OP_SCATTER:                                                                           \
+    case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
     case TCI_OP_ASSIGN:
 
@@ -850,7 +851,7 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
 {
     tci_node *index = n->in[1];
     int axis = (int)n->attr[0], guard = 0;
-    tci_lower_placed put = {-1, -1, -1};
+    tci_lower_placed put = {-1, -1, -1, -1, -1};
     for (int i = 0; i < n->rank; i++) {
         guard = tci_lower_guard_and(l, guard, idx[i], 0, tci_dim_add(index->shape[i], -1));
     }
@@ -863,6 +864,29 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     checked = tci_lower_checked(l, checked, n->shape[axis], guard);
     put.index = tci_lower_at_checked(l, checked, n->shape[axis]);
     put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
+    return put;
+}
+
+/* An element of a list, known to lie in [0, most]. */
+static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
+{
+    int value = tci_lower_convert(l->k, tci_lower_value(l, list, &at, 0), TC_I64);
+    return tci_kx_value(l->k, value, 0, most);
+}
+
+TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const int *idx, int at)
+{
+    int axis = (int)tci_dim_known(n->attr[0]), *src = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
+    tci_node *order = n->in[2], *starts = n->in[3];
+    tci_lower_placed put = {-1, idx[axis], -1, -1, -1};
+    for (int i = 0; i < n->rank; i++) {
+        src[i] = idx[i];
+    }
+    src[axis] = tci_lower_listed(l, order, at, tci_dim_add(n->in[1]->shape[axis], -1));
+    put.value = tci_lower_value(l, n->in[1], src, 0);
+    int next = tci_kx_add(l->k, idx[axis], tci_kx_const(l->k, 1));
+    put.from = tci_lower_listed(l, starts, idx[axis], order->shape[0]);
+    put.to = tci_lower_listed(l, starts, next, order->shape[0]);
     return put;
 }
 

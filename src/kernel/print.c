@@ -129,6 +129,12 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
         bool first = stage->n_kept > 0 && a == stage->n_axes - stage->n_kept;
         tci_str_printf(out, "%s a%d", first ? " keeping" : "", stage->axes[a]);
     }
+    if (stage->from >= 0) {
+        tci_str_add(out, " from ");
+        tci_kernel_print_kx(out, k, stage->from);
+        tci_str_add(out, " to ");
+        tci_kernel_print_kx(out, k, stage->to);
+    }
     tci_str_add(out, "\n");
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
@@ -153,6 +159,7 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             if (store->guard >= 0) {
                 tci_str_printf(out, " if v%d", store->guard);
             }
+            tci_str_add(out, store->apart ? " apart" : "");
             tci_str_add(out, "\n");
         }
     }

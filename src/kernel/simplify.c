@@ -25,7 +25,11 @@ static bool *tci_kernel_live(const tci_kernel *k)
             live[k->stores[w].guard] = true;
         }
     }
-    /* indices inside kx are loads' FAULTs: kept as well */
+    for (int x = 0; x < k->n_kx; x++) { /* indices inside index expressions are kept as well */
+        if (k->kx[x].op == TCI_KX_VALUE) {
+            live[tci_kx_number(&k->kx[x])] = true;
+        }
+    }
     for (int i = k->n_insts - 1; i >= 0; i--) {
         for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
             live[k->insts[i].args[a]] = true;
@@ -58,6 +62,10 @@ TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k)
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kernel_mark_kx(k, k->stores[w].x, live);
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_kernel_mark_kx(k, k->stages[t].from, live);
+        tci_kernel_mark_kx(k, k->stages[t].to, live);
     }
     return live;
 }
@@ -147,6 +155,11 @@ static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums
     }
     for (int w = 0; w < k->n_stores; w++) {
         is_sum[k->stores[w].x] = true;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        if (k->stages[t].from >= 0) {
+            is_sum[k->stages[t].from] = is_sum[k->stages[t].to] = true;
+        }
     }
     for (int x = 0; x < k->n_kx; x++) {
         if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
@@ -343,7 +356,11 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
     tci_kstage stage = {from->stages[t].kind, 0,
-                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0};
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1), 0, -1, -1};
+    if (from->stages[t].from >= 0) {
+        stage.from = tci_kernel_copy_offset(c, from->stages[t].from);
+        stage.to = tci_kernel_copy_offset(c, from->stages[t].to);
+    }
     for (int a = 0; a < from->stages[t].n_axes; a++) {
         int axis = c->axis_to[from->stages[t].axes[a]];
         if (axis >= 0) {

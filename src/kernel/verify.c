@@ -203,6 +203,11 @@ static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const t
 static void tci_kernel_verify_scatter(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
     bool begun = false;
+    if (store->apart) {
+        TCI_ASSERT(s, store->mode == TCI_MODE_SET && store->guard < 0 &&
+                          k->stages[store->stage].n_axes == 0);
+        return;
+    }
     tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
     for (int w = 0; w < k->n_stores; w++) {
         const tci_kstore *other = &k->stores[w];
@@ -307,6 +312,27 @@ static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci
                       tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
 }
 
+/* Its ends lie in the axis, and are the outer point's. */
+static void tci_kernel_verify_stretch(tci_scratch *s, const tci_kernel *k, int stage)
+{
+    const tci_kstage *st = &k->stages[stage];
+    if (st->from < 0 && st->to < 0) {
+        return;
+    }
+    TCI_ASSERT(s, st->kind == TCI_STAGE_SCATTER && st->n_axes == 1);
+    const int32_t ends[2] = {st->from, st->to};
+    for (int i = 0; i < 2; i++) {
+        TCI_ASSERT(s, ends[i] >= 0 && ends[i] < k->n_kx);
+        const tci_kx *x = &k->kx[ends[i]];
+        tci_dim size = k->axes[st->axes[0]].size;
+        bool known = tci_dim_is_known(x->lo) && tci_dim_is_known(x->hi) && tci_dim_is_known(size);
+        TCI_ASSERT(s, !known || (tci_dim_le(0, x->lo) && tci_dim_le(x->hi, size)));
+        for (int a = k->n_outer; a < k->n_axes && a < 63; a++) {
+            TCI_ASSERT(s, !(x->axes >> a & 1));
+        }
+    }
+}
+
 /* ---- stages ---- */
 
 static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
@@ -318,6 +344,7 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
     TCI_ASSERT(s, stage->n_kept >= 0 && stage->n_kept <= stage->n_axes);
     TCI_ASSERT(s, stage->n_kept == 0 || (stage->kind == TCI_STAGE_REDUCE &&
                                          k->vector == TCI_VEC_INNER));
+    tci_kernel_verify_stretch(s, k, t);
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         if (red->stage == t) {

@@ -74,6 +74,18 @@ static bool tci_ask_scatters_apart(const tci_kernel *k)
     return apart;
 }
 
+/* Has a stage stretches that differ along the last outer axis? */
+static bool tci_ask_stretches(const tci_kernel *k)
+{
+    bool stretches = false;
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        stretches |= st->from >= 0 && tci_build_depends(k->kx[st->from].axes | k->kx[st->to].axes,
+                                                        k->n_outer - 1);
+    }
+    return stretches;
+}
+
 static void tci_ask_lanes(tci_ask *a)
 {
     const tci_kernel *k = a->k;
@@ -83,7 +95,8 @@ static void tci_ask_lanes(tci_ask *a)
     if (outer && (k->n_outer == 0 || !tci_ask_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
-    if (a->machine.block_threads == 0 && outer && tci_ask_scatters_apart(k)) {
+    if (outer && (tci_ask_stretches(k) ||
+                  (a->machine.block_threads == 0 && tci_ask_scatters_apart(k)))) {
         return;
     }
     if (a->machine.block_threads == 0) {

@@ -115,10 +115,32 @@ static void tci_scatter_together(tci_build *b, const tci_kstore *store)
     }
 }
 
+/* A stretch of the stage's one axis, which is the same for all points of the tile's vectors. */
+static void tci_scatter_stretch(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    tci_dim last = tci_dim_add(b->k->axes[st->axes[0]].size, -1);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_lopen open;
+        tci_stage_point(b, tile, i);
+        int from = tci_build_lx(b, tci_build_let(b, tci_build_lx(b, tci_build_kx(b, st->from))));
+        int to = tci_build_lx(b, tci_build_let(b, tci_build_lx(b, tci_build_kx(b, st->to))));
+        tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+        tci_build_set(b, st->axes[0], tci_build_bind(b, at, 0, last, false, -1));
+        tci_scatter_point(b, stage);
+        tci_build_close(b, &open);
+        tci_build_set(b, st->axes[0], NULL);
+    }
+}
+
 TCI_FN void tci_stage_scatter(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
     tci_stage_point(b, tile, 0);
+    if (st->from >= 0) {
+        tci_scatter_stretch(b, stage, tile);
+        return;
+    }
     const tci_kstore *alone = tci_scatter_alone(b, stage, tile);
     if (alone) {
         tci_scatter_together(b, alone);

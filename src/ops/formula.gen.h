@@ -230,6 +230,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},

@@ -200,6 +200,8 @@
     X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
+    X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
+      "a SCATTER over an ordered index: each element of x takes in a stretch of the order")        \
     X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
@@ -225,7 +227,9 @@
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
-#define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
+#define TCI_ATTRS_SCATTER(X)                                                                       \
+    X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
+#define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)

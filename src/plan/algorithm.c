@@ -10,6 +10,7 @@
  *                      longer rows, where its rows begin at odd places)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
+ *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
 #include "group.h"
@@ -644,6 +645,8 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
         made = tci_algo_contract(s, g, n, machine, orders);
+    } else if (n->op == TCI_OP_SCATTER) {
+        made = tci_plan_order(s, g, n, machine, orders);
     }
     return made ? made : n;
 }

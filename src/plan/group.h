@@ -4,7 +4,8 @@
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
  * output axes, then the summed ones; for a SCAN its other axes, then the scanned one; for a SCATTER
- * its other axes, then its own axis, then that of src.
+ * its other axes, then its own axis, then that of src; of one whose stores are apart the output
+ * axes, and of a SEGMENT those, then its order.
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -148,6 +149,9 @@ TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_
  * Appends a line to `orders`. */
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
                                 tci_machine machine, tci_str *orders);
+/* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* the roots of a round; fills what root number `root` reads and evaluates. */
@@ -188,6 +192,16 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
+/* How a SCATTER root stores: src line after line, each element of x its stretch of an order, or all
+ * of src side by side. */
+typedef enum tci_put {
+    TCI_PUT_NOTHING,
+    TCI_PUT_LINES,
+    TCI_PUT_STRETCHES,
+    TCI_PUT_APART
+} tci_put;
+enum { TCI_SCATTER_APART = 2 }; /* the attribute */
+TCI_FN tci_put tci_root_puts(const tci_node *n);
 /* What a SCATTER root stores where its domain is at `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
 /* plan/verify.c */

@@ -326,7 +326,7 @@ static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
             return t;
         }
     }
-    tci_kstage stage = {kind, f->n_axes, f->axes, f->n_kept};
+    tci_kstage stage = {kind, f->n_axes, f->axes, f->n_kept, -1, -1};
     TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
     return p->k->n_stages - 1;
 }
@@ -372,14 +372,14 @@ static int *tci_pk_out_index(tci_pk *p, const tci_root *r, const int *domain)
 
 static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
 {
-    tci_kstore store = {stage, -1, -1, value, TCI_MODE_SET, -1};
+    tci_kstore store = {stage, -1, -1, value, TCI_MODE_SET, -1, false};
     tci_pk_store_at(p, r, tci_pk_out_index(p, r, domain), store);
 }
 
 /* A stage over one slot of a family alone. */
 static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
 {
-    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1), 0};
+    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1), 0, -1, -1};
     for (int a = 0; slot->size != 1 && a < slot->n_factors; a++) {
         stage.axes[stage.n_axes++] = slot->first_axis + a;
     }
@@ -387,23 +387,34 @@ static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
     return p->k->n_stages - 1;
 }
 
-/* A SCATTER: x goes to memory along its axis, then the elements of src along theirs. */
+/* x goes to memory, along its axis where that is an inner one; then elements of src go there. */
 static void tci_pk_scatter(tci_pk *p, int member)
 {
     const tci_root *r = &p->f->roots[p->g->roots[member]];
     const tci_node *n = r->node;
+    tci_put how = tci_root_puts(n);
     const tci_pk_slot none = {.size = 1};
-    const tci_pk_slot *own = p->members[member].slot_of[r->n_domain - 2]; /* NULL: of size 1 */
-    const tci_pk_slot *src = p->members[member].slot_of[r->n_domain - 1];
+    const tci_pk_slot *own = &none, *src = &none; /* NULL: of size 1 */
+    if (how == TCI_PUT_LINES) {
+        own = p->members[member].slot_of[r->n_domain - 2];
+    }
+    if (how != TCI_PUT_APART) {
+        src = p->members[member].slot_of[r->n_domain - 1];
+    }
     int *domain = tci_pk_domain(p, member), *idx = tci_pk_out_index(p, r, domain);
-    int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
-    tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
+    if (how != TCI_PUT_APART) {
+        int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
+        tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
+    }
     tci_lower_placed put = tci_plan_scatter_put(&p->l, r, domain);
     if (put.value < 0) {
         return;
     }
     tci_kstore store = {tci_pk_slot_stage(p, TCI_STAGE_SCATTER, src ? src : &none), -1, -1,
-                        put.value, (uint8_t)n->attr[1], put.guard};
+                        put.value, (uint8_t)tci_dim_known(n->attr[1]), put.guard,
+                        how == TCI_PUT_APART};
+    p->k->stages[store.stage].from = put.from;
+    p->k->stages[store.stage].to = put.to;
     idx[tci_dim_known(n->attr[0])] = put.index;
     tci_pk_store_at(p, r, idx, store);
 }

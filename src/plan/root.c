@@ -17,7 +17,16 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_CONTRACT ? TCI_ROOT_CONTRACT
            : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
+           : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
                                       : TCI_ROOT_VALUE;
+}
+
+TCI_FN tci_put tci_root_puts(const tci_node *n)
+{
+    return n->op == TCI_OP_SEGMENT                       ? TCI_PUT_STRETCHES
+           : n->op != TCI_OP_SCATTER                     ? TCI_PUT_NOTHING
+           : tci_dim_known(n->attr[TCI_SCATTER_APART])   ? TCI_PUT_APART
+                                                         : TCI_PUT_LINES;
 }
 
 static bool tci_root_has(const int64_t *list, int n, int64_t v)
@@ -72,7 +81,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        bool along = r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER;
+        bool along = r->kind == TCI_ROOT_SCAN || tci_root_puts(n) == TCI_PUT_LINES;
         r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
@@ -84,8 +93,10 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[at] = n->shape[i];
         }
         r->n_out = along ? n->rank - 1 : n->rank;
-        if (r->kind == TCI_ROOT_SCATTER) {
-            r->domain[r->n_domain++] = n->in[1]->shape[n->attr[0]];
+        if (tci_root_puts(n) == TCI_PUT_LINES) {
+            r->domain[r->n_domain++] = n->in[1]->shape[tci_dim_known(n->attr[0])];
+        } else if (tci_root_puts(n) == TCI_PUT_STRETCHES) {
+            r->domain[r->n_domain++] = n->in[2]->shape[0];
         }
     }
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
@@ -192,7 +203,8 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
-            idx[i] = domain[input > 0 && i == n->attr[0] ? r->n_domain - 1 : r->out_axis[i]];
+            bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
+            idx[i] = domain[along ? r->n_domain - 1 : r->out_axis[i]];
         }
         return idx;
     }
@@ -228,7 +240,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
 
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain)
 {
-    return tci_lower_scatter(l, r->node, tci_plan_input_index(l, r, 1, domain));
+    const int *idx = tci_plan_input_index(l, r, 1, domain);
+    return tci_root_puts(r->node) == TCI_PUT_STRETCHES
+               ? tci_lower_segment(l, r->node, idx, domain[r->n_domain - 1])
+               : tci_lower_scatter(l, r->node, idx);
 }
 
 TCI_FN void tci_root_probe(tci_fusion *f, int self)
@@ -249,7 +264,9 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
     } else if (r->kind == TCI_ROOT_SCATTER) {
-        tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);
+        if (tci_root_puts(r->node) != TCI_PUT_APART) {
+            tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);
+        }
         tci_plan_scatter_put(&l, r, domain);
     } else {
         for (int i = 0; i < r->node->n_in; i++) {

@@ -399,7 +399,8 @@ static bool tci_store_reshapes(const tci_node *n)
 /* Its value is in memory, or stays in the one kernel that makes it. */
 static bool tci_store_is_root(const tci_node *n)
 {
-    return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER;
+    return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER ||
+           n->op == TCI_OP_SEGMENT;
 }
 
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */

@@ -162,7 +162,7 @@ static int constant(tci_kernel *k, tc_dtype t, double c)
 
 static int add_stage(tci_kernel *k, tci_kstage_kind kind, int n, const int *axes)
 {
-    tci_kstage st = {(uint8_t)kind, n, TCI_NEW_ARRAY(&scratch, int32_t, n + 1)};
+    tci_kstage st = {(uint8_t)kind, n, TCI_NEW_ARRAY(&scratch, int32_t, n + 1), 0, -1, -1};
     for (int i = 0; i < n; i++) {
         st.axes[i] = axes[i];
     }
@@ -191,7 +191,7 @@ static int add_red(tci_kernel *k, tci_red_op op, int stage, int a, int b)
 
 static void add_store(tci_kernel *k, int stage, int operand, int x, int value)
 {
-    tci_kstore st = {stage, operand, x, value, TCI_MODE_SET, -1};
+    tci_kstore st = {stage, operand, x, value, TCI_MODE_SET, -1, false};
     TCI_PUSH(&scratch, k->stores, k->n_stores, k->cap_stores, st);
 }
 

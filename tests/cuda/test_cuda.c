@@ -120,6 +120,38 @@ static tc_tensor spread_columns(tc_tensor x)
     return tc_add(var, mean);
 }
 
+/* Long enough that the index is ordered: its numbers again and again, or one of them by most. */
+static tc_tensor whole(tc_tensor x, int64_t most)
+{
+    tc_tensor finite = tc_where(tc_lt(tc_abs(x), 100), x, 0);
+    return tc_remainder(tc_cast(tc_round(tc_mul(finite, 157)), TC_I32), most);
+}
+static tc_tensor ordered_line(tc_tensor x)
+{
+    tc_tensor flat = tc_reshape(x, -1);
+    return tc_scatter_add(tc_slice(flat, 0, 0, 700, 1), 0, tc_sub(whole(flat, 700), 350), flat);
+}
+static tc_tensor ordered_rows(tc_tensor x)
+{
+    tc_tensor flat = tc_reshape(x, -1);
+    tc_tensor rows = tc_cat(TC_TENSORS(flat, tc_mul(flat, 3), flat, tc_neg(flat), flat, flat), 0);
+    rows = tc_reshape(rows, 4773, 14);
+    tc_tensor first = tc_reshape(tc_slice(rows, 1, 0, 1, 1), -1);
+    tc_tensor table = tc_slice(rows, 0, 100, 400, 1), index = whole(first, 300);
+    tc_tensor most = tc_where(tc_lt(whole(first, 10), 9), 7, index);
+    return tc_cat(TC_TENSORS(tc_index_add(table, 0, index, rows),
+                             tc_index_add(table, 0, most, tc_sin(rows))), 0);
+}
+static tc_tensor ordered_columns(tc_tensor x)
+{
+    tc_tensor rows = tc_reshape(tc_slice(tc_reshape(x, -1), 0, 0, 2 * 5000, 1), 2, 5000);
+    tc_tensor index = whole(tc_slice(rows, 0, 1, 2, 1), 257);
+    tc_tensor table = tc_slice(rows, 1, 7, 264, 1), spread = tc_expand(index, 2, 5000);
+    return tc_cat(TC_TENSORS(tc_scatter(table, 1, spread, rows),
+                             tc_scatter_max(table, 1, spread, rows)), 0);
+}
+
+static const expression ordered[] = {ordered_line, ordered_rows, ordered_columns};
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
@@ -159,7 +191,7 @@ static void fill(float *x)
     x[703] = 1e-42f;
 }
 
-TEST(results_have_the_bits_of_the_interpreter)
+static void compare_expressions(const char *backend, const expression *list, int n_list)
 {
     static float x[M * N];
     register_emulation();
@@ -169,19 +201,32 @@ TEST(results_have_the_bits_of_the_interpreter)
     }
     tc_ctx_free(probe);
     fill(x);
-    for (size_t i = 0; i < sizeof(exact) / sizeof(exact[0]); i++) {
+    for (int i = 0; i < n_list; i++) {
         int64_t n = 0;
-        float *want = values_of("interp", exact[i], x, &n);
-        float *got = values_of("emulated", exact[i], x, &n);
+        float *want = values_of("interp", list[i], x, &n);
+        float *got = values_of(backend, list[i], x, &n);
         int wrong = 0;
         for (int64_t j = 0; want && got && j < n; j++) {
             wrong += !same_bits(TC_F32, &want[j], &got[j], 1);
         }
-        CHECK_MSG(want && got && wrong == 0, "expression %d: %d of %d values differ", (int)i, wrong,
-                  (int)n);
+        CHECK_MSG(want && got && wrong == 0, "%s, expression %d: %d of %d values differ", backend,
+                  i, wrong, (int)n);
         free(want);
         free(got);
     }
+}
+
+TEST(results_have_the_bits_of_the_interpreter)
+{
+    compare_expressions("emulated", exact, sizeof(exact) / sizeof(exact[0]));
+}
+
+/* Element by element of an axis, by an order of the index (plan/order.c), where the interpreter
+ * goes along the index. */
+TEST(ordered_indices_have_the_bits_of_the_interpreter)
+{
+    compare_expressions("emulated", ordered, sizeof(ordered) / sizeof(ordered[0]));
+    compare_expressions("planned", ordered, sizeof(ordered) / sizeof(ordered[0]));
 }
 
 /* ---- rows: many lanes meet ---- */

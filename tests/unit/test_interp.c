@@ -29,7 +29,7 @@ static int tk_axis(tk_k *t, int64_t size, bool inner)
 
 static int tk_stage(tk_k *t, tci_kstage_kind kind, int n, int a0, int a1)
 {
-    tci_kstage st = {(uint8_t)kind, n, TCI_NEW_ARRAY(&t->s, int32_t, 2)};
+    tci_kstage st = {(uint8_t)kind, n, TCI_NEW_ARRAY(&t->s, int32_t, 2), 0, -1, -1};
     st.axes[0] = a0;
     st.axes[1] = a1;
     TCI_PUSH(&t->s, t->k->stages, t->k->n_stages, t->k->cap_stages, st);
@@ -82,7 +82,7 @@ static int tk_red(tk_k *t, tci_red_op op, tc_dtype dtype, int stage, int a, int 
 
 static void tk_store(tk_k *t, int stage, int operand, int x, int value)
 {
-    tci_kstore st = {stage, operand, x, value, TCI_MODE_SET, -1};
+    tci_kstore st = {stage, operand, x, value, TCI_MODE_SET, -1, false};
     TCI_PUSH(&t->s, t->k->stores, t->k->n_stores, t->k->cap_stores, st);
 }
 

@@ -47,8 +47,8 @@ static void end(void)
     tc_ctx_free(ctx);
 }
 
-/* The plan of y on a processor with vectors of so many bytes; NULL: it escaped. */
-static tci_plan *plan_on(tc_tensor y, int vector_bytes)
+/* The plan of y on that machine; NULL: it escaped. */
+static tci_plan *plan_for(tc_tensor y, tci_machine machine)
 {
     tci_node *root = tci_handle_node(y);
     if (setjmp(scratch.escape)) {
@@ -59,9 +59,15 @@ static tci_plan *plan_on(tc_tensor y, int vector_bytes)
         tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL, NULL);
     tci_request_copy copy = tci_request_copy_graph(&scratch, r);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
-    tci_machine machine = {.vector_bytes = vector_bytes};
     return tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
                          r->n_literals, now, 1, machine);
+}
+
+/* On a processor with vectors of so many bytes. */
+static tci_plan *plan_on(tc_tensor y, int vector_bytes)
+{
+    tci_machine machine = {.vector_bytes = vector_bytes};
+    return plan_for(y, machine);
 }
 
 static tci_plan *plan_of(tc_tensor y) { return plan_on(y, 32); }
@@ -159,6 +165,50 @@ TEST(kernels_that_scatter)
     BREAK(kernel_verifier, k, store->x, at);
     BREAK(kernel_verifier, k, store->x, tci_kx_add(k, store->x, tci_kx_axis(k, 1)));
     BREAK(kernel_verifier, k, store->x, tci_kx_add(k, store->x, tci_kx_const(k, 1)));
+    end();
+}
+
+/* A kernel with a stage over stretches, and one whose stores are apart. */
+static tci_kernel *kernel_with(const tci_plan *p, bool stretches)
+{
+    for (int i = p->n_kernels - 1; i >= 0; i--) {
+        tci_kernel *k = p->kernels[i];
+        bool apart = k->n_stores == 1 && k->stores[0].apart;
+        if (stretches ? k->stages[k->n_stages - 1].from >= 0 : apart) {
+            return k;
+        }
+    }
+    return NULL;
+}
+
+TEST(kernels_over_an_order)
+{
+    begin();
+    enum { READS = 5000 };
+    tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024};
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 300, 5), index = tc_input(ctx, "i", TC_I64, READS);
+    tc_tensor src = tc_input(ctx, "src", TC_F32, READS, 5);
+    tc_tensor y = tc_index_add(x, 0, index, src);
+    tci_plan *p = plan_for(y, blocks);
+    REQUIRE(p && !complains(plan_verifier, p));
+    /* the order is that of the index, whatever goes by it */
+    tci_plan *two = plan_for(tc_cat(TC_TENSORS(y, tc_index_add(x, 0, index, tc_sin(src))), 0),
+                             blocks);
+    REQUIRE(two);
+    CHECK_EQ_INT(two->n_steps, p->n_steps + 2);
+    tci_kernel *k = kernel_with(p, true);
+    REQUIRE(k && !complains(kernel_verifier, k));
+    tci_kstage *stage = &k->stages[k->n_stages - 1];
+    BREAK(kernel_verifier, k, stage->from, -1);
+    BREAK(kernel_verifier, k, stage->to, k->n_kx);
+    BREAK(kernel_verifier, k, stage->kind, TCI_STAGE_MAP);
+    BREAK(kernel_verifier, k, stage->n_axes, 0);
+    BREAK(kernel_verifier, k, stage->to, tci_kx_add(k, stage->to, tci_kx_const(k, 1)));
+    BREAK(kernel_verifier, k, stage->from, tci_kx_axis(k, stage->axes[0]));
+    k = kernel_with(p, false);
+    REQUIRE(k && !complains(kernel_verifier, k));
+    BREAK(kernel_verifier, k, k->stores[0].apart, false);
+    BREAK(kernel_verifier, k, k->stores[0].mode, TCI_MODE_ADD);
     end();
 }
 
