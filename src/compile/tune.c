@@ -20,8 +20,10 @@
 
 enum {
     TCI_TUNE_KERNELS = 12,      /* of a compile that are measured, at most */
-    TCI_TUNE_EACH = 4,          /* schedules of each */
+    TCI_TUNE_EACH = 8,          /* schedules of each */
     TCI_TUNE_ROUNDS = 15,
+    TCI_TUNE_CALLS = 1000,      /* of a round, at most, */
+    TCI_TUNE_SAMPLE_NS = 50000, /* which should take so long */
     TCI_TUNE_WALL = 5,          /* a compiler may take so many times its limit by the clock */
     TCI_TUNE_LEAST_MS = 100,    /* without which no compiler is started */
     TCI_TUNE_OBJECT_MOST = 1 << 28
@@ -37,7 +39,7 @@ typedef struct tci_trial {
     tci_loop *loop;
     tci_launch launch;
     double cost_ns;   /* by the model, all tasks by one thread */
-    double best_ns;   /* 0: it did not run */
+    double best_ns;   /* of one call, in the best round; 0: it did not run */
     void *function;
 } tci_trial;
 
@@ -224,8 +226,8 @@ static void tci_tune_drop(const tc_backend *calls, void *memory)
     }
 }
 
-/* One run of all tasks; the time, 0: it failed. */
-static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work)
+/* So many runs of all tasks; the time of one, 0: they failed. */
+static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work, int calls_of)
 {
     const tc_backend *calls = t->j->backend->calls;
     const tci_kernel *k = trial->kernel->kernel;
@@ -233,8 +235,10 @@ static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work)
     t->slots[k->n_operands] = work;
     if (!calls->launch) {
         union { void *object; tci_kernel_fn call; } u = {trial->function};
-        u.call(t->slots, t->literals, &fault, 0, tci_dim_hint(trial->launch.n_tasks));
-        return (double)TCI_MAX(tci_os_now_ns() - from, 1);
+        for (int i = 0; i < calls_of; i++) {
+            u.call(t->slots, t->literals, &fault, 0, tci_dim_hint(trial->launch.n_tasks));
+        }
+        return (double)TCI_MAX(tci_os_now_ns() - from, 1) / calls_of;
     }
     tc_launch launch = {.function = trial->function,
                         .buffers = t->slots,
@@ -243,8 +247,12 @@ static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work)
                         .n_buffers = k->n_operands,
                         .n_literals = k->n_literals,
                         .task_end = tci_dim_hint(trial->launch.n_tasks)};
-    bool ran = calls->launch(calls->user, &launch) == TC_OK && calls->sync(calls->user) == TC_OK;
-    return ran ? (double)TCI_MAX(tci_os_now_ns() - from, 1) : 0;
+    bool ran = true;
+    for (int i = 0; i < calls_of; i++) {
+        ran = ran && calls->launch(calls->user, &launch) == TC_OK;
+    }
+    ran = calls->sync(calls->user) == TC_OK && ran;
+    return ran ? (double)TCI_MAX(tci_os_now_ns() - from, 1) / calls_of : 0;
 }
 
 /* The candidates [first, end) of one kernel in turns, until `until`. */
@@ -253,6 +261,7 @@ static void tci_tune_measure(tci_tuning *t, int first, int end, int64_t until)
     const tc_backend *calls = t->j->backend->calls;
     const tci_kernel *k = t->trials[first].kernel->kernel;
     int64_t work_bytes = 0;
+    int n_calls = 1;
     bool whole = true;
     for (int i = first; i < end; i++) {
         work_bytes = TCI_MAX(work_bytes, tci_dim_hint(t->trials[i].launch.work_bytes));
@@ -268,10 +277,14 @@ static void tci_tune_measure(tci_tuning *t, int first, int end, int64_t until)
         for (int i = first; i < end && whole; i++) {
             tci_trial *trial = &t->trials[i];
             double next = round > 0 ? trial->best_ns : trial->cost_ns;
-            whole = (double)(until - tci_os_now_ns()) > next;
-            double ns = whole ? tci_tune_run(t, trial, work) : 0;
+            whole = (double)(until - tci_os_now_ns()) > next * n_calls;
+            double ns = whole ? tci_tune_run(t, trial, work, n_calls) : 0;
             bool better = ns > 0 && (round <= 1 || ns < trial->best_ns); /* the first warms up */
             trial->best_ns = better ? ns : trial->best_ns;
+        }
+        if (round == 0 && t->trials[first].best_ns > 0) {
+            double many = TCI_TUNE_SAMPLE_NS / t->trials[first].best_ns;
+            n_calls = many < 1 ? 1 : (int)TCI_MIN(many, TCI_TUNE_CALLS);
         }
     }
     for (int o = 0; o < k->n_operands; o++) {
@@ -325,13 +338,12 @@ static void tci_tune_decide(tci_tuning *t, int first, int end)
         }
         best = t->trials[i].best_ns < t->trials[best].best_ns ? i : best;
     }
-    double model = t->trials[first].best_ns;
-    best = t->trials[best].best_ns < tci_tune_better * model ? best : first;
+    double model = t->trials[first].best_ns, least = t->trials[best].best_ns;
     tci_jit_kernel *k = t->trials[first].kernel;
-    k->measured = t->trials[best].text;
+    k->measured = t->trials[least < tci_tune_better * model ? best : first].text;
     k->measured_note =
-        tci_scratch_printf(t->j->s, "; measured %.1f us, the model's choice %.1f us, of %d",
-                           t->trials[best].best_ns * 1e-3, model * 1e-3, end - first);
+        tci_scratch_printf(t->j->s, "; measured %.3f us, the model's choice %.3f us (%s), of %d",
+                           least * 1e-3, model * 1e-3, t->trials[first].text, end - first);
 }
 
 TCI_FN void tci_tune(tci_jit *j)
