@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5b5961146533f530"
+#define TCI_BUILD "28bf0789bd7aa784"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25959,7 +25959,8 @@ static uint64_t tci_pk_store_axes(const tci_kernel *k, const tci_kstore *store)
         int axis = a < k->n_outer ? a : stage->axes[a - k->n_outer];
         axes |= (uint64_t)1 << TCI_MIN(axis, 63);
     }
-    return axes;
+    /* stretches of the stage's axis are apart: all of them together are the axis */
+    return stage->from >= 0 ? axes & ~(k->kx[stage->from].axes | k->kx[stage->to].axes) : axes;
 }
 
 static void tci_pk_measure(tci_kernel *k)

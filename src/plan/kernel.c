@@ -568,7 +568,8 @@ static uint64_t tci_pk_store_axes(const tci_kernel *k, const tci_kstore *store)
         int axis = a < k->n_outer ? a : stage->axes[a - k->n_outer];
         axes |= (uint64_t)1 << TCI_MIN(axis, 63);
     }
-    return axes;
+    /* stretches of the stage's axis are apart: all of them together are the axis */
+    return stage->from >= 0 ? axes & ~(k->kx[stage->from].axes | k->kx[stage->to].axes) : axes;
 }
 
 static void tci_pk_measure(tci_kernel *k)

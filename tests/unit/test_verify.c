@@ -199,6 +199,8 @@ TEST(kernels_over_an_order)
     tci_kernel *k = kernel_with(p, true);
     REQUIRE(k && !complains(kernel_verifier, k));
     tci_kstage *stage = &k->stages[k->n_stages - 1];
+    CHECK_MSG(k->flops <= 4 * READS * 5, "%lld flops", (long long)k->flops);
+    CHECK_MSG(k->bytes <= 100 * (READS + 300) * 5, "%lld bytes", (long long)k->bytes);
     BREAK(kernel_verifier, k, stage->from, -1);
     BREAK(kernel_verifier, k, stage->to, k->n_kx);
     BREAK(kernel_verifier, k, stage->kind, TCI_STAGE_MAP);
