@@ -611,21 +611,24 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     if (images) {
         return images;
     }
+    tci_str unused = {.s = s};
+    tci_node *rows = tci_plan_rows(s, g, n);
     if (machine.reproducible) {
-        tci_str unused = {.s = s};
-        bool parts = tci_plan_parts(s, g, n, true, machine, &unused) ||
-                     tci_plan_parts(s, g, n, false, machine, &unused);
-        tci_str_add(orders, parts ? "contract: whole, to be reproducible, else parts\n" : "");
+        bool other = rows || tci_plan_parts(s, g, n, machine, &unused);
+        tci_str_add(orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
         return tci_algo_operands(s, g, n, machine);
     }
-    tci_node *rows = tci_plan_parts(s, g, n, true, machine, orders);
     if (rows) {
+        tci_node *cut = tci_algo_split(s, g, rows, machine);
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
-        return rows;
+        rows = cut ? cut : rows;
+        return rows->dtype == n->dtype ? rows
+                                       : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
+                                                        n->shape, 1, &rows, 0, NULL);
     }
     n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = tci_plan_parts(s, g, n, false, machine, orders);
+    tci_node *parts = tci_plan_parts(s, g, n, machine, orders);
     return parts ? parts : n;
 }
 

@@ -144,13 +144,13 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
                                  tci_str *orders);
-/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one kernel. as_rows: only if every
- * element is read once and neighbours in memory are summed; else the other way, whatever n is.
- * Appends a line to `orders`. */
-TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
-                                tci_machine machine, tci_str *orders);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders);
+/* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
+ * appended to `orders`. NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n);
+TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
                                 tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);

@@ -242,7 +242,7 @@ TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_
         in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
     }
     tci_node *r = tci_images_contract(&m, in, last, back);
-    tci_node *parts = last < 0 ? NULL : tci_plan_parts(s, g, r, false, machine, orders);
+    tci_node *parts = last < 0 ? NULL : tci_plan_parts(s, g, r, machine, orders);
     r = parts ? parts : r;
     return last < 0 ? r
                     : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,

@@ -1,36 +1,35 @@
-/* plan/parts.c - long contractions with few results as sums of parts.
+/* plan/parts.c - contractions whose sums are made another way than product by product.
  *
- * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
- * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
- * order of any reduction), and the same for what no whole part is left of. Or NULL: one kernel
- * makes each sum (whose own class, SPLIT, keeps the digits). The one idea: where there are fewer
- * results than threads to make them, parts are work for the others; and neighbours in memory that
- * are summed are better lanes. What the parts cost beside the products is counted first:
+ * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out, or NULL where it
+ * is left alone:
  *
- *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
- *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
- *   elements read many times  out[part, ..]: the outermost summed axis that leaves a stretch short
- *                             enough is cut, those before it are parts as they are. A part
- *                             has products enough that its sum, written and read, costs a few
- *                             percent of reading the elements or of multiplying them; and there
- *                             are never more partial sums than elements
+ *   rows    every element read once, and neighbours in memory are summed (dot, matrix . vector):
+ *           a SUM of products, which has the lanes and the cuts of any reduction
+ *   parts   few results, each of very many products: CONTRACTs that keep an axis of parts,
+ *           out[part, ..], and sum a stretch of the products each; a SUM over the parts; and the
+ *           same for what no whole part is left of. The outermost summed axis that leaves a stretch
+ *           short enough is cut, those before it are parts as they are
+ *
+ * The one idea of parts: where there are fewer results than threads to make them, parts are work
+ * for the others. What they cost beside the products is counted first: a part has products enough
+ * that its sum, written and read, costs a few percent of reading the elements or of multiplying
+ * them, and there are never more partial sums than elements. (The digits need no parts: the class
+ * of a long sum, SPLIT, keeps them inside one kernel.)
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
- * before a run: such contractions stay whole. */
+ * before a run: such contractions stay as they are. */
 #include "group.h"
 
 #include <math.h>
 
 enum {
-    TCI_PARTS_LONG = 1024,       /* products up to which a sum is one chain */
+    TCI_PARTS_LONG = 1024,       /* products up to which a sum is left whole */
     TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
     TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
     TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
     TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
-    TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
-    TCI_PARTS_LANES = 64,
-    TCI_PARTS_ROWS = 256         /* rows of lanes in a part */
+    TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
 };
 
 typedef struct tci_parts {
@@ -42,13 +41,13 @@ typedef struct tci_parts {
     const int64_t *out;
     int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
     int n_summed;
-    int64_t fresh;               /* a label that nothing has; the next one too */
+    int64_t fresh;               /* a label that nothing has */
     int at;                      /* summed[at] is cut; those before it are parts as they are */
-    int64_t length, lanes;       /* elements of summed[at] in a part, by lanes */
+    int64_t length;              /* elements of summed[at] in a part */
 } tci_parts;
 
-/* A stretch of summed[at]: from `start`, `parts` times `length` times `lanes` elements. */
-typedef struct tci_parts_piece { int64_t start, parts, length, lanes; } tci_parts_piece;
+/* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
+typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
 
 static int tci_parts_find(const int64_t *labels, int n, int64_t label)
 {
@@ -164,24 +163,6 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
     return 0;
 }
 
-/* Lanes and rows that leave no rest, where there are any. */
-static void tci_parts_choose_lanes(tci_parts *p)
-{
-    static const int64_t lanes[] = {TCI_PARTS_LANES, 128, 96, 80, 112, 48, 32};
-    for (int i = 0; i < TCI_COUNT(lanes); i++) {
-        int64_t rows = p->sizes[0] / lanes[i];
-        int64_t even = rows < 2 * TCI_PARTS_ROWS ? rows : tci_parts_divisor(rows, TCI_PARTS_ROWS);
-        if (rows * lanes[i] == p->sizes[0] && even > 0) {
-            p->lanes = lanes[i];
-            p->length = even;
-            return;
-        }
-    }
-    int64_t rows = p->sizes[0] / TCI_PARTS_LANES;
-    p->lanes = TCI_PARTS_LANES;
-    p->length = rows < 2 * TCI_PARTS_ROWS ? rows : TCI_PARTS_ROWS;
-}
-
 /* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
 static bool tci_parts_choose_axis(tci_parts *p, double reads)
 {
@@ -201,7 +182,6 @@ static bool tci_parts_choose_axis(tci_parts *p, double reads)
         length = tci_parts_divisor(size, length);
     }
     p->length = length;
-    p->lanes = 1;
     return p->at > 0 || length < size;
 }
 
@@ -213,39 +193,26 @@ static bool tci_parts_are_busy(double products, double results, double reads, tc
     return machine.block_threads > 0 || (results <= few && products >= 2 * TCI_PARTS_LENGTH_MOST);
 }
 
-static bool tci_parts_choose(tci_parts *p, bool as_rows, tci_machine machine)
+/* How often an element is read. */
+static double tci_parts_reads(const tci_parts *p)
 {
-    double products = tci_parts_products(p), results = (double)tci_node_count(p->n);
     double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
-    if (products <= (as_rows ? TCI_PARTS_LONG_ROW : TCI_PARTS_LONG) || results == 0) {
-        return false;
-    }
-    double reads = results * products / elements;
-    if (!as_rows) {
-        return tci_parts_are_busy(products, results, reads, machine) &&
-               tci_parts_choose_axis(p, reads);
-    }
-    if (reads > 1 || !tci_parts_is_row(p, 0) || !tci_parts_is_row(p, 1)) {
-        return false;
-    }
-    tci_parts_merge(p);
-    tci_parts_choose_lanes(p);
-    return true;
+    return (double)tci_node_count(p->n) * tci_parts_products(p) / elements;
 }
 
 /* ---- nodes ---- */
 
-/* Operand k with the piece's stretch of summed[at], and that as axes of parts, length, lanes; the
- * labels follow. An axis of one part or one lane is none. */
+/* Operand k with the piece's stretch of summed[at], and that as axes of parts and length; the
+ * labels follow. An axis of one part is none. */
 static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
 {
     tci_node *x = p->in[k];
     int axis = tci_parts_find(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
     tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
-    if (c.parts * c.length * c.lanes != x->shape[axis]) {
+    if (c.parts * c.length != x->shape[axis]) {
         int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
         for (int i = 0; i < x->rank; i++) {
-            shape[i] = i == axis ? c.parts * c.length * c.lanes : x->shape[i];
+            shape[i] = i == axis ? c.parts * c.length : x->shape[i];
             attr[2 * i] = i == axis ? c.start : 0;
             attr[2 * i + 1] = 1;
         }
@@ -259,10 +226,6 @@ static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c,
         }
         labels[rank] = p->labels[k][i];
         shape[rank++] = i == axis ? c.length : x->shape[i];
-        if (i == axis && c.lanes > 1) {
-            labels[rank] = p->fresh + 1;
-            shape[rank++] = c.lanes;
-        }
     }
     return rank == x->rank ? x
                            : tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape,
@@ -290,18 +253,12 @@ static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
     for (int i = 0; i < p->at; i++) {
         tci_parts_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
     }
-    if (c.parts > 1 && c.lanes == 1) {
+    if (c.parts > 1) {
         tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
     }
     for (int i = 0; i < n->rank; i++) {
         shape[rank] = n->shape[i];
         labels[rank++] = p->out[i];
-    }
-    if (c.parts > 1 && c.lanes > 1) {
-        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
-    }
-    if (c.lanes > 1) {
-        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.lanes, p->fresh + 1);
     }
     tci_node *in[2];
     int at = 3;
@@ -323,7 +280,7 @@ static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
 /* Adds the sums of a piece, unless it is empty, to those before it. */
 static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_piece c)
 {
-    if (c.parts * c.length * c.lanes == 0) {
+    if (c.parts * c.length == 0) {
         return before;
     }
     tci_node *in[2] = {before, tci_parts_sum(p, c)};
@@ -332,36 +289,105 @@ static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_p
                                     NULL);
 }
 
-TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
-                                tci_machine machine, tci_str *orders)
+/* Operands in f32, where they are halves. */
+static void tci_parts_widen(tci_parts *p)
+{
+    for (int k = 0; k < 2; k++) {
+        tci_node *x = p->in[k];
+        if (x->dtype != TC_F32) {
+            p->in[k] = tci_graph_node(p->g, TCI_OP_CAST, TC_F32, x->rank, x->shape, 1, &x, 0, NULL);
+        }
+    }
+}
+
+/* Fills what n is; false where it is left alone whatever its sizes. */
+static bool tci_parts_begin(tci_parts *p)
+{
+    const tci_node *n = p->n;
+    return (n->dtype == TC_F32 || tci_dtype_is_half((tc_dtype)n->dtype)) && tci_parts_look(p) &&
+           tci_node_count(n) > 0;
+}
+
+static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
+{
+    const tci_node *n = p->n;
+    return n->dtype == TC_F32 ? sum
+                              : tci_graph_node(p->g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
+                                               n->shape, 1, &sum, 0, NULL);
+}
+
+/* ---- rows ---- */
+
+/* Operand k with an axis for each one of the result, then the summed one. */
+static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whole)
+{
+    const tci_node *n = p->n;
+    tci_node *x = p->in[k];
+    int rank = 0, all = n->rank + 1;
+    int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+    tci_dim *turned = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, all);
+    for (int i = 0; i < n->rank; i++) {
+        int at = tci_parts_find(p->labels[k], x->rank - 1, p->out[i]);
+        shape[i] = at < 0 ? 1 : x->shape[at];
+        if (at >= 0) {
+            turned[rank] = x->shape[at];
+            order[rank++] = at;
+        }
+    }
+    shape[n->rank] = turned[rank] = x->shape[x->rank - 1];
+    order[rank] = rank;
+    x = tci_graph_node(p->g, TCI_OP_PERMUTE, TC_F32, x->rank, turned, 1, &x, x->rank, order);
+    x = tci_graph_node(p->g, TCI_OP_RESHAPE, TC_F32, all, shape, 1, &x, 0, NULL);
+    return tci_graph_node(p->g, TCI_OP_EXPAND, TC_F32, all, whole, 1, &x, 0, NULL);
+}
+
+TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n)
 {
     tci_parts p = {.s = s, .g = g, .n = n};
-    bool half = tci_dtype_is_half((tc_dtype)n->dtype);
-    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) ||
-        !tci_parts_choose(&p, as_rows, machine)) {
+    int64_t last = n->rank;
+    if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
+        tci_parts_reads(&p) > 1 || !tci_parts_is_row(&p, 0) || !tci_parts_is_row(&p, 1)) {
         return NULL;
     }
-    for (int k = 0; k < 2 && half; k++) {
-        p.in[k] = tci_graph_node(g, TCI_OP_CAST, TC_F32, p.in[k]->rank, p.in[k]->shape, 1,
-                                 &p.in[k], 0, NULL);
+    tci_parts_widen(&p);
+    tci_parts_merge(&p);
+    tci_dim *whole = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        whole[i] = n->shape[i];
     }
-    int64_t size = p.sizes[p.at], unit = p.length * p.lanes;
-    tci_parts_piece whole = {0, size / unit, p.length, p.lanes};
-    tci_parts_piece rows = {size / unit * unit, 1, size % unit / p.lanes, p.lanes};
-    tci_parts_piece rest = {size - size % p.lanes, 1, size % p.lanes, 1};
-    tci_node *sum = tci_parts_add(&p, NULL, whole);
-    sum = tci_parts_add(&p, sum, rows);
-    sum = tci_parts_add(&p, sum, rest);
-    int64_t inner = 1, chains = whole.parts + (rows.length > 0);
+    whole[n->rank] = p.sizes[0];
+    tci_node *in[2] = {tci_parts_spread(&p, 0, whole), tci_parts_spread(&p, 1, whole)};
+    tci_node *product =
+        tci_graph_node(g, TCI_OP_MUL, TC_F32, n->rank + 1, whole, 2, in, 0, NULL);
+    return tci_graph_node(g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &product, 1, &last);
+}
+
+/* ---- parts ---- */
+
+TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                tci_str *orders)
+{
+    tci_parts p = {.s = s, .g = g, .n = n};
+    if (!tci_parts_begin(&p)) {
+        return NULL;
+    }
+    double products = tci_parts_products(&p), reads = tci_parts_reads(&p);
+    bool busy = tci_parts_are_busy(products, (double)tci_node_count(n), reads, machine);
+    if (products <= TCI_PARTS_LONG || !busy || !tci_parts_choose_axis(&p, reads)) {
+        return NULL;
+    }
+    tci_parts_widen(&p);
+    int64_t size = p.sizes[p.at];
+    tci_parts_piece whole = {0, size / p.length, p.length};
+    tci_parts_piece rest = {size - size % p.length, 1, size % p.length};
+    tci_node *sum = tci_parts_add(&p, tci_parts_add(&p, NULL, whole), rest);
+    int64_t inner = 1, chains = whole.parts + (rest.length > 0);
     for (int i = 0; i < p.n_summed; i++) {
         inner *= i > p.at ? p.sizes[i] : 1;
         chains *= i < p.at ? p.sizes[i] : 1;
     }
-    tci_str_printf(orders, "CONTRACT of %lld products a sum: SPLIT(%lld), chains of %lld\n",
-                   (long long)tci_parts_products(&p),
-                   (long long)(chains * p.lanes + (rest.length > 0)),
-                   (long long)(p.length * inner));
-    return !half ? sum
-                 : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &sum, 0,
-                                  NULL);
+    tci_str_printf(orders, "contract of %lld products a sum: %lld parts of %lld\n",
+                   (long long)products, (long long)chains, (long long)(p.length * inner));
+    return tci_parts_narrow(&p, sum);
 }
