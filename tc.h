@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "fd3781933b3b7311"
+#define TCI_BUILD "c30248de34482c84"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -24343,10 +24343,12 @@ static int64_t tci_pattern_row_bytes(const tci_join *j)
         }
         for (int d = 0; d < r->n_domain; d++) {
             bool folds = d >= r->n_out && r->kind == TCI_ROOT_REDUCE;
-            if (!tci_dim_is_known(r->domain[d]) || (folds && r->domain[d] < TCI_PATTERN_ROW)) {
+            bool inner = j->outer_of[i][d] < 0;
+            if (inner && (!tci_dim_is_known(r->domain[d]) ||
+                          (folds && r->domain[d] < TCI_PATTERN_ROW))) {
                 return 0;
             }
-            row *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
+            row *= d < r->n_out && inner ? (double)r->domain[d] : 1;
         }
         bytes += r->kind == TCI_ROOT_CONTRACT ? row : 0;
     }

@@ -6,7 +6,7 @@
 #include "tc_test.h"
 #include "same.h"
 
-enum { DYN_INPUTS = 3, DYN_CASES = 10 };
+enum { DYN_INPUTS = 3, DYN_CASES = 12 };
 
 static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
 
@@ -260,6 +260,61 @@ static int64_t dyn_put_out(int64_t batch, int64_t height)
     return batch * 7;
 }
 
+/* ---- attention: any number of heads, which share a kernel; any number of queries and keys ---- */
+
+static tc_tensor dyn_attend(tc_ctx *ctx, int64_t heads, int64_t queries, int64_t keys,
+                            tc_tensor in[DYN_INPUTS])
+{
+    in[0] = tc_input(ctx, "q", TC_F32, heads, queries, 8);
+    in[1] = tc_input(ctx, "k", TC_F32, heads, keys, 8);
+    in[2] = tc_input(ctx, "v", TC_F32, heads, keys, 5);
+    tc_tensor scores = tc_mul(tc_matmul(in[0], tc_transpose(in[1], -2, -1)), 0.5);
+    return tc_matmul(tc_softmax(scores, -1), in[2]);
+}
+
+static tc_tensor dyn_heads(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    (void)height;
+    return dyn_attend(ctx, batch, 9, 20, in);
+}
+
+static int64_t dyn_heads_count(int input, int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * (input == 0 ? 9 * 8 : input == 1 ? 20 * 8 : 20 * 5);
+}
+
+static int64_t dyn_heads_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * 9 * 5;
+}
+
+static tc_tensor dyn_keys(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    return dyn_attend(ctx, 2, batch, height, in);
+}
+
+static int64_t dyn_keys_count(int input, int64_t batch, int64_t height)
+{
+    return 2 * (input == 0 ? batch * 8 : height * (input == 1 ? 8 : 5));
+}
+
+static int64_t dyn_keys_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return 2 * batch * 5;
+}
+
+static int dyn_keys_sizes(int64_t batch, int64_t height, int64_t sizes[4])
+{
+    (void)height;
+    sizes[0] = 2;
+    sizes[1] = batch;
+    sizes[2] = 8;
+    return 3;
+}
+
 static const dyn_case dyn_cases[DYN_CASES] = {
     {"pointwise", false, true, dyn_pointwise, dyn_pointwise_count, dyn_pointwise_out, NULL},
     {"softmax(x @ w + b)", false, false, dyn_layer, dyn_layer_count, dyn_layer_out, NULL},
@@ -269,6 +324,8 @@ static const dyn_case dyn_cases[DYN_CASES] = {
     {"few of each row", true, false, dyn_few, dyn_few_count, dyn_few_out, NULL},
     {"joined", true, false, dyn_joined, dyn_joined_count, dyn_joined_out, NULL},
     {"threes", false, false, dyn_threes, dyn_threes_count, dyn_threes_out, NULL},
+    {"attention of heads", false, true, dyn_heads, dyn_heads_count, dyn_heads_out, NULL},
+    {"attention of keys", true, false, dyn_keys, dyn_keys_count, dyn_keys_out, dyn_keys_sizes},
     {"saw", false, true, dyn_saw, dyn_threes_count, dyn_saw_out, NULL},
     {"at indices", false, true, dyn_put, dyn_pointwise_count, dyn_put_out, NULL},
 };

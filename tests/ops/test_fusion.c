@@ -1,6 +1,6 @@
 /* What is fused, counted through the public calls: kernels, bytes moved, workspace, and the reasons
- * that tc_explain gives for what was not. Plans do not depend on the backend; the interpreter's are
- * made without a compiler. */
+ * that tc_explain gives for what was not. These are the interpreter's, which are made without a
+ * compiler; a machine's speed decides only where a pattern says so (plan/pattern.c). */
 #include "tc.h"
 
 #include "tc_test.h"
@@ -154,6 +154,51 @@ TEST(a_layer_is_one_kernel)
 }
 
 /* Whatever takes more than one kernel says why. */
+/* Rows of two inputs, whose groups are apart until a third one reads both. */
+TEST(groups_over_one_space_are_joined)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 500, 200), y = tc_input(ctx, "y", TC_F32, 500, 300);
+    tc_tensor a = tc_sum(x, TC_AXES(1), true), b = tc_max(y, TC_AXES(1), true);
+    PLAN((x, y), tc_add(a, b));
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    PLAN((x, y), tc_add(a, b), tc_mul(a, 2), b);
+    KERNELS(1);
+    tc_tensor u = tc_softmax(x, -1), v = tc_layer_norm(y, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+    PLAN((x, y), tc_sum(u, TC_AXES(1), false), tc_add(tc_sum(tc_square(u), TC_AXES(1), true),
+                                                     tc_sum(tc_abs(v), TC_AXES(1), true)));
+    KERNELS(1);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 400, 200);
+    PLAN((x, w), tc_sum(x, TC_AXES(1), false), tc_sum(w, TC_AXES(1), false)); /* other spaces */
+    KERNELS(2);
+    tc_ctx_free(ctx);
+}
+
+/* What lies between the products of attention is in no memory. */
+TEST(attention_is_one_kernel)
+{
+    open_ctx();
+    tc_tensor q = tc_input(ctx, "q", TC_F32, 4, 64, 32), k = tc_input(ctx, "k", TC_F32, 4, 32, 80),
+              v = tc_input(ctx, "v", TC_F32, 4, 80, 48);
+    tc_tensor scores = tc_matmul(q, k), y = tc_matmul(tc_softmax(scores, -1), v);
+    PLAN((q, k, v), y);
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    CHECK_EQ_INT(info.bytes_read, 4 * 4 * (64 * 32 + 32 * 80 + 80 * 48));
+    PLAN((q, k, v), y, scores); /* the scores are asked for: they lie in memory anyway */
+    KERNELS(3);
+    PLAN((q, k), tc_softmax(scores, -1));
+    KERNELS(1);
+    PLAN((q, k), tc_softmax(scores, -1), tc_sum(scores, TC_ALL, false)); /* a second reader */
+    CHECK(info.n_kernels > 1);
+    tc_tensor few = tc_input(ctx, "few", TC_F32, 4, 32, 7);
+    PLAN((q, few), tc_softmax(tc_matmul(q, few), -1));
+    KERNELS(2);
+    CHECK_HAS(why, "max is not computed with contract: one kernel keeps rows of a known length");
+    tc_ctx_free(ctx);
+}
+
 TEST(every_refusal_has_a_reason)
 {
     open_ctx();
