@@ -133,7 +133,37 @@ static bool tci_parts_is_row(const tci_parts *p, int k)
     for (; x->op == TCI_OP_PERMUTE; x = x->in[0]) {
         last = (int)x->attr[last];
     }
+    while (last < x->rank - 1 && x->shape[last + 1] == 1) {
+        last++;
+    }
     return last == x->rank - 1 && x->op != TCI_OP_WINDOW;
+}
+
+/* Axes of the result that have one element come first in operand k: they part no neighbours. */
+static void tci_parts_turn_ones(tci_parts *p, int k)
+{
+    tci_node *x = p->in[k];
+    int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+    int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
+    int rank = 0;
+    bool turned = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < x->rank; i++) {
+            bool out = tci_parts_find(p->out, p->n->rank, p->labels[k][i]) >= 0;
+            if ((out && x->shape[i] == 1) == (pass == 0)) {
+                turned |= rank != i;
+                order[rank] = i;
+                labels[rank] = p->labels[k][i];
+                shape[rank++] = x->shape[i];
+            }
+        }
+    }
+    if (turned) {
+        p->labels[k] = labels;
+        p->in[k] = tci_graph_node(p->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, rank, shape, 1, &x,
+                                  rank, order);
+    }
 }
 
 /* The summed axes as one. */
@@ -347,7 +377,12 @@ TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n)
     tci_parts p = {.s = s, .g = g, .n = n};
     int64_t last = n->rank;
     if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
-        tci_parts_reads(&p) > 1 || !tci_parts_is_row(&p, 0) || !tci_parts_is_row(&p, 1)) {
+        tci_parts_reads(&p) > 1) {
+        return NULL;
+    }
+    tci_parts_turn_ones(&p, 0);
+    tci_parts_turn_ones(&p, 1);
+    if (!tci_parts_is_row(&p, 0) || !tci_parts_is_row(&p, 1)) {
         return NULL;
     }
     tci_parts_widen(&p);

@@ -15,6 +15,10 @@ typedef tc_tensor (*expression)(tc_tensor x, tc_tensor y);
 /* ---- sums: of flat inputs ---- */
 
 static tc_tensor dot(tc_tensor x, tc_tensor y) { return tc_matmul(x, y); }
+static tc_tensor row_by_column(tc_tensor x, tc_tensor y)
+{
+    return tc_matmul(tc_reshape(x, 1, -1), tc_reshape(y, -1, 1));
+}
 static tc_tensor inner(tc_tensor x, tc_tensor y)
 {
     x = tc_reshape(x, 300, -1);
@@ -76,6 +80,7 @@ static tc_tensor weight_gradient(tc_tensor x, tc_tensor y)
 static const struct { const char *name; expression make; int n; tc_dtype dtype; bool parts; }
     sums[] = {
     {"dot", dot, 1 << 20, TC_F32, true},
+    {"row by column", row_by_column, 300, TC_F32, true},
     {"dot of a prime length", dot, 1000003, TC_F32, true},
     {"dot just long enough", dot, 257, TC_F32, true},
     {"dot just too short", dot, 256, TC_F32, false},
