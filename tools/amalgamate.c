@@ -435,7 +435,7 @@ static int compile_parts(reader *r, const char *what, int at[3])
     return n;
 }
 
-/* The combine rows: X(ID, name, Pn(...), E(...) or PAIR, C(...)). */
+/* The combine rows: X(ID, name, TCI_Pn(...), E(...) or PAIR, C(...)). */
 static void compile_combines(reader *r, const char *table, text *rows)
 {
     char token[64], line[128];
@@ -449,7 +449,7 @@ static void compile_combines(reader *r, const char *table, text *rows)
         expect(r, ",");
         skip_columns(r, 1);
         next(r, token);
-        int n = token[1] - '0';
+        int n = token[strlen(token) - 1] - '0';
         while (!skips(r, ")")) {
             next(r, token);
         }

@@ -18,19 +18,19 @@ typedef struct tci_red_row {
 } tci_red_row;
 
 static const tci_red_row tci_red_rows[] = {
-#define P1(t0, i0) 1, {{TCI_PART_##t0, TCI_IDENTITY_##i0}}
-#define P2(t0, i0, t1, i1)                                                                         \
+#define TCI_P1(t0, i0) 1, {{TCI_PART_##t0, TCI_IDENTITY_##i0}}
+#define TCI_P2(t0, i0, t1, i1)                                                                     \
     2, {{TCI_PART_##t0, TCI_IDENTITY_##i0}, {TCI_PART_##t1, TCI_IDENTITY_##i1}}
-#define P3(t0, i0, t1, i1, t2, i2)                                                                 \
+#define TCI_P3(t0, i0, t1, i1, t2, i2)                                                             \
     3, {{TCI_PART_##t0, TCI_IDENTITY_##i0},                                                        \
         {TCI_PART_##t1, TCI_IDENTITY_##i1},                                                        \
         {TCI_PART_##t2, TCI_IDENTITY_##i2}}
 #define TCI_ROW(id, name, parts, element, combine) [TCI_RED_##id] = {#name, parts},
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
-#undef P1
-#undef P2
-#undef P3
+#undef TCI_P1
+#undef TCI_P2
+#undef TCI_P3
 };
 
 TCI_FN const char *tci_red_name(int red)

@@ -22,7 +22,7 @@
  * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
  *   A partial result is a tuple of parts; a reduction starts at the identity, and to join it to
  *   anything changes nothing.
- *   parts  P1 .. P3(dtype, identity, ...) for each part: the dtype is T, that in which the
+ *   parts  P1 .. TCI_P3(dtype, identity, ...) for each part: the dtype is T, that in which the
  *          reduction accumulates, INDEX (i64) or COUNT (i32); the identity is 0, 1, LOWEST or
  *          HIGHEST of the dtype
  *   element  E(...): what an element is as a tuple, over A, the element in T, and its INDEX along
@@ -126,19 +126,19 @@
 /* DEVSQ: count, mean and squared deviations of the elements so far, joined as Chan, Golub and
  * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979). */
 #define TCI_COMBINES(X)                                                                            \
-    X(SUM, sum, P1(T, 0), E(A), C(ADD(A, B)))                                                      \
-    X(PROD, prod, P1(T, 1), E(A), C(MUL(A, B)))                                                    \
-    X(MAX, max, P1(T, LOWEST), E(A), C(MAX(A, B)))                                                 \
-    X(MIN, min, P1(T, HIGHEST), E(A), C(MIN(A, B)))                                                \
-    X(ANY, any, P1(T, 0), E(A), C(OR(A, B)))                                                       \
-    X(ALL, all, P1(T, 1), E(A), C(AND(A, B)))                                                      \
-    X(ARGMAX, argmax, P2(T, LOWEST, INDEX, HIGHEST), E(A, INDEX),                                  \
+    X(SUM, sum, TCI_P1(T, 0), E(A), C(ADD(A, B)))                                                  \
+    X(PROD, prod, TCI_P1(T, 1), E(A), C(MUL(A, B)))                                                \
+    X(MAX, max, TCI_P1(T, LOWEST), E(A), C(MAX(A, B)))                                             \
+    X(MIN, min, TCI_P1(T, HIGHEST), E(A), C(MIN(A, B)))                                            \
+    X(ANY, any, TCI_P1(T, 0), E(A), C(OR(A, B)))                                                   \
+    X(ALL, all, TCI_P1(T, 1), E(A), C(AND(A, B)))                                                  \
+    X(ARGMAX, argmax, TCI_P2(T, LOWEST, INDEX, HIGHEST), E(A, INDEX),                              \
       C(SELECT(OR(ABOVE(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
         SELECT(OR(ABOVE(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
-    X(ARGMIN, argmin, P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                                 \
+    X(ARGMIN, argmin, TCI_P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                             \
       C(SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
         SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
-    X(DEVSQ, devsq, P3(COUNT, 0, T, 0, T, 0), E(K(1), A, SUB(A, A)),                               \
+    X(DEVSQ, devsq, TCI_P3(COUNT, 0, T, 0, T, 0), E(K(1), A, SUB(A, A)),                           \
       C(ADD(A, B),                                                                                 \
         SELECT(EQ(A, K(0)), B1,                                                                    \
                SELECT(EQ(B, K(0)), A1,                                                             \
@@ -148,7 +148,7 @@
                       ADD(ADD(A2, B2), MUL(MUL(SUB(B1, A1), SUB(B1, A1)),                          \
                                            MUL(T(A), DIV(T(B), T(ADD(A, B)))))))))                 \
     )                                                                                              \
-    X(DOT, dot, P1(T, 0), PAIR, C(FMA(B, B1, A)))
+    X(DOT, dot, TCI_P1(T, 0), PAIR, C(FMA(B, B1, A)))
 
 #define TCI_REDUCE_OPS(X)                                                                          \
     X(SUM, sum, SUM, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                   \

@@ -479,7 +479,7 @@ static const schedule_case schedule_cases[] = {
     {"points", TC_F32, {4104}, 1, sc_windows_few},
     {"points", TC_I64, {4104}, 1, sc_windows_few},
     {"points", TC_F32, {4800}, 1, sc_windows_four},
-    {"points by 256 threads, 2 each", TC_F32, {106272}, 1, sc_windows_rows},
+    {"points by 256 threads, 8 each", TC_F32, {106272}, 1, sc_windows_rows},
     {"points", TC_F32, {10512}, 1, sc_windows_each_back},
     {"points", TC_F32, {4800}, 1, sc_windows_four_back},
     {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
