@@ -626,6 +626,7 @@ TCI_FN int tci_kstore_combine(int mode)
 
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store)
 {
-    k->operands[store.operand].is_updated |= store.mode != TCI_MODE_SET || store.guard >= 0;
+    bool reads = store.mode != TCI_MODE_SET || store.guard >= 0;
+    k->operands[store.operand].is_updated |= reads || k->stages[store.stage].from >= 0;
     TCI_PUSH(k->s, k->stores, k->n_stores, k->cap_stores, store);
 }

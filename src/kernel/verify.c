@@ -227,7 +227,8 @@ static void tci_kernel_verify_scatter(tci_scratch *s, const tci_kernel *k, const
     }
     TCI_ASSERT(s, begun && k->vector == TCI_VEC_OUTER);
     TCI_ASSERT(s, store->mode < TCI_MODE_COUNT);
-    bool reads = store->mode != TCI_MODE_SET || store->guard >= 0;
+    bool reads = store->mode != TCI_MODE_SET || store->guard >= 0 ||
+                 k->stages[store->stage].from >= 0;
     TCI_ASSERT(s, !reads || k->operands[store->operand].is_updated);
     tci_kernel_verify_owned(s, k, store);
 }

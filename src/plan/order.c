@@ -13,7 +13,11 @@
  *   words    to their places: stores that are apart
  * A chunk has so many words that neither comparing nor running sums take long. Where the stretch of
  * an element starts is searched for in the sorted words, by halves. Equal nodes are one, so several
- * SCATTERs over one index share its order. */
+ * SCATTERs over one index share its order.
+ *
+ * What to expect: the gradient of 8192 rows read from a table of 32000, 512 floats each, reads and
+ * writes 82 MB at least, 25 us of an H200's memory; before it come 18 small kernels, of which the
+ * launches are most, some 3 us each. */
 #include "../graph/build.h"
 #include "group.h"
 
