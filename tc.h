@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "46395a781acd5be4"
+#define TCI_BUILD "ca44f3fbde0f1c50"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -24437,9 +24437,28 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
+/* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
+ * one, so the contractions take so many times longer. */
+static double tci_pattern_widens(const tci_join *j)
+{
+    int widest = 1, own = 8;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)r->node->dtype)->compute;
+        int bytes = tci_dtype_get(t)->bytes;
+        own = r->kind == TCI_ROOT_CONTRACT ? TCI_MIN(own, bytes) : own;
+        for (int n = 0; n < r->n_inlined; n++) {
+            t = (tc_dtype)tci_dtype_get((tc_dtype)r->inlined[n]->dtype)->compute;
+            bytes = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ? 1 : tci_dtype_get(t)->bytes;
+            widest = TCI_MAX(widest, bytes);
+        }
+    }
+    return TCI_MAX((double)widest / own, 1);
+}
+
 /* What is no longer written and read, against what every few rows pack anew of the other factor of
- * the first contraction (loop/strip.c). Without work memory nothing is packed; then only code
- * without vectors loses nothing. */
+ * the first contraction (loop/strip.c), and against fewer lanes. Without work memory nothing is
+ * packed; then only code without vectors loses nothing. */
 static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, double saved,
                                  tci_why *why)
 {
@@ -24467,8 +24486,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
                  : saved <= (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
                                                       : m->memory_gbs / m->processors;
-    double packing = 2 * tci_pattern_products(j) * TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
-    return packing / rate <= 2 * saved / gbs;
+    double flops = 2 * tci_pattern_products(j), again = TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
+    return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
 }
 
 /* ---- one space ---- */
@@ -36763,6 +36782,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
  *
  * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. */
 
+#include <math.h>
+
 enum {
     TCI_STRIP_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
     TCI_STRIP_MOST = 256,       /* rows of a strip */
@@ -36945,18 +36966,33 @@ static int tci_strip_candidates(const tci_ask *a,
     int64_t near = tci_strip_near(a) / TCI_MAX(tci_keep_bytes(a->k, a->lanes), 1);
     n[0][TCI_STRIP_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_STRIP_MOST / 2), 1);
     n[1][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 2;
-    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
-    return 3;
+    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 4;
+    n[3][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
+    n[4][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 16;
+    return 5;
 }
 
-/* Each strip packs anew; what does not stay near comes from a farther cache. */
+/* How much longer it takes than if every processor had a share: of 9 strips for 8 processors one
+ * runs alone. */
+static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
+{
+    double strips = (double)tci_dim_ceil_div(p->n_tiles, p->group);
+    double processors = TCI_MAX(a->machine.facts.processors, 1);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        strips *= i == p->axis ? 1 : (double)TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
+    }
+    return ceil(strips / processors) * processors / strips;
+}
+
+/* Each strip packs anew; what does not stay near comes from a farther cache. The processors that
+ * have no strip count as if the one thread of the model did their share. */
 static double tci_strip_cost(const tci_ask *a, const int64_t *n)
 {
     tci_strip p = {0};
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
     double rows = (double)tci_strip_most(&p);
     bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
-    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.1 : 1);
+    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.3 : 1) * tci_strip_uneven(a, &p);
     return tci_ask_ns(a, slower, slower) * slower;
 }
 

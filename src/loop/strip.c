@@ -14,6 +14,8 @@
 #include "keep.h"
 #include "unit.h"
 
+#include <math.h>
+
 enum {
     TCI_STRIP_NEAR = 1 << 17,   /* bytes of the arrays of a strip, or half a processor's cache */
     TCI_STRIP_MOST = 256,       /* rows of a strip */
@@ -196,18 +198,33 @@ static int tci_strip_candidates(const tci_ask *a,
     int64_t near = tci_strip_near(a) / TCI_MAX(tci_keep_bytes(a->k, a->lanes), 1);
     n[0][TCI_STRIP_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_STRIP_MOST / 2), 1);
     n[1][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 2;
-    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
-    return 3;
+    n[2][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 4;
+    n[3][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 8;
+    n[4][TCI_STRIP_N_ROWS] = TCI_STRIP_MOST / 16;
+    return 5;
 }
 
-/* Each strip packs anew; what does not stay near comes from a farther cache. */
+/* How much longer it takes than if every processor had a share: of 9 strips for 8 processors one
+ * runs alone. */
+static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
+{
+    double strips = (double)tci_dim_ceil_div(p->n_tiles, p->group);
+    double processors = TCI_MAX(a->machine.facts.processors, 1);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        strips *= i == p->axis ? 1 : (double)TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
+    }
+    return ceil(strips / processors) * processors / strips;
+}
+
+/* Each strip packs anew; what does not stay near comes from a farther cache. The processors that
+ * have no strip count as if the one thread of the model did their share. */
 static double tci_strip_cost(const tci_ask *a, const int64_t *n)
 {
     tci_strip p = {0};
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
     double rows = (double)tci_strip_most(&p);
     bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
-    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.1 : 1);
+    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.3 : 1) * tci_strip_uneven(a, &p);
     return tci_ask_ns(a, slower, slower) * slower;
 }
 

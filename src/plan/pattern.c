@@ -231,9 +231,28 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
+/* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
+ * one, so the contractions take so many times longer. */
+static double tci_pattern_widens(const tci_join *j)
+{
+    int widest = 1, own = 8;
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)r->node->dtype)->compute;
+        int bytes = tci_dtype_get(t)->bytes;
+        own = r->kind == TCI_ROOT_CONTRACT ? TCI_MIN(own, bytes) : own;
+        for (int n = 0; n < r->n_inlined; n++) {
+            t = (tc_dtype)tci_dtype_get((tc_dtype)r->inlined[n]->dtype)->compute;
+            bytes = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ? 1 : tci_dtype_get(t)->bytes;
+            widest = TCI_MAX(widest, bytes);
+        }
+    }
+    return TCI_MAX((double)widest / own, 1);
+}
+
 /* What is no longer written and read, against what every few rows pack anew of the other factor of
- * the first contraction (loop/strip.c). Without work memory nothing is packed; then only code
- * without vectors loses nothing. */
+ * the first contraction (loop/strip.c), and against fewer lanes. Without work memory nothing is
+ * packed; then only code without vectors loses nothing. */
 static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, double saved,
                                  tci_why *why)
 {
@@ -261,8 +280,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
                  : saved <= (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
                                                       : m->memory_gbs / m->processors;
-    double packing = 2 * tci_pattern_products(j) * TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
-    return packing / rate <= 2 * saved / gbs;
+    double flops = 2 * tci_pattern_products(j), again = TCI_PATTERN_PACKS / TCI_MAX(at_once, 1);
+    return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
 }
 
 /* ---- one space ---- */

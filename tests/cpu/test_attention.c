@@ -11,7 +11,7 @@ typedef struct attention {
     const char *name;
     int heads, queries, keys, d, dv;
     mask mask;
-    int kernels;          /* expected on the CPU */
+    int kernels;          /* expected on the CPU; 0: that depends on its speed */
     int groups;           /* heads that share keys and values; 0: none do */
     int vector_bits;      /* 0: those of the machine */
     tc_dtype dtype;
@@ -161,7 +161,8 @@ static void check(attention c)
                                .vector_bits = c.vector_bits};
         memset(got, 1, (size_t)d.n_out * (c.dtype == TC_F64 ? 8 : 4));
         int kernels = run(c, &d, &options, false, got, weights);
-        CHECK_MSG(kernels == c.kernels, "%s: %d kernels, not %d", c.name, kernels, c.kernels);
+        CHECK_MSG(!c.kernels || kernels == c.kernels, "%s: %d kernels, not %d", c.name, kernels,
+                  c.kernels);
         int64_t at = same_until(c.dtype, want, got, d.n_out);
         CHECK_MSG(at < 0, "%s, %d threads: element %lld of %lld has other bits than apart: %g, %g",
                   c.name, threads[t], (long long)at, (long long)d.n_out,
@@ -186,7 +187,9 @@ TEST(attention_is_one_kernel)
         {.name = "two blocks of keys", .heads = 2, .queries = 30, .keys = 2048, .d = 64, .dv = 64,
          .kernels = 1},
         {.name = "causal", .heads = 2, .queries = 100, .keys = 100, .d = 24, .dv = 40,
-         .mask = CAUSAL, .kernels = 1},
+         .mask = CAUSAL}, /* numbers of places are wide: apart where that costs more */
+        {.name = "causal, f64", .heads = 2, .queries = 70, .keys = 70, .d = 24, .dv = 24,
+         .mask = CAUSAL, .dtype = TC_F64, .kernels = 1},
         {.name = "given mask", .heads = 2, .queries = 50, .keys = 90, .d = 16, .dv = 16,
          .mask = GIVEN, .kernels = 1},
         {.name = "rows that see nothing", .heads = 2, .queries = 50, .keys = 90, .d = 16, .dv = 16,
