@@ -456,7 +456,7 @@ static const schedule_case schedule_cases[] = {
     {"SPLIT(512)", TC_F32, {1024, 66}, 2, sc_inner},
     {"SPLIT(512)", TC_F32, {3, 700}, 2, sc_gram},
     {"SPLIT(512)", TC_F32, {2, 65, 513}, 3, sc_batched},
-    {"orders of sums", TC_F32, {34003}, 1, sc_dot},
+    {"LANES(", TC_F32, {34003}, 1, sc_dot},
     {"orders of sums", TC_F32, {3, 11001}, 2, sc_gram},
     {"orders of sums", TC_F32, {4703, 7}, 2, sc_inner},
     {"tiles 128x128", TC_F32, {2040, 19}, 2, sc_gram},
