@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ca44f3fbde0f1c50"
+#define TCI_BUILD "567142616eb30ae2"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -19477,7 +19477,8 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
 /* An element of a list, known to lie in [0, most]. */
 static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
 {
-    int value = tci_lower_convert(l->k, tci_lower_value(l, list, &at, 0), TC_I64);
+    const int idx[2] = {at, -1}; /* room for one more, as every index has */
+    int value = tci_lower_convert(l->k, tci_lower_value(l, list, idx, 0), TC_I64);
     return tci_kx_value(l->k, value, 0, most);
 }
 

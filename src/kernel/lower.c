@@ -870,7 +870,8 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
 /* An element of a list, known to lie in [0, most]. */
 static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
 {
-    int value = tci_lower_convert(l->k, tci_lower_value(l, list, &at, 0), TC_I64);
+    const int idx[2] = {at, -1}; /* room for one more, as every index has */
+    int value = tci_lower_convert(l->k, tci_lower_value(l, list, idx, 0), TC_I64);
     return tci_kx_value(l->k, value, 0, most);
 }
 
