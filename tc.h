@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "567142616eb30ae2"
+#define TCI_BUILD "5dba6cdca46f5f3a"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -11419,7 +11419,8 @@ static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_
     tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
                        tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
     if (tci_dim_is_known(count)) {
-        return tci_graph_const(g, t, (tci_value){.f = TCI_MAX((double)count - correction, 0)});
+        double rest = (double)tci_dim_known(count) - correction;
+        return tci_graph_const(g, t, (tci_value){.f = TCI_MAX(rest, 0)});
     }
     in[0] = tci_build_ew(g, TCI_OP_SUB, in);
     in[1] = tci_graph_const(g, TC_F64, (tci_value){.f = 0});
@@ -16388,8 +16389,9 @@ static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
     for (int i = 0; i < n->rank; i++) {
         tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1];
         tci_dim by = merge ? x->attr[2 * i + 1] : 1;
-        attr[2 * i] = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
-        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : tci_dim_mul(by, step);
+        start = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
+        attr[2 * i] = (int64_t)start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : (int64_t)tci_dim_mul(by, step);
         whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
     }
     if (whole) {
@@ -19766,11 +19768,11 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
             e = k->kx[e.a];
         }
         if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
-            tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
+            tci_dim f = tci_dim_div(c, coef), size = k->axes[tci_kx_number(&e)].size;
             if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
                 tci_dim_most(f) > tci_dim_most(factor)) {
                 factor = f;
-                *axis = (int)e.c;
+                *axis = tci_kx_number(&e);
             }
         }
         if (rest < 0) {
@@ -19911,13 +19913,17 @@ static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
     int b = e.b >= 0 ? tci_kernel_copy_kx(c, e.b) : -1, made;
     switch (e.op) {
     case TCI_KX_AXIS:
-        made = c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+        made = c->axis_to[tci_kx_number(&e)] < 0
+                   ? tci_kx_const(c->to, 0)
+                   : tci_kx_axis(c->to, c->axis_to[tci_kx_number(&e)]);
         break;
     case TCI_KX_ADD: made = tci_kx_add(c->to, a, b); break;
     case TCI_KX_MUL: made = tci_kx_mul(c->to, a, e.c); break;
     case TCI_KX_DIV: made = tci_kx_div(c->to, a, e.c); break;
     case TCI_KX_MOD: made = tci_kx_mod(c->to, a, e.c); break;
-    case TCI_KX_VALUE: made = tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi); break;
+    case TCI_KX_VALUE:
+        made = tci_kx_value(c->to, c->inst_to[tci_kx_number(&e)], e.lo, e.hi);
+        break;
     default: made = tci_kx_const(c->to, e.c); break;
     }
     c->kx_to[x] = made;
@@ -19932,8 +19938,8 @@ static void tci_kernel_copy_need_kx(tci_kernel_copy *c, int x)
         return;
     }
     c->kx_seen[x] = c->pass;
-    if (e.op == TCI_KX_VALUE && c->inst_to[e.c] < 0) {
-        TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, (int)e.c);
+    if (e.op == TCI_KX_VALUE && c->inst_to[tci_kx_number(&e)] < 0) {
+        TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, tci_kx_number(&e));
     }
     if (e.a >= 0) {
         tci_kernel_copy_need_kx(c, e.a);
@@ -20275,7 +20281,7 @@ static int tci_concrete_kx(tci_concrete *c, int x)
     }
     int a = e.a >= 0 ? tci_concrete_kx(c, e.a) : -1, b = e.b >= 0 ? tci_concrete_kx(c, e.b) : -1;
     bool names = e.op == TCI_KX_AXIS || e.op == TCI_KX_VALUE;
-    int64_t n = names ? e.c : tci_concrete_number(c, e.c);
+    int64_t n = names ? tci_dim_known(e.c) : tci_dim_known(tci_concrete_number(c, e.c));
     int64_t divisor = TCI_MAX(n, (int64_t)1); /* of an empty axis: never evaluated */
     int made = -1;
     switch (e.op) {
@@ -20304,7 +20310,8 @@ static void tci_concrete_guards(tci_concrete *c, tci_kinst *i)
         guard.x = tci_concrete_kx(c, guard.x);
         guard.lo = tci_concrete_number(c, guard.lo);
         guard.hi = tci_concrete_number(c, guard.hi);
-        bool holds = k->kx[guard.x].lo >= guard.lo && k->kx[guard.x].hi <= guard.hi;
+        bool holds = tci_dim_le(guard.lo, k->kx[guard.x].lo) &&
+                     tci_dim_le(k->kx[guard.x].hi, guard.hi);
         if (!holds || i->op == TCI_K_GUARD) {
             TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, guard);
         }
@@ -20340,7 +20347,7 @@ static void tci_concrete_inst(tci_concrete *c, int n)
     }
     c->inst_to[n] = tci_kernel_inst(c->to, i);
     if (i.op == TCI_K_RED) {
-        c->to->reds[i.imm].inst = c->inst_to[n];
+        c->to->reds[tci_dim_known(i.imm)].inst = c->inst_to[n];
     }
 }
 
@@ -20367,8 +20374,8 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     to->vector = k->vector;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
-    to->bytes = to->all_bytes = tci_dim_value(k->all_bytes, values);
+    to->all_flops = to->flops = tci_dim_value(k->all_flops, values);
+    to->all_bytes = to->bytes = tci_dim_value(k->all_bytes, values);
     memcpy(to->name, k->name, sizeof(to->name));
     return to;
 }
@@ -20507,7 +20514,7 @@ static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
     for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
-    side->operand = (int32_t)in->imm;
+    side->operand = tci_kinst_number(in);
     return fits;
 }
 
@@ -20538,7 +20545,7 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
     x->n_axis = k->n_outer - 1;
     x->m_axis = -1;
     for (int i = 0; i < x->n_axis; i++) {
-        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[i].size);
         x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
     }
     if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
@@ -20548,12 +20555,12 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
     for (int i = 0; i < x->n_axis; i++) {
         if (i != x->m_axis) {
             x->batch_axis[x->n_batch] = i;
-            x->batch[x->n_batch++] = k->axes[i].size;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[i].size);
         }
     }
-    x->m = k->axes[x->m_axis].size;
-    x->n = k->axes[x->n_axis].size;
-    x->k = k->axes[k->n_axes - 1].size;
+    x->m = tci_dim_known(k->axes[x->m_axis].size);
+    x->n = tci_dim_known(k->axes[x->n_axis].size);
+    x->k = tci_dim_known(k->axes[k->n_axes - 1].size);
     return true;
 }
 
@@ -20567,8 +20574,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
-               k->axes[a].size <= INT32_MAX;
+        fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
+               tci_dim_known(k->axes[a].size) <= INT32_MAX;
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage > 0;
@@ -20699,8 +20706,8 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
 static bool tci_matrix_fits_blocks(const tci_matrix *x)
 {
     int64_t columns = x->y_axis >= 0 ? x->image_row : TCI_MATRIX_TILE_COLUMNS;
-    double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
-                   (double)tci_dim_ceil_div(x->n, columns);
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS)) *
+                   (double)tci_dim_known(tci_dim_ceil_div(x->n, columns));
     if (x->is_boxes && x->k_steps * TCI_MATRIX_STEP > TCI_MATRIX_WASTE * x->k) {
         return false;
     }
@@ -20767,7 +20774,7 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
         coef[a] = own[a] != 0 ? 0 : coef[a];
     }
     d->size = g->hi - g->lo + 1;
-    d->base = base - g->lo;
+    d->base = base - tci_dim_known(g->lo);
     *offset -= d->base * d->stride;
     return d->size > 0 && tci_boxes_is_small(d->base);
 }
@@ -20776,7 +20783,7 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
 static void tci_boxes_axis(const tci_kernel *k, int axis, int64_t coef, int64_t *offset,
                            tci_matrix_side *side)
 {
-    int64_t size = k->axes[axis].size, stride = coef < 0 ? -coef : coef;
+    int64_t size = tci_dim_known(k->axes[axis].size), stride = coef < 0 ? -coef : coef;
     int i = 0;
     while (i < side->n_dims && (side->dims[i].is_guarded || side->dims[i].stride != stride)) {
         i++;
@@ -20839,7 +20846,7 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
         }
     }
     tci_boxes_sort(side);
-    side->operand = (int32_t)in->imm;
+    side->operand = tci_kinst_number(in);
     side->offset = offset;
     bool fits = side->n_dims >= 2 && side->n_dims <= TCI_MATRIX_DIMS && offset >= 0 &&
                 offset % TCI_MATRIX_ALIGN == 0 && side->dims[0].stride == 1;
@@ -20878,13 +20885,13 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
         bool factor = i == k->reds[0].in[0] || i == k->reds[0].in[1];
         if (!factor && (in->axes >> above & 1 || in->axes >> last & 1) && in->op == TCI_K_LOAD) {
             one = in->n_guards == 0 && tci_kx_affine(k, in->x, coef, &base) &&
-                  coef[above] == coef[last] * k->axes[last].size;
+                  coef[above] == tci_dim_mul(coef[last], k->axes[last].size);
         }
         one = one && in->op != TCI_K_INDEX && in->op != TCI_K_GUARD && in->op != TCI_K_FAULT;
     }
     for (int i = 0; i < k->n_stores && one; i++) {
         one = tci_kx_affine(k, k->stores[i].x, coef, &base) &&
-              coef[above] == coef[last] * k->axes[last].size;
+              coef[above] == tci_dim_mul(coef[last], k->axes[last].size);
     }
     return one;
 }
@@ -20900,19 +20907,19 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
     for (int i = 0; i < last; i++) {
         bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
                    tci_boxes_dim(k, b, i, &ignored) < 0;
-        x->m_axis = row && k->axes[i].size > x->m ? i : x->m_axis;
-        x->m = x->m_axis == i ? k->axes[i].size : x->m;
+        x->m_axis = row && tci_dim_known(k->axes[i].size) > x->m ? i : x->m_axis;
+        x->m = x->m_axis == i ? tci_dim_known(k->axes[i].size) : x->m;
     }
     if (x->m_axis < 0 || tci_boxes_dim(k, a, last, &ignored) >= 0 ||
         tci_boxes_dim(k, b, last, &ignored) < 0) {
         return false;
     }
-    x->n = x->image_row = k->axes[last].size;
+    x->n = x->image_row = tci_dim_known(k->axes[last].size);
     if (above >= 0 && above != x->m_axis && b->along_k &&
         tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
         tci_boxes_is_one(k, above, last)) {
         x->y_axis = above;
-        x->n *= k->axes[above].size;
+        x->n *= tci_dim_known(k->axes[above].size);
     }
     for (int i = 0; i < last; i++) {
         if (i != x->m_axis && i != x->y_axis) {
@@ -20920,7 +20927,7 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
                 return false;
             }
             x->batch_axis[x->n_batch] = i;
-            x->batch[x->n_batch++] = k->axes[i].size;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[i].size);
         }
     }
     return x->n <= INT32_MAX;
@@ -20955,7 +20962,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
         if (next < 0) {
             break;
         }
-        int64_t size = k->axes[x->k_axis[next]].size;
+        int64_t size = tci_dim_known(k->axes[x->k_axis[next]].size);
         before[0] = tci_boxes_dim(k, &x->side[0], x->k_axis[next], &alone[0]);
         int other = tci_boxes_dim(k, &x->side[1], x->k_axis[next], &alone[1]);
         if (left > 1 && other <= before[1]) {
@@ -20989,8 +20996,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     for (int i = 0; i < x->n_k; i++) {
         x->k_axis[i] = stage->axes[i];
         x->k_block[i] = 1;
-        x->k_sizes[i] = k->axes[stage->axes[i]].size;
-        x->k *= k->axes[stage->axes[i]].size;
+        x->k_sizes[i] = tci_dim_known(k->axes[stage->axes[i]].size);
+        x->k *= tci_dim_known(k->axes[stage->axes[i]].size);
         for (int s = 0; s < 2; s++) {
             bool fast = tci_boxes_dim(k, &x->side[s], stage->axes[i], &alone[s]) == 0;
             x->side[s].along_k = x->side[s].along_k || fast;
@@ -21011,7 +21018,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     for (int i = 0; i < x->n_k; i++) {
-        x->k_steps *= tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]);
+        x->k_steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
     }
     return true;
 }
@@ -38369,7 +38376,7 @@ static void tci_c_head(tci_c_like *c, const tci_lx *e)
     const char *word = tci_c_type(c, TC_I64, 1);
     tci_str_printf(c->out, "((-(%s)(p%d + ", word, e->b);
     tci_c_lx(c, e->a);
-    tci_str_printf(c->out, ") & %lld) / %d)", (long long)(e->c - 1), bytes);
+    tci_str_printf(c->out, ") & %lld) / %d)", (long long)(tci_dim_known(e->c) - 1), bytes);
 }
 
 static void tci_c_lx(tci_c_like *c, int x)
@@ -38380,8 +38387,8 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_VAR: tci_c_index(c, e->a); break;
     case TCI_LX_ADD: {
         const tci_lx *b = &c->l->lx[e->b];
-        if (b->op == TCI_LX_CONST && b->c < 0 && b->c > INT64_MIN) {
-            tci_c_infix(c, e->a, " - ", -1, -b->c);
+        if (b->op == TCI_LX_CONST && tci_dim_known(b->c) < 0 && tci_dim_known(b->c) > INT64_MIN) {
+            tci_c_infix(c, e->a, " - ", -1, -tci_dim_known(b->c));
         } else {
             tci_c_infix(c, e->a, " + ", e->b, 0);
         }
@@ -38419,7 +38426,8 @@ static void tci_c_prim(tci_c_like *c, const tci_lstmt *st)
     bool converts = tci_prim_get((tci_prim)st->prim)->result == 'O';
     tci_c_define(c, st->dst);
     tci_str_printf(c->out, "%s(", c->d->prim(c->d, (tci_prim)st->prim, t, converts ? to : t,
-                                             tci_c_lanes(c, values[st->dst].lanes), (int)st->imm));
+                                             tci_c_lanes(c, values[st->dst].lanes),
+                                             (int)tci_dim_known(st->imm)));
     for (int i = 0; i < 3 && st->args[i] >= 0; i++) {
         tci_str_add(c->out, i > 0 ? ", " : "");
         tci_c_value(c, st->args[i]);
@@ -38517,7 +38525,7 @@ static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
     tci_c_indent(c, depth + 1);
     tci_str_add(c->out, "*fault = ");
     if (tci_dim_is_known(st->imm)) { /* folded */
-        tci_c_number(c, st->imm + 1);
+        tci_c_number(c, tci_dim_known(st->imm) + 1);
     } else {
         tci_c_number(c, st->imm);
         tci_str_add(c->out, " + 1");
@@ -38526,7 +38534,7 @@ static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
     tci_c_indent(c, depth + 1);
     tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : ", v, v);
     if (tci_dim_is_known(st->imm)) {
-        tci_c_number(c, st->imm > 0 ? st->imm - 1 : 0);
+        tci_c_number(c, tci_dim_known(st->imm) > 0 ? tci_dim_known(st->imm) - 1 : 0);
     } else {
         tci_c_number(c, st->imm);
         tci_str_add(c->out, " - 1");
@@ -42195,9 +42203,9 @@ TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
 
 static int tci_prep_load(tci_prep *b, const tci_kinst *i)
 {
-    tc_dtype t = (tc_dtype)b->k->operands[i->imm].dtype;
+    tc_dtype t = (tc_dtype)b->k->operands[tci_kinst_number(i)].dtype;
     tci_prep_node n = tci_prep_blank(TCI_PREP_LOAD, tci_prep_bytes(t));
-    n.ref = (int32_t)i->imm;
+    n.ref = tci_kinst_number(i);
     n.x = i->x;
     n.guard = i->n_guards > 0 ? i->guard : -1;
     n.n_guards = i->n_guards;
@@ -42230,7 +42238,8 @@ static int tci_prep_prim(tci_prep *b, const tci_kinst *i)
     if (tci_prim_is_math((tci_prim)i->prim)) {
         return tci_prep_recipe(b, i->prim, t, a);
     }
-    return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, (int)i->imm, a, i->n_args);
+    return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, tci_kinst_number(i), a,
+                         i->n_args);
 }
 
 static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
@@ -42241,7 +42250,7 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     case TCI_K_CONST: return tci_prep_const(b, tci_prep_bits(t, i->value), tci_prep_bytes(t));
     case TCI_K_LIT:
         n = tci_prep_blank(TCI_PREP_LIT, tci_prep_bytes(t));
-        n.ref = (int32_t)i->imm;
+        n.ref = tci_kinst_number(i);
         n.dtype = i->dtype;
         return tci_prep_add(b, n);
     case TCI_K_LOAD: return tci_prep_load(b, i);
@@ -42255,13 +42264,13 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
         n.n_guards = i->n_guards;
         return tci_prep_add(b, n);
     case TCI_K_PRIM: return tci_prep_prim(b, i);
-    case TCI_K_RED: return tci_prep_make_red(b, (int)i->imm);
+    case TCI_K_RED: return tci_prep_make_red(b, tci_kinst_number(i));
     default:
         n = tci_prep_blank(TCI_PREP_FAULT, 8);
         n.n_args = 1;
         n.args[0] = tci_prep_cast(b, b->inst_node[i->args[0]],
                                   (tc_dtype)b->k->insts[i->args[0]].dtype, TC_I64);
-        n.c = i->imm;
+        n.c = tci_dim_known(i->imm);
         return tci_prep_cast(b, tci_prep_add(b, n), TC_I64, t);
     }
 }
@@ -42323,7 +42332,7 @@ TCI_FN void tci_prep_nodes(tci_prep *b)
     }
     for (int x = 0; x < k->n_kx; x++) {
         if (k->kx[x].op == TCI_KX_VALUE) {
-            b->index_node[k->kx[x].c] = 0;
+            b->index_node[tci_kx_number(&k->kx[x])] = 0;
         }
     }
     for (int i = 0; i < k->n_insts; i++) {
@@ -42445,7 +42454,7 @@ static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
     a->terms = TCI_NEW_ARRAY(b->s, tci_interp_term, st->n_kept + 1);
     *n = 1;
     for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
-        int64_t size = b->k->axes[st->axes[i]].size;
+        int64_t size = tci_dim_known(b->k->axes[st->axes[i]].size);
         tci_interp_term t = {st->axes[i], *n};
         a->terms[a->n_terms++] = t;
         a->stride += b->section && t.axis == b->section->vec ? t.coef : 0;
@@ -42676,9 +42685,9 @@ TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     }
     b->kx_done[x] = 1;
     if (e->op == TCI_KX_AXIS) {
-        row[e->c] = 1;
+        row[tci_kx_number(e)] = 1;
     } else if (e->op == TCI_KX_VALUE) {
-        tci_prep_merge(b, row, tci_prep_row(b, b->index_node[e->c]));
+        tci_prep_merge(b, row, tci_prep_row(b, b->index_node[tci_kx_number(e)]));
     } else if (e->op != TCI_KX_CONST) {
         tci_prep_merge(b, row, tci_prep_kx_row(b, e->a));
         if (e->op == TCI_KX_ADD) {
@@ -42769,7 +42778,7 @@ static void tci_prep_need_kx(tci_prep *b, int x, int s)
     }
     b->kx_seen[x] = b->stamp;
     if (e->op == TCI_KX_VALUE) {
-        tci_prep_need(b, b->index_node[e->c], s);
+        tci_prep_need(b, b->index_node[tci_kx_number(e)], s);
     } else if (e->op != TCI_KX_CONST && e->op != TCI_KX_AXIS) {
         tci_prep_need_kx(b, e->a, s);
         if (e->op == TCI_KX_ADD) {
@@ -42840,20 +42849,20 @@ static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t co
 {
     const tci_kx *e = &b->k->kx[x];
     if (e->op == TCI_KX_CONST) {
-        a->base += coef * e->c;
+        a->base += coef * tci_dim_known(e->c);
     } else if (e->op == TCI_KX_AXIS) {
-        tci_interp_term t = {(int32_t)e->c, coef};
+        tci_interp_term t = {tci_kx_number(e), coef};
         TCI_PUSH(b->s, a->terms, a->n_terms, *cap_terms, t);
         a->stride += e->c == b->section->vec ? coef : 0;
     } else if (e->op == TCI_KX_ADD) {
         tci_prep_addr_add(b, a, e->a, coef, cap_terms, cap_atoms);
         tci_prep_addr_add(b, a, e->b, coef, cap_terms, cap_atoms);
     } else if (e->op == TCI_KX_MUL) {
-        tci_prep_addr_add(b, a, e->a, coef * e->c, cap_terms, cap_atoms);
+        tci_prep_addr_add(b, a, e->a, coef * tci_dim_known(e->c), cap_terms, cap_atoms);
     } else {
-        tci_interp_atom atom = {e->op, -1, coef, e->c, NULL};
+        tci_interp_atom atom = {e->op, -1, coef, tci_dim_known(e->c), NULL};
         if (e->op == TCI_KX_VALUE) {
-            atom.value = tci_prep_value_of(b, b->index_node[e->c]);
+            atom.value = tci_prep_value_of(b, b->index_node[tci_kx_number(e)]);
         } else {
             atom.arg = tci_prep_addr(b, e->a);
         }
@@ -42899,7 +42908,7 @@ TCI_FN int tci_prep_block(tci_prep *b, int x)
         st.x = a;
         value = tci_prep_step_value(b, st, 8, varies);
     } else if (e->op == TCI_KX_VALUE) {
-        value = tci_prep_value_of(b, b->index_node[e->c]);
+        value = tci_prep_value_of(b, b->index_node[tci_kx_number(e)]);
     } else if (e->op == TCI_KX_ADD) {
         int left = tci_prep_block(b, e->a);
         value = tci_prep_step_op(b, TCI_P_ADD, TC_I64, left, tci_prep_block(b, e->b));
@@ -42909,7 +42918,7 @@ TCI_FN int tci_prep_block(tci_prep *b, int x)
         int left = tci_prep_block(b, e->a);
         value = tci_prep_step_op(b, TCI_P_MUL, TC_I64, left, tci_prep_step_value(b, c, 8, false));
     } else {
-        st.c = e->c;
+        st.c = tci_dim_known(e->c);
         st.flag = e->op == TCI_KX_MOD;
         if (tci_prep_addr(b, e->a)->linear) {
             st.kind = TCI_STEP_DIVIDE;
@@ -42930,8 +42939,8 @@ TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, in
     for (int g = 0; g < n; g++) {
         const tci_kguard *from = &b->k->guards[first + g];
         list[g].x = tci_prep_addr(b, from->x);
-        list[g].lo = from->lo;
-        list[g].hi = from->hi;
+        list[g].lo = tci_dim_known(from->lo);
+        list[g].hi = tci_dim_known(from->hi);
         list[g].block = list[g].x->linear ? -1 : tci_prep_block(b, from->x);
     }
     st->guards = list;
@@ -43456,11 +43465,11 @@ static void tci_prep_shape(tci_prep *b)
     p->before = TCI_NEW_ARRAY(b->s, tci_interp_section, k->n_stages + 1);
     p->points = 1;
     for (int i = 0; i < k->n_axes; i++) {
-        p->sizes[i] = k->axes[i].size;
-        p->points *= i < k->n_outer ? k->axes[i].size : 1;
+        p->sizes[i] = tci_dim_known(k->axes[i].size);
+        p->points *= i < k->n_outer ? tci_dim_known(k->axes[i].size) : 1;
     }
     for (int i = 0; i < k->n_operands; i++) {
-        p->operand_n[i] = k->operands[i].n;
+        p->operand_n[i] = tci_dim_known(k->operands[i].n);
     }
     for (int s = 0; s < k->n_stages; s++) {
         const tci_kstage *from = &k->stages[s];
@@ -49530,7 +49539,7 @@ static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, b->kind <= TCI_BUF_KEPT);
     TCI_ASSERT(s, !is_port || (b->index >= 0 && b->index < ports));
     TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || (b->offset >= 0 && b->offset % 64 == 0));
-    TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || b->offset + b->bytes <= c->kept_bytes);
+    TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || b->offset + tci_dim_known(b->bytes) <= c->kept_bytes);
     if (b->kind == TCI_BUF_TEMP && c->n_symbols == 0 && b->last >= 0) {
         TCI_ASSERT(s, b->offset >= 0 && b->offset % 64 == 0);
         TCI_ASSERT(s, tci_dim_le(tci_dim_add(b->offset, b->bytes), c->arena_bytes));
@@ -52118,7 +52127,7 @@ static const int64_t *tci_index_keep_strides(tci_index_room *room, const tci_nod
     size_t n = leaf->strides ? (size_t)leaf->rank : 0;
     int64_t *to = room->words && n ? room->words + room->n_words : NULL;
     for (size_t i = 0; to && i < n; i++) {
-        to[i] = leaf->strides[i];
+        to[i] = tci_dim_known(leaf->strides[i]);
     }
     room->n_words += n;
     return to;
@@ -52254,7 +52263,8 @@ static const char *tci_index_memory(const tci_index_run *run, const tci_index_re
     const char *data = read->port < f->n_inputs ? run->inputs->items[read->port].data
                                                 : f->captured_data[read->port - f->n_inputs];
     bool away = data && device && device->is_device && device->is_device(device->user, data);
-    bool over = away || tci_index_is_under_output(run, data, f->code->inputs[read->port].bytes);
+    int64_t bytes = tci_dim_known(f->code->inputs[read->port].bytes);
+    bool over = away || tci_index_is_under_output(run, data, bytes);
     return over ? NULL : data;
 }
 
@@ -52263,7 +52273,7 @@ static int64_t tci_index_offset(const tci_index_read *read, const tci_code_port 
 {
     int64_t offset = 0;
     for (int i = port->rank - 1; read->strides && i >= 0; i--) {
-        int64_t size = port->shape[i], stride = read->strides[i];
+        int64_t size = tci_dim_known(port->shape[i]), stride = tci_dim_known(read->strides[i]);
         offset += stride * (at % size) - (stride < 0 ? stride * (size - 1) : 0);
         at /= size;
     }
@@ -52285,7 +52295,7 @@ static bool tci_index_scan(const tci_index_run *run, const tci_index_read *read,
     const tci_code_port *port = &run->ran->code->inputs[read->port];
     tc_dtype dtype = (tc_dtype)port->dtype;
     int64_t bytes = tci_dtype_get(dtype)->bytes;
-    for (int64_t i = 0; i < port->n; i++) {
+    for (int64_t i = 0; i < tci_dim_known(port->n); i++) {
         tci_value v = tci_value_load(dtype, data + bytes * tci_index_offset(read, port, i));
         int64_t index = tci_index_value(read, v, dtype);
         if (index < -run->size || index >= run->size) {
@@ -52349,8 +52359,8 @@ static tci_index_text tci_index_element(const tci_code_port *port, int64_t at)
         return t;
     }
     for (int i = port->rank - 1; i >= 0; i--) {
-        place[i] = at % port->shape[i];
-        at /= port->shape[i];
+        place[i] = at % tci_dim_known(port->shape[i]);
+        at /= tci_dim_known(port->shape[i]);
     }
     tci_graph_print_shape(t.text, sizeof(t.text), port->rank, place);
     return t;
@@ -52570,7 +52580,7 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
     for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
+        sizes->n_slots += (size_t)kernel->n_operands + (tci_dim_known(kernel->work_bytes) > 0);
         sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
             bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
@@ -52630,8 +52640,8 @@ static void *tci_program_lowest(const tci_node *n)
     }
     int64_t lowest = n->offset;
     for (int i = 0; n->strides && i < n->rank; i++) {
-        if (n->strides[i] < 0 && n->shape[i] > 1) {
-            lowest += n->strides[i] * (n->shape[i] - 1);
+        if (tci_dim_known(n->strides[i]) < 0 && tci_dim_known(n->shape[i]) > 1) {
+            lowest += tci_dim_known(n->strides[i]) * (tci_dim_known(n->shape[i]) - 1);
         }
     }
     return (char *)n->storage->data + lowest * tci_dtype_get(n->dtype)->bytes;
@@ -52717,7 +52727,7 @@ static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
-        e->bytes = f->code->outputs[f->n_outputs + i].bytes;
+        e->bytes = tci_dim_known(f->code->outputs[f->n_outputs + i].bytes);
         e->over_old = tci_program_over_old(f, f->n_outputs + i, e->captured);
     }
 }
@@ -52726,7 +52736,7 @@ static void tci_program_place_effects(tc_program *f)
 
 static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_tasks, int available)
 {
-    double ns = (double)kernel->n_tasks * kernel->task_ns;
+    double ns = (double)tci_dim_known(kernel->n_tasks) * kernel->task_ns;
     if (!kernel->fn) {
         ns *= TCI_PROGRAM_INTERP_FACTOR;
     }
@@ -52783,7 +52793,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         step->fn = kernel->fn;
         step->interp = kernel->interp;
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
-                                                      : kernel->n_tasks;
+                                                      : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
         step->faults = kernel->faults;
         step->literals = literal_words;
@@ -52804,9 +52814,9 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
             f->n_slots++;
         }
         step->n_operands = kernel->n_operands;
-        step->work_bytes = kernel->work_bytes;
-        f->n_slots += kernel->work_bytes > 0;
-        f->work_bytes = TCI_MAX(f->work_bytes, (kernel->work_bytes + 63) & ~(int64_t)63);
+        step->work_bytes = tci_dim_known(kernel->work_bytes);
+        f->n_slots += tci_dim_known(kernel->work_bytes) > 0;
+        f->work_bytes = TCI_MAX(f->work_bytes, (step->work_bytes + 63) & ~(int64_t)63);
         f->max_threads = TCI_MAX(f->max_threads, step->threads);
         f->faults |= kernel->faults;
     }
@@ -53150,11 +53160,12 @@ static tci_run_span tci_check_span(const tc_call *c, const tc_bufs *inputs, cons
     int64_t bytes;
     if (input < 0) {
         data = outputs->items[index].data;
-        bytes = code->outputs[index].bytes;
+        bytes = tci_dim_known(code->outputs[index].bytes);
     } else {
         data = input < f->n_inputs ? inputs->items[input].data
                                    : f->captured_data[input - f->n_inputs];
-        bytes = data ? code->inputs[input].bytes : 0; /* no user has memory of a parameter */
+        /* no user has memory of a parameter */
+        bytes = data ? tci_dim_known(code->inputs[input].bytes) : 0;
     }
     tci_run_span span = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, 0, 0, index};
     return span;
@@ -53547,8 +53558,8 @@ TCI_FN void tci_bind_kept(tc_call *c)
 
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
 {
-    return port < code->n_inputs ? code->inputs[port].bytes
-                                 : code->outputs[port - code->n_inputs].bytes;
+    return tci_dim_known(port < code->n_inputs ? code->inputs[port].bytes
+                                               : code->outputs[port - code->n_inputs].bytes);
 }
 
 static void tci_bind_drop_sequence(tc_call *c)
@@ -55232,7 +55243,7 @@ static tci_code_port *tci_dynamic_ports(tci_dynamic_build *b, const tci_code_por
         p->shape = tci_dynamic_get(b, p->rank, sizeof(*p->shape));
         for (int a = 0; a < p->rank; a++) {
             p->shape[a] = tci_dynamic_size(b, from[i].shape[a]);
-            if (p->shape[a] < 0) {
+            if (tci_dim_known(p->shape[a]) < 0) {
                 tci_scratch_fail(&b->scratch, TC_ERR_SHAPE, "%s %d would have size %lld on axis %d",
                                  side, i, (long long)p->shape[a], a);
             }
@@ -55256,7 +55267,7 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
         lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
-        lives[i].bytes = TCI_MAX(c->buffers[i].bytes, (int64_t)0);
+        lives[i].bytes = tci_dim_known(tci_dim_max(c->buffers[i].bytes, 0));
     }
     c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
     for (int i = 0; i < from->n_buffers; i++) {
@@ -55268,8 +55279,9 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
 static double tci_dynamic_task_ns(const tci_code_kernel *from, const tci_code_kernel *to)
 {
     double typical = (double)TCI_MAX(tci_dim_hint(from->flops), tci_dim_hint(from->bytes)) *
-                     (double)to->n_tasks;
-    double here = (double)TCI_MAX(to->flops, to->bytes) * (double)tci_dim_hint(from->n_tasks);
+                     (double)tci_dim_known(to->n_tasks);
+    double here = (double)tci_dim_known(tci_dim_max(to->flops, to->bytes)) *
+                  (double)tci_dim_hint(from->n_tasks);
     bool scales = !tci_dim_is_known(from->flops) || !tci_dim_is_known(from->bytes);
     return scales && typical > 0 ? from->task_ns * here / typical : from->task_ns;
 }
@@ -55287,8 +55299,8 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
         tci_interp_verify(&b->scratch, to->interp);
     }
     to->n_tasks = tci_interp_tasks(to->interp);
-    double work = (double)TCI_MAX(to->flops, to->bytes); /* about one a nanosecond */
-    to->task_ns = work / (double)TCI_MAX(to->n_tasks, (int64_t)1);
+    int64_t work = tci_dim_known(tci_dim_max(to->flops, to->bytes)); /* about one a nanosecond */
+    to->task_ns = (double)work / (double)tci_dim_known(tci_dim_max(to->n_tasks, 1));
     b->code->interp_bytes =
         TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
 }
@@ -59316,7 +59328,7 @@ static tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, in
         return tci_dynamic_output(c, inputs, output, shape);
     }
     for (int i = 0; i < port->rank; i++) {
-        shape[i] = port->shape[i];
+        shape[i] = tci_dim_known(port->shape[i]);
     }
     return TC_OK;
 }
@@ -59471,14 +59483,14 @@ static tc_status tci_lazy_make_memory(tci_lazy *w)
 {
     const tci_code *code = w->job.code;
     for (int i = 0; i < w->n_values; i++) {
-        w->values[i] = tci_storage_make(code->outputs[i].bytes);
+        w->values[i] = tci_storage_make(tci_dim_known(code->outputs[i].bytes));
         if (!w->values[i]) {
             return tci_batch_fail(w->b.f, w->job.about, &w->nodes[i]->site, TC_ERR_MEMORY,
                                   "out of memory: %lld bytes for the value",
                                   (long long)code->outputs[i].bytes);
         }
         w->bufs[i] = (tc_buf){.data = w->values[i]->data,
-                              .n = code->outputs[i].n,
+                              .n = tci_dim_known(code->outputs[i].n),
                               .dtype = code->outputs[i].dtype};
     }
     return TC_OK;
@@ -59627,8 +59639,9 @@ static char *tci_read_copy_out(const tci_node *n, int axis, const char *from, ch
         memcpy(to, from, row);
         return to + row;
     }
-    for (int64_t i = 0; i < n->shape[axis]; i++) {
-        to = tci_read_copy_out(n, axis + 1, from + i * n->strides[axis] * (int64_t)bytes, to);
+    for (int64_t i = 0; i < tci_dim_known(n->shape[axis]); i++) {
+        int64_t stride = tci_dim_known(n->strides[axis]) * (int64_t)bytes;
+        to = tci_read_copy_out(n, axis + 1, from + i * stride, to);
     }
     return to;
 }
@@ -59636,7 +59649,7 @@ static char *tci_read_copy_out(const tci_node *n, int axis, const char *from, ch
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
                                      const tc_buf *to)
 {
-    int64_t count = tci_node_count(n);
+    int64_t count = tci_dim_known(tci_node_count(n));
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
     if (to->is_const || (!to->data && count)) {
         return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
@@ -59665,7 +59678,8 @@ static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node 
 static void tci_read_value(const tci_lazy_held *m, void *to)
 {
     const tci_node *n = m->node;
-    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
+    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    int64_t count = tci_dim_known(tci_node_count(n));
     if (count && n->strides) {
         tci_read_copy_out(n, 0, m->first, to);
     } else if (count) {
@@ -59747,11 +59761,11 @@ static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
     for (int i = code->n_init; i < code->n_steps; i++) {
-        moved += code->kernels[code->steps[i].kernel].bytes;
-        info->flops += code->kernels[code->steps[i].kernel].flops;
+        moved += tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
+        info->flops += tci_dim_known(code->kernels[code->steps[i].kernel].flops);
     }
     for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
-        info->bytes_written += code->outputs[i].bytes;
+        info->bytes_written += tci_dim_known(code->outputs[i].bytes);
     }
     info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
     info->arena_bytes = code->arena_bytes;

@@ -58,11 +58,11 @@ static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
     for (int i = code->n_init; i < code->n_steps; i++) {
-        moved += code->kernels[code->steps[i].kernel].bytes;
-        info->flops += code->kernels[code->steps[i].kernel].flops;
+        moved += tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
+        info->flops += tci_dim_known(code->kernels[code->steps[i].kernel].flops);
     }
     for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
-        info->bytes_written += code->outputs[i].bytes;
+        info->bytes_written += tci_dim_known(code->outputs[i].bytes);
     }
     info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
     info->arena_bytes = code->arena_bytes;

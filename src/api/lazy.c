@@ -97,14 +97,14 @@ static tc_status tci_lazy_make_memory(tci_lazy *w)
 {
     const tci_code *code = w->job.code;
     for (int i = 0; i < w->n_values; i++) {
-        w->values[i] = tci_storage_make(code->outputs[i].bytes);
+        w->values[i] = tci_storage_make(tci_dim_known(code->outputs[i].bytes));
         if (!w->values[i]) {
             return tci_batch_fail(w->b.f, w->job.about, &w->nodes[i]->site, TC_ERR_MEMORY,
                                   "out of memory: %lld bytes for the value",
                                   (long long)code->outputs[i].bytes);
         }
         w->bufs[i] = (tc_buf){.data = w->values[i]->data,
-                              .n = code->outputs[i].n,
+                              .n = tci_dim_known(code->outputs[i].n),
                               .dtype = code->outputs[i].dtype};
     }
     return TC_OK;

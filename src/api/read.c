@@ -16,8 +16,9 @@ static char *tci_read_copy_out(const tci_node *n, int axis, const char *from, ch
         memcpy(to, from, row);
         return to + row;
     }
-    for (int64_t i = 0; i < n->shape[axis]; i++) {
-        to = tci_read_copy_out(n, axis + 1, from + i * n->strides[axis] * (int64_t)bytes, to);
+    for (int64_t i = 0; i < tci_dim_known(n->shape[axis]); i++) {
+        int64_t stride = tci_dim_known(n->strides[axis]) * (int64_t)bytes;
+        to = tci_read_copy_out(n, axis + 1, from + i * stride, to);
     }
     return to;
 }
@@ -25,7 +26,7 @@ static char *tci_read_copy_out(const tci_node *n, int axis, const char *from, ch
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
                                      const tc_buf *to)
 {
-    int64_t count = tci_node_count(n);
+    int64_t count = tci_dim_known(tci_node_count(n));
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
     if (to->is_const || (!to->data && count)) {
         return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
@@ -54,7 +55,8 @@ static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node 
 static void tci_read_value(const tci_lazy_held *m, void *to)
 {
     const tci_node *n = m->node;
-    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
+    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    int64_t count = tci_dim_known(tci_node_count(n));
     if (count && n->strides) {
         tci_read_copy_out(n, 0, m->first, to);
     } else if (count) {

@@ -111,7 +111,7 @@ static tc_status tci_run_output_shape(tc_call *c, tc_bufs inputs, int output, in
         return tci_dynamic_output(c, inputs, output, shape);
     }
     for (int i = 0; i < port->rank; i++) {
-        shape[i] = port->shape[i];
+        shape[i] = tci_dim_known(port->shape[i]);
     }
     return TC_OK;
 }

@@ -34,7 +34,7 @@ static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, b->kind <= TCI_BUF_KEPT);
     TCI_ASSERT(s, !is_port || (b->index >= 0 && b->index < ports));
     TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || (b->offset >= 0 && b->offset % 64 == 0));
-    TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || b->offset + b->bytes <= c->kept_bytes);
+    TCI_ASSERT(s, b->kind != TCI_BUF_KEPT || b->offset + tci_dim_known(b->bytes) <= c->kept_bytes);
     if (b->kind == TCI_BUF_TEMP && c->n_symbols == 0 && b->last >= 0) {
         TCI_ASSERT(s, b->offset >= 0 && b->offset % 64 == 0);
         TCI_ASSERT(s, tci_dim_le(tci_dim_add(b->offset, b->bytes), c->arena_bytes));

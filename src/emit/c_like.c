@@ -120,7 +120,7 @@ static void tci_c_head(tci_c_like *c, const tci_lx *e)
     const char *word = tci_c_type(c, TC_I64, 1);
     tci_str_printf(c->out, "((-(%s)(p%d + ", word, e->b);
     tci_c_lx(c, e->a);
-    tci_str_printf(c->out, ") & %lld) / %d)", (long long)(e->c - 1), bytes);
+    tci_str_printf(c->out, ") & %lld) / %d)", (long long)(tci_dim_known(e->c) - 1), bytes);
 }
 
 static void tci_c_lx(tci_c_like *c, int x)
@@ -131,8 +131,8 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_VAR: tci_c_index(c, e->a); break;
     case TCI_LX_ADD: {
         const tci_lx *b = &c->l->lx[e->b];
-        if (b->op == TCI_LX_CONST && b->c < 0 && b->c > INT64_MIN) {
-            tci_c_infix(c, e->a, " - ", -1, -b->c);
+        if (b->op == TCI_LX_CONST && tci_dim_known(b->c) < 0 && tci_dim_known(b->c) > INT64_MIN) {
+            tci_c_infix(c, e->a, " - ", -1, -tci_dim_known(b->c));
         } else {
             tci_c_infix(c, e->a, " + ", e->b, 0);
         }
@@ -170,7 +170,8 @@ static void tci_c_prim(tci_c_like *c, const tci_lstmt *st)
     bool converts = tci_prim_get((tci_prim)st->prim)->result == 'O';
     tci_c_define(c, st->dst);
     tci_str_printf(c->out, "%s(", c->d->prim(c->d, (tci_prim)st->prim, t, converts ? to : t,
-                                             tci_c_lanes(c, values[st->dst].lanes), (int)st->imm));
+                                             tci_c_lanes(c, values[st->dst].lanes),
+                                             (int)tci_dim_known(st->imm)));
     for (int i = 0; i < 3 && st->args[i] >= 0; i++) {
         tci_str_add(c->out, i > 0 ? ", " : "");
         tci_c_value(c, st->args[i]);
@@ -268,7 +269,7 @@ static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
     tci_c_indent(c, depth + 1);
     tci_str_add(c->out, "*fault = ");
     if (tci_dim_is_known(st->imm)) { /* folded */
-        tci_c_number(c, st->imm + 1);
+        tci_c_number(c, tci_dim_known(st->imm) + 1);
     } else {
         tci_c_number(c, st->imm);
         tci_str_add(c->out, " + 1");
@@ -277,7 +278,7 @@ static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
     tci_c_indent(c, depth + 1);
     tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : ", v, v);
     if (tci_dim_is_known(st->imm)) {
-        tci_c_number(c, st->imm > 0 ? st->imm - 1 : 0);
+        tci_c_number(c, tci_dim_known(st->imm) > 0 ? tci_dim_known(st->imm) - 1 : 0);
     } else {
         tci_c_number(c, st->imm);
         tci_str_add(c->out, " - 1");

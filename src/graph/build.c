@@ -738,7 +738,8 @@ static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_
     tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
                        tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
     if (tci_dim_is_known(count)) {
-        return tci_graph_const(g, t, (tci_value){.f = TCI_MAX((double)count - correction, 0)});
+        double rest = (double)tci_dim_known(count) - correction;
+        return tci_graph_const(g, t, (tci_value){.f = TCI_MAX(rest, 0)});
     }
     in[0] = tci_build_ew(g, TCI_OP_SUB, in);
     in[1] = tci_graph_const(g, TC_F64, (tci_value){.f = 0});

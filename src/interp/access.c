@@ -11,20 +11,20 @@ static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t co
 {
     const tci_kx *e = &b->k->kx[x];
     if (e->op == TCI_KX_CONST) {
-        a->base += coef * e->c;
+        a->base += coef * tci_dim_known(e->c);
     } else if (e->op == TCI_KX_AXIS) {
-        tci_interp_term t = {(int32_t)e->c, coef};
+        tci_interp_term t = {tci_kx_number(e), coef};
         TCI_PUSH(b->s, a->terms, a->n_terms, *cap_terms, t);
         a->stride += e->c == b->section->vec ? coef : 0;
     } else if (e->op == TCI_KX_ADD) {
         tci_prep_addr_add(b, a, e->a, coef, cap_terms, cap_atoms);
         tci_prep_addr_add(b, a, e->b, coef, cap_terms, cap_atoms);
     } else if (e->op == TCI_KX_MUL) {
-        tci_prep_addr_add(b, a, e->a, coef * e->c, cap_terms, cap_atoms);
+        tci_prep_addr_add(b, a, e->a, coef * tci_dim_known(e->c), cap_terms, cap_atoms);
     } else {
-        tci_interp_atom atom = {e->op, -1, coef, e->c, NULL};
+        tci_interp_atom atom = {e->op, -1, coef, tci_dim_known(e->c), NULL};
         if (e->op == TCI_KX_VALUE) {
-            atom.value = tci_prep_value_of(b, b->index_node[e->c]);
+            atom.value = tci_prep_value_of(b, b->index_node[tci_kx_number(e)]);
         } else {
             atom.arg = tci_prep_addr(b, e->a);
         }
@@ -70,7 +70,7 @@ TCI_FN int tci_prep_block(tci_prep *b, int x)
         st.x = a;
         value = tci_prep_step_value(b, st, 8, varies);
     } else if (e->op == TCI_KX_VALUE) {
-        value = tci_prep_value_of(b, b->index_node[e->c]);
+        value = tci_prep_value_of(b, b->index_node[tci_kx_number(e)]);
     } else if (e->op == TCI_KX_ADD) {
         int left = tci_prep_block(b, e->a);
         value = tci_prep_step_op(b, TCI_P_ADD, TC_I64, left, tci_prep_block(b, e->b));
@@ -80,7 +80,7 @@ TCI_FN int tci_prep_block(tci_prep *b, int x)
         int left = tci_prep_block(b, e->a);
         value = tci_prep_step_op(b, TCI_P_MUL, TC_I64, left, tci_prep_step_value(b, c, 8, false));
     } else {
-        st.c = e->c;
+        st.c = tci_dim_known(e->c);
         st.flag = e->op == TCI_KX_MOD;
         if (tci_prep_addr(b, e->a)->linear) {
             st.kind = TCI_STEP_DIVIDE;
@@ -101,8 +101,8 @@ TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, in
     for (int g = 0; g < n; g++) {
         const tci_kguard *from = &b->k->guards[first + g];
         list[g].x = tci_prep_addr(b, from->x);
-        list[g].lo = from->lo;
-        list[g].hi = from->hi;
+        list[g].lo = tci_dim_known(from->lo);
+        list[g].hi = tci_dim_known(from->hi);
         list[g].block = list[g].x->linear ? -1 : tci_prep_block(b, from->x);
     }
     st->guards = list;

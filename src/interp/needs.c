@@ -25,9 +25,9 @@ TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     }
     b->kx_done[x] = 1;
     if (e->op == TCI_KX_AXIS) {
-        row[e->c] = 1;
+        row[tci_kx_number(e)] = 1;
     } else if (e->op == TCI_KX_VALUE) {
-        tci_prep_merge(b, row, tci_prep_row(b, b->index_node[e->c]));
+        tci_prep_merge(b, row, tci_prep_row(b, b->index_node[tci_kx_number(e)]));
     } else if (e->op != TCI_KX_CONST) {
         tci_prep_merge(b, row, tci_prep_kx_row(b, e->a));
         if (e->op == TCI_KX_ADD) {
@@ -118,7 +118,7 @@ static void tci_prep_need_kx(tci_prep *b, int x, int s)
     }
     b->kx_seen[x] = b->stamp;
     if (e->op == TCI_KX_VALUE) {
-        tci_prep_need(b, b->index_node[e->c], s);
+        tci_prep_need(b, b->index_node[tci_kx_number(e)], s);
     } else if (e->op != TCI_KX_CONST && e->op != TCI_KX_AXIS) {
         tci_prep_need_kx(b, e->a, s);
         if (e->op == TCI_KX_ADD) {

@@ -6,9 +6,9 @@
 
 static int tci_prep_load(tci_prep *b, const tci_kinst *i)
 {
-    tc_dtype t = (tc_dtype)b->k->operands[i->imm].dtype;
+    tc_dtype t = (tc_dtype)b->k->operands[tci_kinst_number(i)].dtype;
     tci_prep_node n = tci_prep_blank(TCI_PREP_LOAD, tci_prep_bytes(t));
-    n.ref = (int32_t)i->imm;
+    n.ref = tci_kinst_number(i);
     n.x = i->x;
     n.guard = i->n_guards > 0 ? i->guard : -1;
     n.n_guards = i->n_guards;
@@ -41,7 +41,8 @@ static int tci_prep_prim(tci_prep *b, const tci_kinst *i)
     if (tci_prim_is_math((tci_prim)i->prim)) {
         return tci_prep_recipe(b, i->prim, t, a);
     }
-    return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, (int)i->imm, a, i->n_args);
+    return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, tci_kinst_number(i), a,
+                         i->n_args);
 }
 
 static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
@@ -52,7 +53,7 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     case TCI_K_CONST: return tci_prep_const(b, tci_prep_bits(t, i->value), tci_prep_bytes(t));
     case TCI_K_LIT:
         n = tci_prep_blank(TCI_PREP_LIT, tci_prep_bytes(t));
-        n.ref = (int32_t)i->imm;
+        n.ref = tci_kinst_number(i);
         n.dtype = i->dtype;
         return tci_prep_add(b, n);
     case TCI_K_LOAD: return tci_prep_load(b, i);
@@ -66,13 +67,13 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
         n.n_guards = i->n_guards;
         return tci_prep_add(b, n);
     case TCI_K_PRIM: return tci_prep_prim(b, i);
-    case TCI_K_RED: return tci_prep_make_red(b, (int)i->imm);
+    case TCI_K_RED: return tci_prep_make_red(b, tci_kinst_number(i));
     default:
         n = tci_prep_blank(TCI_PREP_FAULT, 8);
         n.n_args = 1;
         n.args[0] = tci_prep_cast(b, b->inst_node[i->args[0]],
                                   (tc_dtype)b->k->insts[i->args[0]].dtype, TC_I64);
-        n.c = i->imm;
+        n.c = tci_dim_known(i->imm);
         return tci_prep_cast(b, tci_prep_add(b, n), TC_I64, t);
     }
 }
@@ -134,7 +135,7 @@ TCI_FN void tci_prep_nodes(tci_prep *b)
     }
     for (int x = 0; x < k->n_kx; x++) {
         if (k->kx[x].op == TCI_KX_VALUE) {
-            b->index_node[k->kx[x].c] = 0;
+            b->index_node[tci_kx_number(&k->kx[x])] = 0;
         }
     }
     for (int i = 0; i < k->n_insts; i++) {

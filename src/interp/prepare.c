@@ -71,11 +71,11 @@ static void tci_prep_shape(tci_prep *b)
     p->before = TCI_NEW_ARRAY(b->s, tci_interp_section, k->n_stages + 1);
     p->points = 1;
     for (int i = 0; i < k->n_axes; i++) {
-        p->sizes[i] = k->axes[i].size;
-        p->points *= i < k->n_outer ? k->axes[i].size : 1;
+        p->sizes[i] = tci_dim_known(k->axes[i].size);
+        p->points *= i < k->n_outer ? tci_dim_known(k->axes[i].size) : 1;
     }
     for (int i = 0; i < k->n_operands; i++) {
-        p->operand_n[i] = k->operands[i].n;
+        p->operand_n[i] = tci_dim_known(k->operands[i].n);
     }
     for (int s = 0; s < k->n_stages; s++) {
         const tci_kstage *from = &k->stages[s];

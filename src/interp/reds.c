@@ -104,7 +104,7 @@ static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
     a->terms = TCI_NEW_ARRAY(b->s, tci_interp_term, st->n_kept + 1);
     *n = 1;
     for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
-        int64_t size = b->k->axes[st->axes[i]].size;
+        int64_t size = tci_dim_known(b->k->axes[st->axes[i]].size);
         tci_interp_term t = {st->axes[i], *n};
         a->terms[a->n_terms++] = t;
         a->stride += b->section && t.axis == b->section->vec ? t.coef : 0;

@@ -48,7 +48,7 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
         coef[a] = own[a] != 0 ? 0 : coef[a];
     }
     d->size = g->hi - g->lo + 1;
-    d->base = base - g->lo;
+    d->base = base - tci_dim_known(g->lo);
     *offset -= d->base * d->stride;
     return d->size > 0 && tci_boxes_is_small(d->base);
 }
@@ -57,7 +57,7 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
 static void tci_boxes_axis(const tci_kernel *k, int axis, int64_t coef, int64_t *offset,
                            tci_matrix_side *side)
 {
-    int64_t size = k->axes[axis].size, stride = coef < 0 ? -coef : coef;
+    int64_t size = tci_dim_known(k->axes[axis].size), stride = coef < 0 ? -coef : coef;
     int i = 0;
     while (i < side->n_dims && (side->dims[i].is_guarded || side->dims[i].stride != stride)) {
         i++;
@@ -120,7 +120,7 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
         }
     }
     tci_boxes_sort(side);
-    side->operand = (int32_t)in->imm;
+    side->operand = tci_kinst_number(in);
     side->offset = offset;
     bool fits = side->n_dims >= 2 && side->n_dims <= TCI_MATRIX_DIMS && offset >= 0 &&
                 offset % TCI_MATRIX_ALIGN == 0 && side->dims[0].stride == 1;
@@ -159,13 +159,13 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
         bool factor = i == k->reds[0].in[0] || i == k->reds[0].in[1];
         if (!factor && (in->axes >> above & 1 || in->axes >> last & 1) && in->op == TCI_K_LOAD) {
             one = in->n_guards == 0 && tci_kx_affine(k, in->x, coef, &base) &&
-                  coef[above] == coef[last] * k->axes[last].size;
+                  coef[above] == tci_dim_mul(coef[last], k->axes[last].size);
         }
         one = one && in->op != TCI_K_INDEX && in->op != TCI_K_GUARD && in->op != TCI_K_FAULT;
     }
     for (int i = 0; i < k->n_stores && one; i++) {
         one = tci_kx_affine(k, k->stores[i].x, coef, &base) &&
-              coef[above] == coef[last] * k->axes[last].size;
+              coef[above] == tci_dim_mul(coef[last], k->axes[last].size);
     }
     return one;
 }
@@ -181,19 +181,19 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
     for (int i = 0; i < last; i++) {
         bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
                    tci_boxes_dim(k, b, i, &ignored) < 0;
-        x->m_axis = row && k->axes[i].size > x->m ? i : x->m_axis;
-        x->m = x->m_axis == i ? k->axes[i].size : x->m;
+        x->m_axis = row && tci_dim_known(k->axes[i].size) > x->m ? i : x->m_axis;
+        x->m = x->m_axis == i ? tci_dim_known(k->axes[i].size) : x->m;
     }
     if (x->m_axis < 0 || tci_boxes_dim(k, a, last, &ignored) >= 0 ||
         tci_boxes_dim(k, b, last, &ignored) < 0) {
         return false;
     }
-    x->n = x->image_row = k->axes[last].size;
+    x->n = x->image_row = tci_dim_known(k->axes[last].size);
     if (above >= 0 && above != x->m_axis && b->along_k &&
         tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
         tci_boxes_is_one(k, above, last)) {
         x->y_axis = above;
-        x->n *= k->axes[above].size;
+        x->n *= tci_dim_known(k->axes[above].size);
     }
     for (int i = 0; i < last; i++) {
         if (i != x->m_axis && i != x->y_axis) {
@@ -201,7 +201,7 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
                 return false;
             }
             x->batch_axis[x->n_batch] = i;
-            x->batch[x->n_batch++] = k->axes[i].size;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[i].size);
         }
     }
     return x->n <= INT32_MAX;
@@ -236,7 +236,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
         if (next < 0) {
             break;
         }
-        int64_t size = k->axes[x->k_axis[next]].size;
+        int64_t size = tci_dim_known(k->axes[x->k_axis[next]].size);
         before[0] = tci_boxes_dim(k, &x->side[0], x->k_axis[next], &alone[0]);
         int other = tci_boxes_dim(k, &x->side[1], x->k_axis[next], &alone[1]);
         if (left > 1 && other <= before[1]) {
@@ -270,8 +270,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     for (int i = 0; i < x->n_k; i++) {
         x->k_axis[i] = stage->axes[i];
         x->k_block[i] = 1;
-        x->k_sizes[i] = k->axes[stage->axes[i]].size;
-        x->k *= k->axes[stage->axes[i]].size;
+        x->k_sizes[i] = tci_dim_known(k->axes[stage->axes[i]].size);
+        x->k *= tci_dim_known(k->axes[stage->axes[i]].size);
         for (int s = 0; s < 2; s++) {
             bool fast = tci_boxes_dim(k, &x->side[s], stage->axes[i], &alone[s]) == 0;
             x->side[s].along_k = x->side[s].along_k || fast;
@@ -292,7 +292,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     for (int i = 0; i < x->n_k; i++) {
-        x->k_steps *= tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]);
+        x->k_steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
     }
     return true;
 }

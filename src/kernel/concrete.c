@@ -81,7 +81,7 @@ static int tci_concrete_kx(tci_concrete *c, int x)
     }
     int a = e.a >= 0 ? tci_concrete_kx(c, e.a) : -1, b = e.b >= 0 ? tci_concrete_kx(c, e.b) : -1;
     bool names = e.op == TCI_KX_AXIS || e.op == TCI_KX_VALUE;
-    int64_t n = names ? e.c : tci_concrete_number(c, e.c);
+    int64_t n = names ? tci_dim_known(e.c) : tci_dim_known(tci_concrete_number(c, e.c));
     int64_t divisor = TCI_MAX(n, (int64_t)1); /* of an empty axis: never evaluated */
     int made = -1;
     switch (e.op) {
@@ -110,7 +110,8 @@ static void tci_concrete_guards(tci_concrete *c, tci_kinst *i)
         guard.x = tci_concrete_kx(c, guard.x);
         guard.lo = tci_concrete_number(c, guard.lo);
         guard.hi = tci_concrete_number(c, guard.hi);
-        bool holds = k->kx[guard.x].lo >= guard.lo && k->kx[guard.x].hi <= guard.hi;
+        bool holds = tci_dim_le(guard.lo, k->kx[guard.x].lo) &&
+                     tci_dim_le(k->kx[guard.x].hi, guard.hi);
         if (!holds || i->op == TCI_K_GUARD) {
             TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, guard);
         }
@@ -146,7 +147,7 @@ static void tci_concrete_inst(tci_concrete *c, int n)
     }
     c->inst_to[n] = tci_kernel_inst(c->to, i);
     if (i.op == TCI_K_RED) {
-        c->to->reds[i.imm].inst = c->inst_to[n];
+        c->to->reds[tci_dim_known(i.imm)].inst = c->inst_to[n];
     }
 }
 
@@ -173,8 +174,8 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     to->vector = k->vector;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
-    to->bytes = to->all_bytes = tci_dim_value(k->all_bytes, values);
+    to->all_flops = to->flops = tci_dim_value(k->all_flops, values);
+    to->all_bytes = to->bytes = tci_dim_value(k->all_bytes, values);
     memcpy(to->name, k->name, sizeof(to->name));
     return to;
 }

@@ -27,7 +27,7 @@ static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
     for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
-    side->operand = (int32_t)in->imm;
+    side->operand = tci_kinst_number(in);
     return fits;
 }
 
@@ -58,7 +58,7 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
     x->n_axis = k->n_outer - 1;
     x->m_axis = -1;
     for (int i = 0; i < x->n_axis; i++) {
-        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[i].size);
         x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
     }
     if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
@@ -68,12 +68,12 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
     for (int i = 0; i < x->n_axis; i++) {
         if (i != x->m_axis) {
             x->batch_axis[x->n_batch] = i;
-            x->batch[x->n_batch++] = k->axes[i].size;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[i].size);
         }
     }
-    x->m = k->axes[x->m_axis].size;
-    x->n = k->axes[x->n_axis].size;
-    x->k = k->axes[k->n_axes - 1].size;
+    x->m = tci_dim_known(k->axes[x->m_axis].size);
+    x->n = tci_dim_known(k->axes[x->n_axis].size);
+    x->k = tci_dim_known(k->axes[k->n_axes - 1].size);
     return true;
 }
 
@@ -87,8 +87,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
-               k->axes[a].size <= INT32_MAX;
+        fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
+               tci_dim_known(k->axes[a].size) <= INT32_MAX;
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage > 0;
@@ -219,8 +219,8 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
 static bool tci_matrix_fits_blocks(const tci_matrix *x)
 {
     int64_t columns = x->y_axis >= 0 ? x->image_row : TCI_MATRIX_TILE_COLUMNS;
-    double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
-                   (double)tci_dim_ceil_div(x->n, columns);
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS)) *
+                   (double)tci_dim_known(tci_dim_ceil_div(x->n, columns));
     if (x->is_boxes && x->k_steps * TCI_MATRIX_STEP > TCI_MATRIX_WASTE * x->k) {
         return false;
     }

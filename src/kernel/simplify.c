@@ -85,11 +85,11 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
             e = k->kx[e.a];
         }
         if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
-            tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
+            tci_dim f = tci_dim_div(c, coef), size = k->axes[tci_kx_number(&e)].size;
             if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
                 tci_dim_most(f) > tci_dim_most(factor)) {
                 factor = f;
-                *axis = (int)e.c;
+                *axis = tci_kx_number(&e);
             }
         }
         if (rest < 0) {
@@ -230,13 +230,17 @@ static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
     int b = e.b >= 0 ? tci_kernel_copy_kx(c, e.b) : -1, made;
     switch (e.op) {
     case TCI_KX_AXIS:
-        made = c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+        made = c->axis_to[tci_kx_number(&e)] < 0
+                   ? tci_kx_const(c->to, 0)
+                   : tci_kx_axis(c->to, c->axis_to[tci_kx_number(&e)]);
         break;
     case TCI_KX_ADD: made = tci_kx_add(c->to, a, b); break;
     case TCI_KX_MUL: made = tci_kx_mul(c->to, a, e.c); break;
     case TCI_KX_DIV: made = tci_kx_div(c->to, a, e.c); break;
     case TCI_KX_MOD: made = tci_kx_mod(c->to, a, e.c); break;
-    case TCI_KX_VALUE: made = tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi); break;
+    case TCI_KX_VALUE:
+        made = tci_kx_value(c->to, c->inst_to[tci_kx_number(&e)], e.lo, e.hi);
+        break;
     default: made = tci_kx_const(c->to, e.c); break;
     }
     c->kx_to[x] = made;
@@ -251,8 +255,8 @@ static void tci_kernel_copy_need_kx(tci_kernel_copy *c, int x)
         return;
     }
     c->kx_seen[x] = c->pass;
-    if (e.op == TCI_KX_VALUE && c->inst_to[e.c] < 0) {
-        TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, (int)e.c);
+    if (e.op == TCI_KX_VALUE && c->inst_to[tci_kx_number(&e)] < 0) {
+        TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, tci_kx_number(&e));
     }
     if (e.a >= 0) {
         tci_kernel_copy_need_kx(c, e.a);

@@ -368,8 +368,9 @@ static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
     for (int i = 0; i < n->rank; i++) {
         tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1];
         tci_dim by = merge ? x->attr[2 * i + 1] : 1;
-        attr[2 * i] = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
-        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : tci_dim_mul(by, step);
+        start = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
+        attr[2 * i] = (int64_t)start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : (int64_t)tci_dim_mul(by, step);
         whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
     }
     if (whole) {

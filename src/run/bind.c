@@ -54,8 +54,8 @@ TCI_FN void tci_bind_kept(tc_call *c)
 
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
 {
-    return port < code->n_inputs ? code->inputs[port].bytes
-                                 : code->outputs[port - code->n_inputs].bytes;
+    return tci_dim_known(port < code->n_inputs ? code->inputs[port].bytes
+                                               : code->outputs[port - code->n_inputs].bytes);
 }
 
 static void tci_bind_drop_sequence(tc_call *c)

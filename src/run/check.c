@@ -102,11 +102,12 @@ static tci_run_span tci_check_span(const tc_call *c, const tc_bufs *inputs, cons
     int64_t bytes;
     if (input < 0) {
         data = outputs->items[index].data;
-        bytes = code->outputs[index].bytes;
+        bytes = tci_dim_known(code->outputs[index].bytes);
     } else {
         data = input < f->n_inputs ? inputs->items[input].data
                                    : f->captured_data[input - f->n_inputs];
-        bytes = data ? code->inputs[input].bytes : 0; /* no user has memory of a parameter */
+        /* no user has memory of a parameter */
+        bytes = data ? tci_dim_known(code->inputs[input].bytes) : 0;
     }
     tci_run_span span = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, 0, 0, index};
     return span;

@@ -150,7 +150,7 @@ static tci_code_port *tci_dynamic_ports(tci_dynamic_build *b, const tci_code_por
         p->shape = tci_dynamic_get(b, p->rank, sizeof(*p->shape));
         for (int a = 0; a < p->rank; a++) {
             p->shape[a] = tci_dynamic_size(b, from[i].shape[a]);
-            if (p->shape[a] < 0) {
+            if (tci_dim_known(p->shape[a]) < 0) {
                 tci_scratch_fail(&b->scratch, TC_ERR_SHAPE, "%s %d would have size %lld on axis %d",
                                  side, i, (long long)p->shape[a], a);
             }
@@ -174,7 +174,7 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
         lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
-        lives[i].bytes = TCI_MAX(c->buffers[i].bytes, (int64_t)0);
+        lives[i].bytes = tci_dim_known(tci_dim_max(c->buffers[i].bytes, 0));
     }
     c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
     for (int i = 0; i < from->n_buffers; i++) {
@@ -186,8 +186,9 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
 static double tci_dynamic_task_ns(const tci_code_kernel *from, const tci_code_kernel *to)
 {
     double typical = (double)TCI_MAX(tci_dim_hint(from->flops), tci_dim_hint(from->bytes)) *
-                     (double)to->n_tasks;
-    double here = (double)TCI_MAX(to->flops, to->bytes) * (double)tci_dim_hint(from->n_tasks);
+                     (double)tci_dim_known(to->n_tasks);
+    double here = (double)tci_dim_known(tci_dim_max(to->flops, to->bytes)) *
+                  (double)tci_dim_hint(from->n_tasks);
     bool scales = !tci_dim_is_known(from->flops) || !tci_dim_is_known(from->bytes);
     return scales && typical > 0 ? from->task_ns * here / typical : from->task_ns;
 }
@@ -205,8 +206,8 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
         tci_interp_verify(&b->scratch, to->interp);
     }
     to->n_tasks = tci_interp_tasks(to->interp);
-    double work = (double)TCI_MAX(to->flops, to->bytes); /* about one a nanosecond */
-    to->task_ns = work / (double)TCI_MAX(to->n_tasks, (int64_t)1);
+    int64_t work = tci_dim_known(tci_dim_max(to->flops, to->bytes)); /* about one a nanosecond */
+    to->task_ns = (double)work / (double)tci_dim_known(tci_dim_max(to->n_tasks, 1));
     b->code->interp_bytes =
         TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
 }

@@ -36,7 +36,7 @@ static const int64_t *tci_index_keep_strides(tci_index_room *room, const tci_nod
     size_t n = leaf->strides ? (size_t)leaf->rank : 0;
     int64_t *to = room->words && n ? room->words + room->n_words : NULL;
     for (size_t i = 0; to && i < n; i++) {
-        to[i] = leaf->strides[i];
+        to[i] = tci_dim_known(leaf->strides[i]);
     }
     room->n_words += n;
     return to;
@@ -172,7 +172,8 @@ static const char *tci_index_memory(const tci_index_run *run, const tci_index_re
     const char *data = read->port < f->n_inputs ? run->inputs->items[read->port].data
                                                 : f->captured_data[read->port - f->n_inputs];
     bool away = data && device && device->is_device && device->is_device(device->user, data);
-    bool over = away || tci_index_is_under_output(run, data, f->code->inputs[read->port].bytes);
+    int64_t bytes = tci_dim_known(f->code->inputs[read->port].bytes);
+    bool over = away || tci_index_is_under_output(run, data, bytes);
     return over ? NULL : data;
 }
 
@@ -181,7 +182,7 @@ static int64_t tci_index_offset(const tci_index_read *read, const tci_code_port 
 {
     int64_t offset = 0;
     for (int i = port->rank - 1; read->strides && i >= 0; i--) {
-        int64_t size = port->shape[i], stride = read->strides[i];
+        int64_t size = tci_dim_known(port->shape[i]), stride = tci_dim_known(read->strides[i]);
         offset += stride * (at % size) - (stride < 0 ? stride * (size - 1) : 0);
         at /= size;
     }
@@ -203,7 +204,7 @@ static bool tci_index_scan(const tci_index_run *run, const tci_index_read *read,
     const tci_code_port *port = &run->ran->code->inputs[read->port];
     tc_dtype dtype = (tc_dtype)port->dtype;
     int64_t bytes = tci_dtype_get(dtype)->bytes;
-    for (int64_t i = 0; i < port->n; i++) {
+    for (int64_t i = 0; i < tci_dim_known(port->n); i++) {
         tci_value v = tci_value_load(dtype, data + bytes * tci_index_offset(read, port, i));
         int64_t index = tci_index_value(read, v, dtype);
         if (index < -run->size || index >= run->size) {
@@ -267,8 +268,8 @@ static tci_index_text tci_index_element(const tci_code_port *port, int64_t at)
         return t;
     }
     for (int i = port->rank - 1; i >= 0; i--) {
-        place[i] = at % port->shape[i];
-        at /= port->shape[i];
+        place[i] = at % tci_dim_known(port->shape[i]);
+        at /= tci_dim_known(port->shape[i]);
     }
     tci_graph_print_shape(t.text, sizeof(t.text), port->rank, place);
     return t;

@@ -47,7 +47,7 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
     for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
+        sizes->n_slots += (size_t)kernel->n_operands + (tci_dim_known(kernel->work_bytes) > 0);
         sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
             bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
@@ -107,8 +107,8 @@ static void *tci_program_lowest(const tci_node *n)
     }
     int64_t lowest = n->offset;
     for (int i = 0; n->strides && i < n->rank; i++) {
-        if (n->strides[i] < 0 && n->shape[i] > 1) {
-            lowest += n->strides[i] * (n->shape[i] - 1);
+        if (tci_dim_known(n->strides[i]) < 0 && tci_dim_known(n->shape[i]) > 1) {
+            lowest += tci_dim_known(n->strides[i]) * (tci_dim_known(n->shape[i]) - 1);
         }
     }
     return (char *)n->storage->data + lowest * tci_dtype_get(n->dtype)->bytes;
@@ -194,7 +194,7 @@ static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
-        e->bytes = f->code->outputs[f->n_outputs + i].bytes;
+        e->bytes = tci_dim_known(f->code->outputs[f->n_outputs + i].bytes);
         e->over_old = tci_program_over_old(f, f->n_outputs + i, e->captured);
     }
 }
@@ -203,7 +203,7 @@ static void tci_program_place_effects(tc_program *f)
 
 static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_tasks, int available)
 {
-    double ns = (double)kernel->n_tasks * kernel->task_ns;
+    double ns = (double)tci_dim_known(kernel->n_tasks) * kernel->task_ns;
     if (!kernel->fn) {
         ns *= TCI_PROGRAM_INTERP_FACTOR;
     }
@@ -260,7 +260,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         step->fn = kernel->fn;
         step->interp = kernel->interp;
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
-                                                      : kernel->n_tasks;
+                                                      : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
         step->faults = kernel->faults;
         step->literals = literal_words;
@@ -281,9 +281,9 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
             f->n_slots++;
         }
         step->n_operands = kernel->n_operands;
-        step->work_bytes = kernel->work_bytes;
-        f->n_slots += kernel->work_bytes > 0;
-        f->work_bytes = TCI_MAX(f->work_bytes, (kernel->work_bytes + 63) & ~(int64_t)63);
+        step->work_bytes = tci_dim_known(kernel->work_bytes);
+        f->n_slots += tci_dim_known(kernel->work_bytes) > 0;
+        f->work_bytes = TCI_MAX(f->work_bytes, (step->work_bytes + 63) & ~(int64_t)63);
         f->max_threads = TCI_MAX(f->max_threads, step->threads);
         f->faults |= kernel->faults;
     }
