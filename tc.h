@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5dba6cdca46f5f3a"
+#define TCI_BUILD "37677cacec323d06"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21366,7 +21366,8 @@ TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
                                 tci_str *orders);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
  * appended to `orders`. NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n);
+TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n,
+                               tci_machine machine);
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
                                 tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */
@@ -21663,6 +21664,9 @@ TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
  * them, and there are never more partial sums than elements. (The digits need no parts: the class
  * of a long sum, SPLIT, keeps them inside one kernel.)
  *
+ * A machine of blocks has so many threads that a product of a few rows is as much a stream of its
+ * larger factor as that of one: those are rows too, and neighbours of each other.
+ *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
 
@@ -21675,6 +21679,9 @@ enum {
     TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
     TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
+    TCI_PARTS_POINTS = 1 << 21,  /* partial sums that keep a machine of blocks busy, in tiles, */
+    TCI_PARTS_SHORT = 256,       /* of no fewer products */
+    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows */
     TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
 };
 
@@ -21840,12 +21847,13 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
 }
 
 /* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
-static bool tci_parts_choose_axis(tci_parts *p, double reads)
+static bool tci_parts_choose_axis(tci_parts *p, double reads, double most)
 {
     int64_t least = (int64_t)ceil(reads);
     int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
     int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
     want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
+    want = TCI_MAX(TCI_MIN(want, (int64_t)most), least);
     int64_t inner = 1;
     p->at = p->n_summed - 1;
     while (p->at > 0 && inner * p->sizes[p->at] <= want) {
@@ -22018,13 +22026,75 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
     return tci_graph_node(p->g, TCI_OP_EXPAND, TC_F32, all, whole, 1, &x, 0, NULL);
 }
 
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n)
+/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out. */
+static void tci_parts_unpermute(tci_parts *p, int k)
+{
+    while (p->in[k]->op == TCI_OP_PERMUTE && p->in[k]->mark != 1) {
+        const tci_node *x = p->in[k];
+        int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+        for (int i = 0; i < x->rank; i++) {
+            labels[x->attr[i]] = p->labels[k][i];
+        }
+        p->labels[k] = labels;
+        p->in[k] = x->in[0];
+    }
+}
+
+/* The order of n's axes in which those that only the smaller operand has are behind the others, so
+ * that rows that read the same are neighbours; false: it is that already. */
+static bool tci_parts_order(const tci_node *n, int64_t *order)
+{
+    int small = tci_node_count(n->in[0]) < tci_node_count(n->in[1]) ? 0 : 1, at = 0;
+    const int64_t *labels = n->attr + 3 + (small ? 0 : n->attr[0]);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    bool moves = false;
+    for (int rows = 0; rows < 2; rows++) {
+        for (int i = 0; i < n->rank; i++) {
+            bool lacks = tci_parts_find(labels, (int)n->attr[1 - small], out[i]) < 0;
+            if ((lacks && n->shape[i] > 1) == (rows == 1)) {
+                moves = moves || at != i;
+                order[at++] = i;
+            }
+        }
+    }
+    return moves;
+}
+
+/* Contraction n as rows over its axes in that order, and these put back. */
+static tci_node *tci_parts_ordered(tci_scratch *s, tci_graph *g, const tci_node *n,
+                                   const int64_t *order, tci_machine machine)
+{
+    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank);
+    int first = n->n_attr - n->rank;
+    for (int i = 0; i < n->rank; i++) {
+        attr[first + i] = n->attr[first + order[i]];
+        shape[i] = n->shape[order[i]];
+        back[order[i]] = i;
+    }
+    tci_node *r = tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
+                                 n->n_attr, attr);
+    r = tci_plan_rows(s, g, r, machine);
+    return !r ? NULL
+              : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
+                               n->rank, back);
+}
+
+TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     tci_parts p = {.s = s, .g = g, .n = n};
-    int64_t last = n->rank;
+    int64_t last = n->rank, *order = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    bool blocks = machine.block_threads > 0;
     if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
-        tci_parts_reads(&p) > 1) {
+        tci_parts_reads(&p) > (blocks ? TCI_PARTS_READS : 1)) {
         return NULL;
+    }
+    if (blocks && tci_parts_order(n, order)) {
+        return tci_parts_ordered(s, g, n, order, machine);
+    }
+    for (int k = 0; k < 2 && blocks; k++) {
+        tci_parts_unpermute(&p, k);
     }
     tci_parts_turn_ones(&p, 0);
     tci_parts_turn_ones(&p, 1);
@@ -22055,7 +22125,10 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     }
     double products = tci_parts_products(&p), reads = tci_parts_reads(&p);
     bool busy = tci_parts_are_busy(products, (double)tci_node_count(n), reads, machine);
-    if (products <= TCI_PARTS_LONG || !busy || !tci_parts_choose_axis(&p, reads)) {
+    double most = machine.block_threads == 0 ? products
+                  : products * (double)tci_node_count(n) / TCI_PARTS_POINTS;
+    if (products <= TCI_PARTS_LONG || !busy ||
+        !tci_parts_choose_axis(&p, reads, TCI_MAX(most, TCI_PARTS_SHORT))) {
         return NULL;
     }
     tci_parts_widen(&p);
@@ -22738,13 +22811,23 @@ static tci_node *tci_algo_half_source(tci_node *n)
     return tci_dtype_is_half((tc_dtype)n->dtype) && fits ? n : NULL;
 }
 
+/* The last axis of n with more than one element, or its last one. */
+static int tci_algo_last_axis(const tci_node *n)
+{
+    int last = n->rank - 1;
+    while (last > 0 && n->shape[last] == 1) {
+        last--;
+    }
+    return n->shape[last] == 1 ? n->rank - 1 : last;
+}
+
 /* Do its rows begin where a matrix unit reads them, or can a copy with longer rows take its place?
  * Only movements that leave rows whole may lie between; on a CPU it would be packed anyway. */
 static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_machine machine,
                                int64_t rows)
 {
     bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
-    if (source->shape[source->rank - 1] % TCI_MATRIX_ALIGN == 0) {
+    if (source->shape[tci_algo_last_axis(source)] % TCI_MATRIX_ALIGN == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -22762,7 +22845,7 @@ static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_n
                               : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1,
                                                &in, n->n_attr, n->attr);
     }
-    int last = n->rank - 1;
+    int last = tci_algo_last_axis(n);
     tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
     if (longer == n->shape[last]) {
         n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
@@ -22934,14 +23017,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
         return images;
     }
     tci_str unused = {.s = s};
-    tci_node *rows = tci_plan_rows(s, g, n);
+    tci_node *rows = tci_plan_rows(s, g, n, machine);
     if (machine.reproducible) {
         bool other = rows || tci_plan_parts(s, g, n, machine, &unused);
         tci_str_add(orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
         return tci_algo_operands(s, g, n, machine);
     }
     if (rows) {
-        tci_node *cut = tci_algo_split(s, g, rows, machine);
+        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(s, g, rows, machine) : NULL;
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
         rows = cut ? cut : rows;
@@ -25357,7 +25440,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 /* The products of a part of a DOT's sums, 0: one chain is no longer. Whole steps of the first inner
  * axis, so that a packed block is a part (loop/blocked.c), of a multiple of a GPU's slab
  * (loop/product.c) where that can be. */
-static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reproducible)
+static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     const tci_kstage *stage = &k->stages[red->stage];
     if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
@@ -25369,14 +25452,19 @@ static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reprodu
     for (int i = 1; i < stage->n_axes - stage->n_kept; i++) {
         known = known && tci_dim_is_known(k->axes[stage->axes[i]].size);
     }
-    if (reproducible || !known || step > TCI_CLASS_STEP_MOST) {
+    if (machine.reproducible || !known || step > TCI_CLASS_STEP_MOST) {
         return TCI_CLASS_PART;
     }
-    while (slab > 1 && step * slab > TCI_CLASS_PART) {
+    bool blocks = machine.block_threads > 0; /* rather twice as long than no tiles */
+    while (slab > 1 && step * slab > TCI_CLASS_PART * (1 + blocks)) {
         slab /= 2;
     }
     int64_t whole = step * slab;
-    return (int)(TCI_MAX(TCI_CLASS_PART / whole, 1) * whole);
+    if (blocks && whole % TCI_CLASS_SLAB != 0) {
+        return TCI_CLASS_PART;
+    }
+    int64_t part = TCI_MAX(TCI_CLASS_PART / whole, 1) * whole;
+    return tci_class_products(k, stage, 0) <= part ? 0 : (int)part;
 }
 
 /* ---- reproducible ---- */
@@ -25455,7 +25543,7 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
         red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
-        int part = tci_class_part(k, red, machine.reproducible);
+        int part = tci_class_part(k, red, machine);
         if (part > 0) {
             red->order = TCI_ORDER_SPLIT;
             red->order_n = part;
@@ -34533,11 +34621,12 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_finish(&s);
 }
 /* ---- src/loop/spread.c ---- */
-/* loop/spread.c - contractions on blocks of threads where each thread has points of its own:
- * depthwise and grouped convolutions, products with few rows and short columns.
+/* loop/spread.c - kernels on blocks of threads where each thread has points of its own: depthwise
+ * and grouped convolutions, products with few rows and short columns, movements of small images.
  *
  * In: a kernel with a DOT whose last outer axis is too short to lay vectors along, or whose factors
- * are guarded, so that a vector would be read lane by lane. Out: the statements for one thread. The
+ * are guarded, so that a vector would be read lane by lane; or one MAP stage with an axis that is
+ * shorter still. Out: the statements for one thread. The
  * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
  * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
  * A thread has several points along an axis that the factor with the last axis lacks, so that what
@@ -34594,21 +34683,30 @@ static bool tci_spread_is_guarded(const tci_kernel *k)
 
 static bool tci_spread_fits(const tci_kernel *k)
 {
-    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 && k->n_reds == 1 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
-    for (int t = 1; t < k->n_stages && fits; t++) {
+    bool dot = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
+                (dot || (k->n_reds == 0 && k->n_stages == 1));
+    for (int t = dot; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        fits = dot || k->stores[i].mode == TCI_MODE_SET;
     }
     for (int a = 0; a < k->n_axes && fits; a++) {
         fits = tci_dim_is_known(k->axes[a].size);
     }
-    return fits && (k->axes[k->n_outer - 1].size < TCI_SPREAD_SHORT || tci_spread_is_guarded(k));
+    int64_t last = fits ? k->axes[k->n_outer - 1].size : 0;
+    return fits && (dot ? last < TCI_SPREAD_SHORT || tci_spread_is_guarded(k)
+                        : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
 static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
+    if (k->n_reds == 0) {
+        return -1;
+    }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
     uint64_t fast = tci_build_depends(a, last) ? a : b;
@@ -36639,7 +36737,7 @@ static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_buil
 static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
 {
     memset(p, 0, sizeof(*p));
-    return tci_tile_is_kernel(a) && tci_spread_plan(a->k, &a->machine, p);
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_spread_plan(a->k, &a->machine, p);
 }
 
 static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
@@ -36670,6 +36768,9 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     tci_spread p;
     tci_spread_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
+    if (a->is_map) { /* vectors would be empty for the most part */
+        return 0.9 * tci_ask_ns(a, 1, 1);
+    }
     return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 

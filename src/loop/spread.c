@@ -1,8 +1,9 @@
-/* loop/spread.c - contractions on blocks of threads where each thread has points of its own:
- * depthwise and grouped convolutions, products with few rows and short columns.
+/* loop/spread.c - kernels on blocks of threads where each thread has points of its own: depthwise
+ * and grouped convolutions, products with few rows and short columns, movements of small images.
  *
  * In: a kernel with a DOT whose last outer axis is too short to lay vectors along, or whose factors
- * are guarded, so that a vector would be read lane by lane. Out: the statements for one thread. The
+ * are guarded, so that a vector would be read lane by lane; or one MAP stage with an axis that is
+ * shorter still. Out: the statements for one thread. The
  * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
  * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
  * A thread has several points along an axis that the factor with the last axis lacks, so that what
@@ -37,21 +38,30 @@ static bool tci_spread_is_guarded(const tci_kernel *k)
 
 static bool tci_spread_fits(const tci_kernel *k)
 {
-    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 && k->n_reds == 1 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
-    for (int t = 1; t < k->n_stages && fits; t++) {
+    bool dot = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
+                (dot || (k->n_reds == 0 && k->n_stages == 1));
+    for (int t = dot; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        fits = dot || k->stores[i].mode == TCI_MODE_SET;
     }
     for (int a = 0; a < k->n_axes && fits; a++) {
         fits = tci_dim_is_known(k->axes[a].size);
     }
-    return fits && (k->axes[k->n_outer - 1].size < TCI_SPREAD_SHORT || tci_spread_is_guarded(k));
+    int64_t last = fits ? k->axes[k->n_outer - 1].size : 0;
+    return fits && (dot ? last < TCI_SPREAD_SHORT || tci_spread_is_guarded(k)
+                        : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
 static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
+    if (k->n_reds == 0) {
+        return -1;
+    }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
     uint64_t fast = tci_build_depends(a, last) ? a : b;

@@ -569,7 +569,7 @@ static void tci_products_note(const tci_ask *a, const int64_t *n, const tci_buil
 static bool tci_spread_is_kernel(const tci_ask *a, tci_spread *p)
 {
     memset(p, 0, sizeof(*p));
-    return tci_tile_is_kernel(a) && tci_spread_plan(a->k, &a->machine, p);
+    return (tci_tile_is_kernel(a) || a->is_map) && tci_spread_plan(a->k, &a->machine, p);
 }
 
 static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
@@ -600,6 +600,9 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     tci_spread p;
     tci_spread_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
+    if (a->is_map) { /* vectors would be empty for the most part */
+        return 0.9 * tci_ask_ns(a, 1, 1);
+    }
     return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 

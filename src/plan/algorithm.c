@@ -416,13 +416,23 @@ static tci_node *tci_algo_half_source(tci_node *n)
     return tci_dtype_is_half((tc_dtype)n->dtype) && fits ? n : NULL;
 }
 
+/* The last axis of n with more than one element, or its last one. */
+static int tci_algo_last_axis(const tci_node *n)
+{
+    int last = n->rank - 1;
+    while (last > 0 && n->shape[last] == 1) {
+        last--;
+    }
+    return n->shape[last] == 1 ? n->rank - 1 : last;
+}
+
 /* Do its rows begin where a matrix unit reads them, or can a copy with longer rows take its place?
  * Only movements that leave rows whole may lie between; on a CPU it would be packed anyway. */
 static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_machine machine,
                                int64_t rows)
 {
     bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
-    if (source->shape[source->rank - 1] % TCI_MATRIX_ALIGN == 0) {
+    if (source->shape[tci_algo_last_axis(source)] % TCI_MATRIX_ALIGN == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -440,7 +450,7 @@ static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_n
                               : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1,
                                                &in, n->n_attr, n->attr);
     }
-    int last = n->rank - 1;
+    int last = tci_algo_last_axis(n);
     tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
     if (longer == n->shape[last]) {
         n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
@@ -612,14 +622,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
         return images;
     }
     tci_str unused = {.s = s};
-    tci_node *rows = tci_plan_rows(s, g, n);
+    tci_node *rows = tci_plan_rows(s, g, n, machine);
     if (machine.reproducible) {
         bool other = rows || tci_plan_parts(s, g, n, machine, &unused);
         tci_str_add(orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
         return tci_algo_operands(s, g, n, machine);
     }
     if (rows) {
-        tci_node *cut = tci_algo_split(s, g, rows, machine);
+        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(s, g, rows, machine) : NULL;
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
         rows = cut ? cut : rows;

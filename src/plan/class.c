@@ -155,7 +155,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 /* The products of a part of a DOT's sums, 0: one chain is no longer. Whole steps of the first inner
  * axis, so that a packed block is a part (loop/blocked.c), of a multiple of a GPU's slab
  * (loop/product.c) where that can be. */
-static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reproducible)
+static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     const tci_kstage *stage = &k->stages[red->stage];
     if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
@@ -167,14 +167,19 @@ static int tci_class_part(const tci_kernel *k, const tci_kred *red, bool reprodu
     for (int i = 1; i < stage->n_axes - stage->n_kept; i++) {
         known = known && tci_dim_is_known(k->axes[stage->axes[i]].size);
     }
-    if (reproducible || !known || step > TCI_CLASS_STEP_MOST) {
+    if (machine.reproducible || !known || step > TCI_CLASS_STEP_MOST) {
         return TCI_CLASS_PART;
     }
-    while (slab > 1 && step * slab > TCI_CLASS_PART) {
+    bool blocks = machine.block_threads > 0; /* rather twice as long than no tiles */
+    while (slab > 1 && step * slab > TCI_CLASS_PART * (1 + blocks)) {
         slab /= 2;
     }
     int64_t whole = step * slab;
-    return (int)(TCI_MAX(TCI_CLASS_PART / whole, 1) * whole);
+    if (blocks && whole % TCI_CLASS_SLAB != 0) {
+        return TCI_CLASS_PART;
+    }
+    int64_t part = TCI_MAX(TCI_CLASS_PART / whole, 1) * whole;
+    return tci_class_products(k, stage, 0) <= part ? 0 : (int)part;
 }
 
 /* ---- reproducible ---- */
@@ -253,7 +258,7 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
         red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
-        int part = tci_class_part(k, red, machine.reproducible);
+        int part = tci_class_part(k, red, machine);
         if (part > 0) {
             red->order = TCI_ORDER_SPLIT;
             red->order_n = part;

@@ -149,7 +149,8 @@ TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
                                 tci_str *orders);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
  * appended to `orders`. NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n);
+TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n,
+                               tci_machine machine);
 TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
                                 tci_str *orders);
 /* plan/root.c: tci_root_kind of what computes n; */

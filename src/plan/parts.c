@@ -16,6 +16,9 @@
  * them, and there are never more partial sums than elements. (The digits need no parts: the class
  * of a long sum, SPLIT, keeps them inside one kernel.)
  *
+ * A machine of blocks has so many threads that a product of a few rows is as much a stream of its
+ * larger factor as that of one: those are rows too, and neighbours of each other.
+ *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
 #include "group.h"
@@ -29,6 +32,9 @@ enum {
     TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
     TCI_PARTS_RESULTS = 2048,    /* of a sum whose elements are read once, too few to go round */
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
+    TCI_PARTS_POINTS = 1 << 21,  /* partial sums that keep a machine of blocks busy, in tiles, */
+    TCI_PARTS_SHORT = 256,       /* of no fewer products */
+    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows */
     TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
 };
 
@@ -194,12 +200,13 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
 }
 
 /* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
-static bool tci_parts_choose_axis(tci_parts *p, double reads)
+static bool tci_parts_choose_axis(tci_parts *p, double reads, double most)
 {
     int64_t least = (int64_t)ceil(reads);
     int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
     int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
     want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
+    want = TCI_MAX(TCI_MIN(want, (int64_t)most), least);
     int64_t inner = 1;
     p->at = p->n_summed - 1;
     while (p->at > 0 && inner * p->sizes[p->at] <= want) {
@@ -372,13 +379,75 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
     return tci_graph_node(p->g, TCI_OP_EXPAND, TC_F32, all, whole, 1, &x, 0, NULL);
 }
 
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n)
+/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out. */
+static void tci_parts_unpermute(tci_parts *p, int k)
+{
+    while (p->in[k]->op == TCI_OP_PERMUTE && p->in[k]->mark != 1) {
+        const tci_node *x = p->in[k];
+        int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
+        for (int i = 0; i < x->rank; i++) {
+            labels[x->attr[i]] = p->labels[k][i];
+        }
+        p->labels[k] = labels;
+        p->in[k] = x->in[0];
+    }
+}
+
+/* The order of n's axes in which those that only the smaller operand has are behind the others, so
+ * that rows that read the same are neighbours; false: it is that already. */
+static bool tci_parts_order(const tci_node *n, int64_t *order)
+{
+    int small = tci_node_count(n->in[0]) < tci_node_count(n->in[1]) ? 0 : 1, at = 0;
+    const int64_t *labels = n->attr + 3 + (small ? 0 : n->attr[0]);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    bool moves = false;
+    for (int rows = 0; rows < 2; rows++) {
+        for (int i = 0; i < n->rank; i++) {
+            bool lacks = tci_parts_find(labels, (int)n->attr[1 - small], out[i]) < 0;
+            if ((lacks && n->shape[i] > 1) == (rows == 1)) {
+                moves = moves || at != i;
+                order[at++] = i;
+            }
+        }
+    }
+    return moves;
+}
+
+/* Contraction n as rows over its axes in that order, and these put back. */
+static tci_node *tci_parts_ordered(tci_scratch *s, tci_graph *g, const tci_node *n,
+                                   const int64_t *order, tci_machine machine)
+{
+    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank);
+    int first = n->n_attr - n->rank;
+    for (int i = 0; i < n->rank; i++) {
+        attr[first + i] = n->attr[first + order[i]];
+        shape[i] = n->shape[order[i]];
+        back[order[i]] = i;
+    }
+    tci_node *r = tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
+                                 n->n_attr, attr);
+    r = tci_plan_rows(s, g, r, machine);
+    return !r ? NULL
+              : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
+                               n->rank, back);
+}
+
+TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     tci_parts p = {.s = s, .g = g, .n = n};
-    int64_t last = n->rank;
+    int64_t last = n->rank, *order = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    bool blocks = machine.block_threads > 0;
     if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
-        tci_parts_reads(&p) > 1) {
+        tci_parts_reads(&p) > (blocks ? TCI_PARTS_READS : 1)) {
         return NULL;
+    }
+    if (blocks && tci_parts_order(n, order)) {
+        return tci_parts_ordered(s, g, n, order, machine);
+    }
+    for (int k = 0; k < 2 && blocks; k++) {
+        tci_parts_unpermute(&p, k);
     }
     tci_parts_turn_ones(&p, 0);
     tci_parts_turn_ones(&p, 1);
@@ -409,7 +478,10 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     }
     double products = tci_parts_products(&p), reads = tci_parts_reads(&p);
     bool busy = tci_parts_are_busy(products, (double)tci_node_count(n), reads, machine);
-    if (products <= TCI_PARTS_LONG || !busy || !tci_parts_choose_axis(&p, reads)) {
+    double most = machine.block_threads == 0 ? products
+                  : products * (double)tci_node_count(n) / TCI_PARTS_POINTS;
+    if (products <= TCI_PARTS_LONG || !busy ||
+        !tci_parts_choose_axis(&p, reads, TCI_MAX(most, TCI_PARTS_SHORT))) {
         return NULL;
     }
     tci_parts_widen(&p);

@@ -454,10 +454,10 @@ static const schedule_case schedule_cases[] = {
     {"tiles", TC_F32, {3, 66, 40}, 3, sc_batched},
     {"SPLIT(512)", TC_F32, {70, 1000}, 2, sc_gram},
     {"SPLIT(512)", TC_F32, {1024, 66}, 2, sc_inner},
-    {"SPLIT(512)", TC_F32, {3, 700}, 2, sc_gram},
+    {"LANES", TC_F32, {3, 700}, 2, sc_gram}, /* lanes of neighbours, and a sum of them */
     {"SPLIT(512)", TC_F32, {2, 65, 513}, 3, sc_batched},
     {"LANES(", TC_F32, {34003}, 1, sc_dot},
-    {"orders of sums", TC_F32, {3, 11001}, 2, sc_gram},
+    {"LANES", TC_F32, {3, 11001}, 2, sc_gram},
     {"orders of sums", TC_F32, {4703, 7}, 2, sc_inner},
     {"tiles 128x128", TC_F32, {2040, 19}, 2, sc_gram},
     {"64 by 128 threads", TC_F32, {50, 4200}, 2, sc_long_side},
