@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "37677cacec323d06"
+#define TCI_BUILD "50e9f77bd1bccb5a"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21746,7 +21746,7 @@ static bool tci_parts_look(tci_parts *p)
     for (int i = 0; i < p->in[0]->rank; i++) {
         int64_t label = p->labels[0][i];
         if (tci_parts_find(p->out, n->rank, label) < 0) {
-            p->sizes[p->n_summed] = p->in[0]->shape[i];
+            p->sizes[p->n_summed] = tci_dim_known(p->in[0]->shape[i]);
             p->summed[p->n_summed++] = label;
             there += tci_parts_find(p->labels[1], p->in[1]->rank, label) >= 0;
         }
@@ -21880,8 +21880,9 @@ static bool tci_parts_are_busy(double products, double results, double reads, tc
 /* How often an element is read. */
 static double tci_parts_reads(const tci_parts *p)
 {
-    double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
-    return (double)tci_node_count(p->n) * tci_parts_products(p) / elements;
+    double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
+                      (double)tci_dim_known(tci_node_count(p->in[1]));
+    return (double)tci_dim_known(tci_node_count(p->n)) * tci_parts_products(p) / elements;
 }
 
 /* ---- nodes ---- */
@@ -21989,7 +21990,7 @@ static bool tci_parts_begin(tci_parts *p)
 {
     const tci_node *n = p->n;
     return (n->dtype == TC_F32 || tci_dtype_is_half((tc_dtype)n->dtype)) && tci_parts_look(p) &&
-           tci_node_count(n) > 0;
+           tci_node_count(n) != 0;
 }
 
 static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
@@ -22044,14 +22045,14 @@ static void tci_parts_unpermute(tci_parts *p, int k)
  * that rows that read the same are neighbours; false: it is that already. */
 static bool tci_parts_order(const tci_node *n, int64_t *order)
 {
-    int small = tci_node_count(n->in[0]) < tci_node_count(n->in[1]) ? 0 : 1, at = 0;
+    int small = tci_dim_lt(tci_node_count(n->in[0]), tci_node_count(n->in[1])) ? 0 : 1, at = 0;
     const int64_t *labels = n->attr + 3 + (small ? 0 : n->attr[0]);
     const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
     bool moves = false;
     for (int rows = 0; rows < 2; rows++) {
         for (int i = 0; i < n->rank; i++) {
             bool lacks = tci_parts_find(labels, (int)n->attr[1 - small], out[i]) < 0;
-            if ((lacks && n->shape[i] > 1) == (rows == 1)) {
+            if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
                 moves = moves || at != i;
                 order[at++] = i;
             }
@@ -22124,9 +22125,9 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL;
     }
     double products = tci_parts_products(&p), reads = tci_parts_reads(&p);
-    bool busy = tci_parts_are_busy(products, (double)tci_node_count(n), reads, machine);
-    double most = machine.block_threads == 0 ? products
-                  : products * (double)tci_node_count(n) / TCI_PARTS_POINTS;
+    double results = (double)tci_dim_known(tci_node_count(n));
+    bool busy = tci_parts_are_busy(products, results, reads, machine);
+    double most = machine.block_threads == 0 ? products : products * results / TCI_PARTS_POINTS;
     if (products <= TCI_PARTS_LONG || !busy ||
         !tci_parts_choose_axis(&p, reads, TCI_MAX(most, TCI_PARTS_SHORT))) {
         return NULL;
@@ -22215,10 +22216,10 @@ static int tci_images_reshaped(const tci_node *n, int a)
     const tci_node *from = n->in[0];
     int64_t before = 1, there = 1;
     for (int i = 0; i < a; i++) {
-        before *= n->shape[i];
+        before *= tci_dim_known(n->shape[i]);
     }
-    for (int i = 0; i < from->rank; there *= from->shape[i++]) {
-        if (there == before && from->shape[i] == n->shape[a] && n->shape[a] > 1) {
+    for (int i = 0; i < from->rank; there *= tci_dim_known(from->shape[i++])) {
+        if (there == before && from->shape[i] == n->shape[a] && tci_dim_lt(1, n->shape[a])) {
             return i;
         }
     }
@@ -22261,7 +22262,7 @@ static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
 
 static bool tci_images_suits(const tci_images *m, int which, int a)
 {
-    int64_t size = m->n->in[which]->shape[a];
+    int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
     return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
            tci_images_axis(m, which, a) >= 0;
 }
@@ -22295,7 +22296,7 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
         int j = tci_images_find(m->labels[1], n->attr[1], label);
         bool summed = tci_images_find(m->out, n->rank, label) < 0 && j >= 0;
         if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
-            (axes[0] < 0 || n->in[0]->shape[i] > n->in[0]->shape[axes[0]])) {
+            (axes[0] < 0 || tci_dim_lt(n->in[0]->shape[axes[0]], n->in[0]->shape[i]))) {
             axes[0] = i;
             axes[1] = j;
         }
@@ -22305,7 +22306,7 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
             int64_t label = m->labels[which][i], best = axes[which];
             bool own = tci_images_find(m->out, n->rank, label) >= 0 &&
                        tci_images_find(m->labels[1 - which], n->attr[1 - which], label) < 0;
-            bool longer = best < 0 || n->in[which]->shape[i] > n->in[which]->shape[best];
+            bool longer = best < 0 || tci_dim_lt(n->in[which]->shape[best], n->in[which]->shape[i]);
             if (own && longer && tci_images_suits(m, which, i)) {
                 axes[which] = i;
                 *last = m->has_window[which] ? label : *last;
@@ -22469,11 +22470,13 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
-    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(results) || !tci_dim_is_known(all) ||
-        results == 0 || all == 0) {
+    tci_dim to = tci_node_count(n), from = tci_node_count(x);
+    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) || !tci_dim_is_known(from) ||
+        to == 0 || from == 0) {
         return 0;
     }
+    const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
+    const int64_t size = tci_dim_known(x->shape[axis]);
     if (machine.block_threads == 0) {
         bool cut = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
         return cut ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
@@ -22508,7 +22511,7 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL;
     }
     int at = tci_algo_longest(n), axis = (int)n->attr[at];
-    int64_t size = x->shape[axis], chunk = tci_algo_chunk(n, axis, machine);
+    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, machine);
     if (chunk == 0 || size / chunk < 2) {
         return NULL;
     }
@@ -22563,9 +22566,9 @@ static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n
 {
     int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
     int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, machine) : 0;
-    if (chunk > 0 && n->in[0]->shape[axis] / chunk >= 2) {
+    if (chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2) {
         tci_str_printf(orders, "%s: whole, to be reproducible, else %lld parts\n",
-                       tci_op_name(n->op), (long long)(n->in[0]->shape[axis] / chunk));
+                       tci_op_name(n->op), (long long)tci_dim_div(n->in[0]->shape[axis], chunk));
     }
     return tci_class_reproducible(s, g, n);
 }
@@ -22585,7 +22588,7 @@ static tci_node *tci_algo_devsq(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     }
     int axis = (int)n->attr[tci_algo_longest(n)];
     int64_t chunk = tci_algo_chunk(n, axis, machine);
-    bool cut = chunk > 0 && n->in[0]->shape[axis] / chunk >= 2;
+    bool cut = chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2;
     tci_dim *ones = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
@@ -22753,7 +22756,7 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
     }
     for (int i = 0; i < n->rank; i++) {
         bool in_a = tci_algo_is_in(n, 0, out[i]), in_b = tci_algo_is_in(n, 1, out[i]);
-        own[in_b] *= in_a != in_b ? (double)n->shape[i] : 1;
+        own[in_b] *= in_a != in_b ? (double)tci_dim_known(n->shape[i]) : 1;
     }
     for (int which = 0; which < 2; which++) {
         const int64_t *labels = tci_algo_labels(n, which);
@@ -22762,7 +22765,7 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
             if (summed && !tci_algo_is_in(n, 1 - which, labels[i])) {
                 return false;
             }
-            depth *= summed && which == 0 ? (double)n->in[0]->shape[i] : 1;
+            depth *= summed && which == 0 ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
         }
     }
     return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
@@ -22785,7 +22788,7 @@ static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
                  tci_algo_has_known_sizes(n->in[1]);
     return known && machine.block_threads >= TCI_GATHER_THREADS && n->dtype != TC_BOOL &&
            n->rank > 0 &&
-           (n->shape[n->rank - 1] < TCI_SPREAD_SHORT || tci_algo_is_padded(n->in[0]) ||
+           (tci_dim_lt(n->shape[n->rank - 1], TCI_SPREAD_SHORT) || tci_algo_is_padded(n->in[0]) ||
             tci_algo_is_padded(n->in[1]));
 }
 
@@ -22827,7 +22830,7 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
                                int64_t rows)
 {
     bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
-    if (source->shape[tci_algo_last_axis(source)] % TCI_MATRIX_ALIGN == 0) {
+    if (tci_dim_known(source->shape[tci_algo_last_axis(source)]) % TCI_MATRIX_ALIGN == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -22846,14 +22849,15 @@ static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_n
                                                &in, n->n_attr, n->attr);
     }
     int last = tci_algo_last_axis(n);
-    tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
+    tci_dim longer =
+        tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
     if (longer == n->shape[last]) {
         n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
         return n;
     }
     tci_value zero = {.u = 0};
     tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
-    tci_node *copy = tci_algo_pad_axis(s, g, n, last, longer, fill);
+    tci_node *copy = tci_algo_pad_axis(s, g, n, last, tci_dim_known(longer), fill);
     int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 2 * n->rank);
     for (int i = 0; i < n->rank; i++) {
         attr[2 * i + 1] = 1;
@@ -22868,7 +22872,7 @@ static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, in
 {
     for (int i = 0; i < of->rank; i++) {
         if (labels[i] == label) {
-            return of->shape[i];
+            return tci_dim_known(of->shape[i]);
         }
     }
     return 1;
@@ -22894,14 +22898,14 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     for (int i = 0; i < rank - 1; i++) {
         bool here = tci_algo_has_label(in_a ? b : a, in_a ? rank_b : rank_a, out[i]);
         bool there = tci_algo_has_label(in_a ? a : b, in_a ? rank_a : rank_b, out[i]);
-        rows = here && !there ? TCI_MAX(rows, n->shape[i]) : rows;
+        rows = here && !there ? TCI_MAX(rows, tci_dim_known(n->shape[i])) : rows;
     }
     for (int i = 0; i < rank_a; i++) {
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
-    double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    double flops = 2.0 * (double)tci_dim_known(tci_node_count(n)) * (double)depth;
     bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
-                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+                 tci_dim_known(n->shape[rank - 1]) % TCI_MATRIX_WHOLE == 0;
     if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
         return false;
     }
@@ -22909,7 +22913,7 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
-    return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
+    return rows >= TCI_MATRIX_ROWS && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 
@@ -23238,8 +23242,9 @@ static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, co
     tci_read read = {root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
-        read.axes[i] = x->op == TCI_KX_AXIS ? (int32_t)x->c : -1;
-        read.pure &= x->op == TCI_KX_AXIS ? l->k->axes[x->c].size == n->shape[i] : n->shape[i] == 1;
+        read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
+        tci_dim size = x->op == TCI_KX_AXIS ? l->k->axes[tci_kx_number(x)].size : 1;
+        read.pure &= size == n->shape[i];
         for (int j = 0; j < i; j++) {
             read.pure &= read.axes[i] < 0 || read.axes[j] != read.axes[i];
         }
@@ -24314,6 +24319,8 @@ TCI_FN void tci_join_renumber(tci_fusion *f)
  *
  * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
  * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+#include <math.h>
+
 
 enum {
     TCI_PATTERN_ROW = 16,        /* elements of a row, at least */
@@ -24477,10 +24484,10 @@ static int64_t tci_pattern_row_bytes(const tci_join *j)
             bool folds = d >= r->n_out && r->kind == TCI_ROOT_REDUCE;
             bool inner = j->outer_of[i][d] < 0;
             if (inner && (!tci_dim_is_known(r->domain[d]) ||
-                          (folds && r->domain[d] < TCI_PATTERN_ROW))) {
+                          (folds && tci_dim_lt(r->domain[d], TCI_PATTERN_ROW)))) {
                 return 0;
             }
-            row *= d < r->n_out && inner ? (double)r->domain[d] : 1;
+            row *= d < r->n_out && inner ? (double)tci_dim_known(r->domain[d]) : 1;
         }
         bytes += r->kind == TCI_ROOT_CONTRACT ? row : 0;
     }
@@ -24517,11 +24524,11 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
         const tci_root *r = &j->f->roots[j->roots[i]];
         double summed = 1, kept = 1;
         for (int d = 0; d < r->n_domain; d++) {
-            kept *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
-            summed *= d >= r->n_out ? (double)r->domain[d] : 1;
+            kept *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)tci_dim_known(r->domain[d]) : 1;
+            summed *= d >= r->n_out ? (double)tci_dim_known(r->domain[d]) : 1;
         }
         bool chain = r->kind == TCI_ROOT_CONTRACT;
-        steps += chain ? summed * (double)tci_dim_ceil_div((int64_t)kept, TCI_VLANES) : 0;
+        steps += chain ? summed * ceil(kept / TCI_VLANES) : 0;
     }
     double waves = points / ((double)m->processors * TCI_PATTERN_BLOCKS);
     return bytes <= m->shared_bytes / 2 &&
@@ -24558,7 +24565,7 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     int64_t bytes = tci_pattern_row_bytes(j);
     tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
     *why = TCI_WHY_ROW;
-    if (bytes == 0 || !tci_dim_is_known(n_rows) || n_rows < TCI_PATTERN_ROWS) {
+    if (bytes == 0 || !tci_dim_is_known(n_rows) || tci_dim_lt(n_rows, TCI_PATTERN_ROWS)) {
         return false;
     }
     *why = TCI_WHY_PRICE;
@@ -24572,7 +24579,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
         return p->machine.vector_bytes == 0;
     }
     double near = (double)TCI_MAX(m->cache_bytes[1] / 2, TCI_PATTERN_NEAR);
-    double at_once = TCI_MIN(TCI_MIN(near / (double)bytes, (double)n_rows), TCI_PATTERN_TILE);
+    double at_once = TCI_MIN(near / (double)bytes, (double)tci_dim_known(n_rows));
+    at_once = TCI_MIN(at_once, TCI_PATTERN_TILE);
     double rate = m->ghz * m->ports * 2 * TCI_MAX(p->machine.vector_bytes / 4, 1);
     double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
                  : saved <= (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
@@ -25411,7 +25419,7 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
         tci_dim size = st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1;
-        int64_t row = tci_dim_is_known(size) ? size
+        int64_t row = tci_dim_is_known(size) ? tci_dim_known(size)
                                              : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
         longest = TCI_MAX(longest, row);
     }
@@ -26056,7 +26064,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     inst.imm = p->k->n_reds - 1;
     inst.x = inst.guard = -1;
     int value = tci_kernel_inst(p->k, inst);
-    p->k->reds[inst.imm].inst = value;
+    p->k->reds[tci_dim_known(inst.imm)].inst = value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
     if (scan) {
         tci_pk_store(p, r, domain, p->red_of[root], red.stage);
@@ -26085,7 +26093,7 @@ static void tci_pk_keep(tci_pk *p, int member)
     inst.dtype = (int8_t)t;
     inst.imm = p->k->n_reds - 1;
     inst.x = inst.guard = -1;
-    p->red_of[root] = p->k->reds[inst.imm].inst = tci_kernel_inst(p->k, inst);
+    p->red_of[root] = p->k->reds[tci_dim_known(inst.imm)].inst = tci_kernel_inst(p->k, inst);
     tci_lower_replace(&p->l, p->f->roots[root].node, domain, p->red_of[root]);
 }
 
@@ -26181,8 +26189,10 @@ static void tci_pk_measure(tci_kernel *k)
         flops += points;
         bytes += 2 * points * tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
     }
-    k->flops = k->all_flops = tci_pk_clamp(flops);
-    k->bytes = k->all_bytes = tci_pk_clamp(bytes);
+    k->all_flops = tci_pk_clamp(flops);
+    k->flops = tci_dim_known(k->all_flops);
+    k->all_bytes = tci_pk_clamp(bytes);
+    k->bytes = tci_dim_known(k->all_bytes);
 }
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -26489,7 +26499,7 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p)
         bool is_temp = buffer->kind == TCI_BUF_TEMP;
         lives[b].first = buffer->first;
         lives[b].last = is_temp ? buffer->last : -1;
-        lives[b].bytes = buffer->bytes;
+        lives[b].bytes = tci_dim_known(buffer->bytes);
         known = known && (!is_temp || tci_dim_is_known(buffer->bytes));
     }
     if (!known) {
@@ -26889,7 +26899,7 @@ static void tci_once_keep(tci_plan *p)
             if (b->kind == TCI_BUF_TEMP && b->once) {
                 b->kind = TCI_BUF_KEPT;
                 b->offset = p->kept_bytes;
-                p->kept_bytes += (b->bytes + 63) / 64 * 64;
+                p->kept_bytes += (tci_dim_known(b->bytes) + 63) / 64 * 64;
             }
         }
     }
@@ -26964,8 +26974,8 @@ static tci_dim tci_plan_leaf_extent(const tci_node *n)
     }
     int64_t extent = 1;
     for (int i = 0; i < n->rank; i++) {
-        int64_t stride = n->strides[i] < 0 ? -n->strides[i] : n->strides[i];
-        extent += stride * (n->shape[i] - 1);
+        int64_t stride = tci_dim_known(n->strides[i]);
+        extent += (stride < 0 ? -stride : stride) * (tci_dim_known(n->shape[i]) - 1);
     }
     return extent;
 }
@@ -27571,13 +27581,14 @@ static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
         return;
     }
     TCI_ASSERT(s, x->offset >= 0 && x->offset % 64 == 0);
-    TCI_ASSERT(s, x->offset + x->bytes <= (is_kept ? p->kept_bytes : p->arena_bytes));
+    const int64_t end = x->offset + tci_dim_known(x->bytes);
+    TCI_ASSERT(s, end <= (is_kept ? p->kept_bytes : tci_dim_known(p->arena_bytes)));
     for (int b = 0; b < a; b++) {
         const tci_buffer *y = &p->buffers[b];
         bool together = y->kind == x->kind &&
                         (is_kept || (x->first <= y->last && y->first <= x->last));
-        TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                          y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+        TCI_ASSERT(s, !together || end <= y->offset || x->bytes == 0 || y->bytes == 0 ||
+                          y->offset + tci_dim_known(y->bytes) <= x->offset);
     }
 }
 

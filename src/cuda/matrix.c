@@ -41,7 +41,7 @@ static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
         return x->own_columns;
     }
     int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
-    return (int)TCI_MIN(tile, tci_dim_ceil_div(own, whole) * whole);
+    return (int)TCI_MIN(tile, tci_dim_known(tci_dim_ceil_div(own, whole)) * whole);
 }
 
 /* How many elements a box has along a side's axis for this axis of the kernel. */
@@ -333,7 +333,7 @@ static void tci_cuda_matrix_steps(tci_str *out, const tci_matrix *x)
 {
     int64_t below = 1;
     for (int i = x->n_k - 1; i >= 0; i--) {
-        int64_t n = tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]);
+        int64_t n = tci_dim_known(tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]));
         tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
                        (long long)(below * TCI_MATRIX_DEPTH_STEP), (long long)n, x->k_block[i]);
         below *= n;
@@ -423,8 +423,9 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
  * batch is slowest. */
 static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
-    int64_t bands = tci_dim_ceil_div(x->tiles_m, TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1));
-    int band = (int)tci_dim_ceil_div(x->tiles_m, bands);
+    const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
+    tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
+    int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
     long long each = (long long)(x->tiles_m * x->tiles_n);
     tci_str_printf(out,
                    "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0};\n"

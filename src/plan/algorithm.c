@@ -74,11 +74,13 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
-    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(results) || !tci_dim_is_known(all) ||
-        results == 0 || all == 0) {
+    tci_dim to = tci_node_count(n), from = tci_node_count(x);
+    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) || !tci_dim_is_known(from) ||
+        to == 0 || from == 0) {
         return 0;
     }
+    const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
+    const int64_t size = tci_dim_known(x->shape[axis]);
     if (machine.block_threads == 0) {
         bool cut = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
         return cut ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
@@ -113,7 +115,7 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL;
     }
     int at = tci_algo_longest(n), axis = (int)n->attr[at];
-    int64_t size = x->shape[axis], chunk = tci_algo_chunk(n, axis, machine);
+    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, machine);
     if (chunk == 0 || size / chunk < 2) {
         return NULL;
     }
@@ -168,9 +170,9 @@ static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n
 {
     int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
     int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, machine) : 0;
-    if (chunk > 0 && n->in[0]->shape[axis] / chunk >= 2) {
+    if (chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2) {
         tci_str_printf(orders, "%s: whole, to be reproducible, else %lld parts\n",
-                       tci_op_name(n->op), (long long)(n->in[0]->shape[axis] / chunk));
+                       tci_op_name(n->op), (long long)tci_dim_div(n->in[0]->shape[axis], chunk));
     }
     return tci_class_reproducible(s, g, n);
 }
@@ -190,7 +192,7 @@ static tci_node *tci_algo_devsq(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     }
     int axis = (int)n->attr[tci_algo_longest(n)];
     int64_t chunk = tci_algo_chunk(n, axis, machine);
-    bool cut = chunk > 0 && n->in[0]->shape[axis] / chunk >= 2;
+    bool cut = chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2;
     tci_dim *ones = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
@@ -358,7 +360,7 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
     }
     for (int i = 0; i < n->rank; i++) {
         bool in_a = tci_algo_is_in(n, 0, out[i]), in_b = tci_algo_is_in(n, 1, out[i]);
-        own[in_b] *= in_a != in_b ? (double)n->shape[i] : 1;
+        own[in_b] *= in_a != in_b ? (double)tci_dim_known(n->shape[i]) : 1;
     }
     for (int which = 0; which < 2; which++) {
         const int64_t *labels = tci_algo_labels(n, which);
@@ -367,7 +369,7 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
             if (summed && !tci_algo_is_in(n, 1 - which, labels[i])) {
                 return false;
             }
-            depth *= summed && which == 0 ? (double)n->in[0]->shape[i] : 1;
+            depth *= summed && which == 0 ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
         }
     }
     return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
@@ -390,7 +392,7 @@ static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
                  tci_algo_has_known_sizes(n->in[1]);
     return known && machine.block_threads >= TCI_GATHER_THREADS && n->dtype != TC_BOOL &&
            n->rank > 0 &&
-           (n->shape[n->rank - 1] < TCI_SPREAD_SHORT || tci_algo_is_padded(n->in[0]) ||
+           (tci_dim_lt(n->shape[n->rank - 1], TCI_SPREAD_SHORT) || tci_algo_is_padded(n->in[0]) ||
             tci_algo_is_padded(n->in[1]));
 }
 
@@ -432,7 +434,7 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
                                int64_t rows)
 {
     bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
-    if (source->shape[tci_algo_last_axis(source)] % TCI_MATRIX_ALIGN == 0) {
+    if (tci_dim_known(source->shape[tci_algo_last_axis(source)]) % TCI_MATRIX_ALIGN == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -451,14 +453,15 @@ static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_n
                                                &in, n->n_attr, n->attr);
     }
     int last = tci_algo_last_axis(n);
-    tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
+    tci_dim longer =
+        tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
     if (longer == n->shape[last]) {
         n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
         return n;
     }
     tci_value zero = {.u = 0};
     tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
-    tci_node *copy = tci_algo_pad_axis(s, g, n, last, longer, fill);
+    tci_node *copy = tci_algo_pad_axis(s, g, n, last, tci_dim_known(longer), fill);
     int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 2 * n->rank);
     for (int i = 0; i < n->rank; i++) {
         attr[2 * i + 1] = 1;
@@ -473,7 +476,7 @@ static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, in
 {
     for (int i = 0; i < of->rank; i++) {
         if (labels[i] == label) {
-            return of->shape[i];
+            return tci_dim_known(of->shape[i]);
         }
     }
     return 1;
@@ -499,14 +502,14 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     for (int i = 0; i < rank - 1; i++) {
         bool here = tci_algo_has_label(in_a ? b : a, in_a ? rank_b : rank_a, out[i]);
         bool there = tci_algo_has_label(in_a ? a : b, in_a ? rank_a : rank_b, out[i]);
-        rows = here && !there ? TCI_MAX(rows, n->shape[i]) : rows;
+        rows = here && !there ? TCI_MAX(rows, tci_dim_known(n->shape[i])) : rows;
     }
     for (int i = 0; i < rank_a; i++) {
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
-    double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    double flops = 2.0 * (double)tci_dim_known(tci_node_count(n)) * (double)depth;
     bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
-                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+                 tci_dim_known(n->shape[rank - 1]) % TCI_MATRIX_WHOLE == 0;
     if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
         return false;
     }
@@ -514,7 +517,7 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
-    return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
+    return rows >= TCI_MATRIX_ROWS && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 

@@ -126,7 +126,7 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
         tci_dim size = st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1;
-        int64_t row = tci_dim_is_known(size) ? size
+        int64_t row = tci_dim_is_known(size) ? tci_dim_known(size)
                                              : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
         longest = TCI_MAX(longest, row);
     }

@@ -68,10 +68,10 @@ static int tci_images_reshaped(const tci_node *n, int a)
     const tci_node *from = n->in[0];
     int64_t before = 1, there = 1;
     for (int i = 0; i < a; i++) {
-        before *= n->shape[i];
+        before *= tci_dim_known(n->shape[i]);
     }
-    for (int i = 0; i < from->rank; there *= from->shape[i++]) {
-        if (there == before && from->shape[i] == n->shape[a] && n->shape[a] > 1) {
+    for (int i = 0; i < from->rank; there *= tci_dim_known(from->shape[i++])) {
+        if (there == before && from->shape[i] == n->shape[a] && tci_dim_lt(1, n->shape[a])) {
             return i;
         }
     }
@@ -114,7 +114,7 @@ static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
 
 static bool tci_images_suits(const tci_images *m, int which, int a)
 {
-    int64_t size = m->n->in[which]->shape[a];
+    int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
     return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
            tci_images_axis(m, which, a) >= 0;
 }
@@ -148,7 +148,7 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
         int j = tci_images_find(m->labels[1], n->attr[1], label);
         bool summed = tci_images_find(m->out, n->rank, label) < 0 && j >= 0;
         if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
-            (axes[0] < 0 || n->in[0]->shape[i] > n->in[0]->shape[axes[0]])) {
+            (axes[0] < 0 || tci_dim_lt(n->in[0]->shape[axes[0]], n->in[0]->shape[i]))) {
             axes[0] = i;
             axes[1] = j;
         }
@@ -158,7 +158,7 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
             int64_t label = m->labels[which][i], best = axes[which];
             bool own = tci_images_find(m->out, n->rank, label) >= 0 &&
                        tci_images_find(m->labels[1 - which], n->attr[1 - which], label) < 0;
-            bool longer = best < 0 || n->in[which]->shape[i] > n->in[which]->shape[best];
+            bool longer = best < 0 || tci_dim_lt(n->in[which]->shape[best], n->in[which]->shape[i]);
             if (own && longer && tci_images_suits(m, which, i)) {
                 axes[which] = i;
                 *last = m->has_window[which] ? label : *last;

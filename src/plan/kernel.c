@@ -478,7 +478,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     inst.imm = p->k->n_reds - 1;
     inst.x = inst.guard = -1;
     int value = tci_kernel_inst(p->k, inst);
-    p->k->reds[inst.imm].inst = value;
+    p->k->reds[tci_dim_known(inst.imm)].inst = value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
     if (scan) {
         tci_pk_store(p, r, domain, p->red_of[root], red.stage);
@@ -507,7 +507,7 @@ static void tci_pk_keep(tci_pk *p, int member)
     inst.dtype = (int8_t)t;
     inst.imm = p->k->n_reds - 1;
     inst.x = inst.guard = -1;
-    p->red_of[root] = p->k->reds[inst.imm].inst = tci_kernel_inst(p->k, inst);
+    p->red_of[root] = p->k->reds[tci_dim_known(inst.imm)].inst = tci_kernel_inst(p->k, inst);
     tci_lower_replace(&p->l, p->f->roots[root].node, domain, p->red_of[root]);
 }
 
@@ -603,8 +603,10 @@ static void tci_pk_measure(tci_kernel *k)
         flops += points;
         bytes += 2 * points * tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
     }
-    k->flops = k->all_flops = tci_pk_clamp(flops);
-    k->bytes = k->all_bytes = tci_pk_clamp(bytes);
+    k->all_flops = tci_pk_clamp(flops);
+    k->flops = tci_dim_known(k->all_flops);
+    k->all_bytes = tci_pk_clamp(bytes);
+    k->bytes = tci_dim_known(k->all_bytes);
 }
 
 #ifdef TC_DYNAMIC_SHAPES

@@ -122,7 +122,7 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p)
         bool is_temp = buffer->kind == TCI_BUF_TEMP;
         lives[b].first = buffer->first;
         lives[b].last = is_temp ? buffer->last : -1;
-        lives[b].bytes = buffer->bytes;
+        lives[b].bytes = tci_dim_known(buffer->bytes);
         known = known && (!is_temp || tci_dim_is_known(buffer->bytes));
     }
     if (!known) {

@@ -202,7 +202,7 @@ static void tci_once_keep(tci_plan *p)
             if (b->kind == TCI_BUF_TEMP && b->once) {
                 b->kind = TCI_BUF_KEPT;
                 b->offset = p->kept_bytes;
-                p->kept_bytes += (b->bytes + 63) / 64 * 64;
+                p->kept_bytes += (tci_dim_known(b->bytes) + 63) / 64 * 64;
             }
         }
     }

@@ -99,7 +99,7 @@ static bool tci_parts_look(tci_parts *p)
     for (int i = 0; i < p->in[0]->rank; i++) {
         int64_t label = p->labels[0][i];
         if (tci_parts_find(p->out, n->rank, label) < 0) {
-            p->sizes[p->n_summed] = p->in[0]->shape[i];
+            p->sizes[p->n_summed] = tci_dim_known(p->in[0]->shape[i]);
             p->summed[p->n_summed++] = label;
             there += tci_parts_find(p->labels[1], p->in[1]->rank, label) >= 0;
         }
@@ -233,8 +233,9 @@ static bool tci_parts_are_busy(double products, double results, double reads, tc
 /* How often an element is read. */
 static double tci_parts_reads(const tci_parts *p)
 {
-    double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
-    return (double)tci_node_count(p->n) * tci_parts_products(p) / elements;
+    double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
+                      (double)tci_dim_known(tci_node_count(p->in[1]));
+    return (double)tci_dim_known(tci_node_count(p->n)) * tci_parts_products(p) / elements;
 }
 
 /* ---- nodes ---- */
@@ -342,7 +343,7 @@ static bool tci_parts_begin(tci_parts *p)
 {
     const tci_node *n = p->n;
     return (n->dtype == TC_F32 || tci_dtype_is_half((tc_dtype)n->dtype)) && tci_parts_look(p) &&
-           tci_node_count(n) > 0;
+           tci_node_count(n) != 0;
 }
 
 static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
@@ -397,14 +398,14 @@ static void tci_parts_unpermute(tci_parts *p, int k)
  * that rows that read the same are neighbours; false: it is that already. */
 static bool tci_parts_order(const tci_node *n, int64_t *order)
 {
-    int small = tci_node_count(n->in[0]) < tci_node_count(n->in[1]) ? 0 : 1, at = 0;
+    int small = tci_dim_lt(tci_node_count(n->in[0]), tci_node_count(n->in[1])) ? 0 : 1, at = 0;
     const int64_t *labels = n->attr + 3 + (small ? 0 : n->attr[0]);
     const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
     bool moves = false;
     for (int rows = 0; rows < 2; rows++) {
         for (int i = 0; i < n->rank; i++) {
             bool lacks = tci_parts_find(labels, (int)n->attr[1 - small], out[i]) < 0;
-            if ((lacks && n->shape[i] > 1) == (rows == 1)) {
+            if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
                 moves = moves || at != i;
                 order[at++] = i;
             }
@@ -477,9 +478,9 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL;
     }
     double products = tci_parts_products(&p), reads = tci_parts_reads(&p);
-    bool busy = tci_parts_are_busy(products, (double)tci_node_count(n), reads, machine);
-    double most = machine.block_threads == 0 ? products
-                  : products * (double)tci_node_count(n) / TCI_PARTS_POINTS;
+    double results = (double)tci_dim_known(tci_node_count(n));
+    bool busy = tci_parts_are_busy(products, results, reads, machine);
+    double most = machine.block_threads == 0 ? products : products * results / TCI_PARTS_POINTS;
     if (products <= TCI_PARTS_LONG || !busy ||
         !tci_parts_choose_axis(&p, reads, TCI_MAX(most, TCI_PARTS_SHORT))) {
         return NULL;

@@ -15,6 +15,8 @@
  *
  * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
  * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+#include <math.h>
+
 #include "cost.h"
 #include "join.h"
 
@@ -180,10 +182,10 @@ static int64_t tci_pattern_row_bytes(const tci_join *j)
             bool folds = d >= r->n_out && r->kind == TCI_ROOT_REDUCE;
             bool inner = j->outer_of[i][d] < 0;
             if (inner && (!tci_dim_is_known(r->domain[d]) ||
-                          (folds && r->domain[d] < TCI_PATTERN_ROW))) {
+                          (folds && tci_dim_lt(r->domain[d], TCI_PATTERN_ROW)))) {
                 return 0;
             }
-            row *= d < r->n_out && inner ? (double)r->domain[d] : 1;
+            row *= d < r->n_out && inner ? (double)tci_dim_known(r->domain[d]) : 1;
         }
         bytes += r->kind == TCI_ROOT_CONTRACT ? row : 0;
     }
@@ -220,11 +222,11 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
         const tci_root *r = &j->f->roots[j->roots[i]];
         double summed = 1, kept = 1;
         for (int d = 0; d < r->n_domain; d++) {
-            kept *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)r->domain[d] : 1;
-            summed *= d >= r->n_out ? (double)r->domain[d] : 1;
+            kept *= d < r->n_out && j->outer_of[i][d] < 0 ? (double)tci_dim_known(r->domain[d]) : 1;
+            summed *= d >= r->n_out ? (double)tci_dim_known(r->domain[d]) : 1;
         }
         bool chain = r->kind == TCI_ROOT_CONTRACT;
-        steps += chain ? summed * (double)tci_dim_ceil_div((int64_t)kept, TCI_VLANES) : 0;
+        steps += chain ? summed * ceil(kept / TCI_VLANES) : 0;
     }
     double waves = points / ((double)m->processors * TCI_PATTERN_BLOCKS);
     return bytes <= m->shared_bytes / 2 &&
@@ -261,7 +263,7 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     int64_t bytes = tci_pattern_row_bytes(j);
     tci_dim n_rows = rows->n_outer > 0 ? rows->outer[rows->n_outer - 1] : 1;
     *why = TCI_WHY_ROW;
-    if (bytes == 0 || !tci_dim_is_known(n_rows) || n_rows < TCI_PATTERN_ROWS) {
+    if (bytes == 0 || !tci_dim_is_known(n_rows) || tci_dim_lt(n_rows, TCI_PATTERN_ROWS)) {
         return false;
     }
     *why = TCI_WHY_PRICE;
@@ -275,7 +277,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
         return p->machine.vector_bytes == 0;
     }
     double near = (double)TCI_MAX(m->cache_bytes[1] / 2, TCI_PATTERN_NEAR);
-    double at_once = TCI_MIN(TCI_MIN(near / (double)bytes, (double)n_rows), TCI_PATTERN_TILE);
+    double at_once = TCI_MIN(near / (double)bytes, (double)tci_dim_known(n_rows));
+    at_once = TCI_MIN(at_once, TCI_PATTERN_TILE);
     double rate = m->ghz * m->ports * 2 * TCI_MAX(p->machine.vector_bytes / 4, 1);
     double gbs = saved <= (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
                  : saved <= (double)m->cache_bytes[2] ? m->far_bytes * m->ghz

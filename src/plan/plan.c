@@ -35,8 +35,8 @@ static tci_dim tci_plan_leaf_extent(const tci_node *n)
     }
     int64_t extent = 1;
     for (int i = 0; i < n->rank; i++) {
-        int64_t stride = n->strides[i] < 0 ? -n->strides[i] : n->strides[i];
-        extent += stride * (n->shape[i] - 1);
+        int64_t stride = tci_dim_known(n->strides[i]);
+        extent += (stride < 0 ? -stride : stride) * (tci_dim_known(n->shape[i]) - 1);
     }
     return extent;
 }

@@ -150,8 +150,9 @@ static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, co
     tci_read read = {root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
-        read.axes[i] = x->op == TCI_KX_AXIS ? (int32_t)x->c : -1;
-        read.pure &= x->op == TCI_KX_AXIS ? l->k->axes[x->c].size == n->shape[i] : n->shape[i] == 1;
+        read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
+        tci_dim size = x->op == TCI_KX_AXIS ? l->k->axes[tci_kx_number(x)].size : 1;
+        read.pure &= size == n->shape[i];
         for (int j = 0; j < i; j++) {
             read.pure &= read.axes[i] < 0 || read.axes[j] != read.axes[i];
         }

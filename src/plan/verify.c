@@ -235,13 +235,14 @@ static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
         return;
     }
     TCI_ASSERT(s, x->offset >= 0 && x->offset % 64 == 0);
-    TCI_ASSERT(s, x->offset + x->bytes <= (is_kept ? p->kept_bytes : p->arena_bytes));
+    const int64_t end = x->offset + tci_dim_known(x->bytes);
+    TCI_ASSERT(s, end <= (is_kept ? p->kept_bytes : tci_dim_known(p->arena_bytes)));
     for (int b = 0; b < a; b++) {
         const tci_buffer *y = &p->buffers[b];
         bool together = y->kind == x->kind &&
                         (is_kept || (x->first <= y->last && y->first <= x->last));
-        TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                          y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+        TCI_ASSERT(s, !together || end <= y->offset || x->bytes == 0 || y->bytes == 0 ||
+                          y->offset + tci_dim_known(y->bytes) <= x->offset);
     }
 }
 
