@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "50e9f77bd1bccb5a"
+#define TCI_BUILD "4664663061671b52"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -331,6 +331,27 @@
  * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
  * for a plugin that will be unloaded: no tensor, program or call may be used after it.
  *
+ * A run that its caller does not wait for goes to a queue, which does its runs in order; an event
+ * says when one ended, and how:
+ *
+ *     tc_queue *queue;
+ *     tc_event *done;
+ *     if (tc_queue_make(&queue) == TC_OK) {
+ *         tc_run_async(f, queue, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(out, 12)), &done);
+ *         if (tc_event_wait(done)) {         // what is found later: an index, a device
+ *             fprintf(stderr, "%s\n", tc_error(done));
+ *         }
+ *         tc_event_free(done);
+ *         tc_queue_free(queue);              // waits for all of its runs
+ *     }
+ *
+ * Until its event is reached a run has its buffers, and memory that the program borrowed stays as
+ * it is; what the checks of tc_run find is told at once. On a processor a thread of the queue does
+ * the runs, beside those of other queues and of callers. On a GPU inputs go up, kernels work and
+ * outputs come down on three streams, so that runs of one queue overlap where they need not wait;
+ * those of a program that sets parameters follow each other. tc_cuda_queue makes a queue of a
+ * stream of the host, options.device chooses among several GPUs.
+ *
  * 14 CACHES
  *
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
@@ -568,6 +589,8 @@ typedef struct tc_ctx tc_ctx;         /* owns graphs; used by one thread at a ti
 /* compiled; used by any number of threads; outlives its context */
 typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
+typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
+typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first
@@ -620,6 +643,7 @@ typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
+    int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
@@ -1700,6 +1724,40 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
 #endif
 
+/* ---- asynchronous runs ----
+ * Runs of a queue are done in the order of their calls, those of different queues side by side. On
+ * a processor (and in the interpreter) a thread of the queue does them, with the pool's help; on a
+ * GPU the queue has streams of its own, so that the inputs of a run go up and the outputs of
+ * another come down while kernels work. A queue takes programs of any backend, and calls from any
+ * thread. After a fork the child cannot use queues of its parent: TC_ERR_BACKEND. */
+/* The caller frees the queue. TC_ERR_MEMORY: no memory, or no thread. */
+TC_API tc_status tc_queue_make(tc_queue **queue);
+/* Waits for all runs of the queue. NULL is fine. No other call on it may be under way. */
+TC_API void tc_queue_free(tc_queue *queue);
+/* tc_run_async(f, queue, inputs, outputs, &event): checks as tc_run does, whose errors it returns,
+ * and gives the run to the queue; tc_error(f) tells. *event, which the caller frees, or NULL, is
+ * reached when the run ended. Until then inputs stay as they are and outputs are not looked at, nor
+ * may memory that the program borrowed change; the lists of buffers are copied, and f may be freed.
+ * What is found later is the status of tc_event_wait: TC_ERR_INDEX, TC_ERR_BACKEND, TC_ERR_MEMORY,
+ * and TC_ERR_BUSY, where a run that is not on this queue changes a parameter that f changes. A
+ * queue that has 8 runs to do lets the caller wait for one of them. */
+TC_API tc_status tc_run_async_at(tc_program *f, tc_queue *queue, tc_bufs inputs, tc_bufs outputs,
+                                 tc_event **event, tc_site here);
+#define tc_run_async(f, ...) tc_run_async_at((f), __VA_ARGS__, TC_HERE)
+/* An event that is reached when all that the queue was given so far is done; its status is that of
+ * the first of these runs that failed and had no event of its own. The caller frees it.
+ * TC_ERR_ARGUMENT: NULL; TC_ERR_MEMORY; TC_ERR_BACKEND. */
+TC_API tc_status tc_event_record(tc_queue *queue, tc_event **event);
+/* Blocks until the event is reached; returns the status of its run. tc_error(event) tells. From any
+ * thread, any number of times. */
+TC_API tc_status tc_event_wait(tc_event *event);
+TC_API bool tc_event_done(const tc_event *event); /* whether it is reached; does not block */
+/* Milliseconds between two events, by the device's clock where both are of one. TC_ERR_ARGUMENT:
+ * NULL, or one is not reached yet. */
+TC_API tc_status tc_event_elapsed(tc_event *from, tc_event *to, double *ms);
+/* NULL is fine. Before or after the run, the queue and the program; waits for nobody. */
+TC_API void tc_event_free(tc_event *event);
+
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
  * needs a tc_input. */
@@ -1731,6 +1789,7 @@ TC_API const char *tc_ctx_error(const tc_ctx *ctx);
 /* The last failing tc_run (or tc_call_make) of the calling thread. */
 TC_API const char *tc_program_error(const tc_program *f);
 TC_API const char *tc_call_error(const tc_call *call);
+TC_API const char *tc_event_error(const tc_event *event); /* "" until it is reached */
 
 /* ---- look inside ---- */
 /* Kernels, traffic, flops, memory, phases of the compile, and why what was not fused was not.
@@ -1765,13 +1824,15 @@ static inline const char *tc_error(tc_tensor t) { return tc_tensor_error(t); }
 static inline const char *tc_error(const tc_ctx *c) { return tc_ctx_error(c); }
 static inline const char *tc_error(const tc_program *f) { return tc_program_error(f); }
 static inline const char *tc_error(const tc_call *c) { return tc_call_error(c); }
+static inline const char *tc_error(const tc_event *e) { return tc_event_error(e); }
 #else
 #define tc_error(x)                                                                                \
     _Generic((x),                                                                                  \
         tc_tensor: tc_tensor_error,                                                                \
         tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error,                                      \
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
-        tc_call *: tc_call_error, const tc_call *: tc_call_error)(x)
+        tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
+        tc_event *: tc_event_error, const tc_event *: tc_event_error)(x)
 #endif
 #endif
 /* ---- src/api/backend.h ---- */
@@ -1876,10 +1937,44 @@ typedef struct tc_launch {
     void *function;                 /* from `module_find` */
     void *const *buffers;           /* device memory of each operand */
     const int64_t *literals;        /* host memory: one word each */
-    int64_t *fault;                 /* host memory or NULL: set when an index is outside its axis */
+    /* Host memory (of queues->host_alloc, where there is that) or NULL: set when an index is
+     * outside its axis. */
+    int64_t *fault;
     int n_buffers, n_literals;
     int64_t task_begin, task_end;
+    /* For `record`: numbers of earlier launches of the sequence that must be done before this one;
+     * it may run beside all others. */
+    const int32_t *after;
+    int n_after;
 } tc_launch;
+
+/* Queues beside the one that `launch`, `sync` and the other members of tc_backend use, which is
+ * queue NULL here. What is given to a queue is done in order, and side by side with what others
+ * have. Only queue_sync and event_sync block. A queue, an event and host memory belong to the
+ * caller until they are freed; nothing uses them any more then. */
+typedef struct tc_backend_queues {
+    tc_status (*make)(void *user, void **queue);
+    void (*free)(void *user, void *queue);
+    tc_status (*launch)(void *user, void *queue, const tc_launch *launch);
+    /* A recorded sequence. One that is under way on another queue is not replayed meanwhile. */
+    tc_status (*replay)(void *user, void *queue, void *sequence);
+    /* Between any two of device memory, host memory and that of host_alloc. May block as long as
+     * host memory of another kind is copied. */
+    tc_status (*copy)(void *user, void *queue, void *to, const void *from, int64_t bytes);
+    tc_status (*sync)(void *user, void *queue);
+    tc_status (*event_make)(void *user, void **event);
+    void (*event_free)(void *user, void *event);
+    /* The event is reached when all that the queue was given so far is done. */
+    tc_status (*event_record)(void *user, void *queue, void *event);
+    /* What the queue is given from now on waits for the event, as recorded last. */
+    tc_status (*event_wait)(void *user, void *queue, void *event);
+    tc_status (*event_sync)(void *user, void *event);
+    /* Milliseconds between two events that were reached. */
+    tc_status (*event_elapsed)(void *user, void *from, void *to, double *ms);
+    /* Host memory that copies need not wait for, and that kernels can write. */
+    void *(*host_alloc)(void *user, int64_t bytes);
+    void (*host_free)(void *user, void *memory);
+} tc_backend_queues;
 
 typedef struct tc_backend {
     const char *name;     /* required: what tc_options.backend says; under 16 characters */
@@ -1933,6 +2028,13 @@ typedef struct tc_backend {
 
     /* Optional. Text of this thread's last failure, borrowed until the next. */
     const char *(*last_error)(void *user);
+
+    /* Optional, with device memory: all members. NULL: asynchronous runs take a thread of the host,
+     * and go one after the other. */
+    const tc_backend_queues *queues;
+    /* Optional. The backend of device `index` of this kind (tc_options.device), with a name and a
+     * `user` of its own; index 0 is this one. NULL: there can be none. */
+    const struct tc_backend *(*device)(void *user, int index);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.
@@ -1963,9 +2065,18 @@ extern "C" {
 /* bytes >= 0, aligned to 256. TC_ERR_BACKEND: no GPU works here; TC_ERR_MEMORY. The caller
  * frees. */
 TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory);
+/* On the GPU of that number (tc_options.device); elsewhere programs copy what lies there. */
+TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory);
 TC_API void tc_cuda_free(void *memory); /* NULL is fine */
 /* Either side may be memory of the host or of the device. Returns when the bytes are there. */
 TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
+/* A queue (tc_run_async) whose kernels go to a CUDA stream of the user on the GPU of that number: a
+ * CUstream or cudaStream_t, NULL for the legacy default stream. What is on the stream before
+ * tc_run_async comes before the run, what comes later after it. Outputs in host memory are there
+ * when the event is reached, as ever. The stream outlives the queue, which runs programs of that
+ * GPU alone; the caller frees it with tc_queue_free. TC_ERR_BACKEND: no such GPU works here;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -21206,8 +21317,9 @@ typedef struct tci_life {
     int64_t bytes;
     int64_t offset;         /* out: from the arena's start; only where last >= 0 */
 } tci_life;
-/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
-TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
+ * side by side, and small values apart. Changes `last`. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
@@ -21447,7 +21559,7 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart);
 
 #endif
 
@@ -25451,7 +25563,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     const tci_kstage *stage = &k->stages[red->stage];
-    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
         tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
         return 0;
     }
@@ -26381,10 +26493,17 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  *
  * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at
  * the step that first writes it and its room is free again after the step that last reads it.
- * Offsets are multiples of 64.
+ * Offsets are multiples of 64. Where launches that need not wait for each other run side by side,
+ * small temporaries have a place of their own, up to a total: memory that is used again would make
+ * them wait.
  *
  * Parameters: the new value of one may be written over the old where nothing reads the old later.
  * So a step that only writes such values is put off until the last step that reads them. */
+
+enum {
+    TCI_MEMORY_SMALL = 4 << 20,  /* bytes of a value that a GPU computes in the time of a launch */
+    TCI_MEMORY_APART = 64 << 20
+};
 
 typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
 typedef struct tci_memory {
@@ -26460,8 +26579,24 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
-TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps)
+/* The room of small ones is used by nobody else. */
+static void tci_memory_keep_apart(tci_life *lives, int n, int n_steps)
 {
+    int64_t total = 0;
+    for (int b = 0; b < n; b++) {
+        if (lives[b].last >= 0 && lives[b].bytes <= TCI_MEMORY_SMALL &&
+            total + lives[b].bytes <= TCI_MEMORY_APART) {
+            total += lives[b].bytes;
+            lives[b].last = n_steps - 1;
+        }
+    }
+}
+
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart)
+{
+    if (apart) {
+        tci_memory_keep_apart(lives, n, n_steps);
+    }
     tci_memory m = {.s = s};
     tci_memory_gap all = {0, INT64_MAX / 2};
     TCI_PUSH(s, m.gaps, m.n, m.cap, all);
@@ -26490,7 +26625,7 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 }
 
 /* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
-static void tci_memory_place(tci_scratch *s, tci_plan *p)
+static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);
     bool known = true;
@@ -26505,7 +26640,7 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p)
     if (!known) {
         return;
     }
-    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps);
+    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps, apart);
     for (int b = 0; b < p->n_buffers; b++) {
         if (lives[b].last >= 0) {
             p->buffers[b].offset = lives[b].offset;
@@ -26689,11 +26824,11 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
     }
 }
 
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_memory_order(s, p);
     tci_memory_lifetimes(p);
-    tci_memory_place(s, p);
+    tci_memory_place(s, p, apart);
     tci_memory_aliases(s, p);
 }
 /* ---- src/plan/once.c ---- */
@@ -27171,7 +27306,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(s, p, inputs, n_inputs);
-    tci_plan_memory(s, p);
+    tci_plan_memory(s, p, machine.block_threads > 0);
     return p;
 }
 /* ---- src/plan/print.c ---- */
@@ -45810,8 +45945,8 @@ typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
     int64_t offset;        /* TEMP: from the arena's start; KEPT: from that of what is kept */
-    /* of a family: what a memory plan is made from */
     tci_dim bytes;
+    /* of a family: what a memory plan is made from */
     int32_t first, last;   /* steps between which it lives */
 } tci_code_buffer;
 
@@ -45865,7 +46000,7 @@ typedef struct tci_backend {
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
 /* Where that is NULL: says so, and which there are. */
-TCI_FN void tci_backend_missing(tci_str *out, const char *name);
+TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o);
 
 /* ---- compile/key.c ---- */
 typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } tci_found;
@@ -45964,6 +46099,8 @@ static struct {
     tci_mutex lock;
     int n;
     tci_backend_row rows[TCI_BACKEND_MAX];
+    int n_others;
+    tci_backend_row others[TCI_BACKEND_MAX]; /* devices but the first of each of those */
     bool started;
 } tci_backends = {.lock = TCI_MUTEX_INIT};
 
@@ -45993,6 +46130,26 @@ static tci_backend_row *tci_backend_find(const char *name)
         }
     }
     return NULL;
+}
+
+/* Caller holds the lock. That of the device; NULL: there can be none, or there are too many. */
+static tci_backend_row *tci_backend_find_device(tci_backend_row *first, int device)
+{
+    const tc_backend *calls = first->calls;
+    if (device == 0) {
+        return first;
+    }
+    calls = device > 0 && calls->device ? calls->device(calls->user, device) : NULL;
+    for (int i = 0; calls && i < tci_backends.n_others; i++) {
+        if (tci_backends.others[i].calls == calls) {
+            return &tci_backends.others[i];
+        }
+    }
+    if (!calls || tci_backends.n_others == TCI_BACKEND_MAX) {
+        return NULL;
+    }
+    tci_backends.others[tci_backends.n_others].calls = calls;
+    return &tci_backends.others[tci_backends.n_others++];
 }
 
 static int tci_backend_width_index(int vector_bits)
@@ -46067,6 +46224,7 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     pthread_mutex_lock(&tci_backends.lock);
     tci_backend_row *row = tci_backend_find(name);
     const tci_backend *picked = row || name ? NULL : &tci_backend_interp_only;
+    row = row ? tci_backend_find_device(row, o->device) : NULL;
     if (row) {
         int i = tci_backend_width_index(o->vector_bits);
         if (!row->known[i]) {
@@ -46079,9 +46237,16 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     return picked;
 }
 
-TCI_FN void tci_backend_missing(tci_str *out, const char *name)
+TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 {
-    const char *names[TCI_BACKEND_MAX + 1];
+    const char *names[TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
+    pthread_mutex_lock(&tci_backends.lock);
+    const tci_backend_row *row = tci_backend_find(o->backend);
+    pthread_mutex_unlock(&tci_backends.lock);
+    if (row) {
+        tci_str_printf(out, "the backend %s has no device %d", row->calls->name, o->device);
+        return;
+    }
     int n = tc_list_backends(names, TCI_COUNT(names));
     tci_str_printf(out, "there is no backend '%.40s': expected ", name);
     for (int i = 0; i < n && i < TCI_COUNT(names); i++) {
@@ -46125,7 +46290,12 @@ static bool tci_backend_is_complete(const tc_backend *b)
     bool memory = b->alloc && b->free && b->upload && b->download;
     bool no_memory = !b->alloc && !b->free && !b->upload && !b->download;
     bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free;
-    return sequences && (b->launch ? b->sync && (memory || no_memory) : no_memory);
+    const tc_backend_queues *q = b->queues;
+    bool queues = !q || (b->alloc && q->make && q->free && q->launch && q->copy && q->sync &&
+                         !q->replay == !b->replay && q->event_make && q->event_free &&
+                         q->event_record && q->event_wait && q->event_sync && q->event_elapsed &&
+                         q->host_alloc && q->host_free);
+    return sequences && queues && (b->launch ? b->sync && (memory || no_memory) : no_memory);
 }
 
 TC_API tc_status tc_register_backend(const tc_backend *backend)
@@ -46731,7 +46901,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
         const tci_backend *b = tci_backend_pick(o);
         if (!b) {
             tci_str why = {.s = s};
-            tci_backend_missing(&why, o->backend);
+            tci_backend_missing(&why, o);
             tci_scratch_fail(s, TC_ERR_BACKEND, "%s", tci_str_text(&why));
         }
         backend = b->name;
@@ -46920,8 +47090,8 @@ struct tci_module {
     struct tci_module *next;
 };
 
-/* The loaded module of that path, retained, or NULL. */
-TCI_FN tci_module *tci_module_find(const char *path);
+/* The module that this backend loaded from that path, retained, or NULL. */
+TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path);
 /* Loads the bytes of a file whose hash is sum. NULL: it cannot be loaded (why says so) or out of
  * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
 TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
@@ -47344,10 +47514,10 @@ TCI_FN void tci_cache_wait(const tci_request *r)
 /* ---- modules ---- */
 
 /* The caller holds the lock. */
-static tci_module *tci_module_look_up(const char *path)
+static tci_module *tci_module_look_up(const tc_backend *calls, const char *path)
 {
     tci_module *m = tci_cache.modules;
-    while (m && strcmp(m->path, path)) {
+    while (m && (m->calls != calls || strcmp(m->path, path))) {
         m = m->next;
     }
     if (m) {
@@ -47356,10 +47526,10 @@ static tci_module *tci_module_look_up(const char *path)
     return m;
 }
 
-TCI_FN tci_module *tci_module_find(const char *path)
+TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path)
 {
     tci_cache_lock();
-    tci_module *m = tci_module_look_up(path);
+    tci_module *m = tci_module_look_up(calls, path);
     pthread_mutex_unlock(&tci_cache.lock);
     return m;
 }
@@ -47400,7 +47570,7 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path,
 TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
                                    const tci_str *object, tci_hash sum, char why[256])
 {
-    tci_module *m = tci_module_find(path);
+    tci_module *m = tci_module_find(calls, path);
     if (m) {
         return m;
     }
@@ -47411,7 +47581,7 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
     m->bytes = (int64_t)object->n;
     m->sum = sum;
     tci_cache_lock();
-    tci_module *other = tci_module_look_up(path);
+    tci_module *other = tci_module_look_up(calls, path);
     if (!other) {
         m->next = tci_cache.modules;
         tci_cache.modules = m;
@@ -47624,7 +47794,7 @@ TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *te
 #endif
 
 /* ---- src/compile/disk.c, continued ---- */
-#define TCI_DISK_FORMAT 0x0000000304030201u /* format 3; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000404030201u /* format 4; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -48029,7 +48199,7 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
 {
     tci_str path = {0};
     tci_disk_path(d, name, &path);
-    tci_module *m = path.failed ? NULL : tci_module_find(path.text);
+    tci_module *m = path.failed ? NULL : tci_module_find(calls, path.text);
     if (m && (m->bytes != bytes || !tci_disk_same_hash(m->sum, sum) || m->calls != calls)) {
         tci_module_release(m);
         m = NULL;
@@ -48094,8 +48264,8 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
         w->bad |= b->kind == TCI_BUF_KEPT && b->offset > c->kept_bytes;
-#ifdef TC_DYNAMIC_SHAPES
         b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
+#ifdef TC_DYNAMIC_SHAPES
         b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
         b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);
 #endif
@@ -50694,7 +50864,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             codes[i] = NULL;
         }
         if (!backend) {
-            tci_backend_missing(log, o->backend);
+            tci_backend_missing(log, o);
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
     }
@@ -51377,7 +51547,7 @@ struct tc_call {
     tc_call *next;             /* in the program's idle list */
     /* operand pointers of all steps; user memory is patched in at each run */
     void **slots;
-    int64_t *faults;           /* max_threads words */
+    int64_t *faults;           /* max_threads words; of a device one, which it can write */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
     char *work;                /* program->work_bytes for each thread */
@@ -51387,6 +51557,7 @@ struct tc_call {
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    bool unclean;              /* `faults` may hold something of an earlier run */
     tci_error last;
 };
 
@@ -51395,15 +51566,25 @@ struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
     void *sequence;     /* recorded launches, or NULL */
+    int64_t *fault;     /* of the backend's queues, or NULL */
     tc_launch *launches;
     void **bound;       /* what port i was bound to last */
     void **memory;      /* the arena, then a copy for each port or NULL */
+    /* Of asynchronous runs: host memory of the backend's for each output, or NULL; events of the
+     * list, and two more. */
+    void **staging;
+    void *events[TCI_LIST_EVENTS + 2];
 };
 
 /* One run of a call. */
 typedef struct tci_run {
     const tc_bufs *inputs, *outputs;
     bool waited;       /* all that was given to the device is done */
+    /* Of an asynchronous run: queues of the device, by their role in the list; and how far the list
+     * is done. Else all is given to the device's own queue, in order. */
+    bool splits, ends;
+    void *queues[TCI_QUEUES];
+    int at;
 } tci_run;
 
 /* ---- api/handle.c ---- */
@@ -51523,9 +51704,18 @@ TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
+/* ---- run/after.c ---- */
+/* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
+TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
+                               int n);
+
 /* ---- run/walk.c: the steps ---- */
 /* Does what the list says; what failed is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
+/* The same in two halves, r->splits: gives the queues what needs no look of the host between, and
+ * nothing is under way where that fails; then, when the first half is done, the rest. */
+TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r);
+TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r);
 
 /* ---- run/check.c ---- */
 /* Are these the buffers that the program takes? */
@@ -51544,6 +51734,15 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* For an asynchronous run: only checks. *inner: the call that runs, of an instance or c. */
+TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                 tc_call **inner);
+/* Its halves, on a device with queues: as tci_walk_begin and _end, with parameters. */
+TCI_FN tc_status tci_call_begin(tc_call *inner, tci_run *r);
+TCI_FN tc_status tci_call_end(tc_call *inner, tci_run *r);
+/* The run of the inner call ended so: c->last tells why in the words of the user. */
+TCI_FN tc_status tci_call_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                               const tc_bufs *outputs);
 /* The size of the axis that an index of the last run was outside of; -1: none was. */
 TCI_FN int64_t tci_call_fault(const tc_call *c);
 
@@ -52650,6 +52849,12 @@ TCI_FN const char *tci_dynamic_untold(const tc_program *f);
 TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
 TCI_FN void tci_dynamic_call_free(tc_call *c);
 TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Its parts: *inner becomes a call of the instance that these buffers need; and what is to be told
+ * of a run of it that failed. */
+TCI_FN tc_status tci_dynamic_ready(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                   tc_call **inner);
+TCI_FN tc_status tci_dynamic_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                                  const tc_bufs *outputs);
 /* Sizes of an output for these inputs: shape has room for its rank. The text of a failure is in
  * c->last. */
 TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape);
@@ -53690,9 +53895,22 @@ TCI_FN void tci_bind_free(tc_call *c)
         return;
     }
     tci_bind_drop_sequence(c);
+    if (c->device->fault) {
+        device->queues->host_free(device->user, c->device->fault);
+    }
     for (int i = 0; i < 1 + c->device->n_ports; i++) {
         if (c->device->memory[i]) {
             device->free(device->user, c->device->memory[i]);
+        }
+    }
+    for (int i = 0; i < c->program->n_outputs; i++) {
+        if (c->device->staging[i]) {
+            device->queues->host_free(device->user, c->device->staging[i]);
+        }
+    }
+    for (int i = 0; i < TCI_COUNT(c->device->events); i++) {
+        if (c->device->events[i]) {
+            device->queues->event_free(device->user, c->device->events[i]);
         }
     }
     tci_heap_free(c->device);
@@ -53708,7 +53926,8 @@ TCI_FN bool tci_bind_make(tc_call *c)
     size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
     size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
     size_t memory_at = bound_at + (size_t)n * sizeof(void *);
-    char *block = tci_heap_get(memory_at + (size_t)(n + 1) * sizeof(void *));
+    size_t staging_at = memory_at + (size_t)(n + 1) * sizeof(void *);
+    char *block = tci_heap_get(staging_at + (size_t)code->n_outputs * sizeof(void *));
     if (!block) {
         return false;
     }
@@ -53717,14 +53936,21 @@ TCI_FN bool tci_bind_make(tc_call *c)
     c->device->launches = (tc_launch *)(block + launches_at);
     c->device->bound = (void **)(block + bound_at);
     c->device->memory = (void **)(block + memory_at);
+    c->device->staging = (void **)(block + staging_at);
+    bool has_room = true;
     if (code->arena_bytes) {
         c->device->memory[0] = device->alloc(device->user, code->arena_bytes);
-        if (!c->device->memory[0]) {
-            tci_bind_free(c);
-            return false;
-        }
+        has_room = c->device->memory[0] != NULL;
     }
-    return true;
+    if (has_room && c->program->faults && device->queues) {
+        c->faults = c->device->fault = device->queues->host_alloc(device->user, sizeof(*c->faults));
+        has_room = c->faults != NULL;
+        c->unclean = true;
+    }
+    if (!has_room) {
+        tci_bind_free(c);
+    }
+    return has_room;
 }
 
 /* The captured leaf behind a port, or -1. */
@@ -53872,6 +54098,196 @@ TCI_FN void tci_bind_refresh(tc_call *c)
         c->device->is_current = true;
     }
 }
+/* ---- src/run/after.c ---- */
+/* run/after.c - which launches of a recorded sequence must come after which.
+ *
+ * In: the launches of a run with all operands bound. Out: for each the numbers of earlier ones that
+ * must be done before it, so that the device may do all others side by side.
+ *
+ * The one idea: only bytes count. A launch comes after the last one that wrote what it reads or
+ * writes, and after all that read since what it writes. The places where operands begin and end cut
+ * memory in pieces, and each piece knows who wrote it last and who read it since; so memory of the
+ * arena that is used again, outputs that lie on inputs, and parameters that are written over the
+ * old value need no rules of their own. What another of those before a launch comes after already
+ * is left out. */
+#include <stdlib.h>
+
+
+typedef struct tci_after_reader {
+    int32_t launch, next;    /* in `readers`; -1: the last */
+} tci_after_reader;
+
+typedef struct tci_after_piece {
+    uintptr_t begin;         /* up to where the next one begins */
+    int32_t writer, reader;  /* the last launch that wrote it; a list; -1: none */
+} tci_after_piece;
+
+typedef struct tci_after {
+    tci_scratch *s;
+    const tc_call *c;
+    int first;               /* the run step of launch 0 */
+    tci_after_piece *pieces; int n_pieces;
+    tci_after_reader *readers; int n_readers, cap_readers;
+    int32_t *met;            /* per launch: the last one that was put after it, and one more */
+    int32_t *after; int n_after, cap_after; /* of the launch at hand */
+} tci_after;
+
+typedef struct tci_after_span { uintptr_t begin, end; bool writes; } tci_after_span;
+
+static int64_t tci_after_bytes(const tci_code *code, int32_t buffer)
+{
+    const tci_code_buffer *b = &code->buffers[buffer];
+    switch ((tci_buffer_kind)b->kind) {
+    case TCI_BUF_INPUT:
+        return code->inputs[b->index].bytes;
+    case TCI_BUF_OUTPUT:
+        return code->outputs[b->index].bytes;
+    case TCI_BUF_TEMP:
+    case TCI_BUF_KEPT:
+        break;
+    }
+    return b->bytes;
+}
+
+static tci_after_span tci_after_operand(const tci_after *w, int launch, int operand)
+{
+    const tci_code *code = w->c->program->code;
+    const tci_code_step *step = &code->steps[w->first + launch];
+    int32_t slot = w->c->program->steps[w->first + launch].first_slot + operand;
+    uintptr_t begin = (uintptr_t)w->c->slots[slot];
+    int64_t bytes = tci_after_bytes(code, step->operands[operand]);
+    tci_after_span span = {begin, begin + (uintptr_t)bytes,
+                           code->kernels[step->kernel].writes[operand]};
+    return span;
+}
+
+static int tci_after_count(const tci_after *w, int launch)
+{
+    const tci_code *code = w->c->program->code;
+    return code->kernels[code->steps[w->first + launch].kernel].n_operands;
+}
+
+static int tci_after_compare(const void *a, const void *b)
+{
+    uintptr_t x = ((const tci_after_piece *)a)->begin, y = ((const tci_after_piece *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+static void tci_after_cut(tci_after *w, int n)
+{
+    int n_ends = 0, n_pieces = 0;
+    for (int i = 0; i < n; i++) {
+        n_ends += 2 * tci_after_count(w, i);
+    }
+    w->pieces = TCI_NEW_ARRAY(w->s, tci_after_piece, n_ends + 1);
+    n_ends = 0;
+    for (int i = 0; i < n; i++) {
+        for (int o = 0; o < tci_after_count(w, i); o++) {
+            tci_after_span span = tci_after_operand(w, i, o);
+            w->pieces[n_ends++] = (tci_after_piece){span.begin, -1, -1};
+            w->pieces[n_ends++] = (tci_after_piece){span.end, -1, -1};
+        }
+    }
+    qsort(w->pieces, (size_t)n_ends, sizeof(*w->pieces), tci_after_compare);
+    for (int i = 0; i < n_ends; i++) {
+        if (!n_pieces || w->pieces[n_pieces - 1].begin != w->pieces[i].begin) {
+            w->pieces[n_pieces++] = w->pieces[i];
+        }
+    }
+    w->n_pieces = n_pieces;
+}
+
+/* The piece that begins there. */
+static int tci_after_find(const tci_after *w, uintptr_t begin)
+{
+    int low = 0, high = w->n_pieces - 1;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (w->pieces[middle].begin < begin) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void tci_after_put(tci_after *w, int launch, int earlier)
+{
+    if (earlier >= 0 && earlier != launch && w->met[earlier] != launch + 1) {
+        w->met[earlier] = launch + 1;
+        TCI_PUSH(w->s, w->after, w->n_after, w->cap_after, earlier);
+    }
+}
+
+static void tci_after_look(tci_after *w, int launch, tci_after_span span)
+{
+    for (int p = tci_after_find(w, span.begin); w->pieces[p].begin < span.end; p++) {
+        tci_after_put(w, launch, w->pieces[p].writer);
+        for (int r = w->pieces[p].reader; r >= 0 && span.writes; r = w->readers[r].next) {
+            tci_after_put(w, launch, w->readers[r].launch);
+        }
+    }
+}
+
+static void tci_after_note(tci_after *w, int launch, tci_after_span span)
+{
+    for (int p = tci_after_find(w, span.begin); w->pieces[p].begin < span.end; p++) {
+        tci_after_piece *piece = &w->pieces[p];
+        if (span.writes) {
+            piece->writer = launch;
+            piece->reader = -1;
+        } else {
+            tci_after_reader reader = {launch, piece->reader};
+            piece->reader = w->n_readers;
+            TCI_PUSH(w->s, w->readers, w->n_readers, w->cap_readers, reader);
+        }
+    }
+}
+
+/* Leaves out what another of them comes after. */
+static void tci_after_reduce(tci_after *w, tc_launch *launches, int launch)
+{
+    int32_t *kept = TCI_NEW_ARRAY(w->s, int32_t, w->n_after + 1);
+    int n_kept = 0;
+    for (int i = 0; i < w->n_after; i++) {
+        const tc_launch *before = &launches[w->after[i]];
+        for (int j = 0; j < before->n_after; j++) {
+            w->met[before->after[j]] = 0;
+        }
+    }
+    for (int i = 0; i < w->n_after; i++) {
+        if (w->met[w->after[i]] == launch + 1) {
+            kept[n_kept++] = w->after[i];
+        }
+    }
+    launches[launch].after = kept;
+    launches[launch].n_after = n_kept;
+}
+
+TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
+                               int n)
+{
+    tci_after w = {.s = s, .c = c, .first = first};
+    w.met = TCI_NEW_ARRAY(s, int32_t, n + 1);
+    tci_after_cut(&w, n);
+    for (int i = 0; i < n; i++) {
+        int n_operands = tci_after_count(&w, i);
+        w.n_after = 0;
+        for (int o = 0; o < n_operands; o++) {
+            tci_after_look(&w, i, tci_after_operand(&w, i, o));
+        }
+        for (int writes = 0; writes < 2; writes++) { /* what it reads, it read before it wrote */
+            for (int o = 0; o < n_operands; o++) {
+                tci_after_span span = tci_after_operand(&w, i, o);
+                if (span.writes == (writes != 0)) {
+                    tci_after_note(&w, i, span);
+                }
+            }
+        }
+        tci_after_reduce(&w, launches, i);
+    }
+}
 /* ---- src/run/walk.c ---- */
 /* run/walk.c - does the steps of a program (compile/code.h): the one way of a run, on the host and
  * on devices.
@@ -53883,10 +54299,18 @@ TCI_FN void tci_bind_refresh(tc_call *c)
  * backend. A backend that records gets the launches of each run once, and then replays them as long
  * as no operand moves (run/bind.c).
  *
+ * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
+ * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
+ * work and outputs come down beside those of other runs; outputs come down to host memory of the
+ * backend's, which copies need not wait for. Up to the first step at which the host must look, all
+ * is given to the queues at once; the rest follows when that is done.
+ *
  * The init list comes first where what is kept was not computed from the captured memory as it is
  * (run/kept.c). Parameters: the order of a device keeps runs apart, so a run has them for itself
- * only while its launches are given to it (tci_param_claim). New values that are not written over
+ * only while its launches are given to it (tci_param_claim), and the launches of asynchronous runs
+ * with parameters go to the device's own queue too. New values that are not written over
  * the old ones lie in copies of the call and are set when everything else went well. */
+#include <setjmp.h>
 #include <string.h>
 
 
@@ -53996,18 +54420,86 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
     return status;
 }
 
-static tc_status tci_walk_replay(tc_call *c, int begin, int end)
+static tc_status tci_walk_record(tc_call *c, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
     struct tci_device_call *d = c->device;
-    tc_status status = TC_OK;
-    if (!d->sequence) {
-        for (int i = begin; i < end; i++) {
-            d->launches[i] = tci_device_launch(c, i);
-        }
-        status = device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return TC_ERR_MEMORY;
     }
-    return status ? status : device->replay(device->user, d->sequence);
+    for (int i = begin; i < end; i++) {
+        d->launches[i] = tci_device_launch(c, i);
+    }
+    tci_after_launches(&s, c, begin, d->launches + begin, end - begin);
+    tc_status status =
+        device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    tci_scratch_free(&s);
+    return status;
+}
+
+/* ---- queues ---- */
+
+/* Event `which` of the call, made when first needed: what follows on queue `to` waits for all that
+ * `from` was given so far. */
+static tc_status tci_walk_order(tc_call *c, int which, void *from, void *to)
+{
+    const tc_backend *device = c->program->code->device;
+    void **event = &c->device->events[which];
+    tc_status status = *event ? TC_OK : device->queues->event_make(device->user, event);
+    status = status ? status : device->queues->event_record(device->user, from, *event);
+    return status ? status : device->queues->event_wait(device->user, to, *event);
+}
+
+static tc_status tci_walk_signal(tc_call *c, const tci_run *r, const tci_list_step *row)
+{
+    const tc_backend *device = c->program->code->device;
+    void **event = &c->device->events[row->begin], *queue = r->queues[row->queue];
+    if (!r->splits) {
+        return TC_OK;
+    }
+    tc_status status = *event ? TC_OK : device->queues->event_make(device->user, event);
+    return status ? status : device->queues->event_record(device->user, queue, *event);
+}
+
+static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step *row)
+{
+    const tc_backend *device = c->program->code->device;
+    return r->splits ? device->queues->event_wait(device->user, r->queues[row->queue],
+                                                  c->device->events[row->begin])
+                     : TC_OK;
+}
+
+/* ---- launches of a run on a device ---- */
+
+static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    bool apart = r->splits && !c->program->n_params;
+    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
+    if (status || !apart) {
+        return status ? status : device->replay(device->user, c->device->sequence);
+    }
+    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+}
+
+static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    if (device->record) {
+        return tci_walk_replay(c, r, begin, end);
+    }
+    if (!r->splits || c->program->n_params) {
+        return tci_walk_launch_each(c, begin, end);
+    }
+    for (int i = begin; i < end && !status; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        status = device->queues->launch(device->user, r->queues[TCI_QUEUE_WORK], &launch);
+    }
+    return status;
 }
 
 /* What was written over is newest on the device once that is queued. */
@@ -54033,8 +54525,13 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
     }
     if (!status) {
         tci_bind_refresh(c);
-        bool records = c->program->code->device->record != NULL;
-        status = records ? tci_walk_replay(c, begin, end) : tci_walk_launch_each(c, begin, end);
+        void *work = r->queues[TCI_QUEUE_WORK];
+        bool crosses = r->splits && c->program->n_params;
+        status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
+        status = status ? status : tci_walk_launch_all(c, r, begin, end);
+        if (!status && crosses) {
+            status = tci_walk_order(c, TCI_LIST_EVENTS + 1, NULL, work);
+        }
         status = tci_walk_judge(c, status);
     }
     if (!status) {
@@ -54072,9 +54569,11 @@ TCI_FN int64_t tci_call_fault(const tc_call *c)
 static tc_status tci_walk_check(tc_call *c, tci_run *r)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = device ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
+    bool waits = device && !r->splits; /* else it was waited for */
+    tc_status status = waits ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
     int64_t size = !status && c->program->faults ? tci_call_fault(c) : -1;
     r->waited = true;
+    c->unclean = status || size >= 0;
     return size < 0 ? status : tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
 }
 
@@ -54085,26 +54584,58 @@ static tc_status tci_walk_upload(tc_call *c, tci_run *r, int begin, int end)
     for (int i = begin; i < end && !status; i++) {
         int64_t bytes = tci_bind_bytes(c->program->code, i);
         void *copy = tci_bind_copy(c, i);
+        const void *from = tci_bind_user_memory(c, r, i);
         if (bytes && copy) {
-            status = device->upload(device->user, copy, tci_bind_user_memory(c, r, i), bytes);
+            status = r->splits ? device->queues->copy(device->user, r->queues[TCI_QUEUE_UP], copy,
+                                                      from, bytes)
+                               : device->upload(device->user, copy, from, bytes);
         }
     }
     return status;
 }
 
-static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+static tc_status tci_walk_download_one(tc_call *c, const tci_run *r, int output, const void *from,
+                                       int64_t bytes)
 {
     const tc_backend *device = c->program->code->device;
+    void *to = r->outputs->items[output].data, **staging = &c->device->staging[output];
+    if (!r->splits) {
+        return device->download(device->user, to, from, bytes);
+    }
+    if (!r->ends) {
+        *staging = *staging ? *staging : device->queues->host_alloc(device->user, bytes);
+        if (!*staging) {
+            return TC_ERR_MEMORY;
+        }
+        to = *staging;
+    }
+    return device->queues->copy(device->user, r->queues[TCI_QUEUE_DOWN], to, from, bytes);
+}
+
+static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+{
     int first = c->program->code->n_inputs;
     tc_status status = TC_OK;
-    for (int i = first + begin; i < first + end && !status; i++) {
-        int64_t bytes = tci_bind_bytes(c->program->code, i);
-        const void *copy = tci_bind_copy(c, i);
+    for (int i = begin; i < end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, first + i);
+        const void *copy = tci_bind_copy(c, first + i);
         if (bytes && copy) {
-            status = device->download(device->user, tci_bind_user_memory(c, r, i), copy, bytes);
+            status = tci_walk_download_one(c, r, i, copy, bytes);
         }
     }
     return status;
+}
+
+/* What came down while others worked goes to the user. */
+static void tci_walk_unstage(tc_call *c, const tci_run *r, int begin, int end)
+{
+    int first = c->program->code->n_inputs;
+    for (int i = begin; i < end; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, first + i);
+        if (bytes && tci_bind_copy(c, first + i)) {
+            memcpy(r->outputs->items[i].data, c->device->staging[i], (size_t)bytes);
+        }
+    }
 }
 
 /* The new value of a parameter, which the run left in the call's copy. */
@@ -54166,8 +54697,10 @@ static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
         return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
     case TCI_LIST_CHECK:
         return tci_walk_check(c, r);
-    case TCI_LIST_SIGNAL: /* one queue does everything in order */
+    case TCI_LIST_SIGNAL:
+        return tci_walk_judge(c, tci_walk_signal(c, r, row));
     case TCI_LIST_WAIT:
+        return tci_walk_judge(c, tci_walk_wait(c, r, row));
     case TCI_LIST_COUNT:
         break;
     }
@@ -54203,11 +54736,12 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
                                (long long)code->kept_bytes);
     }
     if (!ready) {
+        tci_run here = {.inputs = r->inputs, .outputs = r->outputs};
         tci_bind_kept(c);
         if (c->device) {
             tci_bind_refresh(c);
         }
-        status = tci_walk_rows(c, r, 0, code->n_init_list);
+        status = tci_walk_rows(c, &here, 0, code->n_init_list);
         if (!status && code->device) { /* other queues use it */
             status = tci_walk_judge(c, code->device->sync(code->device->user));
         }
@@ -54237,9 +54771,10 @@ TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
 static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
 {
     const tc_program *f = c->program;
-    for (int i = 0; f->faults && i < f->max_threads; i++) {
+    for (int i = 0; c->unclean && i < f->max_threads; i++) {
         c->faults[i] = 0;
     }
+    c->unclean = f->faults;
     if (c->device) {
         return tci_walk_judge(c, tci_bind_ports(c, r, false));
     }
@@ -54277,6 +54812,66 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
     } else {
         status = tci_walk_list(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+
+/* ---- asynchronous runs ---- */
+
+/* Rows up to where the host must look. */
+static int tci_walk_until_check(const tci_code *code)
+{
+    int at = code->n_init_list;
+    while (at < code->n_list && code->list[at].kind != TCI_LIST_CHECK) {
+        at++;
+    }
+    return at;
+}
+
+static void tci_walk_sync_all(tc_call *c, const tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    for (int q = 0; q < TCI_QUEUES; q++) {
+        device->queues->sync(device->user, r->queues[q]);
+    }
+    device->sync(device->user);
+}
+
+TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    tci_fpenv saved = tci_fpenv_enter();
+    r->at = tci_walk_until_check(code);
+    tc_status status = tci_walk_prepare(c, r);
+    status = status ? status : tci_walk_rows(c, r, code->n_init_list, r->at);
+    if (!status) { /* what is behind the run on its queue comes after all of it */
+        void **q = r->queues;
+        status = tci_walk_judge(c, tci_walk_order(c, 1, q[TCI_QUEUE_DOWN], q[TCI_QUEUE_WORK]));
+    }
+    if (status) {
+        tci_walk_sync_all(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+
+TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_code *code = c->program->code;
+    tci_fpenv saved = tci_fpenv_enter();
+    r->ends = true;
+    tc_status status = tci_walk_rows(c, r, r->at, code->n_list);
+    if (r->at < code->n_list && !r->waited) {
+        tc_status synced = device->queues->sync(device->user, r->queues[TCI_QUEUE_DOWN]);
+        synced = synced ? synced : device->sync(device->user);
+        status = status ? status : tci_walk_judge(c, synced);
+    }
+    for (int i = code->n_init_list; i < r->at && !status; i++) {
+        if (code->list[i].kind == TCI_LIST_DOWNLOAD) {
+            tci_walk_unstage(c, r, code->list[i].begin, code->list[i].end);
+        }
     }
     tci_fpenv_leave(saved);
     return status;
@@ -54392,8 +54987,7 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
 
 /* ---- running ---- */
 
-/* Parameters change only by a run that went well. */
-static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
+static tc_status tci_call_begin_params(tc_call *c)
 {
     tc_status status = tci_param_begin(c);
     if (status == TC_ERR_BUSY) {
@@ -54401,13 +54995,21 @@ static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
                                "another run changes a parameter that this program changes: "
                                "expected one such run at a time");
     }
-    if (status) {
-        return tci_call_refuse(c, status, status == TC_ERR_MEMORY
-                                              ? "out of memory for the new value of a parameter"
-                                              : "the device that has a parameter failed");
+    return status ? tci_call_refuse(c, status,
+                                    status == TC_ERR_MEMORY
+                                        ? "out of memory for the new value of a parameter"
+                                        : "the device that has a parameter failed")
+                  : TC_OK;
+}
+
+/* Parameters change only by a run that went well. */
+static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
+{
+    tc_status status = tci_call_begin_params(c);
+    if (!status) {
+        status = tci_walk_run(c, r);
+        tci_param_end(c, !status);
     }
-    status = tci_walk_run(c, r);
-    tci_param_end(c, !status);
     return status;
 }
 
@@ -54425,6 +55027,58 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     }
     tci_run r = {.inputs = &inputs, .outputs = &outputs};
     return TCI_LIKELY(!f->n_params) ? tci_walk_run(c, &r) : tci_call_run_with_params(c, &r);
+}
+
+/* ---- asynchronous runs ---- */
+
+TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                 tc_call **inner)
+{
+    *inner = c;
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        tc_status ready = tci_dynamic_ready(c, inputs, outputs, inner);
+        if (!ready) {
+            ready = tci_call_told(c, tci_call_check(*inner, inputs, outputs), inputs, outputs);
+        }
+        return ready;
+    }
+#endif
+    return tci_call_check(c, inputs, outputs);
+}
+
+TCI_FN tc_status tci_call_begin(tc_call *inner, tci_run *r)
+{
+    bool has_params = inner->program->n_params > 0;
+    tc_status status = has_params ? tci_call_begin_params(inner) : TC_OK;
+    if (!status) {
+        status = tci_walk_begin(inner, r);
+        if (status && has_params) {
+            tci_param_end(inner, false);
+        }
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_call_end(tc_call *inner, tci_run *r)
+{
+    tc_status status = tci_walk_end(inner, r);
+    if (inner->program->n_params) {
+        tci_param_end(inner, !status);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_call_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                               const tc_bufs *outputs)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (status && c->dynamic) {
+        return tci_dynamic_told(c, status, inputs, outputs);
+    }
+#endif
+    (void)c, (void)inputs, (void)outputs;
+    return status;
 }
 /* ---- src/run/solve.c ---- */
 /* run/solve.c - see run/solve.h: which sizes do the buffers of a run have?
@@ -55381,7 +56035,8 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
         lives[i].bytes = tci_dim_known(tci_dim_max(c->buffers[i].bytes, 0));
     }
-    c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
+    c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps,
+                                    from->device && from->device->record);
     for (int i = 0; i < from->n_buffers; i++) {
         c->buffers[i].offset = lives[i].offset;
     }
@@ -55730,30 +56385,44 @@ static tc_status tci_dynamic_bind(tc_call *c, const tc_bufs *inputs, const tc_bu
     return TC_OK;
 }
 
-TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+TCI_FN tc_status tci_dynamic_ready(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                   tc_call **inner)
 {
     struct tci_dynamic_call *d = c->dynamic;
-    tc_status status = tci_call_check_lists(c, &inputs, &outputs);
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
     if (TCI_UNLIKELY(status)) {
         return status;
     }
-    if (!d->instance || !tci_dynamic_looks(c->program, d->instance, &inputs, &outputs)) {
-        status = tci_dynamic_bind(c, &inputs, &outputs);
-        if (status) {
-            return status;
-        }
+    if (!d->instance || !tci_dynamic_looks(c->program, d->instance, inputs, outputs)) {
+        status = tci_dynamic_bind(c, inputs, outputs);
     }
-    status = tci_call_run(d->inner, inputs, outputs);
-    if (TCI_UNLIKELY(status)) {
-        c->last = d->inner->last;
-    }
-    if (TCI_UNLIKELY(status == TC_ERR_INDEX)) { /* the instance knows no names */
+    *inner = status ? c : d->inner;
+    return status;
+}
+
+TCI_FN tc_status tci_dynamic_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                                  const tc_bufs *outputs)
+{
+    struct tci_dynamic_call *d = c->dynamic;
+    c->last = d->inner->last;
+    if (status == TC_ERR_INDEX) { /* the instance knows no names */
         const tc_program *ran = d->instance->program;
         int64_t size = ran->faults ? tci_call_fault(d->inner) : -1;
         status = size < 0 ? status
-                          : tci_index_tell(c, ran, d->instance->values, size, &inputs, &outputs);
+                          : tci_index_tell(c, ran, d->instance->values, size, inputs, outputs);
     }
     return status;
+}
+
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    tc_call *inner;
+    tc_status status = tci_dynamic_ready(c, &inputs, &outputs, &inner);
+    if (status) {
+        return status;
+    }
+    status = tci_call_run(inner, inputs, outputs);
+    return TCI_LIKELY(!status) ? status : tci_dynamic_told(c, status, &inputs, &outputs);
 }
 
 /* ---- look inside ---- */
@@ -55799,6 +56468,603 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out)
 }
 
 #endif
+/* ---- src/run/queue.c ---- */
+/* run/queue.c - see run/queue.h: runs that their caller does not wait for.
+ *
+ * In: programs and buffers. Out: the runs are done in the order in which the queue got them, and
+ * their events say how they went.
+ *
+ * The one idea: a queue is a list of tasks and a thread that does them one after the other. On the
+ * host a task is a whole run. On a device that has queues, the caller's thread gives the device all
+ * it can at once, so the order is that of the calls, also for what the host itself puts on a
+ * stream; the task is the end of that run: to wait for the device, to look for faults, and to copy
+ * what came down. So what waits for a device does so on the queue's thread, without a lock.
+ *
+ * Parameters: a run that reads some begins on a device when all runs of the queue that set some
+ * have ended.
+ *
+ * A queue works for one device at a time: queues there for what goes up, works and comes down, made
+ * when it first has a run of that device, and dropped, with all done, when it gets one of another.
+ *
+ * Locks: `gate` orders those that give tasks; `lock` guards the list and is never held for long. A
+ * task holds a count of its program, and of its event. An event has a lock of its own and outlives
+ * the queue. In a child made by fork there is no thread: every call says so. */
+/* ---- src/run/queue.h ---- */
+/* run/queue.h - asynchronous runs: queues, and events that tell when and how they ended. */
+#ifndef TCI_RUN_QUEUE_H
+#define TCI_RUN_QUEUE_H
+
+
+/* NULL: no memory, or no thread. */
+TCI_FN tc_queue *tci_queue_make(void);
+/* One whose work goes to a queue of the backend that somebody else owns. */
+TCI_FN tc_queue *tci_queue_over(const tc_backend *device, void *native);
+/* Waits for everything on it. NULL is fine. */
+TCI_FN void tci_queue_free(tc_queue *q);
+/* Checks, and gives the run to the queue; *event, where asked for, tells of its end. The text of a
+ * failure, which is one of now, is in *why: "" where there was no memory for a call. */
+TCI_FN tc_status tci_queue_run(tc_queue *q, tc_program *f, const tc_bufs *inputs,
+                               const tc_bufs *outputs, tc_event **event, tci_error *why);
+/* An event that is reached when all that the queue has so far is done. */
+TCI_FN tc_status tci_queue_record(tc_queue *q, tc_event **event);
+TCI_FN tc_status tci_event_wait(tc_event *e);
+TCI_FN bool tci_event_is_done(const tc_event *e);
+TCI_FN tc_status tci_event_elapsed(tc_event *from, tc_event *to, double *ms);
+TCI_FN void tci_event_release(tc_event *e);
+TCI_FN const char *tci_event_text(const tc_event *e);
+
+#endif
+
+/* ---- src/run/queue.c, continued ---- */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+
+enum { TCI_QUEUE_DEPTH = 8 }; /* tasks at once: who gives one more waits */
+
+struct tc_event {
+    int32_t refs;            /* atomic: the user's, and the task's */
+    uint32_t process;
+    tci_mutex lock;
+    tci_cond reached;
+    bool is_done;            /* atomic; what follows is set then */
+    int64_t at_ns;
+    const tc_backend *device; /* where the queue is one of a device: the event there */
+    void *native;
+    tci_error error;
+};
+
+typedef struct tci_task {
+    struct tci_task *next;
+    tc_program *program;     /* NULL: only an event is to be reached */
+    tc_call *call, *inner;   /* inner: of a device's run that has begun; else NULL */
+    tc_event *event;         /* or NULL */
+    const tc_backend *device; /* of `ended`, */
+    void *ended;             /* reached when it is done; of `event`, if there is one */
+    bool sets;               /* the program sets parameters */
+    tci_run run;
+    tc_bufs inputs, outputs;
+    tc_buf buffers[];
+} tci_task;
+
+struct tc_queue {
+    uint32_t process;
+    tci_mutex gate, lock;
+    tci_cond changed;
+    tci_task *first, *last;  /* not begun by the thread */
+    int n_open, n_setting;   /* tasks that are not done, and those that set parameters */
+    bool ends, has_thread;
+    pthread_t thread;
+    const tc_backend *device; /* NULL: none yet */
+    void *native[TCI_QUEUES];
+    bool is_over;            /* the one for work is somebody else's */
+    tci_error lost;          /* of the first failed run without an event since the last record */
+};
+
+static tci_mutex tci_queue_fork_lock = TCI_MUTEX_INIT;
+static uint32_t tci_queue_process = 1;
+static pthread_once_t tci_queue_once = PTHREAD_ONCE_INIT;
+
+static void tci_queue_after_fork(void)
+{
+    tci_queue_process++;
+}
+
+static void tci_queue_announce(void)
+{
+    tci_os_keep_over_fork(&tci_queue_fork_lock, tci_queue_after_fork);
+}
+
+/* ---- events ---- */
+
+static tc_event *tci_event_make(void)
+{
+    tc_event *e = tci_heap_get(sizeof(*e));
+    if (e) {
+        e->refs = 2;
+        e->process = tci_queue_process;
+        pthread_mutex_init(&e->lock, NULL);
+        pthread_cond_init(&e->reached, NULL);
+    }
+    return e;
+}
+
+TCI_FN void tci_event_release(tc_event *e)
+{
+    if (e && __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        if (e->native) {
+            e->device->queues->event_free(e->device->user, e->native);
+        }
+        pthread_mutex_destroy(&e->lock);
+        pthread_cond_destroy(&e->reached);
+        tci_heap_free(e);
+    }
+}
+
+/* The task's part: it is reached, with this error or none. */
+static void tci_event_reach(tc_event *e, const tci_error *error)
+{
+    pthread_mutex_lock(&e->lock);
+    e->at_ns = tci_os_now_ns();
+    if (error) {
+        e->error = *error;
+    }
+    __atomic_store_n(&e->is_done, true, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&e->reached);
+    pthread_mutex_unlock(&e->lock);
+    tci_event_release(e);
+}
+
+TCI_FN bool tci_event_is_done(const tc_event *e)
+{
+    return __atomic_load_n(&e->is_done, __ATOMIC_ACQUIRE);
+}
+
+TCI_FN tc_status tci_event_wait(tc_event *e)
+{
+    if (!tci_event_is_done(e) && e->process != tci_queue_process) {
+        return TC_ERR_BACKEND; /* its thread is in the parent */
+    }
+    pthread_mutex_lock(&e->lock);
+    while (!e->is_done) {
+        pthread_cond_wait(&e->reached, &e->lock);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return e->error.status;
+}
+
+TCI_FN const char *tci_event_text(const tc_event *e)
+{
+    return tci_event_is_done(e) ? e->error.text : "";
+}
+
+TCI_FN tc_status tci_event_elapsed(tc_event *from, tc_event *to, double *ms)
+{
+    if (!tci_event_is_done(from) || !tci_event_is_done(to)) {
+        return TC_ERR_ARGUMENT;
+    }
+    if (from->native && to->native && from->device == to->device) {
+        return to->device->queues->event_elapsed(to->device->user, from->native, to->native, ms);
+    }
+    *ms = (double)(to->at_ns - from->at_ns) / 1e6;
+    return TC_OK;
+}
+
+/* ---- the thread ---- */
+
+/* On a device: what is left to do when it is done with what it was given. */
+static tc_status tci_queue_end_run(tci_task *t)
+{
+    const tc_backend *device = t->device;
+    tc_status status = device->queues->event_sync(device->user, t->ended);
+    if (!status) {
+        return tci_call_end(t->inner, &t->run);
+    }
+    const char *why = device->last_error ? device->last_error(device->user) : NULL;
+    tci_call_refuse(t->inner, status, "the backend %s failed: %s", device->name,
+                    why ? why : "no reason given");
+    if (t->inner->program->n_params) {
+        tci_param_end(t->inner, false);
+    }
+    return status;
+}
+
+static tc_status tci_queue_run_task(tci_task *t)
+{
+    if (t->inner) {
+        return tci_call_told(t->call, tci_queue_end_run(t), &t->inputs, &t->outputs);
+    }
+    return tci_call_run(t->call, t->inputs, t->outputs);
+}
+
+/* What the task holds, but for its event. */
+static void tci_queue_drop(tci_task *t)
+{
+    if (t->ended && !t->event) {
+        t->device->queues->event_free(t->device->user, t->ended);
+    }
+    if (t->program) {
+        tci_call_give(t->program, t->call);
+        tci_program_release(t->program);
+    }
+}
+
+/* Whoever waits for the event finds everything given back. */
+static void tci_queue_do(tc_queue *q, tci_task *t)
+{
+    tci_error error = {TC_OK, ""};
+    if (t->program) {
+        error.status = tci_queue_run_task(t);
+        if (error.status) {
+            memcpy(error.text, t->call->last.text, sizeof(error.text));
+        }
+    } else {
+        error = q->lost;
+        q->lost.status = TC_OK;
+        if (t->ended && !error.status) {
+            error.status = t->device->queues->event_sync(t->device->user, t->ended);
+        }
+    }
+    tci_queue_drop(t);
+    if (t->event) {
+        tci_event_reach(t->event, &error);
+    } else if (error.status && !q->lost.status) {
+        q->lost = error;
+    }
+}
+
+static void *tci_queue_main(void *arg)
+{
+    tc_queue *q = arg;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        tci_task *t = q->first;
+        if (!t && q->ends) {
+            break;
+        }
+        if (!t) {
+            pthread_cond_wait(&q->changed, &q->lock);
+            continue;
+        }
+        q->first = t->next;
+        pthread_mutex_unlock(&q->lock);
+        bool sets = t->sets;
+        tci_queue_do(q, t);
+        tci_heap_free(t);
+        pthread_mutex_lock(&q->lock);
+        q->n_open--;
+        q->n_setting -= sets;
+        pthread_cond_broadcast(&q->changed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* Caller holds the lock. Signals of the process are for others. */
+static bool tci_queue_start(tc_queue *q)
+{
+    sigset_t all, before;
+    if (!q->has_thread) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        q->has_thread = pthread_create(&q->thread, NULL, tci_queue_main, q) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    return q->has_thread;
+}
+
+/* Until at most so many tasks are not done; settings: of those that set parameters. */
+static void tci_queue_wait(tc_queue *q, int most, bool settings)
+{
+    pthread_mutex_lock(&q->lock);
+    while ((settings ? q->n_setting : q->n_open) > most) {
+        pthread_cond_wait(&q->changed, &q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+static void tci_queue_push(tc_queue *q, tci_task *t)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->first) {
+        q->last->next = t;
+    } else {
+        q->first = t;
+    }
+    q->last = t;
+    q->n_open++;
+    q->n_setting += t->sets;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- making and freeing ---- */
+
+TCI_FN tc_queue *tci_queue_make(void)
+{
+    pthread_once(&tci_queue_once, tci_queue_announce);
+    tc_queue *q = tci_heap_get(sizeof(*q));
+    if (!q) {
+        return NULL;
+    }
+    q->process = tci_queue_process;
+    pthread_mutex_init(&q->gate, NULL);
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->changed, NULL);
+    pthread_mutex_lock(&q->lock);
+    bool started = tci_queue_start(q);
+    pthread_mutex_unlock(&q->lock);
+    if (!started) {
+        tci_queue_free(q);
+        q = NULL;
+    }
+    return q;
+}
+
+/* All is done: leaves the device that the queue worked for. */
+static void tci_queue_leave(tc_queue *q)
+{
+    for (int i = 0; i < TCI_QUEUES; i++) {
+        if (q->native[i] && !(q->is_over && i == TCI_QUEUE_WORK)) {
+            q->device->queues->free(q->device->user, q->native[i]);
+            q->native[i] = NULL;
+        }
+    }
+    q->device = q->is_over ? q->device : NULL;
+}
+
+/* The queue works for that device from now on. */
+static tc_status tci_queue_enter(tc_queue *q, const tc_backend *device)
+{
+    tc_status status = TC_OK;
+    if (q->device != device) {
+        tci_queue_wait(q, 0, false);
+        tci_queue_leave(q);
+        q->device = device;
+    }
+    for (int i = 0; i < TCI_QUEUES && !status; i++) {
+        if (!q->native[i]) {
+            status = device->queues->make(device->user, &q->native[i]);
+        }
+    }
+    return status;
+}
+
+TCI_FN tc_queue *tci_queue_over(const tc_backend *device, void *native)
+{
+    tc_queue *q = tci_queue_make();
+    if (q) {
+        q->is_over = true;
+        q->device = device;
+        q->native[TCI_QUEUE_WORK] = native;
+    }
+    return q;
+}
+
+TCI_FN void tci_queue_free(tc_queue *q)
+{
+    if (!q) {
+        return;
+    }
+    if (q->has_thread && q->process == tci_queue_process) {
+        pthread_mutex_lock(&q->lock);
+        q->ends = true;
+        pthread_cond_broadcast(&q->changed);
+        pthread_mutex_unlock(&q->lock);
+        pthread_join(q->thread, NULL);
+        tci_queue_leave(q);
+        pthread_mutex_destroy(&q->gate);
+        pthread_mutex_destroy(&q->lock);
+        pthread_cond_destroy(&q->changed);
+    }
+    tci_heap_free(q);
+}
+
+/* ---- giving tasks ---- */
+
+static const tc_buf *tci_task_given(const tc_bufs *inputs, const tc_bufs *outputs, size_t i)
+{
+    size_t n_inputs = (size_t)inputs->n;
+    return i < n_inputs ? &inputs->items[i] : &outputs->items[i - n_inputs];
+}
+
+/* With the lists of buffers and their sizes, which are the caller's. */
+static tci_task *tci_task_make(tc_program *f, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    size_t n_inputs = (size_t)inputs->n, n = n_inputs + (size_t)outputs->n, n_sizes = 0;
+    for (size_t i = 0; i < n; i++) {
+        const tc_buf *b = tci_task_given(inputs, outputs, i);
+        n_sizes += b->sizes && b->rank > 0 ? (size_t)b->rank : 0;
+    }
+    size_t sizes_at = sizeof(tci_task) + n * sizeof(tc_buf);
+    tci_task *t = tci_heap_get(sizes_at + n_sizes * sizeof(int64_t));
+    if (t) {
+        int64_t *sizes = (int64_t *)(void *)((char *)t + sizes_at);
+        for (size_t i = 0; i < n; i++) {
+            t->buffers[i] = *tci_task_given(inputs, outputs, i);
+            for (int a = 0; t->buffers[i].sizes && a < t->buffers[i].rank; a++) {
+                sizes[a] = t->buffers[i].sizes[a];
+            }
+            if (t->buffers[i].sizes) {
+                t->buffers[i].sizes = sizes;
+                sizes += TCI_MAX(t->buffers[i].rank, 0);
+            }
+        }
+        t->inputs = (tc_bufs){t->buffers, inputs->n};
+        t->outputs = (tc_bufs){t->buffers + n_inputs, outputs->n};
+        t->run.inputs = &t->inputs;
+        t->run.outputs = &t->outputs;
+        t->program = f;
+        t->sets = f && f->n_effects > 0;
+    }
+    return t;
+}
+
+/* An event of the device, which the task or its event then has. */
+static tc_status tci_task_add_end(tc_queue *q, tci_task *t)
+{
+    t->device = q->device;
+    tc_status status = t->device->queues->event_make(t->device->user, &t->ended);
+    if (!status && t->event) {
+        t->event->device = t->device;
+        t->event->native = t->ended;
+    }
+    return status;
+}
+
+static tc_status tci_task_record_end(tc_queue *q, tci_task *t)
+{
+    return t->device->queues->event_record(t->device->user, q->native[TCI_QUEUE_WORK], t->ended);
+}
+
+static tc_status tci_queue_refuse_device(tc_call *c, tc_status status)
+{
+    const tc_backend *device = c->program->code->device;
+    const char *why = device->last_error ? device->last_error(device->user) : NULL;
+    return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
+                           why ? why : "no reason given");
+}
+
+/* Gives the device its part of a run. */
+static tc_status tci_queue_begin_run(tc_queue *q, tci_task *t, tc_call *inner)
+{
+    tc_status status = tci_queue_enter(q, inner->program->code->device);
+    status = status ? status : tci_task_add_end(q, t);
+    if (status) {
+        return tci_queue_refuse_device(t->call, status);
+    }
+    if (t->program->n_params) {
+        tci_queue_wait(q, 0, true);
+    }
+    t->run.splits = true;
+    memcpy(t->run.queues, q->native, sizeof(q->native));
+    status = tci_call_begin(inner, &t->run);
+    if (status) {
+        return tci_call_told(t->call, status, &t->inputs, &t->outputs);
+    }
+    t->inner = inner;
+    status = tci_task_record_end(q, t);
+    if (status) { /* it is under way: waits for all of it */
+        inner->program->code->device->queues->sync(q->device->user, q->native[TCI_QUEUE_WORK]);
+        if (inner->program->n_params) {
+            tci_param_end(inner, false);
+        }
+        tci_queue_refuse_device(t->call, status);
+    }
+    return status;
+}
+
+/* The gate is closed behind the caller. */
+static tc_status tci_queue_give_run(tc_queue *q, tci_task *t)
+{
+    tc_call *inner = NULL;
+    tc_status status = tci_call_accept(t->call, &t->inputs, &t->outputs, &inner);
+    if (status) {
+        return status;
+    }
+    const tc_backend *device = inner->program->code->device;
+    bool on_queues = inner->device && device->queues;
+    if (q->is_over && (!on_queues || device != q->device)) {
+        return tci_call_refuse(t->call, TC_ERR_ARGUMENT,
+                               "the queue is a stream of %s, the program runs on %s",
+                               q->device->name, inner->program->code->backend);
+    }
+    tci_queue_wait(q, TCI_QUEUE_DEPTH - 1, false);
+    if (on_queues) {
+        status = tci_queue_begin_run(q, t, inner);
+    } else if (q->device) {
+        tci_queue_wait(q, 0, false);
+        tci_queue_leave(q);
+    }
+    return status;
+}
+
+static tc_status tci_queue_check(const tc_queue *q, tci_error *why)
+{
+    if (q->process == tci_queue_process) {
+        return TC_OK;
+    }
+    snprintf(why->text, sizeof(why->text), "the queue was made before a fork of this process");
+    return TC_ERR_BACKEND;
+}
+
+TCI_FN tc_status tci_queue_run(tc_queue *q, tc_program *f, const tc_bufs *inputs,
+                               const tc_bufs *outputs, tc_event **event, tci_error *why)
+{
+    why->text[0] = 0;
+    tc_status status = tci_queue_check(q, why);
+    tc_call *c = status ? NULL : tci_call_take(f);
+    if (!c) {
+        return status ? status : TC_ERR_MEMORY;
+    }
+    status = tci_call_check_lists(c, inputs, outputs);
+    tci_task *t = status ? NULL : tci_task_make(f, inputs, outputs);
+    tc_event *e = t && event ? tci_event_make() : NULL;
+    if (!status && (!t || (event && !e))) {
+        tci_call_refuse(c, TC_ERR_MEMORY, "out of memory");
+        status = TC_ERR_MEMORY;
+    }
+    if (!status) {
+        t->call = c;
+        t->event = e;
+        pthread_mutex_lock(&q->gate);
+        status = tci_queue_give_run(q, t);
+        if (!status) {
+            tci_program_retain(f);
+            tci_queue_push(q, t);
+        }
+        pthread_mutex_unlock(&q->gate);
+    }
+    if (!status) {
+        if (event) {
+            *event = e;
+        }
+        return TC_OK;
+    }
+    *why = c->last;
+    tci_call_give(f, c);
+    if (t && t->ended && !e) {
+        t->device->queues->event_free(t->device->user, t->ended);
+    }
+    if (e) {
+        e->refs = 1;
+        tci_event_release(e);
+    }
+    tci_heap_free(t);
+    return status;
+}
+
+TCI_FN tc_status tci_queue_record(tc_queue *q, tc_event **event)
+{
+    tci_error unused;
+    tc_bufs none = {NULL, 0};
+    tc_status status = tci_queue_check(q, &unused);
+    tci_task *t = status ? NULL : tci_task_make(NULL, &none, &none);
+    tc_event *e = t ? tci_event_make() : NULL;
+    if (!e) {
+        tci_heap_free(t);
+        return status ? status : TC_ERR_MEMORY;
+    }
+    t->event = e;
+    pthread_mutex_lock(&q->gate);
+    if (q->device) {
+        status = tci_queue_enter(q, q->device);
+        status = status ? status : tci_task_add_end(q, t);
+        status = status ? status : tci_task_record_end(q, t);
+    }
+    if (!status) {
+        tci_queue_push(q, t);
+        *event = e;
+    }
+    pthread_mutex_unlock(&q->gate);
+    if (status) {
+        e->refs = 1;
+        tci_event_release(e);
+        tci_heap_free(t);
+    }
+    return status;
+}
 
 /* ---- src/debug/dump.c ---- */
 /* debug/dump.c - log lines and stage dumps.
@@ -56348,6 +57614,13 @@ TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this s
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */
 /* The context's last error as a poison. */
 TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
+
+/* ---- api/run.c ---- */
+/* Keeps the text for tc_error(f), with the user's place in front; returns why. */
+TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
+                                const char *text);
+/* Why there is no call: a device may know more. */
+TCI_FN const char *tci_run_no_workspace(const tc_program *f);
 
 /* ---- api/lazy.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
@@ -58984,6 +60257,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
         o.field = over->field;                                                                     \
     }
     TCI_BATCH_TAKE(backend)
+    TCI_BATCH_TAKE(device)
     TCI_BATCH_TAKE(math)
     TCI_BATCH_TAKE(fallback)
     TCI_BATCH_TAKE(threads)
@@ -59333,8 +60607,7 @@ TC_API void tc_program_free(tc_program *f)
 #include <stdio.h>
 
 
-/* Keeps the text for tc_error(f), with the user's place in front; returns why. */
-static tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
+TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text)
 {
     char name[480];
@@ -59346,8 +60619,7 @@ static tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
     return why;
 }
 
-/* Why there is no call: a device may know more. */
-static const char *tci_run_no_workspace(const tc_program *f)
+TCI_FN const char *tci_run_no_workspace(const tc_program *f)
 {
     const tc_backend *device = f->code->device;
     const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
@@ -59497,6 +60769,79 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 }
 
 #endif
+/* ---- src/api/async.c ---- */
+/* api/async.c - asynchronous runs: queues and events. */
+#include <stdio.h>
+
+
+TC_API tc_status tc_queue_make(tc_queue **queue)
+{
+    if (!queue) {
+        return TC_ERR_ARGUMENT;
+    }
+    *queue = tci_queue_make();
+    return *queue ? TC_OK : TC_ERR_MEMORY;
+}
+
+TC_API void tc_queue_free(tc_queue *queue)
+{
+    tci_queue_free(queue);
+}
+
+TC_API tc_status tc_run_async_at(tc_program *f, tc_queue *queue, tc_bufs inputs, tc_bufs outputs,
+                                 tc_event **event, tc_site here)
+{
+    if (event) {
+        *event = NULL;
+    }
+    if (!f || !queue) {
+        return f ? tci_run_record(f, TC_ERR_ARGUMENT, "tc_run_async", here,
+                                  "given NULL, expected a queue")
+                 : TC_ERR_ARGUMENT;
+    }
+    tci_error why;
+    tci_fpenv caller = tci_fpenv_enter();
+    tc_status status = tci_queue_run(queue, f, &inputs, &outputs, event, &why);
+    tci_fpenv_leave(caller);
+    const char *text = why.text[0] ? why.text : tci_run_no_workspace(f);
+    return status ? tci_run_record(f, status, "tc_run_async", here, text) : TC_OK;
+}
+
+TC_API tc_status tc_event_record(tc_queue *queue, tc_event **event)
+{
+    if (event) {
+        *event = NULL;
+    }
+    return queue && event ? tci_queue_record(queue, event) : TC_ERR_ARGUMENT;
+}
+
+TC_API tc_status tc_event_wait(tc_event *event)
+{
+    return event ? tci_event_wait(event) : TC_ERR_ARGUMENT;
+}
+
+TC_API bool tc_event_done(const tc_event *event)
+{
+    return event && tci_event_is_done(event);
+}
+
+TC_API tc_status tc_event_elapsed(tc_event *from, tc_event *to, double *ms)
+{
+    if (!from || !to || !ms) {
+        return TC_ERR_ARGUMENT;
+    }
+    return tci_event_elapsed(from, to, ms);
+}
+
+TC_API void tc_event_free(tc_event *event)
+{
+    tci_event_release(event);
+}
+
+TC_API const char *tc_event_error(const tc_event *event)
+{
+    return event ? tci_event_text(event) : "";
+}
 /* ---- src/api/lazy.c ---- */
 /* api/lazy.c - values within the graph: tc_eval.
  *

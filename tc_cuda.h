@@ -1112,7 +1112,14 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     X(context_get, "cuCtxGetCurrent", (void **))                                                  \
     X(context_set, "cuCtxSetCurrent", (void *))                                                   \
     X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
+    X(stream_free, "cuStreamDestroy_v2", (void *))                                                \
     X(stream_wait, "cuStreamSynchronize", (void *))                                               \
+    X(stream_after, "cuStreamWaitEvent", (void *, void *, unsigned))                              \
+    X(event_create, "cuEventCreate", (void **, unsigned))                                         \
+    X(event_free, "cuEventDestroy_v2", (void *))                                                  \
+    X(event_record, "cuEventRecord", (void *, void *))                                            \
+    X(event_wait, "cuEventSynchronize", (void *))                                                 \
+    X(event_elapsed, "cuEventElapsedTime", (float *, void *, void *))                             \
     X(module_load, "cuModuleLoadData", (void **, const void *))                                   \
     X(module_find, "cuModuleGetFunction", (void **, void *, const char *))                        \
     X(module_free, "cuModuleUnload", (void *))                                                    \
@@ -1393,29 +1400,33 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
     }
     return status;
 }
-/* ---- src/cuda/backend.c ---- */
-/* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, run by one GPU.
+/* ---- src/cuda/device.c ---- */
+/* cuda/device.c - see cuda/device.h: opens devices, and enters and leaves their contexts.
  *
- * In: the calls of the seam (api/backend.h). The one idea: everything goes through one stream of
- * the device's primary context, so order is the order of the calls; a recorded sequence is one
- * CUDA graph of explicit kernel nodes in a chain, launched by one driver call.
+ * In: numbers of devices. Out: open ones, with what the driver tells of them.
  *
- * Faults: kernels write to pinned host words that the device sees; sync, which waits for the
- * stream, hands them on to the words of the launches (tci_cuda.pending).
- * A launch is pending when the driver took it, and until the next sync or the end of its sequence.
- * Invariant: tci_cuda.lock is held while a launch is put into the stream or taken from pending.
- * The calling thread may have another context current (the host uses CUDA as well): every call of
- * the seam makes ours current and then again what was.
+ * The calling thread may have another context current (the host uses CUDA as well, and there are
+ * several devices): every call of the seam makes its device's current and then again what was, also
+ * where it fails. So the host's streams, allocations and errors stay its own.
  * After a fork the child has no device: every call says so, and none reaches the driver. */
+/* ---- src/cuda/device.h ---- */
+/* cuda/device.h - the GPUs of this process: their contexts, functions of modules, last errors. */
+#ifndef TCI_CUDA_DEVICE_H
+#define TCI_CUDA_DEVICE_H
 
-#include <stdio.h>
-#include <string.h>
 
+enum { TCI_CUDA_DEVICES = 16 };
 
-enum {
-    TCI_CUDA_WORDS = 512,        /* faults between two syncs */
-    TCI_CUDA_MAX_ARGUMENTS = 500 /* 8-byte words: what every driver takes */
-};
+/* One GPU; the `user` of its backend. It does not change once it is open. */
+typedef struct tci_cuda_device {
+    char name[16];           /* of its backend: "cuda", "cuda:1" */
+    int index;
+    bool known;              /* it was tried to open it */
+    void *context;           /* the primary one, retained for the rest of the process; NULL: none */
+    void *stream;            /* of what is given to no other queue */
+    char architecture[48];   /* NVRTC's option */
+    tc_backend_target target;
+} tci_cuda_device;
 
 typedef struct tci_cuda_function {
     void *handle;
@@ -1425,42 +1436,66 @@ typedef struct tci_cuda_function {
     struct tci_cuda_function *next;
 } tci_cuda_function;
 
-typedef struct tci_cuda_module {
-    void *handle;
-    tci_cuda_function *functions;
-} tci_cuda_module;
+/* The device of that number, which may not be there; NULL: there can be none. */
+TCI_FN tci_cuda_device *tci_cuda_get(int index);
+/* The device behind the `user` of a call; NULL is the first. */
+TCI_FN tci_cuda_device *tci_cuda_of(void *user);
+/* Opens it at the first call. */
+TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target);
+/* Tells the forks of the lock. */
+TCI_FN void tci_cuda_keep_over_fork(void);
+TCI_FN const tci_cu *tci_cuda_driver(void); /* of an open device */
 
-typedef struct tci_cuda_sequence {
-    void *graph, *executable;
-    int64_t *word;  /* pinned; NULL: no launch can fault */
-    int64_t *fault; /* the caller's */
-} tci_cuda_sequence;
+/* Keeps the text for last_error. */
+TCI_FN tc_status tci_cuda_say(const char *what, const char *detail);
+/* TC_OK when the driver's code is 0. */
+TCI_FN tc_status tci_cuda_check(int code, const char *what);
+TCI_FN const char *tci_cuda_last_error(void *user);
+/* A process made by fork has no device of its parent's, and no call of the driver may be made in
+ * it. */
+TCI_FN tc_status tci_cuda_check_process(void);
+/* Makes the device's context this thread's, if it succeeds until tci_cuda_leave; *before: what it
+ * was. */
+TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before);
+TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before);
+
+/* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
+TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);
+TCI_FN tc_status tci_cuda_sync(void *user);
+TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence);
+TCI_FN tc_status tci_cuda_replay(void *user, void *sequence);
+TCI_FN void tci_cuda_sequence_free(void *user, void *sequence);
+TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes);
+/* upload, download, and between any memory of the process: returns when the bytes are there. */
+TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes);
+TCI_FN const tc_backend_queues *tci_cuda_queues(void);
+
+#endif
+
+/* ---- src/cuda/device.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+
 
 static struct {
-    tci_mutex lock;
-    bool known;
-    bool is_lost; /* in a child made by fork */
+    tci_mutex lock; /* while a device is opened */
+    bool is_lost;   /* in a child made by fork */
+    bool is_used;   /* some device is open */
     const tci_cu *cu;
-    void *context, *stream;
-    char architecture[48];
-    tc_backend_target target;
-    int64_t *words; /* pinned, TCI_CUDA_WORDS */
-    struct { int64_t *word, *fault; } pending[TCI_CUDA_WORDS]; /* word NULL: it is gone */
-    int n_pending;
+    tci_cuda_device devices[TCI_CUDA_DEVICES];
 } tci_cuda = {.lock = TCI_MUTEX_INIT};
 
 static _Thread_local char tci_cuda_error[256];
 
 /* ---- failures ---- */
 
-static tc_status tci_cuda_say(const char *what, const char *detail)
+TCI_FN tc_status tci_cuda_say(const char *what, const char *detail)
 {
     snprintf(tci_cuda_error, sizeof(tci_cuda_error), "%s%s%s", what, detail[0] ? ": " : "", detail);
     return TC_ERR_BACKEND;
 }
 
-/* TC_OK when the driver's code is 0. */
-static tc_status tci_cuda_check(int code, const char *what)
+TCI_FN tc_status tci_cuda_check(int code, const char *what)
 {
     const char *name = NULL;
     if (code == 0) {
@@ -1470,17 +1505,30 @@ static tc_status tci_cuda_check(int code, const char *what)
     return tci_cuda_say(what, name ? name : "an unknown error");
 }
 
-static const char *tci_cuda_last_error(void *user)
+TCI_FN const char *tci_cuda_last_error(void *user)
 {
     (void)user;
     return tci_cuda_error;
 }
 
-/* ---- the device ---- */
+/* ---- contexts ---- */
 
-/* A process made by fork has no device of its parent's, and no call of the driver may be made in
- * it. */
-static tc_status tci_cuda_check_process(void)
+TCI_FN const tci_cu *tci_cuda_driver(void)
+{
+    return tci_cuda.cu;
+}
+
+TCI_FN tci_cuda_device *tci_cuda_get(int index)
+{
+    return index >= 0 && index < TCI_CUDA_DEVICES ? &tci_cuda.devices[index] : NULL;
+}
+
+TCI_FN tci_cuda_device *tci_cuda_of(void *user)
+{
+    return user ? user : &tci_cuda.devices[0];
+}
+
+TCI_FN tc_status tci_cuda_check_process(void)
 {
     return tci_cuda.is_lost
                ? tci_cuda_say("this process was made by fork, and its parent used the GPU before",
@@ -1488,57 +1536,57 @@ static tc_status tci_cuda_check_process(void)
                : TC_OK;
 }
 
-/* Makes the device this thread's, if it succeeds until tci_cuda_leave. */
-static tc_status tci_cuda_enter(void **before)
+TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before)
 {
     tc_status status = tci_cuda_check_process();
-    *before = tci_cuda.context;
+    *before = d->context;
     if (!status) {
         status = tci_cuda_check(tci_cuda.cu->context_get(before), "cuCtxGetCurrent");
     }
-    if (!status && *before != tci_cuda.context) {
-        status = tci_cuda_check(tci_cuda.cu->context_set(tci_cuda.context), "cuCtxSetCurrent");
+    if (!status && *before != d->context) {
+        status = tci_cuda_check(tci_cuda.cu->context_set(d->context), "cuCtxSetCurrent");
     }
     return status;
 }
 
-static void tci_cuda_leave(void *before)
+TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before)
 {
-    if (before != tci_cuda.context) {
+    if (before != d->context) {
         tci_cuda.cu->context_set(before);
     }
 }
 
 static void tci_cuda_after_fork(void)
 {
-    tci_cuda.is_lost = tci_cuda.context != NULL;
-    if (tci_cuda.is_lost) {
-        tci_cuda.target.usable = false;
-        snprintf(tci_cuda.target.why, sizeof(tci_cuda.target.why),
+    tci_cuda.is_lost = tci_cuda.is_used;
+    for (int i = 0; i < TCI_CUDA_DEVICES && tci_cuda.is_lost; i++) {
+        tc_backend_target *t = &tci_cuda.devices[i].target;
+        t->usable = false;
+        snprintf(t->why, sizeof(t->why),
                  "CUDA does not survive a fork of a process that used the GPU");
     }
 }
 
-static tc_status tci_cuda_open_device(int device)
+TCI_FN void tci_cuda_keep_over_fork(void)
+{
+    tci_os_keep_over_fork(&tci_cuda.lock, tci_cuda_after_fork);
+}
+
+/* ---- opening ---- */
+
+static tc_status tci_cuda_open(tci_cuda_device *d, int device)
 {
     const tci_cu *cu = tci_cuda.cu;
     tc_status status =
-        tci_cuda_check(cu->context_retain(&tci_cuda.context, device), "cuDevicePrimaryCtxRetain");
+        tci_cuda_check(cu->context_retain(&d->context, device), "cuDevicePrimaryCtxRetain");
     void *before;
-    status = status ? status : tci_cuda_enter(&before);
+    tci_cuda.is_used = tci_cuda.is_used || !status;
+    status = status ? status : tci_cuda_enter(d, &before);
     if (status) {
         return status;
     }
-    size_t bytes = TCI_CUDA_WORDS * sizeof(int64_t);
-    status = tci_cuda_check(cu->stream_create(&tci_cuda.stream, 1), "cuStreamCreate");
-    if (!status) {
-        status =
-            tci_cuda_check(cu->host_alloc((void **)&tci_cuda.words, bytes, 3), "cuMemHostAlloc");
-    }
-    if (!status) {
-        memset(tci_cuda.words, 0, bytes);
-    }
-    tci_cuda_leave(before);
+    status = tci_cuda_check(cu->stream_create(&d->stream, 1), "cuStreamCreate");
+    tci_cuda_leave(d, before);
     return status;
 }
 
@@ -1573,11 +1621,11 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* Fills tci_cuda.target; usable only when everything works. */
-static void tci_cuda_detect(void)
+/* Fills its target; usable only when everything works. */
+static void tci_cuda_detect(tci_cuda_device *d)
 {
     enum { TCI_CU_MAJOR = 75, TCI_CU_MINOR = 76 }; /* COMPUTE_CAPABILITY_... */
-    tc_backend_target *t = &tci_cuda.target;
+    tc_backend_target *t = &d->target;
     const char *why = "";
     int device = 0, driver = 0;
     tci_cuda.cu = tci_cu_get(&why);
@@ -1588,11 +1636,11 @@ static void tci_cuda_detect(void)
     const tci_cu *cu = tci_cuda.cu;
     tc_status status = tci_cuda_check(cu->init(0), "cuInit");
     if (!status) {
-        status = tci_cuda_check(cu->device_get(&device, 0), "cuDeviceGet");
+        status = tci_cuda_check(cu->device_get(&device, d->index), "cuDeviceGet");
     }
     if (!status) {
         cu->driver_version(&driver);
-        status = tci_cuda_open_device(device);
+        status = tci_cuda_open(d, device);
     }
     if (status) {
         snprintf(t->why, sizeof(t->why), "%.120s", tci_cuda_error);
@@ -1602,29 +1650,491 @@ static void tci_cuda_detect(void)
     int minor = tci_cuda_attribute(TCI_CU_MINOR, device);
     tci_cuda_machine(device, &t->machine);
     int processors = t->machine.processors;
-    snprintf(tci_cuda.architecture, sizeof(tci_cuda.architecture), "--gpu-architecture=sm_%d%d%s",
-             major, minor, major == 9 ? "a" : "");
+    snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
+             major == 9 ? "a" : "");
     t->matrix_units = major == 9 && cu->tensor_map ? processors : 0;
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
              minor, processors, driver);
     t->usable = true;
 }
 
-static tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target)
+TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target)
 {
-    (void)user;
+    tci_cuda_device *d = tci_cuda_of(user);
     (void)vector_bits;
     pthread_mutex_lock(&tci_cuda.lock);
-    if (!tci_cuda.known) {
-        tci_cuda.known = true;
-        tci_cuda.target.vector_bytes = TCI_CUDA_THREAD_BYTES;
-        tci_cuda.target.block_threads = TCI_CUDA_MAX_THREADS;
-        tci_cuda_detect();
+    if (!d->known) {
+        d->known = true;
+        d->index = (int)(d - tci_cuda.devices);
+        d->target.vector_bytes = TCI_CUDA_THREAD_BYTES;
+        d->target.block_threads = TCI_CUDA_MAX_THREADS;
+        if (!tci_cuda_check_process()) {
+            tci_cuda_detect(d);
+        }
     }
-    *target = tci_cuda.target;
+    *target = d->target;
     pthread_mutex_unlock(&tci_cuda.lock);
     return TC_OK;
 }
+/* ---- src/cuda/queue.c ---- */
+/* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
+ *
+ * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
+ * recorded sequence is one CUDA graph of explicit kernel nodes, each behind those that it must come
+ * after, launched by one driver call.
+ *
+ * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
+ * host memory that the device sees (host_alloc), which is the launch's own word; it can be read
+ * when the queue was waited for. */
+#include <stdio.h>
+#include <string.h>
+
+
+enum { TCI_CUDA_MAX_ARGUMENTS = 500 }; /* 8-byte words: what every driver takes */
+
+typedef struct tci_cuda_sequence { void *graph, *executable; } tci_cuda_sequence;
+
+/* ---- launches ---- */
+
+/* The map of one operand at its address. */
+static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, int64_t *to)
+{
+    enum { TCI_CU_SWIZZLE_128B = 3, TCI_CU_L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
+    uint64_t dim[5], stride[4];
+    unsigned box[5], step[5];
+    for (int i = 0; i < 5; i++) {
+        dim[i] = (uint64_t)map->dim[i];
+        box[i] = (unsigned)((map->box[i] - 1) * map->step[i] + 1);
+        step[i] = (unsigned)map->step[i];
+        if (i < 4) {
+            stride[i] = (uint64_t)map->stride[i];
+        }
+    }
+    char *start = (char *)launch->buffers[map->operand] + map->offset;
+    return !tci_cuda_driver()->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim,
+                                          stride, box, step, 0, TCI_CU_SWIZZLE_128B,
+                                          TCI_CU_L2_PROMOTION_128B, 0);
+}
+
+/* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
+ * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
+{
+    int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
+    const tci_cuda_function *f = launch->function;
+    int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
+    int n_words = map_words + n_buffers + n_literals + 1;
+    if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
+        return false;
+    }
+    memset(to, 0, TCI_CUDA_MAX_ARGUMENTS * sizeof(*to));
+    for (int i = 0; i < n_maps; i++) {
+        if (!tci_cuda_encode(launch, &f->skeleton.maps[i], to + TCI_CUDA_MAP_WORDS * i)) {
+            return false;
+        }
+    }
+    to += map_words;
+    for (int i = 0; i < launch->n_buffers; i++) {
+        to[i] = (int64_t)(uintptr_t)launch->buffers[i];
+    }
+    for (int i = 0; i < launch->n_literals; i++) {
+        to[n_buffers + i] = launch->literals[i];
+    }
+    to[n_buffers + n_literals] = (int64_t)(uintptr_t)launch->fault;
+    return true;
+}
+
+/* What both ways of launching tell the driver. False: the launch is larger than it can be. */
+static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
+{
+    const tci_cuda_function *f = launch->function;
+    int64_t blocks = launch->task_end - launch->task_begin;
+    memset(k, 0, sizeof(*k));
+    k->function = f->handle;
+    k->grid_x = (unsigned)blocks;
+    k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
+    k->block_x = (unsigned)f->threads;
+    if (f->is_skeleton) {
+        k->block_x = (unsigned)f->skeleton.block_x;
+        k->block_y = (unsigned)f->skeleton.block_y;
+        k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
+    }
+    if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
+        tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
+                     "that a tensor map cannot describe", "");
+        return false;
+    }
+    return true;
+}
+
+static void *tci_cuda_stream(const tci_cuda_device *d, void *queue)
+{
+    return queue ? queue : d->stream;
+}
+
+static tc_status tci_cuda_launch_inside(const tc_launch *launch, void *stream)
+{
+    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
+    tci_cu_kernel_params k;
+    bool is_packed = tci_cuda_pack(launch, arguments);
+    if (!tci_cuda_describe(launch, is_packed, &k)) {
+        return TC_ERR_LIMIT;
+    }
+    void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
+    return tci_cuda_check(tci_cuda_driver()->launch(k.function, k.grid_x, 1, 1, k.block_x,
+                                                    k.block_y, 1, k.shared_bytes, stream, params,
+                                                    NULL),
+                          "cuLaunchKernel");
+}
+
+static tc_status tci_cuda_queue_launch(void *user, void *queue, const tc_launch *launch)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (launch->task_end == launch->task_begin) {
+        return TC_OK;
+    }
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_launch_inside(launch, tci_cuda_stream(d, queue));
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_queue_sync(void *user, void *queue)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->stream_wait(tci_cuda_stream(d, queue)),
+                                "a kernel failed");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+/* ---- sequences ---- */
+
+TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    tci_cuda_sequence *s = sequence;
+    void *before;
+    if (s && !tci_cuda_enter(d, &before)) {
+        if (s->executable) {
+            tci_cuda_driver()->graph_exec_free(s->executable);
+        }
+        if (s->graph) {
+            tci_cuda_driver()->graph_free(s->graph);
+        }
+        tci_cuda_leave(d, before);
+    }
+    tci_heap_free(s);
+}
+
+/* Nodes, one for each launch; NULL: it has no tasks, and nothing waits for it. */
+static tc_status tci_cuda_add_node(tci_cuda_sequence *s, const tc_launch *launch, void **nodes,
+                                   int i, void **after)
+{
+    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
+    tci_cu_kernel_params k;
+    size_t n_after = 0;
+    if (launch->task_end == launch->task_begin) {
+        return TC_OK;
+    }
+    for (int j = 0; j < launch->n_after; j++) {
+        after[n_after] = nodes[launch->after[j]];
+        n_after += after[n_after] != NULL;
+    }
+    bool is_packed = tci_cuda_pack(launch, arguments);
+    if (!tci_cuda_describe(launch, is_packed, &k)) {
+        return TC_ERR_LIMIT;
+    }
+    void *params[] = {arguments};
+    k.params = params;
+    return tci_cuda_check(
+        tci_cuda_driver()->graph_add_kernel(&nodes[i], s->graph, after, n_after, &k),
+        "cuGraphAddKernelNode");
+}
+
+static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *launches, int n)
+{
+    const tci_cu *cu = tci_cuda_driver();
+    void **nodes = tci_heap_get(sizeof(*nodes) * 2 * (size_t)TCI_MAX(n, 1));
+    if (!nodes) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_cuda_check(cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    for (int i = 0; i < n && !status; i++) {
+        status = tci_cuda_add_node(s, &launches[i], nodes, i, nodes + n);
+    }
+    if (!status) {
+        status = tci_cuda_check(cu->graph_instantiate(&s->executable, s->graph, 0),
+                                "cuGraphInstantiate");
+    }
+    tci_heap_free(nodes);
+    return status;
+}
+
+TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
+    void *before;
+    *sequence = NULL;
+    if (!s) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_make_graph(s, launches, n);
+        tci_cuda_leave(d, before);
+    }
+    if (status) {
+        tci_cuda_sequence_free(user, s);
+        s = NULL;
+    }
+    *sequence = s;
+    return status;
+}
+
+static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    const tci_cuda_sequence *s = sequence;
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->graph_launch(s->executable, tci_cuda_stream(d, queue)),
+            "cuGraphLaunch");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+/* ---- copies ---- */
+
+static tc_status tci_cuda_queue_copy(void *user, void *queue, void *to, const void *from,
+                                     int64_t bytes)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->copy((tci_cu_ptr)(uintptr_t)to,
+                                                        (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
+                                                        tci_cuda_stream(d, queue)),
+                                "cuMemcpyAsync");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+{
+    return tci_cuda_queue_copy(user, NULL, to, from, bytes);
+}
+
+TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    tc_status status = tci_cuda_queue_copy(user, NULL, to, from, bytes);
+    void *before;
+    status = status ? status : tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->stream_wait(d->stream), "cuStreamSynchronize");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+/* ---- the device's own queue ---- */
+
+TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch)
+{
+    return tci_cuda_queue_launch(user, NULL, launch);
+}
+
+TCI_FN tc_status tci_cuda_replay(void *user, void *sequence)
+{
+    return tci_cuda_queue_replay(user, NULL, sequence);
+}
+
+TCI_FN tc_status tci_cuda_sync(void *user)
+{
+    return tci_cuda_queue_sync(user, NULL);
+}
+
+/* ---- queues ---- */
+
+static tc_status tci_cuda_queue_make(void *user, void **queue)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    *queue = NULL;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->stream_create(queue, 1), "cuStreamCreate");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static void tci_cuda_queue_free(void *user, void *queue)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->stream_free(queue);
+        tci_cuda_leave(d, before);
+    }
+}
+
+/* ---- events ---- */
+
+static tc_status tci_cuda_event_make(void *user, void **event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    *event = NULL;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->event_create(event, 0), "cuEventCreate");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static void tci_cuda_event_free(void *user, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->event_free(event);
+        tci_cuda_leave(d, before);
+    }
+}
+
+static tc_status tci_cuda_event_record(void *user, void *queue, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->event_record(event, tci_cuda_stream(d, queue)), "cuEventRecord");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_event_wait(void *user, void *queue, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->stream_after(tci_cuda_stream(d, queue), event, 0),
+            "cuStreamWaitEvent");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_event_sync(void *user, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->event_wait(event), "a kernel failed");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double *ms)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    float elapsed = 0;
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->event_elapsed(&elapsed, from, to),
+                                "cuEventElapsedTime");
+        tci_cuda_leave(d, before);
+    }
+    *ms = elapsed;
+    return status;
+}
+
+/* ---- memory of the host that the device sees ---- */
+
+static void *tci_cuda_host_alloc(void *user, int64_t bytes)
+{
+    enum { TCI_CU_PORTABLE_MAPPED = 3 }; /* CU_MEMHOSTALLOC_... */
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *memory = NULL, *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->host_alloc(&memory, (size_t)bytes, TCI_CU_PORTABLE_MAPPED),
+            "cuMemHostAlloc");
+        tci_cuda_leave(d, before);
+    }
+    return status ? NULL : memory;
+}
+
+static void tci_cuda_host_free(void *user, void *memory)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->host_free(memory);
+        tci_cuda_leave(d, before);
+    }
+}
+
+TCI_FN const tc_backend_queues *tci_cuda_queues(void)
+{
+    static const tc_backend_queues queues = {
+        .make = tci_cuda_queue_make,
+        .free = tci_cuda_queue_free,
+        .launch = tci_cuda_queue_launch,
+        .replay = tci_cuda_queue_replay,
+        .copy = tci_cuda_queue_copy,
+        .sync = tci_cuda_queue_sync,
+        .event_make = tci_cuda_event_make,
+        .event_free = tci_cuda_event_free,
+        .event_record = tci_cuda_event_record,
+        .event_wait = tci_cuda_event_wait,
+        .event_sync = tci_cuda_event_sync,
+        .event_elapsed = tci_cuda_event_elapsed,
+        .host_alloc = tci_cuda_host_alloc,
+        .host_free = tci_cuda_host_free,
+    };
+    return &queues;
+}
+/* ---- src/cuda/backend.c ---- */
+/* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, for GPUs, each a backend of its own.
+ *
+ * In: the calls of the seam (api/backend.h) that are not about work (cuda/queue.c): compiling,
+ * modules, memory. Out: the backend of each device, and what users call (api/cuda.h). */
+
+#include <stdio.h>
+#include <string.h>
+
+
+#define TCI_CUDA_LEGACY ((void *)(uintptr_t)1) /* CU_STREAM_LEGACY */
+
+typedef struct tci_cuda_module {
+    void *handle;
+    tci_cuda_function *functions; /* atomic: pushed in front */
+} tci_cuda_module;
 
 /* ---- compiling ---- */
 
@@ -1653,8 +2163,7 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
 static tc_status tci_cuda_compile(void *user, tc_build *build)
 {
     const char *why = "";
-    (void)user;
-    tc_status status = tci_nvrtc_build(build, tci_cuda.architecture, &why);
+    tc_status status = tci_nvrtc_build(build, tci_cuda_of(user)->architecture, &why);
     if (status) {
         tci_cuda_say(why, "");
     }
@@ -1663,22 +2172,21 @@ static tc_status tci_cuda_compile(void *user, tc_build *build)
 
 /* ---- modules ---- */
 
-static tc_status tci_cuda_load_image(const void *cubin, void **handle)
+static tc_status tci_cuda_load_image(const tci_cuda_device *d, const void *cubin, void **handle)
 {
     void *before;
-    tc_status status = tci_cuda_enter(&before);
+    tc_status status = tci_cuda_enter(d, &before);
     if (status) {
         return status;
     }
-    status = tci_cuda_check(tci_cuda.cu->module_load(handle, cubin), "cuModuleLoadData");
-    tci_cuda_leave(before);
+    status = tci_cuda_check(tci_cuda_driver()->module_load(handle, cubin), "cuModuleLoadData");
+    tci_cuda_leave(d, before);
     return status;
 }
 
 static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, const char *path,
                                       void **module)
 {
-    (void)user;
     (void)n; /* a cubin says how long it is */
     (void)path;
     *module = NULL;
@@ -1686,7 +2194,7 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_cuda_load_image(cubin, &m->handle);
+    tc_status status = tci_cuda_load_image(tci_cuda_of(user), cubin, &m->handle);
     if (status) {
         tci_heap_free(m);
         return status;
@@ -1696,11 +2204,11 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
 }
 
 /* What the module says of a kernel with a main loop of its own, where it is one. */
-static bool tci_cuda_read_skeleton(const tci_cuda_module *m, const char *symbol,
-                                   tci_cuda_function *f)
+static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_module *m,
+                                   const char *symbol, tci_cuda_function *f)
 {
     enum { TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_... */
-    const tci_cu *cu = tci_cuda.cu;
+    const tci_cu *cu = tci_cuda_driver();
     tci_cuda_skeleton *k = &f->skeleton;
     char name[256];
     tci_cu_ptr at = 0;
@@ -1711,26 +2219,26 @@ static bool tci_cuda_read_skeleton(const tci_cuda_module *m, const char *symbol,
     }
     f->is_skeleton = true;
     return bytes == sizeof(*k) &&
-           !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, tci_cuda.stream) &&
-           !cu->stream_wait(tci_cuda.stream) &&
+           !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
+           !cu->stream_wait(d->stream) &&
            !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
 
-static bool tci_cuda_describe_function(const tci_cuda_module *m, const char *symbol,
-                                       tci_cuda_function *f)
+static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_module *m,
+                                       const char *symbol, tci_cuda_function *f)
 {
     /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
     enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
-    const tci_cu *cu = tci_cuda.cu;
+    const tci_cu *cu = tci_cuda_driver();
     void *before;
-    if (tci_cuda_enter(&before)) {
+    if (tci_cuda_enter(d, &before)) {
         return false;
     }
     bool found =
         !cu->module_find(&f->handle, m->handle, symbol) &&
         !cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
-        tci_cuda_read_skeleton(m, symbol, f);
-    tci_cuda_leave(before);
+        tci_cuda_read_skeleton(d, m, symbol, f);
+    tci_cuda_leave(d, before);
     return found;
 }
 
@@ -1738,29 +2246,28 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
 {
     tci_cuda_module *m = module;
     tci_cuda_function *f = tci_heap_get(sizeof(*f));
-    (void)user;
     if (!f) {
         return NULL;
     }
-    if (!tci_cuda_describe_function(m, symbol, f)) {
+    if (!tci_cuda_describe_function(tci_cuda_of(user), m, symbol, f)) {
         tci_heap_free(f);
         return NULL;
     }
-    pthread_mutex_lock(&tci_cuda.lock);
-    f->next = m->functions;
-    m->functions = f;
-    pthread_mutex_unlock(&tci_cuda.lock);
+    f->next = __atomic_load_n(&m->functions, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&m->functions, &f->next, f, false, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {
+    }
     return f;
 }
 
 static void tci_cuda_module_free(void *user, void *module)
 {
+    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_module *m = module;
-    (void)user;
     void *before;
-    if (!tci_cuda_enter(&before)) {
-        tci_cuda.cu->module_free(m->handle);
-        tci_cuda_leave(before);
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->module_free(m->handle);
+        tci_cuda_leave(d, before);
     }
     while (m->functions) {
         tci_cuda_function *next = m->functions->next;
@@ -1770,404 +2277,88 @@ static void tci_cuda_module_free(void *user, void *module)
     tci_heap_free(m);
 }
 
-/* ---- launches ---- */
-
-/* The map of one operand at its address. */
-static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, int64_t *to)
-{
-    enum { TCI_CU_SWIZZLE_128B = 3, TCI_CU_L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
-    uint64_t dim[5], stride[4];
-    unsigned box[5], step[5];
-    for (int i = 0; i < 5; i++) {
-        dim[i] = (uint64_t)map->dim[i];
-        box[i] = (unsigned)((map->box[i] - 1) * map->step[i] + 1);
-        step[i] = (unsigned)map->step[i];
-        if (i < 4) {
-            stride[i] = (uint64_t)map->stride[i];
-        }
-    }
-    char *start = (char *)launch->buffers[map->operand] + map->offset;
-    return !tci_cuda.cu->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim, stride,
-                                    box, step, 0, TCI_CU_SWIZZLE_128B, TCI_CU_L2_PROMOTION_128B, 0);
-}
-
-/* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
- * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
-static bool tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
-{
-    int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
-    const tci_cuda_function *f = launch->function;
-    int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
-    int n_words = map_words + n_buffers + n_literals + 1;
-    if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
-        return false;
-    }
-    memset(to, 0, TCI_CUDA_MAX_ARGUMENTS * sizeof(*to));
-    for (int i = 0; i < n_maps; i++) {
-        if (!tci_cuda_encode(launch, &f->skeleton.maps[i], to + TCI_CUDA_MAP_WORDS * i)) {
-            return false;
-        }
-    }
-    to += map_words;
-    for (int i = 0; i < launch->n_buffers; i++) {
-        to[i] = (int64_t)(uintptr_t)launch->buffers[i];
-    }
-    for (int i = 0; i < launch->n_literals; i++) {
-        to[n_buffers + i] = launch->literals[i];
-    }
-    to[n_buffers + n_literals] = (int64_t)(uintptr_t)word;
-    return true;
-}
-
-/* What both ways of launching tell the driver. False: the launch is larger than it can be. */
-static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
-{
-    const tci_cuda_function *f = launch->function;
-    int64_t blocks = launch->task_end - launch->task_begin;
-    memset(k, 0, sizeof(*k));
-    k->function = f->handle;
-    k->grid_x = (unsigned)blocks;
-    k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
-    k->block_x = (unsigned)f->threads;
-    if (f->is_skeleton) {
-        k->block_x = (unsigned)f->skeleton.block_x;
-        k->block_y = (unsigned)f->skeleton.block_y;
-        k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
-    }
-    if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
-        tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
-                     "that a tensor map cannot describe", "");
-        return false;
-    }
-    return true;
-}
-
-/* Caller holds the lock. */
-static void tci_cuda_collect(void)
-{
-    for (int i = 0; i < tci_cuda.n_pending; i++) {
-        int64_t *word = tci_cuda.pending[i].word;
-        if (word && *word) {
-            *tci_cuda.pending[i].fault = *word;
-            *word = 0;
-        }
-    }
-    tci_cuda.n_pending = 0;
-}
-
-/* A place in the list of pending faults; waits for the stream when it is full. */
-static tc_status tci_cuda_reserve(void)
-{
-    tc_status status = TC_OK;
-    if (tci_cuda.n_pending == TCI_CUDA_WORDS) {
-        status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
-        tci_cuda_collect();
-    }
-    return status;
-}
-
-/* Caller holds the lock and reserved a place. A launch that the driver refused writes no fault. */
-static void tci_cuda_note(int code, int64_t *word, int64_t *fault)
-{
-    if (code == 0 && word) {
-        tci_cuda.pending[tci_cuda.n_pending].word = word;
-        tci_cuda.pending[tci_cuda.n_pending++].fault = fault;
-    }
-}
-
-static tc_status tci_cuda_launch_locked(const tc_launch *launch)
-{
-    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
-    int64_t *word = NULL;
-    tci_cu_kernel_params k;
-    if (launch->fault) {
-        tc_status status = tci_cuda_reserve();
-        if (status) {
-            return status;
-        }
-        word = &tci_cuda.words[tci_cuda.n_pending];
-    }
-    bool is_packed = tci_cuda_pack(launch, word, arguments);
-    if (!tci_cuda_describe(launch, is_packed, &k)) {
-        return TC_ERR_LIMIT;
-    }
-    void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
-    int code = tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
-                                   k.shared_bytes, tci_cuda.stream, params, NULL);
-    tci_cuda_note(code, word, launch->fault);
-    return tci_cuda_check(code, "cuLaunchKernel");
-}
-
-static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
-{
-    (void)user;
-    if (launch->task_end == launch->task_begin) {
-        return TC_OK;
-    }
-    void *before;
-    tc_status status = tci_cuda_enter(&before);
-    if (status) {
-        return status;
-    }
-    pthread_mutex_lock(&tci_cuda.lock);
-    status = tci_cuda_launch_locked(launch);
-    pthread_mutex_unlock(&tci_cuda.lock);
-    tci_cuda_leave(before);
-    return status;
-}
-
-static tc_status tci_cuda_sync(void *user)
-{
-    void *before;
-    (void)user;
-    tc_status status = tci_cuda_enter(&before);
-    if (status) {
-        return status;
-    }
-    pthread_mutex_lock(&tci_cuda.lock);
-    status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
-    tci_cuda_collect();
-    pthread_mutex_unlock(&tci_cuda.lock);
-    tci_cuda_leave(before);
-    return status;
-}
-
-/* ---- sequences ---- */
-
-/* A run that failed may not have come to its sync. */
-static void tci_cuda_forget(const int64_t *word)
-{
-    pthread_mutex_lock(&tci_cuda.lock);
-    for (int i = 0; i < tci_cuda.n_pending; i++) {
-        if (tci_cuda.pending[i].word == word) {
-            tci_cuda.pending[i].word = NULL;
-        }
-    }
-    pthread_mutex_unlock(&tci_cuda.lock);
-}
-
-static void tci_cuda_sequence_free(void *user, void *sequence)
-{
-    tci_cuda_sequence *s = sequence;
-    (void)user;
-    if (!s) {
-        return;
-    }
-    if (s->word) {
-        tci_cuda_forget(s->word);
-    }
-    void *before;
-    bool lives = !tci_cuda_enter(&before);
-    if (lives && s->executable) {
-        tci_cuda.cu->graph_exec_free(s->executable);
-    }
-    if (lives && s->graph) {
-        tci_cuda.cu->graph_free(s->graph);
-    }
-    if (lives && s->word) {
-        tci_cuda.cu->host_free(s->word);
-    }
-    if (lives) {
-        tci_cuda_leave(before);
-    }
-    tci_heap_free(s);
-}
-
-/* A chain: each node waits for the one before. */
-static tc_status tci_cuda_add_nodes(tci_cuda_sequence *s, const tc_launch *launches, int n)
-{
-    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
-    tci_cu_kernel_params k;
-    void *last = NULL;
-    for (int i = 0; i < n; i++) {
-        const tc_launch *launch = &launches[i];
-        void *node = NULL;
-        if (launch->task_end == launch->task_begin) {
-            continue;
-        }
-        bool is_packed = tci_cuda_pack(launch, launch->fault ? s->word : NULL, arguments);
-        if (!tci_cuda_describe(launch, is_packed, &k)) {
-            return TC_ERR_LIMIT;
-        }
-        void *params[] = {arguments};
-        k.params = params;
-        tc_status status = tci_cuda_check(
-            tci_cuda.cu->graph_add_kernel(&node, s->graph, &last, last != NULL, &k),
-            "cuGraphAddKernelNode");
-        if (status) {
-            return status;
-        }
-        last = node;
-    }
-    return tci_cuda_check(tci_cuda.cu->graph_instantiate(&s->executable, s->graph, 0),
-                          "cuGraphInstantiate");
-}
-
-static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *launches, int n)
-{
-    tc_status status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
-    for (int i = 0; i < n && !status; i++) {
-        if (launches[i].fault && !s->word) {
-            status = tci_cuda_check(tci_cuda.cu->host_alloc((void **)&s->word, sizeof(*s->word), 3),
-                                    "cuMemHostAlloc");
-            s->fault = launches[i].fault;
-        }
-    }
-    if (!status && s->word) {
-        *s->word = 0;
-    }
-    return status ? status : tci_cuda_add_nodes(s, launches, n);
-}
-
-static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
-{
-    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
-    void *before;
-    if (!s) {
-        return TC_ERR_MEMORY;
-    }
-    tc_status status = tci_cuda_enter(&before);
-    if (!status) {
-        status = tci_cuda_make_graph(s, launches, n);
-        tci_cuda_leave(before);
-    }
-    if (status) {
-        tci_cuda_sequence_free(user, s);
-        s = NULL;
-    }
-    *sequence = s;
-    return status;
-}
-
-static tc_status tci_cuda_replay(void *user, void *sequence)
-{
-    const tci_cuda_sequence *s = sequence;
-    (void)user;
-    void *before;
-    tc_status status = tci_cuda_enter(&before);
-    if (status) {
-        return status;
-    }
-    pthread_mutex_lock(&tci_cuda.lock);
-    status = s->word ? tci_cuda_reserve() : TC_OK;
-    if (!status) {
-        int code = tci_cuda.cu->graph_launch(s->executable, tci_cuda.stream);
-        tci_cuda_note(code, s->word, s->fault);
-        status = tci_cuda_check(code, "cuGraphLaunch");
-    }
-    pthread_mutex_unlock(&tci_cuda.lock);
-    tci_cuda_leave(before);
-    return status;
-}
-
 /* ---- memory ---- */
 
 static void *tci_cuda_alloc(void *user, int64_t bytes)
 {
+    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cu_ptr p = 0;
     void *before;
-    (void)user;
-    tc_status status = tci_cuda_enter(&before);
+    tc_status status = tci_cuda_enter(d, &before);
     if (!status) {
-        status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
-        tci_cuda_leave(before);
+        status = tci_cuda_check(tci_cuda_driver()->alloc(&p, (size_t)bytes), "cuMemAlloc");
+        tci_cuda_leave(d, before);
     }
     return status ? NULL : (void *)(uintptr_t)p;
 }
 
 static void tci_cuda_free(void *user, void *memory)
 {
+    const tci_cuda_device *d = tci_cuda_of(user);
     void *before;
-    (void)user;
-    if (!tci_cuda_enter(&before)) {
-        tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
-        tci_cuda_leave(before);
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->free((tci_cu_ptr)(uintptr_t)memory);
+        tci_cuda_leave(d, before);
     }
 }
 
-/* In order with the launches. Takes no lock of this room: callers may hold locks of their own. */
-static tc_status tci_cuda_move(void *to, const void *from, int64_t bytes, bool waits)
-{
-    void *before;
-    tc_status status = tci_cuda_enter(&before);
-    if (status) {
-        return status;
-    }
-    status = tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to,
-                                              (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
-                                              tci_cuda.stream),
-                            "cuMemcpyAsync");
-    if (!status && waits) {
-        status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
-    }
-    tci_cuda_leave(before);
-    return status;
-}
-
-static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
-{
-    (void)user;
-    return tci_cuda_move(to, from, bytes, false);
-}
-
-static tc_status tci_cuda_copy(void *to, const void *from, int64_t bytes)
-{
-    return tci_cuda_move(to, from, bytes, true);
-}
-
-static tc_status tci_cuda_upload(void *user, void *to_device, const void *from, int64_t bytes)
-{
-    (void)user;
-    return tci_cuda_copy(to_device, from, bytes);
-}
-
-static tc_status tci_cuda_download(void *user, void *to, const void *from_device, int64_t bytes)
-{
-    (void)user;
-    return tci_cuda_copy(to, from_device, bytes);
-}
-
+/* Memory of another device is copied like the host's. */
 static bool tci_cuda_is_device(void *user, const void *memory)
 {
     /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
-    enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_DEVICE = 2 };
+    enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_ORDINAL = 9, TCI_CU_DEVICE = 2 };
+    const tci_cuda_device *d = tci_cuda_of(user);
     unsigned type = 0;
+    int ordinal = -1;
     void *before;
-    (void)user;
-    if (tci_cuda_enter(&before)) {
+    if (tci_cuda_enter(d, &before)) {
         return false;
     }
-    int code = tci_cuda.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE,
-                                              (tci_cu_ptr)(uintptr_t)memory);
-    tci_cuda_leave(before);
-    return !code && type == TCI_CU_DEVICE;
+    tci_cu_ptr p = (tci_cu_ptr)(uintptr_t)memory;
+    int code = tci_cuda_driver()->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p);
+    bool is_device = !code && type == TCI_CU_DEVICE;
+    if (is_device) {
+        code = tci_cuda_driver()->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p);
+    }
+    tci_cuda_leave(d, before);
+    return is_device && !code && ordinal == d->index;
 }
 
 /* ---- what users call (api/cuda.h) ---- */
 
-static bool tci_cuda_works(void)
+static bool tci_cuda_works(tci_cuda_device *d)
 {
     tc_backend_target target;
-    tci_cuda_target(NULL, 0, &target);
+    memset(&target, 0, sizeof(target));
+    if (d) {
+        tci_cuda_target(d, 0, &target);
+    }
     return target.usable;
 }
 
-TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
+TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory)
 {
+    tci_cuda_device *d = tci_cuda_get(device);
     if (!memory || bytes < 0) {
         return TC_ERR_ARGUMENT;
     }
     *memory = NULL;
-    if (!tci_cuda_works()) {
+    if (!tci_cuda_works(d)) {
         return TC_ERR_BACKEND;
     }
-    *memory = tci_cuda_alloc(NULL, TCI_MAX(bytes, 1));
+    *memory = tci_cuda_alloc(d, TCI_MAX(bytes, (int64_t)1));
     return *memory ? TC_OK : TC_ERR_MEMORY;
 }
 
+TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
+{
+    return tc_cuda_alloc_on(0, bytes, memory);
+}
+
+/* The driver knows whose it is. */
 TC_API void tc_cuda_free(void *memory)
 {
-    if (memory && tci_cuda_works()) {
+    if (memory && tci_cuda_works(tci_cuda_get(0))) {
         tci_cuda_free(NULL, memory);
     }
 }
@@ -2177,19 +2368,25 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
     if (bytes < 0 || (bytes > 0 && (!to || !from))) {
         return TC_ERR_ARGUMENT;
     }
-    if (!tci_cuda_works()) {
+    if (!tci_cuda_works(tci_cuda_get(0))) {
         return TC_ERR_BACKEND;
     }
-    return bytes ? tci_cuda_copy(to, from, bytes) : TC_OK;
+    return bytes ? tci_cuda_copy(NULL, to, from, bytes) : TC_OK;
 }
 
-/* Called once, before anything else of this backend. The order in which the locks are announced is
- * that in which they are taken: for the target the driver is looked up. */
-TCI_FN const tc_backend *tci_cuda_backend(void)
+/* ---- the seam ---- */
+
+static const tc_backend *tci_cuda_device_backend(void *user, int index);
+
+static void tci_cuda_fill_backend(tc_backend *b, int index)
 {
-    static tc_backend backend = {
-        .name = "cuda",
+    tci_cuda_device *d = tci_cuda_get(index);
+    snprintf(d->name, sizeof(d->name), index ? "cuda:%d" : "cuda", index);
+    *b = (tc_backend){
+        .name = d->name,
         .dialect = "cuda",
+        .own_dialect = tci_cuda_words(),
+        .user = d,
         .target = tci_cuda_target,
         .compiler = tci_cuda_compiler,
         .compile = tci_cuda_compile,
@@ -2200,17 +2397,53 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
         .sync = tci_cuda_sync,
         .alloc = tci_cuda_alloc,
         .free = tci_cuda_free,
-        .upload = tci_cuda_upload,
-        .download = tci_cuda_download,
+        .upload = tci_cuda_copy,
+        .download = tci_cuda_copy,
         .record = tci_cuda_record,
         .replay = tci_cuda_replay,
         .sequence_free = tci_cuda_sequence_free,
         .copy = tci_cuda_copy_within,
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,
+        .queues = tci_cuda_queues(),
+        .device = tci_cuda_device_backend,
     };
-    backend.own_dialect = tci_cuda_words();
-    tci_os_keep_over_fork(&tci_cuda.lock, tci_cuda_after_fork);
-    tci_cu_keep_over_fork();
-    return &backend;
 }
+
+/* Filled by tci_cuda_backend, before anybody can ask for one. */
+static tc_backend tci_cuda_backends[TCI_CUDA_DEVICES];
+
+static const tc_backend *tci_cuda_device_backend(void *user, int index)
+{
+    (void)user;
+    return tci_cuda_get(index) ? &tci_cuda_backends[index] : NULL;
+}
+
+/* Called once, before anything else of this backend. The order in which the locks are announced is
+ * that in which they are taken: for the target the driver is looked up. */
+TCI_FN const tc_backend *tci_cuda_backend(void)
+{
+    for (int i = 0; i < TCI_CUDA_DEVICES && !tci_cuda_backends[i].name; i++) {
+        tci_cuda_fill_backend(&tci_cuda_backends[i], i);
+    }
+    tci_cuda_keep_over_fork();
+    tci_cu_keep_over_fork();
+    return &tci_cuda_backends[0];
+}
+
+TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue)
+{
+    tci_cuda_device *d = tci_cuda_get(device);
+    if (!queue) {
+        return TC_ERR_ARGUMENT;
+    }
+    *queue = NULL;
+    if (!tci_cuda_works(d)) {
+        return TC_ERR_BACKEND;
+    }
+    const tc_backend *backend = tci_cuda_device_backend(NULL, device);
+    *queue = tci_queue_over(backend, stream ? stream : TCI_CUDA_LEGACY);
+    return *queue ? TC_OK : TC_ERR_MEMORY;
+}
+
+#undef TCI_CUDA_LEGACY

@@ -4,4 +4,6 @@
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"
+#include "cuda/device.c"
+#include "cuda/queue.c"
 #include "cuda/backend.c"

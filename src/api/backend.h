@@ -100,10 +100,44 @@ typedef struct tc_launch {
     void *function;                 /* from `module_find` */
     void *const *buffers;           /* device memory of each operand */
     const int64_t *literals;        /* host memory: one word each */
-    int64_t *fault;                 /* host memory or NULL: set when an index is outside its axis */
+    /* Host memory (of queues->host_alloc, where there is that) or NULL: set when an index is
+     * outside its axis. */
+    int64_t *fault;
     int n_buffers, n_literals;
     int64_t task_begin, task_end;
+    /* For `record`: numbers of earlier launches of the sequence that must be done before this one;
+     * it may run beside all others. */
+    const int32_t *after;
+    int n_after;
 } tc_launch;
+
+/* Queues beside the one that `launch`, `sync` and the other members of tc_backend use, which is
+ * queue NULL here. What is given to a queue is done in order, and side by side with what others
+ * have. Only queue_sync and event_sync block. A queue, an event and host memory belong to the
+ * caller until they are freed; nothing uses them any more then. */
+typedef struct tc_backend_queues {
+    tc_status (*make)(void *user, void **queue);
+    void (*free)(void *user, void *queue);
+    tc_status (*launch)(void *user, void *queue, const tc_launch *launch);
+    /* A recorded sequence. One that is under way on another queue is not replayed meanwhile. */
+    tc_status (*replay)(void *user, void *queue, void *sequence);
+    /* Between any two of device memory, host memory and that of host_alloc. May block as long as
+     * host memory of another kind is copied. */
+    tc_status (*copy)(void *user, void *queue, void *to, const void *from, int64_t bytes);
+    tc_status (*sync)(void *user, void *queue);
+    tc_status (*event_make)(void *user, void **event);
+    void (*event_free)(void *user, void *event);
+    /* The event is reached when all that the queue was given so far is done. */
+    tc_status (*event_record)(void *user, void *queue, void *event);
+    /* What the queue is given from now on waits for the event, as recorded last. */
+    tc_status (*event_wait)(void *user, void *queue, void *event);
+    tc_status (*event_sync)(void *user, void *event);
+    /* Milliseconds between two events that were reached. */
+    tc_status (*event_elapsed)(void *user, void *from, void *to, double *ms);
+    /* Host memory that copies need not wait for, and that kernels can write. */
+    void *(*host_alloc)(void *user, int64_t bytes);
+    void (*host_free)(void *user, void *memory);
+} tc_backend_queues;
 
 typedef struct tc_backend {
     const char *name;     /* required: what tc_options.backend says; under 16 characters */
@@ -157,6 +191,13 @@ typedef struct tc_backend {
 
     /* Optional. Text of this thread's last failure, borrowed until the next. */
     const char *(*last_error)(void *user);
+
+    /* Optional, with device memory: all members. NULL: asynchronous runs take a thread of the host,
+     * and go one after the other. */
+    const tc_backend_queues *queues;
+    /* Optional. The backend of device `index` of this kind (tc_options.device), with a name and a
+     * `user` of its own; index 0 is this one. NULL: there can be none. */
+    const struct tc_backend *(*device)(void *user, int index);
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.

@@ -71,6 +71,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
         o.field = over->field;                                                                     \
     }
     TCI_BATCH_TAKE(backend)
+    TCI_BATCH_TAKE(device)
     TCI_BATCH_TAKE(math)
     TCI_BATCH_TAKE(fallback)
     TCI_BATCH_TAKE(threads)

@@ -68,6 +68,40 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
 #endif
 
+/* ---- asynchronous runs ----
+ * Runs of a queue are done in the order of their calls, those of different queues side by side. On
+ * a processor (and in the interpreter) a thread of the queue does them, with the pool's help; on a
+ * GPU the queue has streams of its own, so that the inputs of a run go up and the outputs of
+ * another come down while kernels work. A queue takes programs of any backend, and calls from any
+ * thread. After a fork the child cannot use queues of its parent: TC_ERR_BACKEND. */
+/* The caller frees the queue. TC_ERR_MEMORY: no memory, or no thread. */
+TC_API tc_status tc_queue_make(tc_queue **queue);
+/* Waits for all runs of the queue. NULL is fine. No other call on it may be under way. */
+TC_API void tc_queue_free(tc_queue *queue);
+/* tc_run_async(f, queue, inputs, outputs, &event): checks as tc_run does, whose errors it returns,
+ * and gives the run to the queue; tc_error(f) tells. *event, which the caller frees, or NULL, is
+ * reached when the run ended. Until then inputs stay as they are and outputs are not looked at, nor
+ * may memory that the program borrowed change; the lists of buffers are copied, and f may be freed.
+ * What is found later is the status of tc_event_wait: TC_ERR_INDEX, TC_ERR_BACKEND, TC_ERR_MEMORY,
+ * and TC_ERR_BUSY, where a run that is not on this queue changes a parameter that f changes. A
+ * queue that has 8 runs to do lets the caller wait for one of them. */
+TC_API tc_status tc_run_async_at(tc_program *f, tc_queue *queue, tc_bufs inputs, tc_bufs outputs,
+                                 tc_event **event, tc_site here);
+#define tc_run_async(f, ...) tc_run_async_at((f), __VA_ARGS__, TC_HERE)
+/* An event that is reached when all that the queue was given so far is done; its status is that of
+ * the first of these runs that failed and had no event of its own. The caller frees it.
+ * TC_ERR_ARGUMENT: NULL; TC_ERR_MEMORY; TC_ERR_BACKEND. */
+TC_API tc_status tc_event_record(tc_queue *queue, tc_event **event);
+/* Blocks until the event is reached; returns the status of its run. tc_error(event) tells. From any
+ * thread, any number of times. */
+TC_API tc_status tc_event_wait(tc_event *event);
+TC_API bool tc_event_done(const tc_event *event); /* whether it is reached; does not block */
+/* Milliseconds between two events, by the device's clock where both are of one. TC_ERR_ARGUMENT:
+ * NULL, or one is not reached yet. */
+TC_API tc_status tc_event_elapsed(tc_event *from, tc_event *to, double *ms);
+/* NULL is fine. Before or after the run, the queue and the program; waits for nobody. */
+TC_API void tc_event_free(tc_event *event);
+
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
  * needs a tc_input. */
@@ -99,6 +133,7 @@ TC_API const char *tc_ctx_error(const tc_ctx *ctx);
 /* The last failing tc_run (or tc_call_make) of the calling thread. */
 TC_API const char *tc_program_error(const tc_program *f);
 TC_API const char *tc_call_error(const tc_call *call);
+TC_API const char *tc_event_error(const tc_event *event); /* "" until it is reached */
 
 /* ---- look inside ---- */
 /* Kernels, traffic, flops, memory, phases of the compile, and why what was not fused was not.
@@ -133,12 +168,14 @@ static inline const char *tc_error(tc_tensor t) { return tc_tensor_error(t); }
 static inline const char *tc_error(const tc_ctx *c) { return tc_ctx_error(c); }
 static inline const char *tc_error(const tc_program *f) { return tc_program_error(f); }
 static inline const char *tc_error(const tc_call *c) { return tc_call_error(c); }
+static inline const char *tc_error(const tc_event *e) { return tc_event_error(e); }
 #else
 #define tc_error(x)                                                                                \
     _Generic((x),                                                                                  \
         tc_tensor: tc_tensor_error,                                                                \
         tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error,                                      \
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
-        tc_call *: tc_call_error, const tc_call *: tc_call_error)(x)
+        tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
+        tc_event *: tc_event_error, const tc_event *: tc_event_error)(x)
 #endif
 #endif

@@ -14,9 +14,18 @@ extern "C" {
 /* bytes >= 0, aligned to 256. TC_ERR_BACKEND: no GPU works here; TC_ERR_MEMORY. The caller
  * frees. */
 TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory);
+/* On the GPU of that number (tc_options.device); elsewhere programs copy what lies there. */
+TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory);
 TC_API void tc_cuda_free(void *memory); /* NULL is fine */
 /* Either side may be memory of the host or of the device. Returns when the bytes are there. */
 TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
+/* A queue (tc_run_async) whose kernels go to a CUDA stream of the user on the GPU of that number: a
+ * CUstream or cudaStream_t, NULL for the legacy default stream. What is on the stream before
+ * tc_run_async comes before the run, what comes later after it. Outputs in host memory are there
+ * when the event is reached, as ever. The stream outlives the queue, which runs programs of that
+ * GPU alone; the caller frees it with tc_queue_free. TC_ERR_BACKEND: no such GPU works here;
+ * TC_ERR_MEMORY. */
+TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue);
 
 #ifdef __cplusplus
 } /* extern "C" */

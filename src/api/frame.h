@@ -51,6 +51,13 @@ TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the s
 /* The context's last error as a poison. */
 TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
 
+/* ---- api/run.c ---- */
+/* Keeps the text for tc_error(f), with the user's place in front; returns why. */
+TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
+                                const char *text);
+/* Why there is no call: a device may know more. */
+TCI_FN const char *tci_run_no_workspace(const tc_program *f);
+
 /* ---- api/lazy.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
 TCI_FN tc_status tci_lazy_value(const tci_frame *f, tc_tensor t, tci_node **node);

@@ -322,6 +322,27 @@
  * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
  * for a plugin that will be unloaded: no tensor, program or call may be used after it.
  *
+ * A run that its caller does not wait for goes to a queue, which does its runs in order; an event
+ * says when one ended, and how:
+ *
+ *     tc_queue *queue;
+ *     tc_event *done;
+ *     if (tc_queue_make(&queue) == TC_OK) {
+ *         tc_run_async(f, queue, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(out, 12)), &done);
+ *         if (tc_event_wait(done)) {         // what is found later: an index, a device
+ *             fprintf(stderr, "%s\n", tc_error(done));
+ *         }
+ *         tc_event_free(done);
+ *         tc_queue_free(queue);              // waits for all of its runs
+ *     }
+ *
+ * Until its event is reached a run has its buffers, and memory that the program borrowed stays as
+ * it is; what the checks of tc_run find is told at once. On a processor a thread of the queue does
+ * the runs, beside those of other queues and of callers. On a GPU inputs go up, kernels work and
+ * outputs come down on three streams, so that runs of one queue overlap where they need not wait;
+ * those of a program that sets parameters follow each other. tc_cuda_queue makes a queue of a
+ * stream of the host, options.device chooses among several GPUs.
+ *
  * 14 CACHES
  *
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,

@@ -4,8 +4,7 @@
 #include "../run/dynamic.h"
 #include "frame.h"
 
-/* Keeps the text for tc_error(f), with the user's place in front; returns why. */
-static tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
+TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text)
 {
     char name[480];
@@ -17,8 +16,7 @@ static tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
     return why;
 }
 
-/* Why there is no call: a device may know more. */
-static const char *tci_run_no_workspace(const tc_program *f)
+TCI_FN const char *tci_run_no_workspace(const tc_program *f)
 {
     const tc_backend *device = f->code->device;
     const char *why = device && device->last_error ? device->last_error(device->user) : NULL;

@@ -80,6 +80,8 @@ typedef struct tc_ctx tc_ctx;         /* owns graphs; used by one thread at a ti
 /* compiled; used by any number of threads; outlives its context */
 typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
+typedef struct tc_queue tc_queue;     /* asynchronous runs, done in order */
+typedef struct tc_event tc_event;     /* tells when one of them ended, and how */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first
@@ -132,6 +134,7 @@ typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
  * A compile's options override its context's field by field. Strings are copied. */
 typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
+    int device;               /* of that backend, where there are several: 0 is the first */
     tc_math math;
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */

@@ -23,6 +23,8 @@ static struct {
     tci_mutex lock;
     int n;
     tci_backend_row rows[TCI_BACKEND_MAX];
+    int n_others;
+    tci_backend_row others[TCI_BACKEND_MAX]; /* devices but the first of each of those */
     bool started;
 } tci_backends = {.lock = TCI_MUTEX_INIT};
 
@@ -52,6 +54,26 @@ static tci_backend_row *tci_backend_find(const char *name)
         }
     }
     return NULL;
+}
+
+/* Caller holds the lock. That of the device; NULL: there can be none, or there are too many. */
+static tci_backend_row *tci_backend_find_device(tci_backend_row *first, int device)
+{
+    const tc_backend *calls = first->calls;
+    if (device == 0) {
+        return first;
+    }
+    calls = device > 0 && calls->device ? calls->device(calls->user, device) : NULL;
+    for (int i = 0; calls && i < tci_backends.n_others; i++) {
+        if (tci_backends.others[i].calls == calls) {
+            return &tci_backends.others[i];
+        }
+    }
+    if (!calls || tci_backends.n_others == TCI_BACKEND_MAX) {
+        return NULL;
+    }
+    tci_backends.others[tci_backends.n_others].calls = calls;
+    return &tci_backends.others[tci_backends.n_others++];
 }
 
 static int tci_backend_width_index(int vector_bits)
@@ -126,6 +148,7 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     pthread_mutex_lock(&tci_backends.lock);
     tci_backend_row *row = tci_backend_find(name);
     const tci_backend *picked = row || name ? NULL : &tci_backend_interp_only;
+    row = row ? tci_backend_find_device(row, o->device) : NULL;
     if (row) {
         int i = tci_backend_width_index(o->vector_bits);
         if (!row->known[i]) {
@@ -138,9 +161,16 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     return picked;
 }
 
-TCI_FN void tci_backend_missing(tci_str *out, const char *name)
+TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 {
-    const char *names[TCI_BACKEND_MAX + 1];
+    const char *names[TCI_BACKEND_MAX + 1], *name = o->backend ? o->backend : "";
+    pthread_mutex_lock(&tci_backends.lock);
+    const tci_backend_row *row = tci_backend_find(o->backend);
+    pthread_mutex_unlock(&tci_backends.lock);
+    if (row) {
+        tci_str_printf(out, "the backend %s has no device %d", row->calls->name, o->device);
+        return;
+    }
     int n = tc_list_backends(names, TCI_COUNT(names));
     tci_str_printf(out, "there is no backend '%.40s': expected ", name);
     for (int i = 0; i < n && i < TCI_COUNT(names); i++) {
@@ -184,7 +214,12 @@ static bool tci_backend_is_complete(const tc_backend *b)
     bool memory = b->alloc && b->free && b->upload && b->download;
     bool no_memory = !b->alloc && !b->free && !b->upload && !b->download;
     bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free;
-    return sequences && (b->launch ? b->sync && (memory || no_memory) : no_memory);
+    const tc_backend_queues *q = b->queues;
+    bool queues = !q || (b->alloc && q->make && q->free && q->launch && q->copy && q->sync &&
+                         !q->replay == !b->replay && q->event_make && q->event_free &&
+                         q->event_record && q->event_wait && q->event_sync && q->event_elapsed &&
+                         q->host_alloc && q->host_free);
+    return sequences && queues && (b->launch ? b->sync && (memory || no_memory) : no_memory);
 }
 
 TC_API tc_status tc_register_backend(const tc_backend *backend)

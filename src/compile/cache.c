@@ -423,10 +423,10 @@ TCI_FN void tci_cache_wait(const tci_request *r)
 /* ---- modules ---- */
 
 /* The caller holds the lock. */
-static tci_module *tci_module_look_up(const char *path)
+static tci_module *tci_module_look_up(const tc_backend *calls, const char *path)
 {
     tci_module *m = tci_cache.modules;
-    while (m && strcmp(m->path, path)) {
+    while (m && (m->calls != calls || strcmp(m->path, path))) {
         m = m->next;
     }
     if (m) {
@@ -435,10 +435,10 @@ static tci_module *tci_module_look_up(const char *path)
     return m;
 }
 
-TCI_FN tci_module *tci_module_find(const char *path)
+TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path)
 {
     tci_cache_lock();
-    tci_module *m = tci_module_look_up(path);
+    tci_module *m = tci_module_look_up(calls, path);
     pthread_mutex_unlock(&tci_cache.lock);
     return m;
 }
@@ -479,7 +479,7 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path,
 TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
                                    const tci_str *object, tci_hash sum, char why[256])
 {
-    tci_module *m = tci_module_find(path);
+    tci_module *m = tci_module_find(calls, path);
     if (m) {
         return m;
     }
@@ -490,7 +490,7 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
     m->bytes = (int64_t)object->n;
     m->sum = sum;
     tci_cache_lock();
-    tci_module *other = tci_module_look_up(path);
+    tci_module *other = tci_module_look_up(calls, path);
     if (!other) {
         m->next = tci_cache.modules;
         tci_cache.modules = m;

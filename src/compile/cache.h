@@ -69,8 +69,8 @@ struct tci_module {
     struct tci_module *next;
 };
 
-/* The loaded module of that path, retained, or NULL. */
-TCI_FN tci_module *tci_module_find(const char *path);
+/* The module that this backend loaded from that path, retained, or NULL. */
+TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path);
 /* Loads the bytes of a file whose hash is sum. NULL: it cannot be loaded (why says so) or out of
  * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
 TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,

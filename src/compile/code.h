@@ -91,8 +91,8 @@ typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
     int64_t offset;        /* TEMP: from the arena's start; KEPT: from that of what is kept */
-    /* of a family: what a memory plan is made from */
     tci_dim bytes;
+    /* of a family: what a memory plan is made from */
     int32_t first, last;   /* steps between which it lives */
 } tci_code_buffer;
 
@@ -146,7 +146,7 @@ typedef struct tci_backend {
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
 /* Where that is NULL: says so, and which there are. */
-TCI_FN void tci_backend_missing(tci_str *out, const char *name);
+TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o);
 
 /* ---- compile/key.c ---- */
 typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } tci_found;

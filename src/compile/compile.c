@@ -794,7 +794,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             codes[i] = NULL;
         }
         if (!backend) {
-            tci_backend_missing(log, o->backend);
+            tci_backend_missing(log, o);
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
     }

@@ -30,7 +30,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000304030201u /* format 3; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000404030201u /* format 4; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -435,7 +435,7 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
 {
     tci_str path = {0};
     tci_disk_path(d, name, &path);
-    tci_module *m = path.failed ? NULL : tci_module_find(path.text);
+    tci_module *m = path.failed ? NULL : tci_module_find(calls, path.text);
     if (m && (m->bytes != bytes || !tci_disk_same_hash(m->sum, sum) || m->calls != calls)) {
         tci_module_release(m);
         m = NULL;
@@ -500,8 +500,8 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
         w->bad |= b->kind == TCI_BUF_KEPT && b->offset > c->kept_bytes;
-#ifdef TC_DYNAMIC_SHAPES
         b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
+#ifdef TC_DYNAMIC_SHAPES
         b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
         b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);
 #endif

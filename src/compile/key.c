@@ -512,7 +512,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
         const tci_backend *b = tci_backend_pick(o);
         if (!b) {
             tci_str why = {.s = s};
-            tci_backend_missing(&why, o->backend);
+            tci_backend_missing(&why, o);
             tci_scratch_fail(s, TC_ERR_BACKEND, "%s", tci_str_text(&why));
         }
         backend = b->name;

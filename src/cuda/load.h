@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "../api/backend.h"
+#include "../base/platform.h"
 
 typedef unsigned long long tci_cu_ptr; /* device address */
 
@@ -29,7 +30,14 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     X(context_get, "cuCtxGetCurrent", (void **))                                                  \
     X(context_set, "cuCtxSetCurrent", (void *))                                                   \
     X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
+    X(stream_free, "cuStreamDestroy_v2", (void *))                                                \
     X(stream_wait, "cuStreamSynchronize", (void *))                                               \
+    X(stream_after, "cuStreamWaitEvent", (void *, void *, unsigned))                              \
+    X(event_create, "cuEventCreate", (void **, unsigned))                                         \
+    X(event_free, "cuEventDestroy_v2", (void *))                                                  \
+    X(event_record, "cuEventRecord", (void *, void *))                                            \
+    X(event_wait, "cuEventSynchronize", (void *))                                                 \
+    X(event_elapsed, "cuEventElapsedTime", (float *, void *, void *))                             \
     X(module_load, "cuModuleLoadData", (void **, const void *))                                   \
     X(module_find, "cuModuleGetFunction", (void **, void *, const char *))                        \
     X(module_free, "cuModuleUnload", (void *))                                                    \

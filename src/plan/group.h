@@ -230,6 +230,6 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart);
 
 #endif

@@ -3,11 +3,18 @@
  *
  * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at
  * the step that first writes it and its room is free again after the step that last reads it.
- * Offsets are multiples of 64.
+ * Offsets are multiples of 64. Where launches that need not wait for each other run side by side,
+ * small temporaries have a place of their own, up to a total: memory that is used again would make
+ * them wait.
  *
  * Parameters: the new value of one may be written over the old where nothing reads the old later.
  * So a step that only writes such values is put off until the last step that reads them. */
 #include "group.h"
+
+enum {
+    TCI_MEMORY_SMALL = 4 << 20,  /* bytes of a value that a GPU computes in the time of a launch */
+    TCI_MEMORY_APART = 64 << 20
+};
 
 typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
 typedef struct tci_memory {
@@ -83,8 +90,24 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
-TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps)
+/* The room of small ones is used by nobody else. */
+static void tci_memory_keep_apart(tci_life *lives, int n, int n_steps)
 {
+    int64_t total = 0;
+    for (int b = 0; b < n; b++) {
+        if (lives[b].last >= 0 && lives[b].bytes <= TCI_MEMORY_SMALL &&
+            total + lives[b].bytes <= TCI_MEMORY_APART) {
+            total += lives[b].bytes;
+            lives[b].last = n_steps - 1;
+        }
+    }
+}
+
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart)
+{
+    if (apart) {
+        tci_memory_keep_apart(lives, n, n_steps);
+    }
     tci_memory m = {.s = s};
     tci_memory_gap all = {0, INT64_MAX / 2};
     TCI_PUSH(s, m.gaps, m.n, m.cap, all);
@@ -113,7 +136,7 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 }
 
 /* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
-static void tci_memory_place(tci_scratch *s, tci_plan *p)
+static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);
     bool known = true;
@@ -128,7 +151,7 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p)
     if (!known) {
         return;
     }
-    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps);
+    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps, apart);
     for (int b = 0; b < p->n_buffers; b++) {
         if (lives[b].last >= 0) {
             p->buffers[b].offset = lives[b].offset;
@@ -312,10 +335,10 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
     }
 }
 
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_memory_order(s, p);
     tci_memory_lifetimes(p);
-    tci_memory_place(s, p);
+    tci_memory_place(s, p, apart);
     tci_memory_aliases(s, p);
 }

@@ -232,6 +232,6 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(s, p, inputs, n_inputs);
-    tci_plan_memory(s, p);
+    tci_plan_memory(s, p, machine.block_threads > 0);
     return p;
 }

@@ -61,8 +61,9 @@ typedef struct tci_life {
     int64_t bytes;
     int64_t offset;         /* out: from the arena's start; only where last >= 0 */
 } tci_life;
-/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
-TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
+ * side by side, and small values apart. Changes `last`. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */

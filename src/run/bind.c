@@ -74,9 +74,22 @@ TCI_FN void tci_bind_free(tc_call *c)
         return;
     }
     tci_bind_drop_sequence(c);
+    if (c->device->fault) {
+        device->queues->host_free(device->user, c->device->fault);
+    }
     for (int i = 0; i < 1 + c->device->n_ports; i++) {
         if (c->device->memory[i]) {
             device->free(device->user, c->device->memory[i]);
+        }
+    }
+    for (int i = 0; i < c->program->n_outputs; i++) {
+        if (c->device->staging[i]) {
+            device->queues->host_free(device->user, c->device->staging[i]);
+        }
+    }
+    for (int i = 0; i < TCI_COUNT(c->device->events); i++) {
+        if (c->device->events[i]) {
+            device->queues->event_free(device->user, c->device->events[i]);
         }
     }
     tci_heap_free(c->device);
@@ -92,7 +105,8 @@ TCI_FN bool tci_bind_make(tc_call *c)
     size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
     size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
     size_t memory_at = bound_at + (size_t)n * sizeof(void *);
-    char *block = tci_heap_get(memory_at + (size_t)(n + 1) * sizeof(void *));
+    size_t staging_at = memory_at + (size_t)(n + 1) * sizeof(void *);
+    char *block = tci_heap_get(staging_at + (size_t)code->n_outputs * sizeof(void *));
     if (!block) {
         return false;
     }
@@ -101,14 +115,21 @@ TCI_FN bool tci_bind_make(tc_call *c)
     c->device->launches = (tc_launch *)(block + launches_at);
     c->device->bound = (void **)(block + bound_at);
     c->device->memory = (void **)(block + memory_at);
+    c->device->staging = (void **)(block + staging_at);
+    bool has_room = true;
     if (code->arena_bytes) {
         c->device->memory[0] = device->alloc(device->user, code->arena_bytes);
-        if (!c->device->memory[0]) {
-            tci_bind_free(c);
-            return false;
-        }
+        has_room = c->device->memory[0] != NULL;
     }
-    return true;
+    if (has_room && c->program->faults && device->queues) {
+        c->faults = c->device->fault = device->queues->host_alloc(device->user, sizeof(*c->faults));
+        has_room = c->faults != NULL;
+        c->unclean = true;
+    }
+    if (!has_room) {
+        tci_bind_free(c);
+    }
+    return has_room;
 }
 
 /* The captured leaf behind a port, or -1. */

@@ -110,8 +110,7 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
 
 /* ---- running ---- */
 
-/* Parameters change only by a run that went well. */
-static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
+static tc_status tci_call_begin_params(tc_call *c)
 {
     tc_status status = tci_param_begin(c);
     if (status == TC_ERR_BUSY) {
@@ -119,13 +118,21 @@ static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
                                "another run changes a parameter that this program changes: "
                                "expected one such run at a time");
     }
-    if (status) {
-        return tci_call_refuse(c, status, status == TC_ERR_MEMORY
-                                              ? "out of memory for the new value of a parameter"
-                                              : "the device that has a parameter failed");
+    return status ? tci_call_refuse(c, status,
+                                    status == TC_ERR_MEMORY
+                                        ? "out of memory for the new value of a parameter"
+                                        : "the device that has a parameter failed")
+                  : TC_OK;
+}
+
+/* Parameters change only by a run that went well. */
+static tc_status tci_call_run_with_params(tc_call *c, tci_run *r)
+{
+    tc_status status = tci_call_begin_params(c);
+    if (!status) {
+        status = tci_walk_run(c, r);
+        tci_param_end(c, !status);
     }
-    status = tci_walk_run(c, r);
-    tci_param_end(c, !status);
     return status;
 }
 
@@ -143,4 +150,56 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     }
     tci_run r = {.inputs = &inputs, .outputs = &outputs};
     return TCI_LIKELY(!f->n_params) ? tci_walk_run(c, &r) : tci_call_run_with_params(c, &r);
+}
+
+/* ---- asynchronous runs ---- */
+
+TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                 tc_call **inner)
+{
+    *inner = c;
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        tc_status ready = tci_dynamic_ready(c, inputs, outputs, inner);
+        if (!ready) {
+            ready = tci_call_told(c, tci_call_check(*inner, inputs, outputs), inputs, outputs);
+        }
+        return ready;
+    }
+#endif
+    return tci_call_check(c, inputs, outputs);
+}
+
+TCI_FN tc_status tci_call_begin(tc_call *inner, tci_run *r)
+{
+    bool has_params = inner->program->n_params > 0;
+    tc_status status = has_params ? tci_call_begin_params(inner) : TC_OK;
+    if (!status) {
+        status = tci_walk_begin(inner, r);
+        if (status && has_params) {
+            tci_param_end(inner, false);
+        }
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_call_end(tc_call *inner, tci_run *r)
+{
+    tc_status status = tci_walk_end(inner, r);
+    if (inner->program->n_params) {
+        tci_param_end(inner, !status);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_call_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                               const tc_bufs *outputs)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (status && c->dynamic) {
+        return tci_dynamic_told(c, status, inputs, outputs);
+    }
+#endif
+    (void)c, (void)inputs, (void)outputs;
+    return status;
 }

@@ -144,7 +144,7 @@ struct tc_call {
     tc_call *next;             /* in the program's idle list */
     /* operand pointers of all steps; user memory is patched in at each run */
     void **slots;
-    int64_t *faults;           /* max_threads words */
+    int64_t *faults;           /* max_threads words; of a device one, which it can write */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
     char *work;                /* program->work_bytes for each thread */
@@ -154,6 +154,7 @@ struct tc_call {
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    bool unclean;              /* `faults` may hold something of an earlier run */
     tci_error last;
 };
 
@@ -162,15 +163,25 @@ struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
     void *sequence;     /* recorded launches, or NULL */
+    int64_t *fault;     /* of the backend's queues, or NULL */
     tc_launch *launches;
     void **bound;       /* what port i was bound to last */
     void **memory;      /* the arena, then a copy for each port or NULL */
+    /* Of asynchronous runs: host memory of the backend's for each output, or NULL; events of the
+     * list, and two more. */
+    void **staging;
+    void *events[TCI_LIST_EVENTS + 2];
 };
 
 /* One run of a call. */
 typedef struct tci_run {
     const tc_bufs *inputs, *outputs;
     bool waited;       /* all that was given to the device is done */
+    /* Of an asynchronous run: queues of the device, by their role in the list; and how far the list
+     * is done. Else all is given to the device's own queue, in order. */
+    bool splits, ends;
+    void *queues[TCI_QUEUES];
+    int at;
 } tci_run;
 
 /* ---- api/handle.c ---- */
@@ -290,9 +301,18 @@ TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
+/* ---- run/after.c ---- */
+/* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
+TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
+                               int n);
+
 /* ---- run/walk.c: the steps ---- */
 /* Does what the list says; what failed is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
+/* The same in two halves, r->splits: gives the queues what needs no look of the host between, and
+ * nothing is under way where that fails; then, when the first half is done, the rest. */
+TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r);
+TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r);
 
 /* ---- run/check.c ---- */
 /* Are these the buffers that the program takes? */
@@ -311,6 +331,15 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* For an asynchronous run: only checks. *inner: the call that runs, of an instance or c. */
+TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                 tc_call **inner);
+/* Its halves, on a device with queues: as tci_walk_begin and _end, with parameters. */
+TCI_FN tc_status tci_call_begin(tc_call *inner, tci_run *r);
+TCI_FN tc_status tci_call_end(tc_call *inner, tci_run *r);
+/* The run of the inner call ended so: c->last tells why in the words of the user. */
+TCI_FN tc_status tci_call_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                               const tc_bufs *outputs);
 /* The size of the axis that an index of the last run was outside of; -1: none was. */
 TCI_FN int64_t tci_call_fault(const tc_call *c);
 

@@ -176,7 +176,8 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
         lives[i].bytes = tci_dim_known(tci_dim_max(c->buffers[i].bytes, 0));
     }
-    c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
+    c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps,
+                                    from->device && from->device->record);
     for (int i = 0; i < from->n_buffers; i++) {
         c->buffers[i].offset = lives[i].offset;
     }
@@ -525,30 +526,44 @@ static tc_status tci_dynamic_bind(tc_call *c, const tc_bufs *inputs, const tc_bu
     return TC_OK;
 }
 
-TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+TCI_FN tc_status tci_dynamic_ready(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                   tc_call **inner)
 {
     struct tci_dynamic_call *d = c->dynamic;
-    tc_status status = tci_call_check_lists(c, &inputs, &outputs);
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
     if (TCI_UNLIKELY(status)) {
         return status;
     }
-    if (!d->instance || !tci_dynamic_looks(c->program, d->instance, &inputs, &outputs)) {
-        status = tci_dynamic_bind(c, &inputs, &outputs);
-        if (status) {
-            return status;
-        }
+    if (!d->instance || !tci_dynamic_looks(c->program, d->instance, inputs, outputs)) {
+        status = tci_dynamic_bind(c, inputs, outputs);
     }
-    status = tci_call_run(d->inner, inputs, outputs);
-    if (TCI_UNLIKELY(status)) {
-        c->last = d->inner->last;
-    }
-    if (TCI_UNLIKELY(status == TC_ERR_INDEX)) { /* the instance knows no names */
+    *inner = status ? c : d->inner;
+    return status;
+}
+
+TCI_FN tc_status tci_dynamic_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                                  const tc_bufs *outputs)
+{
+    struct tci_dynamic_call *d = c->dynamic;
+    c->last = d->inner->last;
+    if (status == TC_ERR_INDEX) { /* the instance knows no names */
         const tc_program *ran = d->instance->program;
         int64_t size = ran->faults ? tci_call_fault(d->inner) : -1;
         status = size < 0 ? status
-                          : tci_index_tell(c, ran, d->instance->values, size, &inputs, &outputs);
+                          : tci_index_tell(c, ran, d->instance->values, size, inputs, outputs);
     }
     return status;
+}
+
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    tc_call *inner;
+    tc_status status = tci_dynamic_ready(c, &inputs, &outputs, &inner);
+    if (status) {
+        return status;
+    }
+    status = tci_call_run(inner, inputs, outputs);
+    return TCI_LIKELY(!status) ? status : tci_dynamic_told(c, status, &inputs, &outputs);
 }
 
 /* ---- look inside ---- */

@@ -40,6 +40,12 @@ TCI_FN const char *tci_dynamic_untold(const tc_program *f);
 TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
 TCI_FN void tci_dynamic_call_free(tc_call *c);
 TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Its parts: *inner becomes a call of the instance that these buffers need; and what is to be told
+ * of a run of it that failed. */
+TCI_FN tc_status tci_dynamic_ready(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                   tc_call **inner);
+TCI_FN tc_status tci_dynamic_told(tc_call *c, tc_status status, const tc_bufs *inputs,
+                                  const tc_bufs *outputs);
 /* Sizes of an output for these inputs: shape has room for its rank. The text of a failure is in
  * c->last. */
 TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape);

@@ -8,10 +8,18 @@
  * backend. A backend that records gets the launches of each run once, and then replays them as long
  * as no operand moves (run/bind.c).
  *
+ * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
+ * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
+ * work and outputs come down beside those of other runs; outputs come down to host memory of the
+ * backend's, which copies need not wait for. Up to the first step at which the host must look, all
+ * is given to the queues at once; the rest follows when that is done.
+ *
  * The init list comes first where what is kept was not computed from the captured memory as it is
  * (run/kept.c). Parameters: the order of a device keeps runs apart, so a run has them for itself
- * only while its launches are given to it (tci_param_claim). New values that are not written over
+ * only while its launches are given to it (tci_param_claim), and the launches of asynchronous runs
+ * with parameters go to the device's own queue too. New values that are not written over
  * the old ones lie in copies of the call and are set when everything else went well. */
+#include <setjmp.h>
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -125,18 +133,86 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
     return status;
 }
 
-static tc_status tci_walk_replay(tc_call *c, int begin, int end)
+static tc_status tci_walk_record(tc_call *c, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
     struct tci_device_call *d = c->device;
-    tc_status status = TC_OK;
-    if (!d->sequence) {
-        for (int i = begin; i < end; i++) {
-            d->launches[i] = tci_device_launch(c, i);
-        }
-        status = device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_scratch_free(&s);
+        return TC_ERR_MEMORY;
     }
-    return status ? status : device->replay(device->user, d->sequence);
+    for (int i = begin; i < end; i++) {
+        d->launches[i] = tci_device_launch(c, i);
+    }
+    tci_after_launches(&s, c, begin, d->launches + begin, end - begin);
+    tc_status status =
+        device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    tci_scratch_free(&s);
+    return status;
+}
+
+/* ---- queues ---- */
+
+/* Event `which` of the call, made when first needed: what follows on queue `to` waits for all that
+ * `from` was given so far. */
+static tc_status tci_walk_order(tc_call *c, int which, void *from, void *to)
+{
+    const tc_backend *device = c->program->code->device;
+    void **event = &c->device->events[which];
+    tc_status status = *event ? TC_OK : device->queues->event_make(device->user, event);
+    status = status ? status : device->queues->event_record(device->user, from, *event);
+    return status ? status : device->queues->event_wait(device->user, to, *event);
+}
+
+static tc_status tci_walk_signal(tc_call *c, const tci_run *r, const tci_list_step *row)
+{
+    const tc_backend *device = c->program->code->device;
+    void **event = &c->device->events[row->begin], *queue = r->queues[row->queue];
+    if (!r->splits) {
+        return TC_OK;
+    }
+    tc_status status = *event ? TC_OK : device->queues->event_make(device->user, event);
+    return status ? status : device->queues->event_record(device->user, queue, *event);
+}
+
+static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step *row)
+{
+    const tc_backend *device = c->program->code->device;
+    return r->splits ? device->queues->event_wait(device->user, r->queues[row->queue],
+                                                  c->device->events[row->begin])
+                     : TC_OK;
+}
+
+/* ---- launches of a run on a device ---- */
+
+static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    bool apart = r->splits && !c->program->n_params;
+    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
+    if (status || !apart) {
+        return status ? status : device->replay(device->user, c->device->sequence);
+    }
+    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+}
+
+static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    if (device->record) {
+        return tci_walk_replay(c, r, begin, end);
+    }
+    if (!r->splits || c->program->n_params) {
+        return tci_walk_launch_each(c, begin, end);
+    }
+    for (int i = begin; i < end && !status; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        status = device->queues->launch(device->user, r->queues[TCI_QUEUE_WORK], &launch);
+    }
+    return status;
 }
 
 /* What was written over is newest on the device once that is queued. */
@@ -162,8 +238,13 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
     }
     if (!status) {
         tci_bind_refresh(c);
-        bool records = c->program->code->device->record != NULL;
-        status = records ? tci_walk_replay(c, begin, end) : tci_walk_launch_each(c, begin, end);
+        void *work = r->queues[TCI_QUEUE_WORK];
+        bool crosses = r->splits && c->program->n_params;
+        status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
+        status = status ? status : tci_walk_launch_all(c, r, begin, end);
+        if (!status && crosses) {
+            status = tci_walk_order(c, TCI_LIST_EVENTS + 1, NULL, work);
+        }
         status = tci_walk_judge(c, status);
     }
     if (!status) {
@@ -201,9 +282,11 @@ TCI_FN int64_t tci_call_fault(const tc_call *c)
 static tc_status tci_walk_check(tc_call *c, tci_run *r)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = device ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
+    bool waits = device && !r->splits; /* else it was waited for */
+    tc_status status = waits ? tci_walk_judge(c, device->sync(device->user)) : TC_OK;
     int64_t size = !status && c->program->faults ? tci_call_fault(c) : -1;
     r->waited = true;
+    c->unclean = status || size >= 0;
     return size < 0 ? status : tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
 }
 
@@ -214,26 +297,58 @@ static tc_status tci_walk_upload(tc_call *c, tci_run *r, int begin, int end)
     for (int i = begin; i < end && !status; i++) {
         int64_t bytes = tci_bind_bytes(c->program->code, i);
         void *copy = tci_bind_copy(c, i);
+        const void *from = tci_bind_user_memory(c, r, i);
         if (bytes && copy) {
-            status = device->upload(device->user, copy, tci_bind_user_memory(c, r, i), bytes);
+            status = r->splits ? device->queues->copy(device->user, r->queues[TCI_QUEUE_UP], copy,
+                                                      from, bytes)
+                               : device->upload(device->user, copy, from, bytes);
         }
     }
     return status;
 }
 
-static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+static tc_status tci_walk_download_one(tc_call *c, const tci_run *r, int output, const void *from,
+                                       int64_t bytes)
 {
     const tc_backend *device = c->program->code->device;
+    void *to = r->outputs->items[output].data, **staging = &c->device->staging[output];
+    if (!r->splits) {
+        return device->download(device->user, to, from, bytes);
+    }
+    if (!r->ends) {
+        *staging = *staging ? *staging : device->queues->host_alloc(device->user, bytes);
+        if (!*staging) {
+            return TC_ERR_MEMORY;
+        }
+        to = *staging;
+    }
+    return device->queues->copy(device->user, r->queues[TCI_QUEUE_DOWN], to, from, bytes);
+}
+
+static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
+{
     int first = c->program->code->n_inputs;
     tc_status status = TC_OK;
-    for (int i = first + begin; i < first + end && !status; i++) {
-        int64_t bytes = tci_bind_bytes(c->program->code, i);
-        const void *copy = tci_bind_copy(c, i);
+    for (int i = begin; i < end && !status; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, first + i);
+        const void *copy = tci_bind_copy(c, first + i);
         if (bytes && copy) {
-            status = device->download(device->user, tci_bind_user_memory(c, r, i), copy, bytes);
+            status = tci_walk_download_one(c, r, i, copy, bytes);
         }
     }
     return status;
+}
+
+/* What came down while others worked goes to the user. */
+static void tci_walk_unstage(tc_call *c, const tci_run *r, int begin, int end)
+{
+    int first = c->program->code->n_inputs;
+    for (int i = begin; i < end; i++) {
+        int64_t bytes = tci_bind_bytes(c->program->code, first + i);
+        if (bytes && tci_bind_copy(c, first + i)) {
+            memcpy(r->outputs->items[i].data, c->device->staging[i], (size_t)bytes);
+        }
+    }
 }
 
 /* The new value of a parameter, which the run left in the call's copy. */
@@ -295,8 +410,10 @@ static tc_status tci_walk_row(tc_call *c, tci_run *r, const tci_list_step *row)
         return tci_walk_judge(c, tci_walk_set(c, row->begin, row->end));
     case TCI_LIST_CHECK:
         return tci_walk_check(c, r);
-    case TCI_LIST_SIGNAL: /* one queue does everything in order */
+    case TCI_LIST_SIGNAL:
+        return tci_walk_judge(c, tci_walk_signal(c, r, row));
     case TCI_LIST_WAIT:
+        return tci_walk_judge(c, tci_walk_wait(c, r, row));
     case TCI_LIST_COUNT:
         break;
     }
@@ -332,11 +449,12 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
                                (long long)code->kept_bytes);
     }
     if (!ready) {
+        tci_run here = {.inputs = r->inputs, .outputs = r->outputs};
         tci_bind_kept(c);
         if (c->device) {
             tci_bind_refresh(c);
         }
-        status = tci_walk_rows(c, r, 0, code->n_init_list);
+        status = tci_walk_rows(c, &here, 0, code->n_init_list);
         if (!status && code->device) { /* other queues use it */
             status = tci_walk_judge(c, code->device->sync(code->device->user));
         }
@@ -366,9 +484,10 @@ TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
 static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
 {
     const tc_program *f = c->program;
-    for (int i = 0; f->faults && i < f->max_threads; i++) {
+    for (int i = 0; c->unclean && i < f->max_threads; i++) {
         c->faults[i] = 0;
     }
+    c->unclean = f->faults;
     if (c->device) {
         return tci_walk_judge(c, tci_bind_ports(c, r, false));
     }
@@ -406,6 +525,66 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
     } else {
         status = tci_walk_list(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+
+/* ---- asynchronous runs ---- */
+
+/* Rows up to where the host must look. */
+static int tci_walk_until_check(const tci_code *code)
+{
+    int at = code->n_init_list;
+    while (at < code->n_list && code->list[at].kind != TCI_LIST_CHECK) {
+        at++;
+    }
+    return at;
+}
+
+static void tci_walk_sync_all(tc_call *c, const tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    for (int q = 0; q < TCI_QUEUES; q++) {
+        device->queues->sync(device->user, r->queues[q]);
+    }
+    device->sync(device->user);
+}
+
+TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
+{
+    const tci_code *code = c->program->code;
+    tci_fpenv saved = tci_fpenv_enter();
+    r->at = tci_walk_until_check(code);
+    tc_status status = tci_walk_prepare(c, r);
+    status = status ? status : tci_walk_rows(c, r, code->n_init_list, r->at);
+    if (!status) { /* what is behind the run on its queue comes after all of it */
+        void **q = r->queues;
+        status = tci_walk_judge(c, tci_walk_order(c, 1, q[TCI_QUEUE_DOWN], q[TCI_QUEUE_WORK]));
+    }
+    if (status) {
+        tci_walk_sync_all(c, r);
+    }
+    tci_fpenv_leave(saved);
+    return status;
+}
+
+TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_code *code = c->program->code;
+    tci_fpenv saved = tci_fpenv_enter();
+    r->ends = true;
+    tc_status status = tci_walk_rows(c, r, r->at, code->n_list);
+    if (r->at < code->n_list && !r->waited) {
+        tc_status synced = device->queues->sync(device->user, r->queues[TCI_QUEUE_DOWN]);
+        synced = synced ? synced : device->sync(device->user);
+        status = status ? status : tci_walk_judge(c, synced);
+    }
+    for (int i = code->n_init_list; i < r->at && !status; i++) {
+        if (code->list[i].kind == TCI_LIST_DOWNLOAD) {
+            tci_walk_unstage(c, r, code->list[i].begin, code->list[i].end);
+        }
     }
     tci_fpenv_leave(saved);
     return status;

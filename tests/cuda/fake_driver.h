@@ -12,7 +12,9 @@
 
 static int fake_process, fake_calls_in_child, fake_graph_launches, fake_launches, fake_copies;
 static int fake_nodes;
-static int fake_context;                      /* the device's: its address */
+enum { FAKE_DEVICES = 2 };
+static int fake_contexts[FAKE_DEVICES];       /* the devices': their addresses */
+#define fake_context fake_contexts[0]
 static _Thread_local void *fake_current;      /* the thread's context */
 static int fake_context_sets, fake_context_misses; /* misses: another context was current */
 static const char *fake_fail_in;              /* this function fails, ... */
@@ -24,6 +26,16 @@ static int fake_shared_bytes;                 /* that were asked for it */
 static tci_cu_kernel_params fake_last_node;
 static struct { void *address; uint64_t dim[5], stride[4]; unsigned rank, box[5]; } fake_maps[2];
 static int fake_n_maps;
+/* What streams were given, in order: 'k' a kernel or graph, 'c' a copy, 'r' an event recorded,
+ * 'w' an event waited for. */
+typedef struct fake_work { char what; void *stream, *event; int context; } fake_work;
+static fake_work fake_log[4096];
+static int fake_n_log;                        /* of which the last 4096 are there */
+#define FAKE_LOG(i) fake_log[(i) % 4096]
+static int fake_n_streams, fake_n_events, fake_host_blocks; /* alive */
+/* Nodes of the last graph: how many, and on which earlier ones each depends. */
+static struct { int n_after, after[16]; } fake_graph[512];
+static int fake_n_graph;
 
 /* In a child made by fork the real driver fails or hangs: any call there is a mistake. Not 0: the
  * call does nothing and returns that. */
@@ -39,8 +51,18 @@ static int fake_enter(const char *function)
 /* What needs the device's context as the thread's. */
 static int fake_enter_inside(const char *function)
 {
-    fake_context_misses += fake_current != &fake_context;
+    bool inside = false;
+    for (int i = 0; i < FAKE_DEVICES; i++) {
+        inside = inside || fake_current == &fake_contexts[i];
+    }
+    fake_context_misses += !inside;
     return fake_enter(function);
+}
+
+static void fake_give(char what, void *stream, void *event)
+{
+    int i = __atomic_fetch_add(&fake_n_log, 1, __ATOMIC_RELAXED);
+    FAKE_LOG(i) = (fake_work){what, stream, event, (int)((int *)fake_current - fake_contexts)};
 }
 
 #define FAKE_ENTER() if (fake_enter(__func__ + 5)) return 700 /* without fake_ */
@@ -68,7 +90,7 @@ static int fake_cuDeviceGet(int *device, int i)
 {
     FAKE_ENTER();
     *device = i;
-    return 0;
+    return i >= FAKE_DEVICES ? 101 : 0;
 }
 static int fake_cuDeviceGetName(char *name, int n, int device)
 {
@@ -94,9 +116,8 @@ static int fake_cuDeviceGetAttribute(int *value, int attribute, int device)
 }
 static int fake_cuDevicePrimaryCtxRetain(void **context, int device)
 {
-    (void)device;
     FAKE_ENTER();
-    *context = &fake_context;
+    *context = &fake_contexts[device];
     return 0;
 }
 static int fake_cuCtxGetCurrent(void **context)
@@ -116,13 +137,60 @@ static int fake_cuStreamCreate(void **stream, unsigned flags)
 {
     (void)flags;
     FAKE_ENTER_INSIDE();
-    *stream = &fake_process;
+    *stream = malloc(1);
+    fake_n_streams++;
+    return *stream == NULL;
+}
+static int fake_cuStreamDestroy_v2(void *stream)
+{
+    FAKE_ENTER_INSIDE();
+    fake_n_streams--;
+    free(stream);
     return 0;
 }
 static int fake_cuStreamSynchronize(void *stream)
 {
     FAKE_ENTER_INSIDE();
-    return stream != &fake_process;
+    return stream == NULL;
+}
+static int fake_cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    FAKE_ENTER_INSIDE();
+    fake_give('w', stream, event);
+    return flags != 0;
+}
+static int fake_cuEventCreate(void **event, unsigned flags)
+{
+    FAKE_ENTER_INSIDE();
+    *event = calloc(1, sizeof(int));
+    fake_n_events++;
+    return flags != 0 || !*event;
+}
+static int fake_cuEventDestroy_v2(void *event)
+{
+    FAKE_ENTER_INSIDE();
+    fake_n_events--;
+    free(event);
+    return 0;
+}
+static int fake_cuEventRecord(void *event, void *stream)
+{
+    static int clock;
+    FAKE_ENTER_INSIDE();
+    fake_give('r', stream, event);
+    *(int *)event = ++clock;
+    return 0;
+}
+static int fake_cuEventSynchronize(void *event)
+{
+    FAKE_ENTER_INSIDE();
+    return *(int *)event == 0;
+}
+static int fake_cuEventElapsedTime(float *ms, void *from, void *to)
+{
+    FAKE_ENTER_INSIDE();
+    *ms = (float)(*(int *)to - *(int *)from);
+    return 0;
 }
 static int fake_cuModuleLoadData(void **module, const void *image)
 {
@@ -154,8 +222,9 @@ static int fake_cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigne
                                unsigned by, unsigned bz, unsigned shared, void *stream,
                                void **params, void **extra)
 {
-    (void)function, (void)shared, (void)stream, (void)params, (void)extra;
+    (void)function, (void)shared, (void)params, (void)extra;
     FAKE_ENTER_INSIDE();
+    fake_give('k', stream, NULL);
     fake_launches++;
     return gx * gy * gz * bx * by * bz == 0;
 }
@@ -180,18 +249,20 @@ static int fake_cuMemHostAlloc(void **p, size_t n, unsigned flags)
     FAKE_ENTER_INSIDE();
     *p = calloc(1, n);
     fake_word = *p;
+    fake_host_blocks++;
     return *p == NULL;
 }
 static int fake_cuMemFreeHost(void *p)
 {
     FAKE_ENTER_INSIDE();
+    fake_host_blocks--;
     free(p);
     return 0;
 }
 static int fake_cuMemcpyAsync(tci_cu_ptr to, tci_cu_ptr from, size_t n, void *stream)
 {
-    (void)stream;
     FAKE_ENTER_INSIDE();
+    fake_give('c', stream, NULL);
     memmove((void *)(size_t)to, (const void *)(size_t)from, n);
     fake_copies++;
     return 0;
@@ -208,14 +279,21 @@ static int fake_cuGraphCreate(void **graph, unsigned flags)
     (void)flags;
     FAKE_ENTER_INSIDE();
     *graph = &fake_process;
+    fake_n_graph = 0;
     return 0;
 }
 static int fake_cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after,
                                         size_t n_after, const tci_cu_kernel_params *params)
 {
-    (void)graph, (void)after, (void)n_after;
+    (void)graph;
     FAKE_ENTER_INSIDE();
-    *node = &fake_process;
+    *node = &fake_graph[fake_n_graph];
+    fake_graph[fake_n_graph].n_after = (int)n_after;
+    for (size_t i = 0; i < n_after && i < 16; i++) {
+        fake_graph[fake_n_graph].after[i] = (int)((char *)after[i] - (char *)fake_graph) /
+                                            (int)sizeof(fake_graph[0]);
+    }
+    fake_n_graph = (fake_n_graph + 1) % 512;
     fake_last_node = *params;
     fake_nodes++;
     return 0;
@@ -230,8 +308,9 @@ static int fake_cuGraphInstantiateWithFlags(void **executable, void *graph,
 }
 static int fake_cuGraphLaunch(void *executable, void *stream)
 {
-    (void)executable, (void)stream;
+    (void)executable;
     FAKE_ENTER_INSIDE();
+    fake_give('k', stream, NULL);
     fake_graph_launches++;
     if (fake_fault) {
         *fake_word = fake_fault;
@@ -298,7 +377,14 @@ static bool fake_install(void)
         .context_get = fake_cuCtxGetCurrent,
         .context_set = fake_cuCtxSetCurrent,
         .stream_create = fake_cuStreamCreate,
+        .stream_free = fake_cuStreamDestroy_v2,
         .stream_wait = fake_cuStreamSynchronize,
+        .stream_after = fake_cuStreamWaitEvent,
+        .event_create = fake_cuEventCreate,
+        .event_free = fake_cuEventDestroy_v2,
+        .event_record = fake_cuEventRecord,
+        .event_wait = fake_cuEventSynchronize,
+        .event_elapsed = fake_cuEventElapsedTime,
         .module_load = fake_cuModuleLoadData,
         .module_find = fake_cuModuleGetFunction,
         .module_free = fake_cuModuleUnload,

@@ -81,6 +81,99 @@ TEST(a_chain_of_kernels_is_one_graph_launch)
     tc_ctx_free(ctx);
 }
 
+/* ---- the order of a graph's nodes ---- */
+
+typedef struct span { char *begin, *end; bool writes; } span;
+
+static span operand(const tc_call *c, int step, int o)
+{
+    const tci_code *code = c->program->code;
+    int32_t at = code->steps[step].operands[o];
+    const tci_code_buffer *b = &code->buffers[at];
+    int64_t bytes = b->kind == TCI_BUF_INPUT    ? code->inputs[b->index].bytes
+                    : b->kind == TCI_BUF_OUTPUT ? code->outputs[b->index].bytes
+                                                : b->bytes;
+    char *begin = c->slots[c->program->steps[step].first_slot + o];
+    span s = {begin, begin + bytes, code->kernels[code->steps[step].kernel].writes[o]};
+    return s;
+}
+
+/* Whether they touch the same bytes, and one of them writes there. */
+static bool meet(const tc_call *c, int a, int b)
+{
+    const tci_code *code = c->program->code;
+    bool found = false;
+    for (int i = 0; i < code->kernels[code->steps[a].kernel].n_operands; i++) {
+        for (int j = 0; j < code->kernels[code->steps[b].kernel].n_operands; j++) {
+            span x = operand(c, a, i), y = operand(c, b, j);
+            found |= x.begin < y.end && y.begin < x.end && (x.writes || y.writes);
+        }
+    }
+    return found;
+}
+
+/* What must come after what does, by some way over the nodes, and each edge of the graph is between
+ * two that meet. Returns how many pairs may run side by side. */
+static int check_order(tc_program *f)
+{
+    enum { MOST = 64 };
+    bool reaches[MOST][MOST] = {{false}};
+    tc_call *c = tci_call_take(f);
+    int first = f->code->n_init, n = f->code->n_steps - first, free_pairs = 0;
+    CHECK_EQ_INT(n, fake_n_graph);
+    for (int i = 0; i < n && n <= MOST; i++) {
+        for (int e = 0; e < fake_graph[i].n_after; e++) {
+            int before = fake_graph[i].after[e];
+            CHECK_MSG(before < i && meet(c, first + before, first + i), "%d after %d", i, before);
+            reaches[i][before] = true;
+            for (int k = 0; k < before; k++) {
+                reaches[i][k] = reaches[i][k] || reaches[before][k];
+            }
+        }
+        for (int k = 0; k < i; k++) {
+            free_pairs += !reaches[i][k];
+            CHECK_MSG(reaches[i][k] || !meet(c, first + k, first + i), "%d beside %d", i, k);
+        }
+    }
+    tci_call_give(f, c);
+    return free_pairs;
+}
+
+/* Four chains of kernels that no two of which can be joined, and what takes them together. */
+TEST(branches_are_side_by_side)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("branches");
+    tc_program *f = NULL;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, N, N), y = x;
+    for (int b = 0; b < 4; b++) {
+        tc_tensor z = tc_exp(tc_mul(x, 3 + b));
+        for (int i = 0; i < 3; i++) {
+            z = tc_cumsum(z, i % 2);
+        }
+        y = b ? tc_add(y, tc_flip(z, 0)) : z;
+    }
+    REQUIRE(tc_compile(tc_cumsum(y, 0), &f) == TC_OK);
+    CHECK_EQ_INT(run(f), TC_OK);
+    CHECK(check_order(f) >= 12); /* four chains of three kernels or more: each beside the others */
+    tc_program_free(f);
+    f = chain(ctx, 1.0);
+    CHECK_EQ_INT(run(f), TC_OK);
+    CHECK_EQ_INT(check_order(f), 0);
+    tc_program_free(f);
+    /* a parameter is read by one branch and written by the last step of another */
+    static float zero[N * N];
+    tc_tensor p = tc_param(ctx, zero, TC_F32, N, N);
+    tc_tensor read = tc_cumsum(tc_cumsum(tc_mul(p, x), 0), 1);
+    tc_tensor fresh = tc_cumsum(tc_cumsum(tc_sin(x), 1), 0);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(read, tc_assign(p, tc_add(p, fresh))), NULL,
+                          &f) == TC_OK);
+    CHECK_EQ_INT(run(f), TC_OK);
+    CHECK(check_order(f) >= 2);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* ---- a second process ---- */
 
 static bool nvrtc_is_mapped(void)
@@ -318,7 +411,7 @@ TEST(every_call_of_a_run_may_fail)
     NEED_NVRTC();
     static const char *const functions[] = {
         "cuCtxGetCurrent", "cuCtxSetCurrent", "cuGraphLaunch", "cuStreamSynchronize",
-        "cuMemcpyAsync", "cuMemAlloc_v2", "cuMemHostAlloc", "cuGraphCreate",
+        "cuMemcpyAsync", "cuMemAlloc_v2", "cuGraphCreate",
         "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags"};
     static float out[2 * N];
     for (int i = 0; i < (int)(sizeof(functions) / sizeof(*functions)); i++) {
@@ -348,7 +441,6 @@ TEST(every_call_of_a_run_may_fail)
             n_begun += begun;
             CHECK_MSG(begun || is_still(&g, was), "%s, call %d", functions[i], n_failed);
             CHECK_EQ_INT(run_gatherer(&g, out), TC_OK);
-            CHECK_EQ_INT(tci_cuda.n_pending, 0);
             free_gatherer(&g);
             n_failed += failed;
         }
@@ -377,6 +469,261 @@ TEST(a_failed_download_is_told)
     CHECK_EQ_INT(run_gatherer(&g, out), TC_OK);
     CHECK(out[N] == 0);
     free_gatherer(&g);
+}
+
+/* ---- asynchronous runs ---- */
+
+/* What the streams were given since `first`, in order, with letters for the streams: "cA rA wB". */
+static const char *streams_since(int first, int context)
+{
+    static char text[1024];
+    static const char letters[] = "ABCDEFGH";
+    void *known[8] = {NULL};
+    int n = 0, at = 0;
+    for (int i = first; i < fake_n_log && at < 1000; i++) {
+        int s = 0;
+        while (s < n && known[s] != FAKE_LOG(i).stream) {
+            s++;
+        }
+        n += s == n;
+        known[s] = FAKE_LOG(i).stream;
+        CHECK_EQ_INT(FAKE_LOG(i).context, context);
+        at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%c%c", at ? " " : "",
+                       FAKE_LOG(i).what, letters[s]);
+    }
+    return text;
+}
+
+static tc_status run_async(tc_program *f, tc_queue *q, float *out, tc_event **e)
+{
+    static float in[N * N];
+    return tc_run_async(f, q, TC_BUFS(TC_BUF(in, N * N)), TC_BUFS(TC_BUF(out, N * N)), e);
+}
+
+/* Up, work and down have a stream each, and wait for each other by events alone. */
+TEST(a_queue_has_streams_that_overlap)
+{
+    NEED_NVRTC();
+    static float out[2][N * N];
+    tc_ctx *ctx = context("async");
+    REQUIRE(ctx != NULL);
+    tc_program *f = chain(ctx, 5.0);
+    tc_queue *q = NULL;
+    tc_event *events[2] = {NULL, NULL};
+    int misses = fake_context_misses, other, streams = fake_n_streams, made = fake_n_events;
+    REQUIRE(f && tc_queue_make(&q) == TC_OK);
+    fake_current = &other;
+    out[0][5] = out[1][5] = 7;
+    for (int i = 0; i < 2; i++) {
+        int first = fake_n_log;
+        CHECK_MSG(run_async(f, q, out[i], &events[i]) == TC_OK, "%s", tc_error(f));
+        CHECK_STR(streams_since(first, 0), "cA rA wB kB rB wC cC rC wB rB");
+        CHECK(fake_current == &other);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ_INT(tc_event_wait(events[i]), TC_OK);
+        CHECK(out[i][5] == 0); /* from memory of the driver's to the user's */
+    }
+    double ms = 0;
+    CHECK_EQ_INT(tc_event_elapsed(events[0], events[1], &ms), TC_OK);
+    CHECK(ms > 0 && fake_current == &other);
+    CHECK_EQ_INT(fake_context_misses - misses, 0);
+    CHECK_EQ_INT(fake_n_streams - streams, 3);
+    tc_event_free(events[0]);
+    tc_event_free(events[1]);
+    tc_queue_free(q);
+    tc_program_free(f);
+    CHECK_EQ_INT(fake_n_streams, streams);
+    CHECK_EQ_INT(fake_n_events, made);
+    tc_ctx_free(ctx);
+    fake_current = NULL;
+}
+
+/* Kernels of the queue go to the user's stream, and of others nothing does. */
+TEST(a_stream_of_the_user_is_a_queue)
+{
+    NEED_NVRTC();
+    static float out[N * N];
+    tc_ctx *ctx = context("stream");
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "interp";
+    tc_program *f = chain(ctx, 6.0), *here = NULL;
+    tc_queue *q = NULL;
+    tc_event *e = NULL;
+    int mine, first = fake_n_log, kernels = 0;
+    REQUIRE(f && tc_cuda_queue(0, &mine, &q) == TC_OK);
+    CHECK_EQ_INT(run_async(f, q, out, &e), TC_OK);
+    CHECK_EQ_INT(tc_event_wait(e), TC_OK);
+    for (int i = first; i < fake_n_log; i++) {
+        kernels += FAKE_LOG(i).what == 'k';
+        CHECK(FAKE_LOG(i).what != 'k' || FAKE_LOG(i).stream == &mine);
+        CHECK(FAKE_LOG(i).what != 'c' || FAKE_LOG(i).stream != &mine);
+    }
+    CHECK(kernels == 1 && FAKE_LOG(fake_n_log - 1).stream == &mine);
+    tc_event_free(e);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, N, N), y = tc_neg(x);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &here) == TC_OK);
+    CHECK_EQ_INT(run_async(here, q, out, &e), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(here), "the queue is a stream of cuda, the program runs on interp");
+    tc_queue_free(q);
+    CHECK_EQ_INT(tc_cuda_queue(0, NULL, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_cuda_queue(7, NULL, &q), TC_ERR_BACKEND);
+    tc_program_free(here);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* A parameter is one run's after the other: their kernels are in the order of the device's stream,
+ * and a run that sets it has ended when the next one begins. */
+TEST(a_queue_keeps_parameters_in_order)
+{
+    NEED_NVRTC();
+    static float out[2 * N];
+    static int64_t index[N];
+    gatherer g;
+    tc_queue *q = NULL;
+    REQUIRE(make_gatherer(&g, "async-param") && tc_queue_make(&q) == TC_OK);
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_OK);
+    void *main_stream = NULL;
+    for (int i = 0; i < fake_n_log; i++) {
+        main_stream = FAKE_LOG(i).what == 'k' ? FAKE_LOG(i).stream : main_stream;
+    }
+    int first = fake_n_log;
+    fake_fault = 1 + N;
+    tc_event *e = NULL;
+    CHECK_EQ_INT(tc_run_async(g.f, q, TC_BUFS(TC_BUF(index, N)),
+                              TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)), &e), TC_OK);
+    CHECK_EQ_INT(tc_event_wait(e), TC_ERR_INDEX);
+    fake_fault = 0;
+    CHECK_HAS(tc_error(e), "is outside");
+    for (int i = 0; i < 3; i++) {
+        CHECK_MSG(tc_run_async(g.f, q, TC_BUFS(TC_BUF(index, N)),
+                               TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)), NULL) == TC_OK, "%s",
+                  tc_error(g.f));
+    }
+    for (int i = first; i < fake_n_log; i++) {
+        CHECK(FAKE_LOG(i).what != 'k' || FAKE_LOG(i).stream == main_stream);
+    }
+    tc_event_free(e);
+    tc_queue_free(q);
+    CHECK(is_still(&g, 0));
+    free_gatherer(&g);
+}
+
+/* Whatever call of the driver fails: it is told, at once or by the event, nothing is left behind,
+ * the thread has its context, and the next run is good. */
+TEST(every_call_of_an_asynchronous_run_may_fail)
+{
+    NEED_NVRTC();
+    static const char *const functions[] = {
+        "cuCtxGetCurrent", "cuStreamCreate", "cuEventCreate", "cuEventRecord",
+        "cuStreamWaitEvent", "cuEventSynchronize", "cuMemcpyAsync", "cuMemAlloc_v2",
+        "cuMemHostAlloc", "cuGraphLaunch", "cuGraphInstantiateWithFlags"};
+    static float out[N * N];
+    tc_ctx *ctx = context("async-fails");
+    int streams = fake_n_streams, made = fake_n_events, blocks = fake_host_blocks, mine;
+    fake_current = &mine;
+    for (int i = 0; i < (int)(sizeof(functions) / sizeof(*functions)); i++) {
+        int n_failed = 0, n_told = 0;
+        for (bool failed = true; failed && n_failed < 60;) {
+            tc_program *f = chain(ctx, 5.0);
+            tc_queue *q = NULL;
+            tc_event *e = NULL;
+            REQUIRE(f && tc_queue_make(&q) == TC_OK);
+            fake_fail_in = functions[i];
+            fake_fail_after = n_failed;
+            tc_status status = run_async(f, q, out, &e);
+            bool told = status == TC_OK || strstr(tc_error(f), "CUDA_ERROR_FAKE");
+            if (!status) {
+                status = tc_event_wait(e);
+                told = status == TC_OK || strstr(tc_error(e), "CUDA_ERROR_FAKE");
+            }
+            failed = fake_fail_after < 0;
+            fake_fail_in = NULL;
+            n_told += status != TC_OK;
+            CHECK_MSG(told && (failed || status == TC_OK), "%s, call %d: status %d", functions[i],
+                      n_failed, (int)status);
+            CHECK_MSG(fake_current == &mine, "%s, call %d", functions[i], n_failed);
+            tc_event_free(e);
+            e = NULL;
+            CHECK_MSG(run_async(f, q, out, &e) == TC_OK && tc_event_wait(e) == TC_OK, "%s, call %d",
+                      functions[i], n_failed);
+            tc_event_free(e);
+            tc_queue_free(q);
+            tc_program_free(f);
+            n_failed += failed;
+        }
+        CHECK_MSG(n_told > 0 && n_failed < 60, "%s: %d calls failed, %d runs", functions[i],
+                  n_failed, n_told);
+    }
+    CHECK(fake_current == &mine);
+    CHECK_EQ_INT(fake_n_streams, streams);
+    CHECK_EQ_INT(fake_n_events, made);
+    CHECK_EQ_INT(fake_host_blocks, blocks);
+    fake_current = NULL;
+    tc_ctx_free(ctx);
+}
+
+/* ---- several devices ---- */
+
+TEST(a_second_device_has_a_context_of_its_own)
+{
+    NEED_NVRTC();
+    static float in[N * N], out[N * N];
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.device = 1;
+    tc_ctx *ctx = context("devices");
+    tc_program *on[2] = {NULL, NULL};
+    tc_tensor x = tc_input(ctx, "x", TC_F32, N, N), y = tc_cumsum(tc_exp(x), 1);
+    tc_tensor p = tc_borrow(ctx, in, TC_F32, N, N);
+    y = tc_add(y, p);
+    for (int i = 0; i < 2; i++) {
+        o.device = i;
+        CHECK_MSG(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &on[i]) == TC_OK, "%s",
+                  tc_error(y));
+        REQUIRE(on[i] != NULL);
+    }
+    tc_program_info info;
+    CHECK_EQ_INT(tc_program_get_info(on[1], &info), TC_OK);
+    CHECK_STR(info.backend, "cuda:1");
+    int misses = fake_context_misses;
+    for (int i = 0; i < 4; i++) { /* each finds its own context current, and leaves none */
+        int first = fake_n_log;
+        CHECK_EQ_INT(tc_run(on[i % 2], TC_BUFS(TC_BUF(in, N * N)), TC_BUFS(TC_BUF(out, N * N))),
+                     TC_OK);
+        for (int j = first; j < fake_n_log; j++) {
+            CHECK_EQ_INT(FAKE_LOG(j).context, i % 2);
+        }
+        CHECK(fake_n_log > first && fake_current == NULL);
+    }
+    tc_queue *q = NULL;
+    tc_event *e[2] = {NULL, NULL};
+    REQUIRE(tc_queue_make(&q) == TC_OK);
+    for (int i = 0; i < 2; i++) { /* a queue goes from one device to the other */
+        CHECK_EQ_INT(tc_run_async(on[i], q, TC_BUFS(TC_BUF(in, N * N)), TC_BUFS(TC_BUF(out, N * N)),
+                                  &e[i]), TC_OK);
+    }
+    CHECK(tc_event_wait(e[0]) == TC_OK && tc_event_wait(e[1]) == TC_OK);
+    tc_event_free(e[0]);
+    tc_event_free(e[1]);
+    tc_queue_free(q);
+    CHECK_EQ_INT(fake_context_misses - misses, 0);
+    void *memory = NULL;
+    CHECK(tc_cuda_alloc_on(1, 64, &memory) == TC_OK && memory);
+    tc_cuda_free(memory);
+    CHECK_EQ_INT(tc_cuda_alloc_on(2, 64, &memory), TC_ERR_BACKEND);
+    tc_program *none = NULL;
+    o.device = 2; /* the driver knows of none */
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &none), TC_ERR_COMPILER);
+    CHECK_HAS(tc_error(y), "cuDeviceGet");
+    o.device = 99;
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &none), TC_ERR_BACKEND);
+    CHECK_HAS(tc_error(y), "the backend cuda has no device 99");
+    tc_program_free(on[0]);
+    tc_program_free(on[1]);
+    tc_ctx_free(ctx);
 }
 
 /* The module says what maps its kernel wants; they are made for the operands' addresses. */

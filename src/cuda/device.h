@@ -1,0 +1,63 @@
+/* cuda/device.h - the GPUs of this process: their contexts, functions of modules, last errors. */
+#ifndef TCI_CUDA_DEVICE_H
+#define TCI_CUDA_DEVICE_H
+
+#include "load.h"
+#include "matrix.h"
+
+enum { TCI_CUDA_DEVICES = 16 };
+
+/* One GPU; the `user` of its backend. It does not change once it is open. */
+typedef struct tci_cuda_device {
+    char name[16];           /* of its backend: "cuda", "cuda:1" */
+    int index;
+    bool known;              /* it was tried to open it */
+    void *context;           /* the primary one, retained for the rest of the process; NULL: none */
+    void *stream;            /* of what is given to no other queue */
+    char architecture[48];   /* NVRTC's option */
+    tc_backend_target target;
+} tci_cuda_device;
+
+typedef struct tci_cuda_function {
+    void *handle;
+    int threads;
+    bool is_skeleton;        /* its argument begins with encoded tensor maps */
+    tci_cuda_skeleton skeleton;
+    struct tci_cuda_function *next;
+} tci_cuda_function;
+
+/* The device of that number, which may not be there; NULL: there can be none. */
+TCI_FN tci_cuda_device *tci_cuda_get(int index);
+/* The device behind the `user` of a call; NULL is the first. */
+TCI_FN tci_cuda_device *tci_cuda_of(void *user);
+/* Opens it at the first call. */
+TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target);
+/* Tells the forks of the lock. */
+TCI_FN void tci_cuda_keep_over_fork(void);
+TCI_FN const tci_cu *tci_cuda_driver(void); /* of an open device */
+
+/* Keeps the text for last_error. */
+TCI_FN tc_status tci_cuda_say(const char *what, const char *detail);
+/* TC_OK when the driver's code is 0. */
+TCI_FN tc_status tci_cuda_check(int code, const char *what);
+TCI_FN const char *tci_cuda_last_error(void *user);
+/* A process made by fork has no device of its parent's, and no call of the driver may be made in
+ * it. */
+TCI_FN tc_status tci_cuda_check_process(void);
+/* Makes the device's context this thread's, if it succeeds until tci_cuda_leave; *before: what it
+ * was. */
+TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before);
+TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before);
+
+/* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
+TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);
+TCI_FN tc_status tci_cuda_sync(void *user);
+TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence);
+TCI_FN tc_status tci_cuda_replay(void *user, void *sequence);
+TCI_FN void tci_cuda_sequence_free(void *user, void *sequence);
+TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes);
+/* upload, download, and between any memory of the process: returns when the bytes are there. */
+TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes);
+TCI_FN const tc_backend_queues *tci_cuda_queues(void);
+
+#endif

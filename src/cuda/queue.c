@@ -1,0 +1,444 @@
+/* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
+ *
+ * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
+ * recorded sequence is one CUDA graph of explicit kernel nodes, each behind those that it must come
+ * after, launched by one driver call.
+ *
+ * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
+ * host memory that the device sees (host_alloc), which is the launch's own word; it can be read
+ * when the queue was waited for. */
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "device.h"
+
+enum { TCI_CUDA_MAX_ARGUMENTS = 500 }; /* 8-byte words: what every driver takes */
+
+typedef struct tci_cuda_sequence { void *graph, *executable; } tci_cuda_sequence;
+
+/* ---- launches ---- */
+
+/* The map of one operand at its address. */
+static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, int64_t *to)
+{
+    enum { TCI_CU_SWIZZLE_128B = 3, TCI_CU_L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
+    uint64_t dim[5], stride[4];
+    unsigned box[5], step[5];
+    for (int i = 0; i < 5; i++) {
+        dim[i] = (uint64_t)map->dim[i];
+        box[i] = (unsigned)((map->box[i] - 1) * map->step[i] + 1);
+        step[i] = (unsigned)map->step[i];
+        if (i < 4) {
+            stride[i] = (uint64_t)map->stride[i];
+        }
+    }
+    char *start = (char *)launch->buffers[map->operand] + map->offset;
+    return !tci_cuda_driver()->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim,
+                                          stride, box, step, 0, TCI_CU_SWIZZLE_128B,
+                                          TCI_CU_L2_PROMOTION_128B, 0);
+}
+
+/* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
+ * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
+{
+    int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
+    const tci_cuda_function *f = launch->function;
+    int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
+    int n_words = map_words + n_buffers + n_literals + 1;
+    if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
+        return false;
+    }
+    memset(to, 0, TCI_CUDA_MAX_ARGUMENTS * sizeof(*to));
+    for (int i = 0; i < n_maps; i++) {
+        if (!tci_cuda_encode(launch, &f->skeleton.maps[i], to + TCI_CUDA_MAP_WORDS * i)) {
+            return false;
+        }
+    }
+    to += map_words;
+    for (int i = 0; i < launch->n_buffers; i++) {
+        to[i] = (int64_t)(uintptr_t)launch->buffers[i];
+    }
+    for (int i = 0; i < launch->n_literals; i++) {
+        to[n_buffers + i] = launch->literals[i];
+    }
+    to[n_buffers + n_literals] = (int64_t)(uintptr_t)launch->fault;
+    return true;
+}
+
+/* What both ways of launching tell the driver. False: the launch is larger than it can be. */
+static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
+{
+    const tci_cuda_function *f = launch->function;
+    int64_t blocks = launch->task_end - launch->task_begin;
+    memset(k, 0, sizeof(*k));
+    k->function = f->handle;
+    k->grid_x = (unsigned)blocks;
+    k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
+    k->block_x = (unsigned)f->threads;
+    if (f->is_skeleton) {
+        k->block_x = (unsigned)f->skeleton.block_x;
+        k->block_y = (unsigned)f->skeleton.block_y;
+        k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
+    }
+    if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
+        tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
+                     "that a tensor map cannot describe", "");
+        return false;
+    }
+    return true;
+}
+
+static void *tci_cuda_stream(const tci_cuda_device *d, void *queue)
+{
+    return queue ? queue : d->stream;
+}
+
+static tc_status tci_cuda_launch_inside(const tc_launch *launch, void *stream)
+{
+    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
+    tci_cu_kernel_params k;
+    bool is_packed = tci_cuda_pack(launch, arguments);
+    if (!tci_cuda_describe(launch, is_packed, &k)) {
+        return TC_ERR_LIMIT;
+    }
+    void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
+    return tci_cuda_check(tci_cuda_driver()->launch(k.function, k.grid_x, 1, 1, k.block_x,
+                                                    k.block_y, 1, k.shared_bytes, stream, params,
+                                                    NULL),
+                          "cuLaunchKernel");
+}
+
+static tc_status tci_cuda_queue_launch(void *user, void *queue, const tc_launch *launch)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (launch->task_end == launch->task_begin) {
+        return TC_OK;
+    }
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_launch_inside(launch, tci_cuda_stream(d, queue));
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_queue_sync(void *user, void *queue)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->stream_wait(tci_cuda_stream(d, queue)),
+                                "a kernel failed");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+/* ---- sequences ---- */
+
+TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    tci_cuda_sequence *s = sequence;
+    void *before;
+    if (s && !tci_cuda_enter(d, &before)) {
+        if (s->executable) {
+            tci_cuda_driver()->graph_exec_free(s->executable);
+        }
+        if (s->graph) {
+            tci_cuda_driver()->graph_free(s->graph);
+        }
+        tci_cuda_leave(d, before);
+    }
+    tci_heap_free(s);
+}
+
+/* Nodes, one for each launch; NULL: it has no tasks, and nothing waits for it. */
+static tc_status tci_cuda_add_node(tci_cuda_sequence *s, const tc_launch *launch, void **nodes,
+                                   int i, void **after)
+{
+    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
+    tci_cu_kernel_params k;
+    size_t n_after = 0;
+    if (launch->task_end == launch->task_begin) {
+        return TC_OK;
+    }
+    for (int j = 0; j < launch->n_after; j++) {
+        after[n_after] = nodes[launch->after[j]];
+        n_after += after[n_after] != NULL;
+    }
+    bool is_packed = tci_cuda_pack(launch, arguments);
+    if (!tci_cuda_describe(launch, is_packed, &k)) {
+        return TC_ERR_LIMIT;
+    }
+    void *params[] = {arguments};
+    k.params = params;
+    return tci_cuda_check(
+        tci_cuda_driver()->graph_add_kernel(&nodes[i], s->graph, after, n_after, &k),
+        "cuGraphAddKernelNode");
+}
+
+static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *launches, int n)
+{
+    const tci_cu *cu = tci_cuda_driver();
+    void **nodes = tci_heap_get(sizeof(*nodes) * 2 * (size_t)TCI_MAX(n, 1));
+    if (!nodes) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_cuda_check(cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    for (int i = 0; i < n && !status; i++) {
+        status = tci_cuda_add_node(s, &launches[i], nodes, i, nodes + n);
+    }
+    if (!status) {
+        status = tci_cuda_check(cu->graph_instantiate(&s->executable, s->graph, 0),
+                                "cuGraphInstantiate");
+    }
+    tci_heap_free(nodes);
+    return status;
+}
+
+TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
+    void *before;
+    *sequence = NULL;
+    if (!s) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_make_graph(s, launches, n);
+        tci_cuda_leave(d, before);
+    }
+    if (status) {
+        tci_cuda_sequence_free(user, s);
+        s = NULL;
+    }
+    *sequence = s;
+    return status;
+}
+
+static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    const tci_cuda_sequence *s = sequence;
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->graph_launch(s->executable, tci_cuda_stream(d, queue)),
+            "cuGraphLaunch");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+/* ---- copies ---- */
+
+static tc_status tci_cuda_queue_copy(void *user, void *queue, void *to, const void *from,
+                                     int64_t bytes)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->copy((tci_cu_ptr)(uintptr_t)to,
+                                                        (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
+                                                        tci_cuda_stream(d, queue)),
+                                "cuMemcpyAsync");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+{
+    return tci_cuda_queue_copy(user, NULL, to, from, bytes);
+}
+
+TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    tc_status status = tci_cuda_queue_copy(user, NULL, to, from, bytes);
+    void *before;
+    status = status ? status : tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->stream_wait(d->stream), "cuStreamSynchronize");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+/* ---- the device's own queue ---- */
+
+TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch)
+{
+    return tci_cuda_queue_launch(user, NULL, launch);
+}
+
+TCI_FN tc_status tci_cuda_replay(void *user, void *sequence)
+{
+    return tci_cuda_queue_replay(user, NULL, sequence);
+}
+
+TCI_FN tc_status tci_cuda_sync(void *user)
+{
+    return tci_cuda_queue_sync(user, NULL);
+}
+
+/* ---- queues ---- */
+
+static tc_status tci_cuda_queue_make(void *user, void **queue)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    *queue = NULL;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->stream_create(queue, 1), "cuStreamCreate");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static void tci_cuda_queue_free(void *user, void *queue)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->stream_free(queue);
+        tci_cuda_leave(d, before);
+    }
+}
+
+/* ---- events ---- */
+
+static tc_status tci_cuda_event_make(void *user, void **event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    *event = NULL;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->event_create(event, 0), "cuEventCreate");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static void tci_cuda_event_free(void *user, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->event_free(event);
+        tci_cuda_leave(d, before);
+    }
+}
+
+static tc_status tci_cuda_event_record(void *user, void *queue, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->event_record(event, tci_cuda_stream(d, queue)), "cuEventRecord");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_event_wait(void *user, void *queue, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->stream_after(tci_cuda_stream(d, queue), event, 0),
+            "cuStreamWaitEvent");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_event_sync(void *user, void *event)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->event_wait(event), "a kernel failed");
+        tci_cuda_leave(d, before);
+    }
+    return status;
+}
+
+static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double *ms)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    float elapsed = 0;
+    void *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(tci_cuda_driver()->event_elapsed(&elapsed, from, to),
+                                "cuEventElapsedTime");
+        tci_cuda_leave(d, before);
+    }
+    *ms = elapsed;
+    return status;
+}
+
+/* ---- memory of the host that the device sees ---- */
+
+static void *tci_cuda_host_alloc(void *user, int64_t bytes)
+{
+    enum { TCI_CU_PORTABLE_MAPPED = 3 }; /* CU_MEMHOSTALLOC_... */
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *memory = NULL, *before;
+    tc_status status = tci_cuda_enter(d, &before);
+    if (!status) {
+        status = tci_cuda_check(
+            tci_cuda_driver()->host_alloc(&memory, (size_t)bytes, TCI_CU_PORTABLE_MAPPED),
+            "cuMemHostAlloc");
+        tci_cuda_leave(d, before);
+    }
+    return status ? NULL : memory;
+}
+
+static void tci_cuda_host_free(void *user, void *memory)
+{
+    const tci_cuda_device *d = tci_cuda_of(user);
+    void *before;
+    if (!tci_cuda_enter(d, &before)) {
+        tci_cuda_driver()->host_free(memory);
+        tci_cuda_leave(d, before);
+    }
+}
+
+TCI_FN const tc_backend_queues *tci_cuda_queues(void)
+{
+    static const tc_backend_queues queues = {
+        .make = tci_cuda_queue_make,
+        .free = tci_cuda_queue_free,
+        .launch = tci_cuda_queue_launch,
+        .replay = tci_cuda_queue_replay,
+        .copy = tci_cuda_queue_copy,
+        .sync = tci_cuda_queue_sync,
+        .event_make = tci_cuda_event_make,
+        .event_free = tci_cuda_event_free,
+        .event_record = tci_cuda_event_record,
+        .event_wait = tci_cuda_event_wait,
+        .event_sync = tci_cuda_event_sync,
+        .event_elapsed = tci_cuda_event_elapsed,
+        .host_alloc = tci_cuda_host_alloc,
+        .host_free = tci_cuda_host_free,
+    };
+    return &queues;
+}
