@@ -55,7 +55,7 @@ EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c examples/*/*.c
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 
-.PHONY: headers check-headers readme rooms test soak asan tsan openmp examples demo bench oracle lint golden size
+.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo bench oracle lint golden size
 .PHONY: clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -98,6 +98,10 @@ rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with 
 	    -Wall -Wextra -Wpedantic -Werror $(if $(filter $(SWITCHES),$*.c),-Wswitch-enum) $*.c
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -DTC_CUDA -fsyntax-only -Wall -Wextra \
 	    -Wpedantic -Werror $*.c
+
+# Rooms of loop/ mostly work where sizes are numbers, and still use C's operators on some of them.
+dims: build/headers.stamp ## outside of loop/ no room computes with a size by C's operators
+	@CC="$(CC)" tools/dims.sh $(filter-out src/loop/%,$(ROOM_C))
 
 # ---- tests ----
 
