@@ -55,7 +55,7 @@
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
- * for gcc and clang, takes seconds to compile and over half a megabyte of a program (`make size` in
+ * for gcc and clang, takes seconds to compile and 0.8 megabytes of a program (`make size` in
  * tc's folder prints both): give it a .c file of its own (a program of C++ has to). The flags and
  * macros of that file do not matter to results, but clang refuses its fast-math flag there. Only
  * names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
@@ -127,6 +127,8 @@
  *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
  *     tc_tensor read = tc_index_select(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64));
  *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
+ *     tc_tensor spread, centre;                // of each row, which is read once for both
+ *     tc_var_mean(x, TC_AXES(-1), 1, true, &spread, &centre);
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -185,8 +187,7 @@
  * memory that it captured (3, and parameters that it does not set itself) and from no input, it
  * computes once where that pays, and keeps: tc_program_info counts it, tc_explain lists it. It is
  * computed again in the first run after tc_touch, or after another program set a parameter.
- * tc_call_make gives one caller a workspace and
- * an error text of its own:
+ * tc_call_make gives one caller a workspace and an error text of its own:
  *
  *     tc_call *call;
  *     if (tc_call_make(f, &call) == TC_OK) {
@@ -284,9 +285,9 @@
  *
  *   app.c:20: tc_read: given room for 3 elements, expected 4 (the tensor was made at app.c:12)
  *
- * A run that meets an index outside its axis names the call that reads there, and the index where
- * that lies in an input or other memory that the host can read. Of several calls that read axes of
- * that size at computed indices it names up to three:
+ * A run that meets an index outside its axis names the call that goes there, and the index where
+ * that lies in an input or other memory that the host can read. Of several calls that read or
+ * write axes of that size at computed indices it names up to three:
  *
  *   app.c:31: tc_run: index 7 (element 3 of input 1 "which") is outside axis 0 of size 6 in
  *   tc_index_select made at app.c:12: expected -6 to 5
@@ -369,6 +370,10 @@
  *     tc_program_get_info(f, &info);
  *     tc_compile_times(f, &times);
  *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
+ *
+ * tc_explain shows each kernel's schedule and those that come next. options.schedule (TC_SCHEDULE)
+ * is a file of schedules to force, options.tune_ms a time in which a compile may measure the
+ * likeliest ones of the kernels that take longest; the results are the same with any of them.
  *
  * TC_LOG=cache tells where each program was found, TC_LOG=recompiles which node of one that was not
  * makes it another than the nearest earlier one; TC_LOG=compile says once for each program when it
