@@ -197,14 +197,16 @@ TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_te
                                    tc_site here);
 #define tc_scatter_add(x, axis, index, src)                                                        \
     tc_scatter_add_at((x), (axis), (index), (src), TC_HERE)
-/* x with elements of src in their places; of several for one place the last one is taken. */
+/* x with elements of src in their places; of several for one place the last one is taken. Shapes
+ * and dtypes of this and the next two are those of tc_scatter_add. */
 TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here);
 #define tc_scatter(x, axis, index, src) tc_scatter_at((x), (axis), (index), (src), TC_HERE)
-/* The least, or largest, of x's element and those of src for its place; NaN if one is. */
+/* The least of x's element and those of src for its place; NaN if one is. */
 TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_min(x, axis, index, src)                                                        \
     tc_scatter_min_at((x), (axis), (index), (src), TC_HERE)
+/* The largest of them; NaN if one is. */
 TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_max(x, axis, index, src)                                                        \
