@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "862e7d493723ff37"
+#define TCI_BUILD "78acab087378d429"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25570,7 +25570,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     const tci_kstage *stage = &k->stages[red->stage];
-    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
         tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
         return 0;
     }

@@ -158,7 +158,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     const tci_kstage *stage = &k->stages[red->stage];
-    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 || stage->n_kept > 0 ||
+    if (red->op != TCI_RED_DOT || red->dtype != TC_F32 ||
         tci_class_products(k, stage, 0) <= TCI_CLASS_PART) {
         return 0;
     }
