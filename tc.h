@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "78acab087378d429"
+#define TCI_BUILD "63415c55064ce206"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14288,8 +14288,11 @@ static tci_node *tci_random_int(tci_graph *g, int op, tci_node *a, uint64_t b)
 
 static tci_node *tci_random_float(tci_graph *g, int op, tci_node *a, double b)
 {
-    return a ? tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, (tci_value){.f = b}))
-             : NULL;
+    if (!a) {
+        return NULL;
+    }
+    tci_value v = tci_value_cast((tci_value){.f = b}, TC_F64, (tc_dtype)a->dtype);
+    return tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, v));
 }
 
 /* ---- keys ---- */
@@ -44956,10 +44959,19 @@ TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
 
 /* ---- src/interp/reference.h ---- */
 /* interp/reference.h - the judge: evaluates a graph node by node, naively, in the plainest code
- * there is. Shares only the scalar prims with the rest. For tests and tc_triage; not a backend. */
+ * there is. Shares only the scalar prims and the value columns with the rest: tests judge these by
+ * definitions of their own (tests/judge.h), as a watch. Not a backend. */
 #ifndef TCI_INTERP_REFERENCE_H
 #define TCI_INTERP_REFERENCE_H
 
+
+/* Sees each node once it and its inputs have their values, each element in the compute dtype. */
+typedef struct tci_reference_watch {
+    void (*see)(void *user, const tci_node *n);
+    void *user;
+} tci_reference_watch;
+/* In `see` only: the values of a node, or of an input of it. */
+TCI_FN const tci_value *tci_reference_values(const tci_node *n);
 
 /* Evaluates `roots` given the memory of INPUT nodes (inputs[i] for input_nodes[i], dense). Writes
  * root j densely, in its dtype, to outputs[j]. wide = true: floats are computed in f64 all the way
@@ -44967,6 +44979,11 @@ TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
 TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
                                     int n_inputs, tci_node *const *roots, void *const *outputs,
                                     int n_roots, bool wide);
+/* The same, not wide, under a watch. */
+TCI_FN tc_status tci_reference_eval_watched(tci_node *const *input_nodes, const void *const *inputs,
+                                            int n_inputs, tci_node *const *roots,
+                                            void *const *outputs, int n_roots,
+                                            const tci_reference_watch *watch);
 
 #endif
 
@@ -45791,9 +45808,14 @@ static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
     }
 }
 
-TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
-                                    int n_inputs, tci_node *const *roots, void *const *outputs,
-                                    int n_roots, bool wide)
+TCI_FN const tci_value *tci_reference_values(const tci_node *n)
+{
+    return n->pass;
+}
+
+static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
+                              tci_node *const *roots, void *const *outputs, int n_roots, bool wide,
+                              const tci_reference_watch *watch)
 {
     tci_ref *r = tci_heap_get(sizeof *r);
     if (!r) {
@@ -45812,6 +45834,9 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
         tci_node_list list = tci_graph_sort(&r->s, roots, n_roots);
         for (int i = 0; i < list.n; i++) {
             tci_ref_node(r, list.items[i]);
+            if (watch) {
+                watch->see(watch->user, list.items[i]);
+            }
         }
         for (int i = 0; i < n_roots; i++) {
             tci_ref_store(r, roots[i], outputs[i]);
@@ -45824,6 +45849,21 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
     tci_scratch_free(&r->s);
     tci_heap_free(r);
     return status;
+}
+
+TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
+                                    int n_inputs, tci_node *const *roots, void *const *outputs,
+                                    int n_roots, bool wide)
+{
+    return tci_ref_eval(input_nodes, inputs, n_inputs, roots, outputs, n_roots, wide, NULL);
+}
+
+TCI_FN tc_status tci_reference_eval_watched(tci_node *const *input_nodes, const void *const *inputs,
+                                            int n_inputs, tci_node *const *roots,
+                                            void *const *outputs, int n_roots,
+                                            const tci_reference_watch *watch)
+{
+    return tci_ref_eval(input_nodes, inputs, n_inputs, roots, outputs, n_roots, false, watch);
 }
 
 /* ---- src/compile/backend.c ---- */

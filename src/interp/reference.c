@@ -835,9 +835,14 @@ static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
     }
 }
 
-TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
-                                    int n_inputs, tci_node *const *roots, void *const *outputs,
-                                    int n_roots, bool wide)
+TCI_FN const tci_value *tci_reference_values(const tci_node *n)
+{
+    return n->pass;
+}
+
+static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
+                              tci_node *const *roots, void *const *outputs, int n_roots, bool wide,
+                              const tci_reference_watch *watch)
 {
     tci_ref *r = tci_heap_get(sizeof *r);
     if (!r) {
@@ -856,6 +861,9 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
         tci_node_list list = tci_graph_sort(&r->s, roots, n_roots);
         for (int i = 0; i < list.n; i++) {
             tci_ref_node(r, list.items[i]);
+            if (watch) {
+                watch->see(watch->user, list.items[i]);
+            }
         }
         for (int i = 0; i < n_roots; i++) {
             tci_ref_store(r, roots[i], outputs[i]);
@@ -868,4 +876,19 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
     tci_scratch_free(&r->s);
     tci_heap_free(r);
     return status;
+}
+
+TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
+                                    int n_inputs, tci_node *const *roots, void *const *outputs,
+                                    int n_roots, bool wide)
+{
+    return tci_ref_eval(input_nodes, inputs, n_inputs, roots, outputs, n_roots, wide, NULL);
+}
+
+TCI_FN tc_status tci_reference_eval_watched(tci_node *const *input_nodes, const void *const *inputs,
+                                            int n_inputs, tci_node *const *roots,
+                                            void *const *outputs, int n_roots,
+                                            const tci_reference_watch *watch)
+{
+    return tci_ref_eval(input_nodes, inputs, n_inputs, roots, outputs, n_roots, false, watch);
 }

@@ -1,9 +1,18 @@
 /* interp/reference.h - the judge: evaluates a graph node by node, naively, in the plainest code
- * there is. Shares only the scalar prims with the rest. For tests and tc_triage; not a backend. */
+ * there is. Shares only the scalar prims and the value columns with the rest: tests judge these by
+ * definitions of their own (tests/judge.h), as a watch. Not a backend. */
 #ifndef TCI_INTERP_REFERENCE_H
 #define TCI_INTERP_REFERENCE_H
 
 #include "../graph/node.h"
+
+/* Sees each node once it and its inputs have their values, each element in the compute dtype. */
+typedef struct tci_reference_watch {
+    void (*see)(void *user, const tci_node *n);
+    void *user;
+} tci_reference_watch;
+/* In `see` only: the values of a node, or of an input of it. */
+TCI_FN const tci_value *tci_reference_values(const tci_node *n);
 
 /* Evaluates `roots` given the memory of INPUT nodes (inputs[i] for input_nodes[i], dense). Writes
  * root j densely, in its dtype, to outputs[j]. wide = true: floats are computed in f64 all the way
@@ -11,5 +20,10 @@
 TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
                                     int n_inputs, tci_node *const *roots, void *const *outputs,
                                     int n_roots, bool wide);
+/* The same, not wide, under a watch. */
+TCI_FN tc_status tci_reference_eval_watched(tci_node *const *input_nodes, const void *const *inputs,
+                                            int n_inputs, tci_node *const *roots,
+                                            void *const *outputs, int n_roots,
+                                            const tci_reference_watch *watch);
 
 #endif

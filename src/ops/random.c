@@ -26,8 +26,11 @@ static tci_node *tci_random_int(tci_graph *g, int op, tci_node *a, uint64_t b)
 
 static tci_node *tci_random_float(tci_graph *g, int op, tci_node *a, double b)
 {
-    return a ? tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, (tci_value){.f = b}))
-             : NULL;
+    if (!a) {
+        return NULL;
+    }
+    tci_value v = tci_value_cast((tci_value){.f = b}, TC_F64, (tc_dtype)a->dtype);
+    return tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, v));
 }
 
 /* ---- keys ---- */

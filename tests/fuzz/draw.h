@@ -181,12 +181,26 @@ static int fz_tamed(fz_draw *d, int x)
     return tamed < 0 ? x : tamed;
 }
 
+static bool fz_takes_floats(int op)
+{
+#define TCI_ROW(id, name, arity, rule, ...) #rule,
+    static const char *const rules[] = {TCI_EW_OPS(TCI_ROW)};
+#undef TCI_ROW
+    return strcmp(rules[op], "INTEGER") && strcmp(rules[op], "WORD");
+}
+
 static void fz_draw_ew(fz_draw *d, fz_step *s)
 {
     s->op = d->turn % 2 ? fz_pick(d, TCI_OP_EW_END) : (int)((d->f->seed + d->turn) % TCI_OP_EW_END);
     d->turn++;
     s->n_in = fz_arity(s->op);
     s->in[0] = fz_any(d);
+    if (!fz_takes_floats(s->op) && fz_is_float(d->f->steps[s->in[0]].dtype)) {
+        fz_step x = d->f->steps[s->in[0]];
+        tc_dtype t = (tc_dtype)(TC_U8 + fz_pick(d, TC_I64 - TC_U8 + 1));
+        int whole = fz_new_leaf(d, t, x.rank, x.sizes);
+        s->in[0] = whole < 0 ? s->in[0] : whole;
+    }
     for (int i = 1; i < s->n_in; i++) {
         s->in[i] = fz_mate(d, s->in[0]);
         if (fz_chance(d, 20)) {
@@ -400,6 +414,8 @@ static void fz_draw_made(fz_draw *d, fz_step *s)
         s->number[2] = fz_chance(d, 70) ? tci_arg_int(1 + fz_pick(d, 2)) : tci_arg_float(0.5);
         return;
     }
+    s->attr[0] = fz_pick(d, 2);
+    s->attr[1] = fz_pick(d, 1000);
     s->rank = fz_pick(d, 3);
     for (int i = 0; i < s->rank; i++) {
         s->sizes[i] = fz_pick_size(d) % 34;
@@ -428,7 +444,13 @@ static void fz_draw_step(fz_draw *d)
         s.in[0] = fz_any(d);
         s.attr[0] = fz_pick_dtype(d);
         break;
-    case FZ_FULL: case FZ_ARANGE: fz_draw_made(d, &s); break;
+    case FZ_FULL: case FZ_ARANGE: case FZ_RANDOM: fz_draw_made(d, &s); break;
+    case FZ_DROPOUT:
+        s.n_in = 1;
+        s.in[0] = fz_any(d);
+        s.attr[0] = fz_pick(d, 6);
+        s.attr[1] = fz_pick(d, 1000);
+        break;
     case FZ_CAT: fz_draw_cat(d, &s); break;
     case FZ_GATHER: case FZ_INDEX_SELECT: case FZ_SCATTER: fz_draw_gather(d, &s); break;
     case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:

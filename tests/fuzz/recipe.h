@@ -15,10 +15,11 @@
 enum { FZ_MAX_STEPS = 64, FZ_MAX_IN = 4, FZ_MAX_RANK = 8, FZ_MAX_OUT = 4 };
 
 typedef enum fz_kind {
-    FZ_INPUT, FZ_BORROW, FZ_EW, FZ_REDUCE, FZ_WHERE, FZ_CAST, FZ_FULL, FZ_ARANGE, FZ_RESHAPE,
-    FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP, FZ_PAD, FZ_CAT, FZ_GATHER,
-    FZ_INDEX_SELECT, FZ_SCATTER, FZ_CUMSUM, FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX,
-    FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM, FZ_CROSS_ENTROPY, FZ_TAME, FZ_KIND_COUNT
+    FZ_INPUT, FZ_BORROW, FZ_EW, FZ_REDUCE, FZ_WHERE, FZ_CAST, FZ_FULL, FZ_ARANGE, FZ_RANDOM,
+    FZ_DROPOUT, FZ_RESHAPE, FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP,
+    FZ_PAD, FZ_CAT, FZ_GATHER, FZ_INDEX_SELECT, FZ_SCATTER, FZ_CUMSUM, FZ_MATMUL, FZ_EINSUM,
+    FZ_CONV, FZ_POOL, FZ_SOFTMAX, FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM, FZ_CROSS_ENTROPY, FZ_TAME,
+    FZ_KIND_COUNT
 } fz_kind;
 
 typedef enum fz_data { FZ_DATA_WHOLE, FZ_DATA_UNIT, FZ_DATA_CORNERS, FZ_DATA_INDEX } fz_data;
@@ -254,6 +255,19 @@ static tc_tensor fz_call_borrow(const fz_recipe *f, int step, tc_ctx *ctx, fz_gr
                              strides);
 }
 
+/* attr: which distribution, the key. */
+static tc_tensor fz_call_random(const fz_step *s, tc_ctx *ctx, const int64_t *list)
+{
+    tc_arg key = tci_arg_int(s->attr[1]), low = tci_arg_int(0), high = tci_arg_int(100);
+    int n = s->rank + 1;
+    if (fz_is_float(s->dtype)) {
+        return s->attr[0] ? tc_randn_at(ctx, key, n, list, TC_HERE)
+                          : tc_rand_at(ctx, key, n, list, TC_HERE);
+    }
+    return s->attr[0] ? tc_randint_at(ctx, key, low, high, n, list, TC_HERE)
+                      : tc_random_bits_at(ctx, key, n, list, TC_HERE);
+}
+
 static tc_tensor fz_call_leaf(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
 {
     const fz_step *s = &f->steps[step];
@@ -264,6 +278,7 @@ static tc_tensor fz_call_leaf(const fz_recipe *f, int step, tc_ctx *ctx, fz_grap
     case FZ_ARANGE:
         return tc_arange_at(ctx, s->number[0], s->number[1], s->number[2], s->dtype, TC_HERE);
     case FZ_BORROW: return fz_call_borrow(f, step, ctx, g);
+    case FZ_RANDOM: return fz_call_random(s, ctx, list);
     default:
         g->input_steps[g->n_inputs] = step;
         g->inputs[g->n_inputs] = tc_input_at(ctx, "x", s->rank + 1, list, TC_HERE);
@@ -281,11 +296,14 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
         a[i] = s->in[i] >= 0 ? tci_arg_tensor(t[i]) : s->number[i];
     }
     switch (s->kind) {
-    case FZ_INPUT: case FZ_BORROW: case FZ_FULL: case FZ_ARANGE:
+    case FZ_INPUT: case FZ_BORROW: case FZ_FULL: case FZ_ARANGE: case FZ_RANDOM:
         return fz_call_leaf(f, step, ctx, g);
     case FZ_EW: return fz_call_ew(s->op, a);
     case FZ_WHERE: return tc_where_at(a[0], a[1], a[2], TC_HERE);
     case FZ_CAST: return tc_cast(t[0], (tc_dtype)s->attr[0]);
+    case FZ_DROPOUT:
+        return tc_dropout_at(t[0], tci_arg_float(0.2 * (double)s->attr[0]), tci_arg_int(s->attr[1]),
+                             TC_HERE);
     case FZ_MATMUL: return tc_matmul(t[0], t[1]);
     case FZ_EINSUM: return fz_call_einsum(s, t);
     case FZ_CONV: case FZ_POOL: return fz_call_window(s, t);

@@ -30,7 +30,7 @@ static int64_t dfz_size(const dfz_map *map, int64_t v)
 /* The step at other sizes. */
 static void dfz_map_step(fz_step *s, const dfz_map *map)
 {
-    if (s->kind == FZ_INPUT || s->kind == FZ_FULL) {
+    if (s->kind == FZ_INPUT || s->kind == FZ_FULL || s->kind == FZ_RANDOM) {
         for (int i = 0; i < s->rank; i++) {
             s->sizes[i] = dfz_size(map, s->sizes[i]);
         }

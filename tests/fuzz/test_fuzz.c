@@ -1,12 +1,14 @@
 /* Random graphs of every op, dtype and layout: the reference evaluator, the interpreter and native
  * code (gcc and clang, several vector widths, one thread and two, outputs in place of inputs) must
- * give the same bits.
+ * give the same bits; and each element of an elementwise node must be what tests/judge.h, which
+ * shares no formula with them, says of its operands.
  *
  * A failing graph is cut down (outputs dropped, inner steps turned into inputs) and printed with
  * its seed; TC_TEST_SEED=N replays that graph alone, TC_TEST_SOAK=1 draws thousands. */
 #include "inside.h"
 
 #include "../tc_test.h"
+#include "judge.h"
 #include "same.h"
 
 #include <signal.h>
@@ -139,7 +141,33 @@ static void case_free(fz_case *c)
     memset(c->programs, 0, sizeof(c->programs));
 }
 
-/* Builds the recipe, fills its inputs and has it judged by the reference evaluator. */
+/* Every element of an elementwise node that the reference evaluator works out, against the row's
+ * own definition over the same operands. */
+static void judge_node(void *user, const tci_node *n)
+{
+    fz_case *c = (fz_case *)user;
+    if (!tci_op_is_ew(n->op)) {
+        return;
+    }
+    const tci_value *a = tci_reference_values(n->in[0]), *y = tci_reference_values(n);
+    const tci_value *b = tci_reference_values(n->in[n->n_in - 1]);
+    tc_dtype t = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
+    for (int64_t i = 0; i < tci_dim_known(tci_node_count(n)); i++) {
+        judge_value j = judge_row(n->op, t, a[i], b[i]);
+        if (!j.known) {
+            complain(c, "%s of %s has no judge", tci_op_name(n->op), tci_dtype_get(t)->name);
+        } else if (!judge_accepts(&j, to, y[i])) {
+            bool real = fz_is_float(t);
+            complain(c, "%s of %s over %.17g and %.17g is %.17g, the judge says %.17Lg",
+                     tci_op_name(n->op), tci_dtype_get(t)->name, real ? a[i].f : (double)a[i].i,
+                     real ? b[i].f : (double)b[i].i, fz_is_float(to) ? y[i].f : (double)y[i].i,
+                     j.is_real ? j.real : (long double)judge_wrap(to, j.whole));
+        }
+    }
+}
+
+/* Builds the recipe, fills its inputs and has it judged: by the reference evaluator, whose
+ * elementwise nodes are judged themselves. */
 static bool case_open(fz_case *c, tc_ctx *ctx)
 {
     tci_node *nodes[FZ_MAX_STEPS], *roots[FZ_MAX_OUT];
@@ -158,8 +186,9 @@ static bool case_open(fz_case *c, tc_ctx *ctx)
         c->want[i] = calloc(1, bytes_of(c->g.outputs[i]) + 1);
         roots[i] = tci_handle_node(c->g.outputs[i]);
     }
-    c->judged = tci_reference_eval(nodes, (const void *const *)c->in_at, c->g.n_inputs, roots,
-                                   c->want, c->f.n_outputs, false);
+    tci_reference_watch judge = {judge_node, c};
+    c->judged = tci_reference_eval_watched(nodes, (const void *const *)c->in_at, c->g.n_inputs,
+                                           roots, c->want, c->f.n_outputs, &judge);
     return true;
 }
 

@@ -1,11 +1,12 @@
-/* Every row of ops/table.h against plain C written here: doubles, 64-bit integers and libm, never
- * tc's own arithmetic. Cases are graphs over copied-in data; all of them run on the interpreter, on
- * native code and in the reference evaluator, which must give the same bits (a composite and a
- * float sum: close to the reference, whose order is another). The last test walks the table: a row
- * that no case uses fails it. */
+/* Every row of ops/table.h against plain C: elementwise ones against tests/judge.h, the others
+ * against doubles, 64-bit integers and libm here, never tc's own arithmetic. Cases are graphs over
+ * copied-in data; all of them run on the interpreter, on native code and in the reference
+ * evaluator, which must give the same bits (a composite and a float sum: close to the reference,
+ * whose order is another). The last test walks the table: a row that no case uses fails it. */
 #include "inside.h"
 
 #include "../tc_test.h"
+#include "judge.h"
 #include "same.h"
 
 enum { MAX_CASES = 900, MAX_VALUES = 128, NX = 24 };
@@ -234,162 +235,6 @@ static void close_cases(void)
 
 /* ---- elementwise rows ---- */
 
-static double f_max(double a, double b)
-{
-    return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
-}
-
-static double f_min(double a, double b)
-{
-    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
-}
-
-static double f_remainder(double a, double b)
-{
-    double r = fmod(a, b);
-    return r == 0 ? copysign(0, b) : (r < 0) != (b < 0) ? r + b : r;
-}
-
-/* Of values whose exact quotient a double shows the right side of. */
-static double f_floor_divide(double a, double b)
-{
-    if (isinf(a)) {
-        return NAN;
-    }
-    return isinf(b) && a != 0 && (a < 0) != (b < 0) ? -1 : b == 0 ? a / b : floor(a / b);
-}
-
-/* In doubles; comparisons and logic as 0 and 1. false: no such row here. */
-static bool float_row(int op, double a, double b, double *y)
-{
-    switch (op) {
-    case TCI_OP_NEG: *y = -a; return true;
-    case TCI_OP_ABS: *y = fabs(a); return true;
-    case TCI_OP_EXP: *y = exp(a); return true;
-    case TCI_OP_LOG: *y = log(a); return true;
-    case TCI_OP_SQRT: *y = sqrt(a); return true;
-    case TCI_OP_RSQRT: *y = 1 / sqrt(a); return true;
-    case TCI_OP_RECIPROCAL: *y = 1 / a; return true;
-    case TCI_OP_SQUARE: *y = a * a; return true;
-    case TCI_OP_SIN: *y = sin(a); return true;
-    case TCI_OP_COS: *y = cos(a); return true;
-    case TCI_OP_TANH: *y = tanh(a); return true;
-    case TCI_OP_SIGMOID: *y = 1 / (1 + exp(-a)); return true;
-    case TCI_OP_SILU: *y = a / (1 + exp(-a)); *y = a == -INFINITY ? NAN : *y; return true;
-    case TCI_OP_ERF: *y = erf(a); return true;
-    case TCI_OP_GELU: *y = a == -INFINITY ? -0.0 : a * 0.5 * erfc(-a * 0.70710678118654752);
-        return true;
-    case TCI_OP_RELU: *y = f_max(a, 0); return true;
-    case TCI_OP_FLOOR: *y = floor(a); return true;
-    case TCI_OP_CEIL: *y = ceil(a); return true;
-    case TCI_OP_TRUNC: *y = trunc(a); return true;
-    case TCI_OP_ROUND: *y = nearbyint(a); return true;
-    case TCI_OP_ISNAN: *y = isnan(a); return true;
-    case TCI_OP_LOGICAL_NOT: *y = a == 0; return true;
-    case TCI_OP_ADD: *y = a + b; return true;
-    case TCI_OP_SUB: *y = a - b; return true;
-    case TCI_OP_MUL: *y = a * b; return true;
-    case TCI_OP_DIV: *y = a / b; return true;
-    case TCI_OP_POW: *y = pow(a, b); return true;
-    case TCI_OP_MAXIMUM: *y = f_max(a, b); return true;
-    case TCI_OP_MINIMUM: *y = f_min(a, b); return true;
-    case TCI_OP_REMAINDER: *y = f_remainder(a, b); return true;
-    case TCI_OP_FLOOR_DIVIDE: *y = f_floor_divide(a, b); return true;
-    case TCI_OP_EQ: *y = a == b; return true;
-    case TCI_OP_NE: *y = a != b; return true;
-    case TCI_OP_LT: *y = a < b; return true;
-    case TCI_OP_LE: *y = a <= b; return true;
-    case TCI_OP_GT: *y = a > b; return true;
-    case TCI_OP_GE: *y = a >= b; return true;
-    case TCI_OP_LOGICAL_AND: *y = a != 0 && b != 0; return true;
-    case TCI_OP_LOGICAL_OR: *y = a != 0 || b != 0; return true;
-    default: return false;
-    }
-}
-
-static int64_t int_pow(tc_dtype t, int64_t a, int64_t b)
-{
-    uint64_t y = 1;
-    if (b < 0) {
-        return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-    }
-    for (int64_t i = 0; i < b; i++) {
-        y *= (uint64_t)a;
-    }
-    return wrap(t, (int64_t)y);
-}
-
-static int bits_of(tc_dtype t)
-{
-    return t == TC_U8 ? 8 : t == TC_I32 ? 32 : 64;
-}
-
-/* Doubled so often; what leaves the width is lost. */
-static int64_t int_shift_left(tc_dtype t, int64_t a, int64_t b)
-{
-    for (int64_t i = 0; i < (b < 0 ? 64 : b) && a; i++) {
-        a = wrap(t, (int64_t)((uint64_t)a * 2));
-    }
-    return a;
-}
-
-/* Halved so often, downwards. */
-static int64_t int_shift_right(int64_t a, int64_t b)
-{
-    for (int64_t i = 0; i < (b < 0 || b > 64 ? 64 : b); i++) {
-        a = a / 2 - (a % 2 < 0);
-    }
-    return a;
-}
-
-/* The upper half of a * b, a bit of b at a time. */
-static int64_t int_mul_high(tc_dtype t, int64_t a, int64_t b)
-{
-    int bits = bits_of(t);
-    int64_t high = 0;
-    for (int i = 0; i < bits; i++) {
-        int64_t bit = (int64_t)((uint64_t)b >> i & 1), sign = i == bits - 1 && t != TC_U8 ? -1 : 1;
-        int64_t sum = bit * sign * a, lost = (high & 1) + (sum & 1); /* by halving each */
-        high = int_shift_right(high, 1) + int_shift_right(sum, 1) + lost / 2;
-    }
-    return high;
-}
-
-/* Over integers and bool, where the result is one; the others go through doubles. */
-static bool int_row(int op, tc_dtype t, int64_t a, int64_t b, int64_t *y)
-{
-    uint64_t ua = (uint64_t)a, ub = (uint64_t)b;
-    switch (op) {
-    case TCI_OP_NEG: *y = (int64_t)(0 - ua); return true;
-    case TCI_OP_ABS: *y = a < 0 ? (int64_t)(0 - ua) : a; return true;
-    case TCI_OP_SQUARE: *y = (int64_t)(ua * ua); return true;
-    case TCI_OP_RELU: *y = a > 0 ? a : 0; return true;
-    case TCI_OP_FLOOR: case TCI_OP_CEIL: case TCI_OP_TRUNC: case TCI_OP_ROUND: *y = a; return true;
-    case TCI_OP_ADD: *y = t == TC_BOOL ? a || b : (int64_t)(ua + ub); return true;
-    case TCI_OP_SUB: *y = (int64_t)(ua - ub); return true;
-    case TCI_OP_MUL: *y = (int64_t)(ua * ub); return true;
-    case TCI_OP_POW: *y = int_pow(t, a, b); return true;
-    case TCI_OP_MAXIMUM: *y = a > b ? a : b; return true;
-    case TCI_OP_MINIMUM: *y = a < b ? a : b; return true;
-    case TCI_OP_REMAINDER:
-        *y = b == 0 || b == -1 ? 0 : a % b;
-        *y += *y && (*y < 0) != (b < 0) ? b : 0;
-        return true;
-    case TCI_OP_FLOOR_DIVIDE:
-        *y = b == 0 ? 0 : b == -1 ? (int64_t)(0 - ua) : a / b;
-        *y -= b != 0 && b != -1 && a % b && (a < 0) != (b < 0);
-        return true;
-    case TCI_OP_BITWISE_NOT: *y = t == TC_BOOL ? !a : -1 - a; return true;
-    case TCI_OP_BITWISE_AND: *y = a & b; return true;
-    case TCI_OP_BITWISE_OR: *y = a | b; return true;
-    case TCI_OP_BITWISE_XOR: *y = a ^ b; return true;
-    case TCI_OP_BITWISE_LEFT_SHIFT: *y = int_shift_left(t, a, b); return true;
-    case TCI_OP_BITWISE_RIGHT_SHIFT: *y = int_shift_right(a, b); return true;
-    case TCI_OP_MUL_HIGH: *y = int_mul_high(t, a, b); return true;
-    default: return false;
-    }
-}
-
 #define CALL_1(name, a, b) tc_##name##_at(tci_arg_tensor(a), TC_HERE)
 #define CALL_2(name, a, b) tc_##name##_at(tci_arg_tensor(a), tci_arg_tensor(b), TC_HERE)
 
@@ -414,22 +259,26 @@ static bool refuses(int op, tc_dtype t)
            (is_float(t) && (!strcmp(rule, "INTEGER") || !strcmp(rule, "WORD")));
 }
 
+/* An operand as the row takes it: integers go to f32 where it computes in floats. */
+static tci_value operand(tc_dtype t, tc_dtype of, double f, int64_t i)
+{
+    tci_value v = {.i = is_float(t) ? f != 0 : of == TC_BOOL ? i != 0 : i};
+    if (is_float(of)) {
+        v.f = is_float(t) ? f : (double)(float)f;
+    }
+    return v;
+}
+
 static void expect_row(op_case *c, int op, tc_dtype t, int i, double fa, double fb, int64_t ia,
                        int64_t ib)
 {
-    tc_dtype to = tc_dtype_of(c->y);
-    double y = 0;
-    if (!is_float(t) && !is_float(to) && int_row(op, t, ia, ib, &c->want_int[i])) {
-        c->want_int[i] = wrap(to, c->want_int[i]);
-        return;
-    }
-    if (!is_float(t) && is_float(to)) { /* integers go through f32 */
-        fa = (double)(float)fa;
-        fb = (double)(float)fb;
-    }
-    CHECK_MSG(float_row(op, fa, fb, &y), "row %s has no expectation here", tci_op_name(op));
-    c->want_int[i] = is_float(to) ? 0 : (int64_t)y;
-    c->want[i] = y;
+    tc_dtype of, to;
+    tci_build_ew_dtypes(op, t, &of, &to);
+    judge_value j = judge_row(op, of, operand(t, of, fa, ia), operand(t, of, fb, ib));
+    CHECK_MSG(j.known && to == tc_dtype_of(c->y), "row %s of %s has no judge", tci_op_name(op),
+              tci_dtype_get(of)->name);
+    c->want[i] = (double)j.real;
+    c->want_int[i] = (int64_t)judge_wrap(to, j.whole);
 }
 
 TEST(elementwise_rows)
@@ -881,7 +730,7 @@ TEST(windows)
     }
     for (int i = 0; i < 4; i++) {
         int at = i / 2 * 2 * W + i % 2 * 2;
-        d->want[i] = f_max(f_max(f[at], f[at + 1]), f_max(f[at + W], f[at + W + 1]));
+        d->want[i] = fmax(fmax(f[at], f[at + 1]), fmax(f[at + W], f[at + W + 1]));
     }
     close_cases();
 }

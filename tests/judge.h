@@ -1,0 +1,390 @@
+/* tests/judge.h - what each elementwise row is, by definitions of its own: C's operators, libm in
+ * long double, sums of bits. Nothing here reads the value column of ops/table.h, nor tc's
+ * arithmetic or rounding; judge_row has a case for each row, and a test fails where one is missing.
+ *
+ * An exact row has one right value: of floats that of IEEE's operations in the compute dtype (f32
+ * for f16 and bf16), rounded once more to the dtype; NaN is any NaN, a zero has its sign. Another
+ * row has a bound in units of the last place of the compute dtype, to which f16 and bf16 add the
+ * half unit of their rounding; a product of a value that was rounded has its error so often.
+ * Include behind inside.h and tc_test.h. */
+#ifndef TC_TEST_JUDGE_H
+#define TC_TEST_JUDGE_H
+
+#include <float.h>
+#include <math.h>
+
+typedef struct judge_value {
+    bool known;       /* there is a case */
+    bool is_real;     /* `real`; else `whole`, wrapped to the dtype */
+    long double real;
+    uint64_t whole;
+    double ulps;      /* 0: exact, `real` is the value in the compute dtype */
+    double least;     /* and so many units of the least number above 0 */
+} judge_value;
+
+/* ---- dtypes ---- */
+
+static bool judge_is_float(tc_dtype t)
+{
+    return t == TC_F16 || t == TC_BF16 || t == TC_F32 || t == TC_F64;
+}
+
+static bool judge_is_signed(tc_dtype t)
+{
+    return t == TC_I8 || t == TC_I16 || t == TC_I32 || t == TC_I64;
+}
+
+static int judge_bits(tc_dtype t)
+{
+    switch (t) {
+    case TC_U8: case TC_I8: return 8;
+    case TC_U16: case TC_I16: case TC_F16: case TC_BF16: return 16;
+    case TC_U32: case TC_I32: case TC_F32: return 32;
+    case TC_BOOL: return 1;
+    default: return 64;
+    }
+}
+
+/* Cut to the dtype's width, and extended by its sign to 64 bits. */
+static uint64_t judge_wrap(tc_dtype t, uint64_t v)
+{
+    int rest = 64 - judge_bits(t);
+    v <<= rest;
+    return judge_is_signed(t) && v >> 63 ? ~(~v >> rest) : v >> rest;
+}
+
+static int judge_digits(tc_dtype t)
+{
+    return t == TC_F64 ? 53 : t == TC_F32 ? 24 : t == TC_F16 ? 11 : 8;
+}
+
+/* The exponent of the least number above 0. */
+static int judge_lowest(tc_dtype t)
+{
+    return t == TC_F64 ? -1074 : t == TC_F32 ? -149 : t == TC_F16 ? -24 : -133;
+}
+
+static long double judge_limit(tc_dtype t)
+{
+    return ldexpl(1, t == TC_F64 ? 1024 : t == TC_F16 ? 16 : 128);
+}
+
+/* The exponent of a unit in the last place of v. */
+static int judge_unit(tc_dtype t, long double v)
+{
+    int exponent, lowest = judge_lowest(t);
+    if (v == 0 || isnan(v) || isinf(v)) {
+        return lowest;
+    }
+    frexpl(v, &exponent);
+    return exponent - judge_digits(t) < lowest ? lowest : exponent - judge_digits(t);
+}
+
+/* The nearest number of the dtype, ties to even. */
+static double judge_round(tc_dtype t, double v)
+{
+    if (t == TC_F64 || isnan(v) || isinf(v) || v == 0) {
+        return v;
+    }
+    int unit = judge_unit(t, (long double)v);
+    double near = ldexp(nearbyint(ldexp(v, -unit)), unit);
+    return fabs(near) >= (double)judge_limit(t) ? copysign(INFINITY, v) : near;
+}
+
+/* ---- integers ---- */
+
+static uint64_t judge_magnitude(bool is_signed, uint64_t v)
+{
+    return is_signed && v >> 63 ? 0 - v : v;
+}
+
+/* The upper half of the product of two numbers of 64 bits: 128 bits as long multiplication. */
+static uint64_t judge_high_64(uint64_t a, uint64_t b)
+{
+    uint64_t high = 0, low = 0;
+    for (int i = 63; i >= 0; i--) {
+        high = high << 1 | low >> 63;
+        low <<= 1;
+        if (b >> i & 1) {
+            low += a;
+            high += low < a;
+        }
+    }
+    return high;
+}
+
+/* floor(a * b / 2^bits): that of the magnitudes, or minus its ceiling. */
+static uint64_t judge_high(tc_dtype t, uint64_t a, uint64_t b)
+{
+    bool is_signed = judge_is_signed(t), minus = is_signed && (a ^ b) >> 63;
+    uint64_t x = judge_magnitude(is_signed, a), y = judge_magnitude(is_signed, b);
+    int bits = judge_bits(t);
+    uint64_t high = bits < 64 ? x * y >> bits : judge_high_64(x, y);
+    bool rest = (bits < 64 ? x * y << (64 - bits) : x * y) != 0;
+    return minus ? 0 - high - rest : high;
+}
+
+static uint64_t judge_power(tc_dtype t, uint64_t a, uint64_t b)
+{
+    uint64_t y = 1;
+    if (judge_is_signed(t) && b >> 63) {
+        return a == 1 ? 1 : a == UINT64_MAX ? (b & 1 ? a : 1) : 0;
+    }
+    for (; b; b >>= 1, a *= a) {
+        y *= b & 1 ? a : 1;
+    }
+    return y;
+}
+
+/* Python's // and %, with a // 0 = a % 0 = 0. */
+static void judge_divide(tc_dtype t, uint64_t a, uint64_t b, uint64_t *quotient, uint64_t *rest)
+{
+    bool is_signed = judge_is_signed(t);
+    uint64_t x = judge_magnitude(is_signed, a), y = judge_magnitude(is_signed, b);
+    bool minus = is_signed && (a ^ b) >> 63;
+    *quotient = y ? x / y : 0;
+    *rest = y ? x % y : 0;
+    if (minus && *rest) {
+        *quotient += 1;
+        *rest = y - *rest;
+    }
+    *quotient = minus ? 0 - *quotient : *quotient;
+    *rest = is_signed && b >> 63 ? 0 - *rest : *rest;
+}
+
+static bool judge_less(tc_dtype t, uint64_t a, uint64_t b)
+{
+    return judge_is_signed(t) ? (int64_t)a < (int64_t)b : a < b;
+}
+
+/* a >> b of 64 bits, arithmetic where signed. */
+static uint64_t judge_shift_right(tc_dtype t, uint64_t a, uint64_t b)
+{
+    bool minus = judge_is_signed(t) && a >> 63;
+    uint64_t n = b >= (uint64_t)judge_bits(t) ? 63 : b;
+    uint64_t v = (minus ? ~a : a) >> n;
+    return b >= (uint64_t)judge_bits(t) ? (minus ? UINT64_MAX : 0) : minus ? ~v : v;
+}
+
+static judge_value judge_whole(uint64_t v)
+{
+    judge_value j = {true, false, 0, v, 0, 0};
+    return j;
+}
+
+/* ---- floats ---- */
+
+static judge_value judge_exact(long double v)
+{
+    judge_value j = {true, true, v, 0, 0, 0};
+    return j;
+}
+
+static judge_value judge_near(long double v, double ulps)
+{
+    judge_value j = {true, true, v, 0, ulps, 0};
+    return j;
+}
+
+/* a times the sigmoid of a, which far below 0 has few digits left. */
+static judge_value judge_silu(bool wide, long double a)
+{
+    judge_value j = judge_near(a / (1 + expl(-a)), wide ? 2.5 : 3.5);
+    j.least = (double)fabsl(a) * (wide ? 1.5 : 2.5);
+    return j;
+}
+
+/* x * erfc(-x / sqrt 2) / 2, whose tail magnifies an error of the quotient: it is taken out. */
+static long double judge_gelu(long double x)
+{
+    const long double root = sqrtl(0.5L);
+    long double z = -x * root, lost = fmal(-x, root, -z) - x * ((0.5L - root * root) / (2 * root));
+    long double tail = erfcl(z) - 2 / sqrtl(acosl(-1)) * expl(-z * z) * lost;
+    return isinf(x) ? (x > 0 ? x : -0.0L) : x * 0.5L * tail;
+}
+
+static double judge_modulo(tc_dtype t, double a, double b)
+{
+    double r = fmod(a, b);
+    return r == 0 ? copysign(0.0, b) : (r < 0) != (b < 0) ? judge_round(t, r + b) : r;
+}
+
+/* floor of the exact a / b, of f16 to f64: (a - r) / b is whole, so the nearest whole number. */
+static judge_value judge_floor_divide(double a, double b)
+{
+    double r = fmod(a, b), plain = a / b;
+    if (isnan(plain) || b == 0 || isinf(a)) {
+        return judge_exact(isinf(a) && b != 0 ? (long double)NAN : (long double)plain);
+    }
+    if (isinf(b)) {
+        return judge_exact(a != 0 && (a < 0) != (b < 0) ? -1 : (long double)plain);
+    }
+    long double q = rintl(((long double)a - r) / b) - (r != 0 && (r < 0) != (b < 0));
+    return q == 0 ? judge_exact(copysignl(0, (long double)plain)) : judge_near(q, 1);
+}
+
+static long double judge_larger(bool largest, long double a, long double b)
+{
+    return isnan(a) || (largest ? a > b : a < b) ? a : b;
+}
+
+/* Over floats: t the compute dtype. An exact value is rounded to t by whoever asks. */
+static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double b)
+{
+    double x = (double)a, y = (double)b; /* they hold it */
+    bool wide = t == TC_F64;
+    switch (op) {
+    case TCI_OP_NEG: return judge_exact(-a);
+    case TCI_OP_ABS: return judge_exact(fabsl(a));
+    case TCI_OP_EXP: return judge_near(expl(a), 1);
+    case TCI_OP_LOG: return judge_near(logl(a), 1);
+    case TCI_OP_SQRT: return judge_exact((long double)sqrt(x));
+    case TCI_OP_RSQRT: return judge_near(1 / sqrtl(a), 1.5);
+    case TCI_OP_RECIPROCAL: return judge_exact((long double)(1 / x));
+    case TCI_OP_SQUARE: return judge_exact((long double)(x * x));
+    case TCI_OP_SIN: return judge_near(sinl(a), wide ? 1 : 2);
+    case TCI_OP_COS: return judge_near(cosl(a), wide ? 1 : 2);
+    case TCI_OP_TANH: return judge_near(tanhl(a), wide ? 1.5 : 2.5);
+    case TCI_OP_SIGMOID: return judge_near(1 / (1 + expl(-a)), wide ? 1.5 : 2.5);
+    case TCI_OP_SILU: return judge_silu(wide, a);
+    case TCI_OP_ERF: return judge_near(erfl(a), wide ? 1.5 : 1.6);
+    case TCI_OP_GELU: return judge_near(judge_gelu(a), wide ? 2 : 8);
+    case TCI_OP_RELU: return judge_exact(judge_larger(true, a, 0));
+    case TCI_OP_FLOOR: return judge_exact(floorl(a));
+    case TCI_OP_CEIL: return judge_exact(ceill(a));
+    case TCI_OP_TRUNC: return judge_exact(truncl(a));
+    case TCI_OP_ROUND: return judge_exact(nearbyintl(a));
+    case TCI_OP_ISNAN: return judge_whole(isnan(a));
+    case TCI_OP_LOGICAL_NOT: return judge_whole(a == 0);
+    case TCI_OP_ADD: return judge_exact((long double)(x + y));
+    case TCI_OP_SUB: return judge_exact((long double)(x - y));
+    case TCI_OP_MUL: return judge_exact((long double)(x * y));
+    case TCI_OP_DIV: return judge_exact((long double)(x / y));
+    case TCI_OP_POW: return judge_near(powl(a, b), 1);
+    case TCI_OP_MAXIMUM: return judge_exact(isnan(b) ? b : judge_larger(true, a, b));
+    case TCI_OP_MINIMUM: return judge_exact(isnan(b) ? b : judge_larger(false, a, b));
+    case TCI_OP_REMAINDER: return judge_exact((long double)judge_modulo(t, x, y));
+    case TCI_OP_FLOOR_DIVIDE: return judge_floor_divide(x, y);
+    case TCI_OP_EQ: return judge_whole(a == b);
+    case TCI_OP_NE: return judge_whole(a != b);
+    case TCI_OP_LT: return judge_whole(a < b);
+    case TCI_OP_LE: return judge_whole(a <= b);
+    case TCI_OP_GT: return judge_whole(a > b);
+    case TCI_OP_GE: return judge_whole(a >= b);
+    case TCI_OP_LOGICAL_AND:
+    case TCI_OP_LOGICAL_OR:
+    case TCI_OP_BITWISE_NOT:
+    case TCI_OP_BITWISE_AND:
+    case TCI_OP_BITWISE_OR:
+    case TCI_OP_BITWISE_XOR:
+    case TCI_OP_BITWISE_LEFT_SHIFT:
+    case TCI_OP_BITWISE_RIGHT_SHIFT:
+    case TCI_OP_MUL_HIGH: break; /* never of floats */
+    TCI_REDUCE_OPS(TCI_OP_CASE)
+    TCI_SPECIAL_OPS(TCI_OP_CASE)
+    TCI_COMPOSITE_OPS(TCI_OP_CASE) break;
+    }
+    judge_value none = {false, false, 0, 0, 0, 0};
+    return none;
+}
+
+/* Over bool, as 0 and 1, and integers, as 64 bits of their value. */
+static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
+{
+    bool is_bool = t == TC_BOOL, less = judge_less(t, a, b);
+    uint64_t quotient, rest;
+    judge_divide(t, a, b, &quotient, &rest);
+    switch (op) {
+    case TCI_OP_NEG: return judge_whole(0 - a);
+    case TCI_OP_ABS: return judge_whole(judge_magnitude(judge_is_signed(t), a));
+    case TCI_OP_SQUARE: return judge_whole(a * a);
+    case TCI_OP_RELU: return judge_whole(judge_is_signed(t) && a >> 63 ? 0 : a);
+    case TCI_OP_FLOOR:
+    case TCI_OP_CEIL:
+    case TCI_OP_TRUNC:
+    case TCI_OP_ROUND: return judge_whole(a);
+    case TCI_OP_ISNAN: return judge_whole(0);
+    case TCI_OP_LOGICAL_NOT: return judge_whole(a == 0);
+    case TCI_OP_ADD: return judge_whole(is_bool ? a | b : a + b);
+    case TCI_OP_SUB: return judge_whole(a - b);
+    case TCI_OP_MUL: return judge_whole(a * b);
+    case TCI_OP_POW: return judge_whole(judge_power(t, a, b));
+    case TCI_OP_MAXIMUM: return judge_whole(less ? b : a);
+    case TCI_OP_MINIMUM: return judge_whole(less ? a : b);
+    case TCI_OP_REMAINDER: return judge_whole(rest);
+    case TCI_OP_FLOOR_DIVIDE: return judge_whole(quotient);
+    case TCI_OP_EQ: return judge_whole(a == b);
+    case TCI_OP_NE: return judge_whole(a != b);
+    case TCI_OP_LT: return judge_whole(less);
+    case TCI_OP_LE: return judge_whole(less || a == b);
+    case TCI_OP_GT: return judge_whole(!less && a != b);
+    case TCI_OP_GE: return judge_whole(!less);
+    case TCI_OP_LOGICAL_AND: return judge_whole(a && b);
+    case TCI_OP_LOGICAL_OR: return judge_whole(a || b);
+    case TCI_OP_BITWISE_NOT: return judge_whole(~a);
+    case TCI_OP_BITWISE_AND: return judge_whole(a & b);
+    case TCI_OP_BITWISE_OR: return judge_whole(a | b);
+    case TCI_OP_BITWISE_XOR: return judge_whole(a ^ b);
+    case TCI_OP_BITWISE_LEFT_SHIFT:
+        return judge_whole(b >= (uint64_t)judge_bits(t) ? 0 : a << b);
+    case TCI_OP_BITWISE_RIGHT_SHIFT: return judge_whole(judge_shift_right(t, a, b));
+    case TCI_OP_MUL_HIGH: return judge_whole(judge_high(t, a, b));
+    case TCI_OP_EXP:
+    case TCI_OP_LOG:
+    case TCI_OP_SQRT:
+    case TCI_OP_RSQRT:
+    case TCI_OP_RECIPROCAL:
+    case TCI_OP_SIN:
+    case TCI_OP_COS:
+    case TCI_OP_TANH:
+    case TCI_OP_SIGMOID:
+    case TCI_OP_SILU:
+    case TCI_OP_ERF:
+    case TCI_OP_GELU:
+    case TCI_OP_DIV: break; /* in floats, always */
+    TCI_REDUCE_OPS(TCI_OP_CASE)
+    TCI_SPECIAL_OPS(TCI_OP_CASE)
+    TCI_COMPOSITE_OPS(TCI_OP_CASE) break;
+    }
+    judge_value none = {false, false, 0, 0, 0, 0};
+    return none;
+}
+
+/* The row over operands of dtype t, which b is only where the row has two. */
+TCT_UNUSED static judge_value judge_row(int op, tc_dtype t, tci_value a, tci_value b)
+{
+    if (!judge_is_float(t)) {
+        return judge_int((tci_op)op, t, a.u, b.u);
+    }
+    tc_dtype math = t == TC_F64 ? TC_F64 : TC_F32;
+    judge_value j = judge_float((tci_op)op, math, (long double)a.f, (long double)b.f);
+    if (j.is_real && j.ulps == 0) {
+        j.real = (long double)judge_round(math, (double)j.real);
+    }
+    return j;
+}
+
+/* Whether a result of dtype t may be `got`. */
+TCT_UNUSED static bool judge_accepts(const judge_value *j, tc_dtype t, tci_value got)
+{
+    if (!j->is_real) {
+        return got.u == judge_wrap(t, j->whole);
+    }
+    if (isnan(j->real) || isnan(got.f)) {
+        return isnan(j->real) && isnan(got.f);
+    }
+    if (j->ulps == 0) {
+        double want = judge_round(t, (double)j->real);
+        return got.f == want && signbit(got.f) == signbit(want);
+    }
+    /* next to overflow a result may round either way: infinity stands for the limit */
+    long double limit = judge_limit(t), v = isinf(got.f) ? copysignl(limit, got.f) : got.f;
+    long double want = fabsl(j->real) > limit ? copysignl(limit, j->real) : j->real;
+    tc_dtype math = t == TC_F64 ? TC_F64 : TC_F32;
+    long double room = ldexpl((long double)j->ulps, judge_unit(math, want));
+    room += ldexpl((long double)j->least, judge_lowest(math));
+    room += t == math ? 0 : ldexpl(0.5L, judge_unit(t, want));
+    return fabsl(v - want) <= room;
+}
+
+#endif
