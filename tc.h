@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "63415c55064ce206"
+#define TCI_BUILD "ad609e9223b15197"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25450,22 +25450,36 @@ enum {
 
 /* ---- where vectors lie ---- */
 
-/* How many loads walk `axis` with stride 1, and how many with another stride. */
-static void tci_class_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
+/* The axis that vectors of a load could lie along inside its stage: the last inner one it knows;
+ * -1: it knows none, so it is one load for each outer point. */
+static int tci_class_last_inner(const tci_kernel *k, const tci_kinst *load)
+{
+    int last = -1;
+    for (int a = k->n_outer; a < k->n_axes; a++) {
+        last = load->axes >> TCI_MIN(a, 63) & 1 ? a : last;
+    }
+    return last;
+}
+
+/* Loads of many elements for each outer point: how many walk the outer axis `outer` with stride 1,
+ * how many with another stride, and how many walk the last inner axis they know with stride 1. */
+static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int *strided,
+                                  int *inner_unit)
 {
     tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
-    *unit = *strided = 0;
+    *unit = *strided = *inner_unit = 0;
     for (int i = 0; i < k->n_insts; i++) {
-        if (k->insts[i].op != TCI_K_LOAD) {
+        int last = k->insts[i].op == TCI_K_LOAD ? tci_class_last_inner(k, &k->insts[i]) : -1;
+        if (last < 0) {
             continue;
         }
         if (!tci_kx_affine(k, k->insts[i].x, coef, &base)) {
             *strided += 1;
-        } else if (coef[axis] == 1) {
-            *unit += 1;
-        } else if (coef[axis] != 0) {
-            *strided += 1;
+            continue;
         }
+        *unit += coef[outer] == 1;
+        *strided += coef[outer] != 0 && coef[outer] != 1;
+        *inner_unit += coef[last] == 1;
     }
 }
 
@@ -25485,10 +25499,14 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
     if (inner < 0 || outer < 0) {
         return inner < 0 ? TCI_VEC_OUTER : TCI_VEC_INNER;
     }
-    int inner_unit, inner_strided, outer_unit, outer_strided;
-    tci_class_count_loads(k, inner, &inner_unit, &inner_strided);
-    tci_class_count_loads(k, outer, &outer_unit, &outer_strided);
-    int64_t longest = tci_dim_most(k->axes[inner].size);
+    int inner_unit, outer_unit, outer_strided;
+    tci_class_count_loads(k, outer, &outer_unit, &outer_strided, &inner_unit);
+    int64_t longest = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *stage = &k->stages[t];
+        int last = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : inner;
+        longest = TCI_MAX(longest, tci_dim_most(k->axes[last].size));
+    }
     bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
     if (longest < TCI_CLASS_SHORT_ROW && wide && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
@@ -54186,14 +54204,14 @@ static int64_t tci_after_bytes(const tci_code *code, int32_t buffer)
     const tci_code_buffer *b = &code->buffers[buffer];
     switch ((tci_buffer_kind)b->kind) {
     case TCI_BUF_INPUT:
-        return code->inputs[b->index].bytes;
+        return tci_dim_known(code->inputs[b->index].bytes);
     case TCI_BUF_OUTPUT:
-        return code->outputs[b->index].bytes;
+        return tci_dim_known(code->outputs[b->index].bytes);
     case TCI_BUF_TEMP:
     case TCI_BUF_KEPT:
         break;
     }
-    return b->bytes;
+    return tci_dim_known(b->bytes);
 }
 
 static tci_after_span tci_after_operand(const tci_after *w, int launch, int operand)

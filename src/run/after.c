@@ -39,14 +39,14 @@ static int64_t tci_after_bytes(const tci_code *code, int32_t buffer)
     const tci_code_buffer *b = &code->buffers[buffer];
     switch ((tci_buffer_kind)b->kind) {
     case TCI_BUF_INPUT:
-        return code->inputs[b->index].bytes;
+        return tci_dim_known(code->inputs[b->index].bytes);
     case TCI_BUF_OUTPUT:
-        return code->outputs[b->index].bytes;
+        return tci_dim_known(code->outputs[b->index].bytes);
     case TCI_BUF_TEMP:
     case TCI_BUF_KEPT:
         break;
     }
-    return b->bytes;
+    return tci_dim_known(b->bytes);
 }
 
 static tci_after_span tci_after_operand(const tci_after *w, int launch, int operand)
