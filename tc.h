@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ad609e9223b15197"
+#define TCI_BUILD "11a07ef92769f125"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1735,8 +1735,10 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
  * Runs of a queue are done in the order of their calls, those of different queues side by side. On
  * a processor (and in the interpreter) a thread of the queue does them, with the pool's help; on a
  * GPU the queue has streams of its own, so that the inputs of a run go up and the outputs of
- * another come down while kernels work. A queue takes programs of any backend, and calls from any
- * thread. After a fork the child cannot use queues of its parent: TC_ERR_BACKEND. */
+ * another come down while kernels work; tc_run_async waits there for an earlier run of the queue
+ * that writes host memory which this one reads (memory of the GPU needs no wait). A queue takes
+ * programs of any backend, and calls from any thread. After a fork the child cannot use queues of
+ * its parent: TC_ERR_BACKEND. */
 /* The caller frees the queue. TC_ERR_MEMORY: no memory, or no thread. */
 TC_API tc_status tc_queue_make(tc_queue **queue);
 /* Waits for all runs of the queue. NULL is fine. No other call on it may be under way. */
@@ -51767,6 +51769,8 @@ TCI_FN void tci_bind_refresh(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
+/* Kernels read and write that memory of the user where it lies. */
+TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
 /* ---- run/after.c ---- */
@@ -54057,7 +54061,7 @@ TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port)
 }
 
 /* Generated code takes what it may at once, so memory starts at a multiple of that. */
-static bool tci_bind_takes(const tc_backend *device, const void *memory)
+TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory)
 {
     return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
            device->is_device(device->user, memory);
@@ -56545,8 +56549,9 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out)
  * stream; the task is the end of that run: to wait for the device, to look for faults, and to copy
  * what came down. So what waits for a device does so on the queue's thread, without a lock.
  *
- * Parameters: a run that reads some begins on a device when all runs of the queue that set some
- * have ended.
+ * Order on a device: its kernels keep that of the calls. What the host does at the end of a run has
+ * none, so a run begins when those of the queue have ended that it must follow: which write host
+ * memory that it reads, or set parameters where it has some.
  *
  * A queue works for one device at a time: queues there for what goes up, works and comes down, made
  * when it first has a run of that device, and dropped, with all done, when it gets one of another.
@@ -56617,8 +56622,8 @@ struct tc_queue {
     uint32_t process;
     tci_mutex gate, lock;
     tci_cond changed;
-    tci_task *first, *last;  /* not begun by the thread */
-    int n_open, n_setting;   /* tasks that are not done, and those that set parameters */
+    tci_task *first, *last;  /* not done; the thread is at the first */
+    int n_open;              /* how many */
     bool ends, has_thread;
     pthread_t thread;
     const tc_backend *device; /* NULL: none yet */
@@ -56792,14 +56797,12 @@ static void *tci_queue_main(void *arg)
             pthread_cond_wait(&q->changed, &q->lock);
             continue;
         }
-        q->first = t->next;
         pthread_mutex_unlock(&q->lock);
-        bool sets = t->sets;
         tci_queue_do(q, t);
-        tci_heap_free(t);
         pthread_mutex_lock(&q->lock);
+        q->first = t->next;
+        tci_heap_free(t);
         q->n_open--;
-        q->n_setting -= sets;
         pthread_cond_broadcast(&q->changed);
     }
     pthread_mutex_unlock(&q->lock);
@@ -56819,11 +56822,57 @@ static bool tci_queue_start(tc_queue *q)
     return q->has_thread;
 }
 
-/* Until at most so many tasks are not done; settings: of those that set parameters. */
-static void tci_queue_wait(tc_queue *q, int most, bool settings)
+/* Until at most so many tasks are not done. */
+static void tci_queue_wait(tc_queue *q, int most)
 {
     pthread_mutex_lock(&q->lock);
-    while ((settings ? q->n_setting : q->n_open) > most) {
+    while (q->n_open > most) {
+        pthread_cond_wait(&q->changed, &q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+static uintptr_t tci_queue_buf_end(const tc_buf *b)
+{
+    int64_t size = b->dtype == -1 ? 1 : tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    return (uintptr_t)b->data + (uintptr_t)(b->n * size);
+}
+
+static bool tci_queue_meet(const tc_buf *a, const tc_buf *b)
+{
+    return (uintptr_t)a->data < tci_queue_buf_end(b) && (uintptr_t)b->data < tci_queue_buf_end(a);
+}
+
+/* Reads what an earlier task writes, and kernels are not all that touch that memory. */
+static bool tci_task_reads(const tci_task *t, const tci_task *earlier, const tc_backend *device)
+{
+    for (int i = 0; i < earlier->outputs.n; i++) {
+        const tc_buf *out = &earlier->outputs.items[i];
+        for (int j = 0; j < t->inputs.n; j++) {
+            const tc_buf *in = &t->inputs.items[j];
+            if (tci_queue_meet(out, in) &&
+                !(tci_bind_takes(device, out->data) && tci_bind_takes(device, in->data))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A task that must have ended before t begins on the device is not done. Caller holds the lock. */
+static bool tci_queue_is_behind(const tc_queue *q, const tci_task *t)
+{
+    bool behind = false;
+    for (const tci_task *open = q->first; open && !behind; open = open->next) {
+        behind = (open->sets && t->program->n_params) || tci_task_reads(t, open, q->device);
+    }
+    return behind;
+}
+
+static void tci_queue_wait_before(tc_queue *q, const tci_task *t)
+{
+    pthread_mutex_lock(&q->lock);
+    while (tci_queue_is_behind(q, t)) {
         pthread_cond_wait(&q->changed, &q->lock);
     }
     pthread_mutex_unlock(&q->lock);
@@ -56839,7 +56888,6 @@ static void tci_queue_push(tc_queue *q, tci_task *t)
     }
     q->last = t;
     q->n_open++;
-    q->n_setting += t->sets;
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->lock);
 }
@@ -56884,7 +56932,7 @@ static tc_status tci_queue_enter(tc_queue *q, const tc_backend *device)
 {
     tc_status status = TC_OK;
     if (q->device != device) {
-        tci_queue_wait(q, 0, false);
+        tci_queue_wait(q, 0);
         tci_queue_leave(q);
         q->device = device;
     }
@@ -56999,9 +57047,7 @@ static tc_status tci_queue_begin_run(tc_queue *q, tci_task *t, tc_call *inner)
     if (status) {
         return tci_queue_refuse_device(t->call, status);
     }
-    if (t->program->n_params) {
-        tci_queue_wait(q, 0, true);
-    }
+    tci_queue_wait_before(q, t);
     t->run.splits = true;
     memcpy(t->run.queues, q->native, sizeof(q->native));
     status = tci_call_begin(inner, &t->run);
@@ -57035,11 +57081,11 @@ static tc_status tci_queue_give_run(tc_queue *q, tci_task *t)
                                "the queue is a stream of %s, the program runs on %s",
                                q->device->name, inner->program->code->backend);
     }
-    tci_queue_wait(q, TCI_QUEUE_DEPTH - 1, false);
+    tci_queue_wait(q, TCI_QUEUE_DEPTH - 1);
     if (on_queues) {
         status = tci_queue_begin_run(q, t, inner);
     } else if (q->device) {
-        tci_queue_wait(q, 0, false);
+        tci_queue_wait(q, 0);
         tci_queue_leave(q);
     }
     return status;

@@ -72,8 +72,10 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
  * Runs of a queue are done in the order of their calls, those of different queues side by side. On
  * a processor (and in the interpreter) a thread of the queue does them, with the pool's help; on a
  * GPU the queue has streams of its own, so that the inputs of a run go up and the outputs of
- * another come down while kernels work. A queue takes programs of any backend, and calls from any
- * thread. After a fork the child cannot use queues of its parent: TC_ERR_BACKEND. */
+ * another come down while kernels work; tc_run_async waits there for an earlier run of the queue
+ * that writes host memory which this one reads (memory of the GPU needs no wait). A queue takes
+ * programs of any backend, and calls from any thread. After a fork the child cannot use queues of
+ * its parent: TC_ERR_BACKEND. */
 /* The caller frees the queue. TC_ERR_MEMORY: no memory, or no thread. */
 TC_API tc_status tc_queue_make(tc_queue **queue);
 /* Waits for all runs of the queue. NULL is fine. No other call on it may be under way. */

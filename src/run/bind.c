@@ -171,7 +171,7 @@ TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port)
 }
 
 /* Generated code takes what it may at once, so memory starts at a multiple of that. */
-static bool tci_bind_takes(const tc_backend *device, const void *memory)
+TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory)
 {
     return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
            device->is_device(device->user, memory);

@@ -299,6 +299,8 @@ TCI_FN void tci_bind_refresh(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
+/* Kernels read and write that memory of the user where it lies. */
+TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
 /* ---- run/after.c ---- */

@@ -28,7 +28,12 @@ static struct { void *address; uint64_t dim[5], stride[4]; unsigned rank, box[5]
 static int fake_n_maps;
 /* What streams were given, in order: 'k' a kernel or graph, 'c' a copy, 'r' an event recorded,
  * 'w' an event waited for. */
-typedef struct fake_work { char what; void *stream, *event; int context; } fake_work;
+typedef struct fake_work {
+    char what;
+    void *stream, *event;
+    int context;
+    float first; /* of what is copied */
+} fake_work;
 static fake_work fake_log[4096];
 static int fake_n_log;                        /* of which the last 4096 are there */
 #define FAKE_LOG(i) fake_log[(i) % 4096]
@@ -62,7 +67,7 @@ static int fake_enter_inside(const char *function)
 static void fake_give(char what, void *stream, void *event)
 {
     int i = __atomic_fetch_add(&fake_n_log, 1, __ATOMIC_RELAXED);
-    FAKE_LOG(i) = (fake_work){what, stream, event, (int)((int *)fake_current - fake_contexts)};
+    FAKE_LOG(i) = (fake_work){what, stream, event, (int)((int *)fake_current - fake_contexts), 0};
 }
 
 #define FAKE_ENTER() if (fake_enter(__func__ + 5)) return 700 /* without fake_ */
@@ -263,6 +268,8 @@ static int fake_cuMemcpyAsync(tci_cu_ptr to, tci_cu_ptr from, size_t n, void *st
 {
     FAKE_ENTER_INSIDE();
     fake_give('c', stream, NULL);
+    memcpy(&FAKE_LOG(fake_n_log - 1).first, (const void *)(size_t)from,
+           n < sizeof(float) ? n : sizeof(float));
     memmove((void *)(size_t)to, (const void *)(size_t)from, n);
     fake_copies++;
     return 0;

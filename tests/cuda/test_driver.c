@@ -574,6 +574,34 @@ TEST(a_stream_of_the_user_is_a_queue)
     tc_ctx_free(ctx);
 }
 
+/* A run whose input is what an earlier one brings down to the host goes up when that is there. */
+TEST(a_queue_reads_what_it_wrote)
+{
+    NEED_NVRTC();
+    static float in[N * N], between[N * N], out[N * N];
+    tc_ctx *ctx = context("read-back");
+    tc_program *f = chain(ctx, 7.0);
+    tc_queue *q = NULL;
+    REQUIRE(f && tc_queue_make(&q) == TC_OK);
+    in[0] = 3;
+    for (int round = 0; round < 20; round++) {
+        int first = fake_n_log, uploads = 0;
+        between[0] = 7;
+        CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(in, N * N)),
+                                  TC_BUFS(TC_BUF(between, N * N)), NULL), TC_OK);
+        CHECK_EQ_INT(tc_run_async(f, q, TC_BUFS(TC_BUF(between, N * N)),
+                                  TC_BUFS(TC_BUF(out, N * N)), NULL), TC_OK);
+        for (int i = first; i < fake_n_log; i++) {
+            uploads += FAKE_LOG(i).what == 'c' && FAKE_LOG(i).first == 3;
+            CHECK(FAKE_LOG(i).what != 'c' || FAKE_LOG(i).first != 7);
+        }
+        CHECK_EQ_INT(uploads, 1);
+    }
+    tc_queue_free(q);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* A parameter is one run's after the other: their kernels are in the order of the device's stream,
  * and a run that sets it has ended when the next one begins. */
 TEST(a_queue_keeps_parameters_in_order)
