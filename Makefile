@@ -99,9 +99,8 @@ rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with 
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -DTC_CUDA -fsyntax-only -Wall -Wextra \
 	    -Wpedantic -Werror $*.c
 
-# Rooms of loop/ mostly work where sizes are numbers, and still use C's operators on some of them.
-dims: build/headers.stamp ## outside of loop/ no room computes with a size by C's operators
-	@CC="$(CC)" tools/dims.sh $(filter-out src/loop/%,$(ROOM_C))
+dims: build/headers.stamp ## no room computes with a size by C's operators
+	@CC="$(CC)" tools/dims.sh $(ROOM_C)
 
 # ---- tests ----
 

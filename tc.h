@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "11a07ef92769f125"
+#define TCI_BUILD "0dd585eb68a0addb"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2437,6 +2437,12 @@ extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define TCI_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TCI_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* a / b upwards; a >= 0, b > 0 */
+static inline int64_t tci_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
 
 #endif
 
@@ -17208,7 +17214,7 @@ typedef struct tci_kinst {
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 
-/* Of a LIT, LOAD or RED: which. */
+/* Of a LIT, LOAD or RED: which; of a PRIM: which helper. */
 static inline int tci_kinst_number(const tci_kinst *i)
 {
     return (int)tci_dim_known(i->imm);
@@ -17294,6 +17300,12 @@ typedef struct tci_kernel {
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
     int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
+
+/* The size of an axis, of which it is known to be a number. */
+static inline int64_t tci_kernel_known(const tci_kernel *k, int axis)
+{
+    return tci_dim_known(k->axes[axis].size);
+}
 
 /* kernel/ir.c: hash-consing constructors (simplify on the way). */
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);
@@ -27941,7 +27953,7 @@ typedef enum tci_lop {
     TCI_L_LITERAL,   /* value dst (i64) = word imm of the literals */
     TCI_L_PRIM,      /* value dst = prim(args) */
     TCI_L_MEM,       /* mem: a load, a store or a lane operation; see tci_lmem_uses */
-    TCI_L_IN_RANGE,  /* bool dst = value.i <= x <= imm */
+    TCI_L_IN_RANGE,  /* bool dst = lo <= x <= imm */
     TCI_L_TO_VALUE,  /* i64 dst = x */
     TCI_L_COPY,      /* value dst = args[0] as it is now */
     TCI_L_FAULT,     /* i64 dst = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
@@ -27959,8 +27971,8 @@ typedef struct tci_lstmt {
     int32_t base;     /* MEM: operand, or ~local */
     int32_t x;        /* index expression: offset, first value, lower bound */
     int32_t n;        /* index expression: count of lanes, upper bound */
-    tci_dim imm;      /* stride, lane, step, size, upper bound */
-    tci_value value;  /* CONST, IN_RANGE */
+    tci_dim lo, imm;  /* lower bound; stride, lane, step, size, upper bound */
+    tci_value value;  /* CONST */
     int32_t body;     /* block */
     int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */
@@ -28276,16 +28288,16 @@ TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
 TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
 {
     const tci_lx *e = &l->lx[x];
+    int64_t c = tci_dim_is_known(e->c) ? tci_dim_known(e->c) : 1;
     switch (e->op) {
-    case TCI_LX_CONST: return !tci_dim_is_known(e->c) || e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_CONST: return c == INT64_MIN ? 1 : c;
     case TCI_LX_VAR: return l->indices[e->a].multiple;
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
-    case TCI_LX_MOD:
-        return tci_dim_is_known(e->c) ? tci_lx_gcd(tci_lx_multiple(l, e->a), e->c) : 1;
+    case TCI_LX_MOD: return tci_lx_gcd(tci_lx_multiple(l, e->a), c);
     case TCI_LX_MUL: {
-        int64_t m = tci_lx_multiple(l, e->a), c = tci_dim_is_known(e->c) ? e->c : 1;
+        int64_t m = tci_lx_multiple(l, e->a);
         bool fits = c == 0 || (c != INT64_MIN && m <= INT64_MAX / (c < 0 ? -c : c));
         return fits ? m * (c < 0 ? -c : c) : 1;
     }
@@ -28403,7 +28415,7 @@ TCI_FN void tci_loop_find_dims(tci_loop *l)
                 tci_loop_need_lx(l, st->n);
             }
             if (bounds) {
-                tci_loop_need_dim(l, st->value.i);
+                tci_loop_need_dim(l, st->lo);
             }
             if (bounds || stride || st->op == TCI_L_FAULT) {
                 tci_loop_need_dim(l, st->imm);
@@ -28634,7 +28646,7 @@ TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = x;
-    st.value.i = lo;
+    st.lo = lo;
     st.imm = hi;
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
     tci_loop_append(b->l, b->cur, st);
@@ -28813,13 +28825,13 @@ static tci_lin tci_build_kx_find(tci_build *b, int kx)
     tci_lin left;
     switch (e.op) {
     case TCI_KX_CONST: return tci_lin_const(e.c);
-    case TCI_KX_AXIS: return b->bind[e.c]->at;
+    case TCI_KX_AXIS: return b->bind[tci_kx_number(&e)]->at;
     case TCI_KX_ADD:
         left = tci_build_kx(b, e.a); /* the order of arguments is each compiler's own */
         return tci_lin_add(b, left, tci_build_kx(b, e.b));
     case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
     case TCI_KX_VALUE:
-        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, (int)e.c)));
+        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, tci_kx_number(&e))));
     default: return tci_build_kx_divide(b, e);
     }
 }
@@ -28849,9 +28861,9 @@ static void tci_build_range_find(const tci_build *b, int kx, tci_dim *lo, tci_di
     }
     switch (e.op) {
     case TCI_KX_AXIS:
-        if (b->bind[e.c]) {
-            *lo = b->bind[e.c]->lo;
-            *hi = b->bind[e.c]->hi;
+        if (b->bind[tci_kx_number(&e)]) {
+            *lo = b->bind[tci_kx_number(&e)]->lo;
+            *hi = b->bind[tci_kx_number(&e)]->hi;
         }
         break;
     case TCI_KX_ADD:
@@ -28955,7 +28967,7 @@ TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin n
     int64_t below = 1;
     for (int i = n - 1; i >= 0; i--) {
         tci_lin digit = quotient;
-        int64_t size = b->k->axes[axes[i]].size;
+        int64_t size = tci_kernel_known(b->k, axes[i]);
         below *= size;
         if (i > 0) {
             quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
@@ -29291,7 +29303,7 @@ static int tci_build_emit(tci_build *b, int i)
             args[a] = tci_build_recall(b, inst->args[a]);
         }
         return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args,
-                              (int)inst->imm);
+                              tci_kinst_number(inst));
     default: return tci_build_access(b, i);
     }
 }
@@ -29403,7 +29415,7 @@ static int tci_access_in_range(tci_build *b, int kx, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = tci_build_lx(b, tci_build_kx(b, kx));
-    st.value.i = lo;
+    st.lo = lo;
     st.imm = hi;
     int block = tci_lx_block(b->l, st.x);
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, block);
@@ -29494,7 +29506,7 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
             return r;
         }
         if (vector && coef != 0) {
-            r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, coef));
+            r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, tci_dim_known(coef)));
         } else {
             r.condition =
                 tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
@@ -29576,7 +29588,7 @@ static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_d
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.base = (int32_t)inst->imm;
+    st.base = tci_kinst_number(inst);
     st.x = tci_build_lx(b, tci_build_kx(b, inst->x));
     st.mem = TCI_MEM_LOAD_ONE;
     if (!vector) {
@@ -29645,7 +29657,7 @@ static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at,
     tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
     st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
-    st.base = (int32_t)inst->imm;
+    st.base = tci_kinst_number(inst);
     st.x = tci_build_lx(b, tci_lin_plus(at, tci_dim_mul(coef, lane)));
     return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
 }
@@ -29655,7 +29667,7 @@ static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_d
     tci_dim row = 0, count = 0;
     int64_t step = tci_dim_hint(coef);
     const tci_bind *vec = b->bind[b->vec_axis];
-    int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[tci_kinst_number(inst)].dtype)->bytes;
     return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
            (step < 0 ? -step : step) * bytes >= 64 &&
            tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
@@ -29707,7 +29719,7 @@ static int tci_access_load(tci_build *b, int i)
     bool vector = tci_build_is_vector(b, inst->axes);
     tci_dim coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
-    if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
+    if (g.truth == TCI_NEVER || b->k->operands[tci_kinst_number(inst)].n == 0) {
         /* an index into an empty operand was recorded as a fault */
         return tci_access_fill(b, inst);
     }
@@ -29767,7 +29779,7 @@ static int tci_access_index(tci_build *b, int i)
     tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
-    tci_value c = {.i = coef};
+    tci_value c = {.i = tci_dim_known(coef)};
     int step = tci_dim_is_known(coef) ? tci_build_const(b, t, tci_value_cast(c, TC_I64, t))
                                       : tci_access_to_value(b, tci_lx_const(b->l, coef), t);
     int lanes[2] = {tci_build_mem(b, iota, t, b->l->lanes, -1), step};
@@ -30017,7 +30029,7 @@ static void tci_cost_reach_kx(const tci_kernel *k, int kx, bool *live)
 {
     tci_kx e = k->kx[kx];
     if (e.op == TCI_KX_VALUE) {
-        tci_cost_reach(k, (int)e.c, true, live);
+        tci_cost_reach(k, tci_kx_number(&e), true, live);
     }
     if (e.op == TCI_KX_ADD) {
         tci_cost_reach_kx(k, e.b, live);
@@ -30434,26 +30446,26 @@ TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_re
 /* Where guard g changes along an axis of which it has coefficient coef, for values of its other
  * axes in lo..hi; false where that is not known. */
 static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
-                              int64_t at[4])
+                              tci_dim at[4])
 {
     tci_dim glo = g->lo, ghi = g->hi;
     if (!tci_dim_is_known(coef) || !tci_dim_is_known(lo) || !tci_dim_is_known(hi) ||
         !tci_dim_is_known(glo) || !tci_dim_is_known(ghi)) {
         return false;
     }
-    if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+    if (tci_dim_lt(coef, 0)) { /* mirror: -x in [-ghi, -glo] */
         tci_dim t = lo;
-        lo = -hi;
-        hi = -t;
+        lo = tci_dim_neg(hi);
+        hi = tci_dim_neg(t);
         t = glo;
-        glo = -ghi;
-        ghi = -t;
-        coef = -coef;
+        glo = tci_dim_neg(ghi);
+        ghi = tci_dim_neg(t);
+        coef = tci_dim_neg(coef);
     }
-    at[0] = -tci_dim_div(hi - glo, coef);
-    at[1] = -tci_dim_div(lo - glo, coef);
-    at[2] = tci_dim_div(ghi - hi, coef) + 1;
-    at[3] = tci_dim_div(ghi - lo, coef) + 1;
+    at[0] = tci_dim_neg(tci_dim_div(tci_dim_sub(hi, glo), coef));
+    at[1] = tci_dim_neg(tci_dim_div(tci_dim_sub(lo, glo), coef));
+    at[2] = tci_dim_add(tci_dim_div(tci_dim_sub(ghi, hi), coef), 1);
+    at[3] = tci_dim_add(tci_dim_div(tci_dim_sub(ghi, lo), coef), 1);
     return true;
 }
 
@@ -30465,19 +30477,19 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, 
     const tci_bind *saved = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
-        int64_t at[4];
-        tci_dim coef, lo, hi;
+        tci_dim at[4], coef, lo, hi;
         if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);
         for (int i = 0; tci_stage_changes(&k->guards[g], coef, lo, hi, at) && i < 8; i++) {
-            int64_t c = tci_dim_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+            tci_dim c = tci_dim_add(at[i / 2], i % 2 ? align - 1 : 0);
+            c = tci_dim_mul(tci_dim_div(c, align), align);
             int j = 0;
-            while (j < n && cuts[j] < c) {
+            while (j < n && tci_dim_lt(cuts[j], c)) {
                 j++;
             }
-            if (c <= 0 || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
+            if (tci_dim_le(c, 0) || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
                 continue;
             }
             if (n == max) {
@@ -30511,18 +30523,18 @@ TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unro
     }
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
-    int64_t n_groups = TCI_MAX(end - begin, 0) / group;
+    int64_t first = tci_dim_known(begin), last = tci_dim_known(end);
+    int64_t n_groups = TCI_MAX(last - first, 0) / group, whole = first + n_groups * group;
     if (n_groups > 0) {
-        tci_lin at = tci_lin_const(begin);
+        tci_lin at = tci_lin_const(first);
         tci_lopen open;
         if (n_groups > 1) {
-            int64_t stop = begin + n_groups * group;
-            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin),
-                                              tci_lx_const(b->l, stop), group, &open));
+            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, first),
+                                              tci_lx_const(b->l, whole), group, &open));
         }
         for (int u = 0; u < unroll; u++) {
-            vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), begin + u * lanes,
-                                       begin + (n_groups - 1) * group + (u + 1) * lanes - 1, -1);
+            vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), first + u * lanes,
+                                       whole - group + (u + 1) * lanes - 1, -1);
         }
         body(b, arg, unroll, vecs);
         if (n_groups > 1) {
@@ -30530,8 +30542,8 @@ TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unro
         }
     }
     int n = 0;
-    for (int64_t at = begin + n_groups * group; at < end; at += lanes, n++) {
-        int64_t left = TCI_MIN(end - at, lanes);
+    for (int64_t at = whole; at < last; at += lanes, n++) {
+        int64_t left = TCI_MIN(last - at, lanes);
         vecs[n] = tci_stage_vector(b, tci_lin_const(at), at, at + left - 1,
                                    left < lanes ? tci_lx_const(b->l, left) : -1);
     }
@@ -30742,7 +30754,7 @@ static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
-    st.base = (int32_t)load->imm;
+    st.base = tci_kinst_number(load);
     st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }
@@ -30754,7 +30766,7 @@ static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis,
     if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
         return false;
     }
-    *bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
+    *bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(inst)].dtype)->bytes;
     return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
 }
 
@@ -30887,7 +30899,7 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     if (!fits) {
         return false;
     }
-    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t size = tci_kernel_known(b->k, st->axes[0]);
     int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
     if (whole > 0) {
         tci_lopen open;
@@ -31416,8 +31428,8 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
         tci_build_close(b, &open);
     }
     tci_dim count = tci_dim_sub(end, whole);
-    if (tci_dim_is_known(count) && count > 0) {
-        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    if (tci_dim_is_known(count) && tci_dim_lt(0, count)) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), tci_dim_known(count));
     }
     /* lanes without a register are behind the longest axis */
     int end_lane = TCI_MIN(tci_kernel_lanes(b->k), m->n_regs * b->l->lanes);
@@ -31616,11 +31628,11 @@ static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64
     const tci_kstage *st = &k->stages[red->stage];
     int64_t n = 1;
     for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
-        int64_t size = k->axes[st->axes[i]].size;
+        int64_t size = tci_kernel_known(k, st->axes[i]);
         if (coef) {
             coef[st->axes[i]] = n;
         }
-        n *= i < st->n_axes - 1 ? size : (size + lanes - 1) / lanes * lanes;
+        n *= i < st->n_axes - 1 ? size : tci_ceil_div(size, lanes) * lanes;
     }
     return TCI_MAX(n, 1);
 }
@@ -32038,7 +32050,8 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
         tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
     }
     if (rest != 0) {
-        tci_stage_panel_rows(b, &m, whole, size, tci_dim_is_known(rest) ? rest : 1);
+        tci_stage_panel_rows(b, &m, whole, size,
+                             tci_dim_is_known(rest) ? tci_dim_known(rest) : 1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);
@@ -32203,19 +32216,14 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     return fits;
 }
 
-static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
-
 /* Cuts the depth into parts of the sums, or even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
-    int64_t first = k->axes[st->axes[0]].size;
+    int64_t first = tci_kernel_known(k, st->axes[0]);
     p->inner = 1;
     for (int i = 1; i < p->n_inner; i++) {
-        p->inner *= k->axes[st->axes[i]].size;
+        p->inner *= tci_kernel_known(k, st->axes[i]);
     }
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
@@ -32228,31 +32236,31 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
         return false;
     }
     bool free = p->depth == 0 || p->depth == part;
-    p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    p->depth = tci_ceil_div(first, tci_ceil_div(first, most));
     if (part > 0 && free) {
         p->depth = part; /* a block is a part */
     } else if (p->depth < first && p->inner == 1) { /* whole squares */
-        p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+        p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
-    p->n_depths = tci_blocked_ceil_div(first, p->depth);
+    p->n_depths = tci_ceil_div(first, p->depth);
     return true;
 }
 
 /* The columns of a block, and the row tiles that share it. */
 static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
 {
-    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t columns = tci_kernel_known(k, p->vec_axis), tile = (int64_t)p->unroll * lanes;
     int64_t block = TCI_BLOCKED_COLUMNS;
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
     block = p->columns > 0 ? p->columns : block;
-    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    p->columns = tci_ceil_div(TCI_MIN(columns, block), tile) * tile;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
     int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
-    int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
-    p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
+    int64_t pieces = tci_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
     p->share = p->fused ? p->group : 1;
 }
 
@@ -32272,11 +32280,11 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
     p->vec_by_vector = vec.contiguous;
     p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
-    if (!tci_blocked_cut_depth(k, p) || k->axes[p->vec_axis].size < lanes) {
+    int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
+    if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
     }
-    int64_t tile = (int64_t)p->unroll * lanes, columns = k->axes[p->vec_axis].size;
-    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
+    p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
     p->share = 1;
     return true;
 }
@@ -32306,8 +32314,9 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size), columns = k->axes[p->vec_axis].size;
-    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size);
+    int64_t columns = tci_kernel_known(k, p->vec_axis);
+    int64_t bytes = tci_kernel_known(k, st->axes[0]) * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
     if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
@@ -32361,7 +32370,7 @@ static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep,
     const tci_kstage *st = &s->b->k->stages[s->p->stage];
     for (int i = s->p->n_inner - 1; i >= 0; i--) {
         keep->coef[st->axes[i]] = step;
-        step *= s->b->k->axes[st->axes[i]].size;
+        step *= tci_kernel_known(s->b->k, st->axes[i]);
     }
 }
 
@@ -32380,17 +32389,17 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
-        s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
+        s->row_step = tci_ceil_div(rows, lanes) * lanes;
         s->row_elements = s->row_step * depth;
     } else {
-        s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
+        s->row_step = tci_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
         s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
     int64_t vec_elements = p->fused ? s->tile * depth
-                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    int64_t row_panels = p->fused ? p->n_tiles : 1;
+                                    : s->tile_step * tci_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? tci_dim_known(p->n_tiles) : 1;
     if (!p->is_row_there) {
         int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
         s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
@@ -32417,7 +32426,7 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
     const tci_kstage *st = &b->k->stages[s->p->stage];
     tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, s->p->n_inner + 1);
     for (int i = 0; i < s->p->n_inner - without; i++) {
-        int64_t size = b->k->axes[st->axes[i]].size;
+        int64_t size = tci_kernel_known(b->k, st->axes[i]);
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
         if (i == 0) {
             from = tci_build_lx(b, s->first);
@@ -32453,7 +32462,7 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
 static void tci_blocked_fetch(tci_build *b, int inst)
 {
     const tci_kinst *in = &b->k->insts[inst];
-    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+    tci_blocked_fetch_at(b, tci_kinst_number(in), tci_build_kx(b, in->x));
 }
 
 /* What the vectors will be made of `inner` inner points later, or `columns` further. */
@@ -32477,7 +32486,7 @@ static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bin
 static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    int64_t tiles = s->p->columns / s->tile, share = tci_ceil_div(tile->n_rows, tiles);
     tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
     row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
     for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
@@ -32515,7 +32524,7 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
                                             int *n)
 {
     tci_build *b = s->b;
-    int64_t lanes = b->l->lanes, size = b->k->axes[s->p->vec_axis].size;
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, s->p->vec_axis);
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     s->vec->origin[s->p->vec_axis] = at;
@@ -32536,7 +32545,7 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[0];
-    int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, axis);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
     tci_lopen open;
     int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
@@ -32594,9 +32603,9 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t size = b->k->axes[s->p->vec_axis].size, rest = size % s->tile;
+    int64_t size = tci_kernel_known(b->k, s->p->vec_axis), rest = size % s->tile;
     int64_t most = s->p->columns / s->tile, whole = size / s->tile;
-    int64_t n_chunks = tci_blocked_ceil_div(size, s->p->columns);
+    int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
     int end = tci_lx_const(l, TCI_MIN(most, whole));
     if (whole < n_chunks * most && n_chunks > 1) {
@@ -32650,7 +32659,7 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[s->p->stage];
-    int64_t size = b->k->axes[st->axes[s->p->n_inner - 1]].size;
+    int64_t size = tci_kernel_known(b->k, st->axes[s->p->n_inner - 1]);
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
     tci_lopen open;
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
@@ -33038,7 +33047,7 @@ static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
-    bool more = p->n_tiles > 1;
+    bool more = tci_dim_known(p->n_tiles) > 1;
     int one = tci_lx_const(l, 1);
     s->number = number;
     s->count = count;
@@ -33071,7 +33080,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     const tci_kstage *st = &b->k->stages[p->stage];
     tci_blocked_state s = {.b = b, .p = p};
     int first = st->axes[0];
-    int64_t size = b->k->axes[first].size;
+    int64_t size = tci_kernel_known(b->k, first);
     tci_lopen open;
     b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);
@@ -33190,7 +33199,7 @@ TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
 {
-    return x->is_boxes ? x->k_steps : tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
 }
 
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
@@ -33243,9 +33252,9 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     if (fit == 0) {
         return false;
     }
-    fit = tci_dim_ceil_div(rows, tci_dim_ceil_div(rows, fit));
+    fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
     x->own_columns = (int32_t)(fit * x->image_row);
-    x->columns = (int32_t)(tci_dim_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+    x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
                            TCI_MATRIX_COLUMN_STEP);
     while (x->lanes / 2 >= x->columns && x->lanes / 2 >= TCI_MATRIX_WARP) {
         x->lanes /= 2;
@@ -33265,8 +33274,8 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
     }
     x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
     x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
-    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_dim_ceil_div(x->n, x->own_columns);
+    x->tiles_m = tci_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_ceil_div(x->n, x->own_columns);
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
@@ -33290,7 +33299,7 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_ma
         tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
     }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
-    double rounds = (double)tci_dim_ceil_div(x->tiles, machine->matrix_units);
+    double rounds = (double)tci_ceil_div(x->tiles, machine->matrix_units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
@@ -33478,11 +33487,6 @@ enum {
     TCI_TILES_B = 6
 };
 
-static int64_t tci_tiles_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
-
 TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
 {
     tci_matrix x;
@@ -33500,9 +33504,9 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
     p->share = 1;
     p->inner = 1;
-    p->n_depths = tci_tiles_ceil_div(x.k, TCI_TILES_DEPTH);
-    p->depth = tci_tiles_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
-    p->n_depths = tci_tiles_ceil_div(x.k, p->depth);
+    p->n_depths = tci_ceil_div(x.k, TCI_TILES_DEPTH);
+    p->depth = tci_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
+    p->n_depths = tci_ceil_div(x.k, p->depth);
 }
 
 /* ---- the nest ---- */
@@ -33554,7 +33558,7 @@ static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_li
 static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
                            bool vector)
 {
-    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    int64_t last = tci_kernel_known(b->k, axis) - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
     tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
 }
 
@@ -33648,13 +33652,7 @@ static void tci_tiles_copy_rows(tci_tiles_state *s, tci_lin a)
 static void tci_tiles_if(tci_tiles_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
     tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = s->block;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
+    tci_build_if(b, tci_build_in_range(b, s->block, lo, hi), open);
 }
 
 static void tci_tiles_move_sums(tci_tiles_state *s, tci_mem mem, tci_lin sums)
@@ -33709,7 +33707,8 @@ static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column, tc
     tci_lopen open;
     const tci_kred *red = &b->k->reds[0];
     const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
-    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int64_t rows = tci_kernel_known(b->k, s->p->row_axis);
+    int64_t columns = tci_kernel_known(b->k, s->p->vec_axis);
     int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
     tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);
@@ -33836,7 +33835,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
     for (int i = 0; i < k->n_insts; i++) {
         n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
     }
-    int64_t n = (k->axes[axis].size + l->lanes - 1) / l->lanes;
+    int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
     return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
 }
 
@@ -33985,7 +33984,7 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
     int64_t lanes = b->l->lanes, size = 0;
     for (int t = 0; t < k->n_stages; t++) {
-        size = k->stages[t].n_axes > 0 ? k->axes[k->stages[t].axes[0]].size : size;
+        size = k->stages[t].n_axes > 0 ? tci_kernel_known(k, k->stages[t].axes[0]) : size;
     }
     for (int i = 0; i < n_vecs; i++) {
         int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
@@ -34053,9 +34052,10 @@ static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_a
         !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }
-    int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+    int64_t stride = tci_dim_known(across);
     return (along == 1 || along == -1) &&
-           (across < 0 ? -across : across) * bytes >= TCI_SQUARE_FAR_BYTES;
+           (stride < 0 ? -stride : stride) * bytes >= TCI_SQUARE_FAR_BYTES;
 }
 
 TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
@@ -34067,8 +34067,8 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
     q->n_loads = 0;
     bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
                  tci_dim_is_known(k->axes[vec_axis].size);
-    if (!known || k->axes[row_axis].size < TCI_SQUARE / 4 ||
-        k->axes[vec_axis].size < TCI_SQUARE / 4) {
+    if (!known || tci_kernel_known(k, row_axis) < TCI_SQUARE / 4 ||
+        tci_kernel_known(k, vec_axis) < TCI_SQUARE / 4) {
         return false;
     }
     for (int i = 0; i < k->n_insts; i++) {
@@ -34099,8 +34099,9 @@ static tci_lin tci_square_at(const tci_square_walk *w, int step)
 
 static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
 {
-    int64_t skip = (int64_t)step * TCI_SQUARE_STEP, n_slow = b->k->axes[w->slow_axis].size,
-            n_fast = b->k->axes[w->fast_axis].size;
+    int64_t skip = (int64_t)step * TCI_SQUARE_STEP;
+    int64_t n_slow = tci_kernel_known(b->k, w->slow_axis);
+    int64_t n_fast = tci_kernel_known(b->k, w->fast_axis);
     tci_build_set(b, w->fast_axis,
                   tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
                                  -1));
@@ -34142,7 +34143,8 @@ static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci
     int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
     tci_lin low = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, thread, -1, TCI_SQUARE));
     tci_lin high = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, thread, -1, TCI_SQUARE));
-    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t n_row = tci_kernel_known(b->k, q->row_axis);
+    int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
     int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
     tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
@@ -34160,7 +34162,8 @@ static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci
 
 TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
 {
-    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t n_row = tci_kernel_known(b->k, q->row_axis);
+    int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     tci_lin row_square = row, vec_square = vec;
     row = tci_lin_mul(b, row, TCI_SQUARE);
     vec = tci_lin_mul(b, vec, TCI_SQUARE);
@@ -34293,7 +34296,7 @@ static bool tci_product_fits(const tci_kernel *k)
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size) && k->axes[a].size <= INT32_MAX;
+        fits = tci_dim_is_known(k->axes[a].size) && tci_kernel_known(k, a) <= INT32_MAX;
     }
     return fits;
 }
@@ -34306,11 +34309,11 @@ static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int
     for (int i = n_axes - 1; i >= 0; i--) {
         tci_dim coef = 0;
         bool linear = tci_build_coef(k, x, axes[i], &coef);
-        sign = sign == 0 && coef < 0 ? -1 : sign == 0 ? 1 : sign;
+        sign = sign == 0 && tci_dim_lt(coef, 0) ? -1 : sign == 0 ? 1 : sign;
         if (!linear || coef != sign * run) {
             break;
         }
-        run *= k->axes[axes[i]].size;
+        run *= tci_kernel_known(k, axes[i]);
     }
     return run;
 }
@@ -34344,7 +34347,7 @@ static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *
 static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, int axis)
 {
     side->axes[side->n_axes++] = axis;
-    side->size = side->size > INT32_MAX ? side->size : side->size * k->axes[axis].size;
+    side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
 }
 
 /* The columns have the last axis. */
@@ -34365,7 +34368,7 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
         }
     }
     for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
-        p->depth *= k->axes[k->stages[0].axes[i]].size;
+        p->depth *= tci_kernel_known(k, k->stages[0].axes[i]);
     }
     p->rows.along_depth = tci_product_runs_along(k, &p->rows);
     p->columns.along_depth = tci_product_runs_along(k, &p->columns);
@@ -34393,11 +34396,11 @@ static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine
 {
     double points = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
+        points *= tci_product_has(p, a) ? 1 : (double)tci_kernel_known(k, a);
     }
     double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
-    double tiles = points * (double)tci_dim_ceil_div(p->rows.size, p->rows.extent) *
-                   (double)tci_dim_ceil_div(p->columns.size, p->columns.extent);
+    double tiles = points * (double)tci_ceil_div(p->rows.size, p->rows.extent) *
+                   (double)tci_ceil_div(p->columns.size, p->columns.extent);
     double rounds = ceil(tiles / machine->facts.processors), warps = p->threads / TCI_WARP;
     double takes = warps * (p->rows.points + p->columns.points) / TCI_PRODUCT_NEXT;
     double gathers = (rows + columns) / TCI_WARP * TCI_PRODUCT_GATHER;
@@ -34871,7 +34874,7 @@ static bool tci_spread_fits(const tci_kernel *k)
     for (int a = 0; a < k->n_axes && fits; a++) {
         fits = tci_dim_is_known(k->axes[a].size);
     }
-    int64_t last = fits ? k->axes[k->n_outer - 1].size : 0;
+    int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
     return fits && (dot ? last < TCI_SPREAD_SHORT || tci_spread_is_guarded(k)
                         : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
@@ -34906,13 +34909,13 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
     p->n_axes = 0;
     p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     for (int a = 0; a < k->n_outer; a++) {
-        all = all > INT32_MAX ? all : all * k->axes[a].size;
+        all = all > INT32_MAX ? all : all * tci_kernel_known(k, a);
         if (a != p->row_axis) {
             p->axes[p->n_axes++] = a;
         }
     }
     int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
-    int64_t rows = p->row_axis < 0 ? 1 : k->axes[p->row_axis].size;
+    int64_t rows = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->size = rows > 0 ? all / rows : 0;
     for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
         p->rows = rows % r == 0 && all / r >= busy ? r : p->rows;
@@ -34939,7 +34942,7 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
     }
     tci_lin first = tci_lin_mul(b, row, p->rows);
     for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
-        int64_t last = b->k->axes[p->row_axis].size - p->rows + r;
+        int64_t last = tci_kernel_known(b->k, p->row_axis) - p->rows + r;
         rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
     }
     tci_tile tile = {0};
@@ -34989,29 +34992,32 @@ static tci_lnarrow_range tci_lnarrow_times(tci_lnarrow_range a, int64_t c)
     return tci_lnarrow_of(TCI_MIN(a.lo * c, a.hi * c), TCI_MAX(a.lo * c, a.hi * c));
 }
 
-/* Of an expression of others; a and b (if there is one) are known. */
+/* Of an expression of others; a, b and c (if there is one) are known. */
 static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, tci_lnarrow_range b)
 {
-    int64_t lo = TCI_MAX(a.lo, 0);
+    int64_t lo = TCI_MAX(a.lo, 0), hi = TCI_MAX(a.hi, 0), c = tci_dim_known(e->c);
     switch (e->op) {
     case TCI_LX_ADD: return tci_lnarrow_of(a.lo + b.lo, a.hi + b.hi);
     case TCI_LX_MIN: return tci_lnarrow_of(TCI_MIN(a.lo, b.lo), TCI_MIN(a.hi, b.hi));
     case TCI_LX_MAX: return tci_lnarrow_of(TCI_MAX(a.lo, b.lo), TCI_MAX(a.hi, b.hi));
-    case TCI_LX_MUL: return tci_lnarrow_times(a, e->c);
-    case TCI_LX_DIV: return tci_lnarrow_of(lo / e->c, TCI_MAX(a.hi, 0) / e->c);
-    default: return tci_lnarrow_of(0, TCI_MIN(e->c - 1, TCI_MAX(a.hi, 0)));
+    case TCI_LX_MUL: return tci_lnarrow_times(a, c);
+    case TCI_LX_DIV: return tci_lnarrow_of(lo / c, hi / c);
+    default: return tci_lnarrow_of(0, TCI_MIN(c - 1, hi));
     }
 }
 
 static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
 {
     tci_lnarrow_range a, b = tci_lnarrow_of(0, 0);
+    if (!tci_dim_is_known(e->c)) {
+        return tci_lnarrow_of(1, 0);
+    }
     switch (e->op) {
-    case TCI_LX_CONST: return tci_lnarrow_of(e->c, e->c);
+    case TCI_LX_CONST: return tci_lnarrow_of(tci_dim_known(e->c), tci_dim_known(e->c));
     case TCI_LX_VAR: return w->indices[e->a];
     case TCI_LX_THREAD: return tci_lnarrow_of(0, w->l->threads - 1);
     case TCI_LX_TASK_BEGIN:
-    case TCI_LX_TASK_END: return tci_lnarrow_of(0, w->l->n_tasks);
+    case TCI_LX_TASK_END: return tci_lnarrow_of(0, tci_dim_known(w->l->n_tasks));
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: b = tci_lnarrow_lx(w, e->b); break;
@@ -35021,8 +35027,7 @@ static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
     default: return tci_lnarrow_of(1, 0);
     }
     a = tci_lnarrow_lx(w, e->a);
-    bool known = a.known && b.known && tci_dim_is_known(e->c);
-    return known ? tci_lnarrow_join(e, a, b) : tci_lnarrow_of(1, 0);
+    return a.known && b.known ? tci_lnarrow_join(e, a, b) : tci_lnarrow_of(1, 0);
 }
 
 static tci_lnarrow_range tci_lnarrow_lx(tci_lnarrow *w, int x)
@@ -35039,7 +35044,8 @@ static bool tci_lnarrow_block(tci_lnarrow *w, int block);
 static bool tci_lnarrow_for(tci_lnarrow *w, const tci_lstmt *st)
 {
     tci_lnarrow_range begin = tci_lnarrow_lx(w, st->x), end = tci_lnarrow_lx(w, st->n);
-    tci_lnarrow_range all = tci_lnarrow_of(begin.lo, TCI_MAX(begin.hi, end.hi + st->imm));
+    int64_t step = tci_dim_known(st->imm);
+    tci_lnarrow_range all = tci_lnarrow_of(begin.lo, TCI_MAX(begin.hi, end.hi + step));
     if (!begin.known || !end.known || !all.known) {
         return false;
     }
@@ -35238,11 +35244,11 @@ static void tci_ask_block_lanes(tci_ask *a, int held)
     }
     int threads =
         tci_ask_threads(n, held, TCI_MIN(a->machine.block_threads, TCI_ASK_MAP_THREADS));
-    while (threads > TCI_WARP && points * tci_dim_ceil_div(n, threads * held) < busy) {
+    while (threads > TCI_WARP && points * tci_ceil_div(n, threads * held) < busy) {
         threads /= 2;
     }
     bool alone = k->n_reds > 0 || tci_ask_scatters(k);
-    while (held > 2 && alone && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
+    while (held > 2 && alone && points * tci_ceil_div(n, threads * held) < busy / 2) {
         held /= 2;
     }
     a->threads = threads;
@@ -35350,7 +35356,8 @@ static void tci_ask_map_axis(tci_ask *a)
         const tci_kinst *in = &k->insts[i];
         if (in->op == TCI_K_LOAD) {
             tci_dim row = 0;
-            a->row_axis = tci_ask_other_axis(a, in->x, (tc_dtype)k->operands[in->imm].dtype);
+            const tci_koperand *from = &k->operands[tci_kinst_number(in)];
+            a->row_axis = tci_ask_other_axis(a, in->x, (tc_dtype)from->dtype);
             a->turns = a->row_axis >= 0 && a->lanes >= 4 && in->n_guards == 0 &&
                        tci_build_coef(k, in->x, a->row_axis, &row) && row == 1;
         }
@@ -35439,7 +35446,7 @@ TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 
 TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
 {
-    return tci_dim_ceil_div(tci_dim_hint(a->n_vec), lanes);
+    return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
 /* ---- streaming ---- */
@@ -35594,9 +35601,9 @@ TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least)
 {
     tci_nest_points(n);
     int64_t n_vec = tci_dim_hint(n->n_vec), pieces = tci_nest_pieces(n);
-    int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
+    int64_t want = tci_ceil_div(n_vec, TCI_MAX(pieces, 1));
     int64_t chunk = TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
-    n->chunk = n->a->machine.block_threads > 0 ? step : tci_dim_ceil_div(chunk, step) * step;
+    n->chunk = n->a->machine.block_threads > 0 ? step : tci_ceil_div(chunk, step) * step;
 }
 
 /* Units that are row tiles: a range of tasks may begin and end inside a group, so that any number
@@ -35610,7 +35617,7 @@ static void tci_nest_shares(tci_nest *n)
     int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
     double share_ns = n->a->ns * (double)n->share / (double)units;
     n->grain = TCI_MAX((int64_t)(tci_nest_target(n) / share_ns), 1) * n->share;
-    n->grain = TCI_MIN(n->grain, tci_dim_ceil_div(units, n->share) * n->share);
+    n->grain = TCI_MIN(n->grain, tci_ceil_div(units, n->share) * n->share);
 }
 
 static void tci_nest_units(tci_nest *n)
@@ -35629,10 +35636,10 @@ static void tci_nest_units(tci_nest *n)
         int64_t n_tiles = tci_dim_hint(n->n_tiles);
         n->group = n_tiles;
         if (n_chunks > 0 && pieces > n_chunks) {
-            n->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
+            n->group = TCI_MAX(n_tiles / tci_ceil_div(pieces, n_chunks), 1);
         }
     }
-    n->n_groups = tci_dim_ceil_div(n->n_tiles, TCI_MAX(n->group, 1));
+    n->n_groups = tci_dim_ceil_div(n->n_tiles, tci_dim_max(n->group, 1));
     n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), n->n_groups);
     n->grain = 1;
     if (!blocks) { /* of blocks there are as many as units */
@@ -35786,21 +35793,22 @@ TCI_FN tci_unit tci_unit_make(tci_nest *n)
 
 TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
 {
-    tci_dim n = u->nest->a->k->axes[axis].size;
+    tci_dim size = u->nest->a->k->axes[axis].size;
     u->nest->row_axis = axis;
-    if (!tci_dim_is_known(n)) {
-        u->nest->n_tiles = tci_dim_ceil_div(n, most);
+    if (!tci_dim_is_known(size)) {
+        u->nest->n_tiles = tci_dim_ceil_div(size, most);
         u->base = u->rows = most;
         u->extra = 0;
         return;
     }
+    int64_t n = tci_dim_known(size);
     for (int t = most; t > 1 && t * 5 >= most * 3; t--) {
         if (n % t == 0) {
             most = t;
             break;
         }
     }
-    int64_t n_tiles = tci_dim_ceil_div(n, most);
+    int64_t n_tiles = tci_ceil_div(n, most);
     u->nest->n_tiles = n_tiles;
     u->base = n / n_tiles;
     u->extra = n % n_tiles;
@@ -36264,8 +36272,9 @@ static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     nest.chunks_first = true; /* those of the same rows complete each other's pages */
     unit.base = lanes;
     if (tci_dim_is_known(rows)) {
-        unit.base = rows / TCI_MAX(nest.n_tiles, 1);
-        unit.extra = rows % TCI_MAX(nest.n_tiles, 1);
+        int64_t n_tiles = TCI_MAX(tci_dim_known(nest.n_tiles), 1);
+        unit.base = tci_dim_known(rows) / n_tiles;
+        unit.extra = tci_dim_known(rows) % n_tiles;
     }
     unit.unroll = tci_turn_unroll(a, lanes);
     unit.turn = true;
@@ -36281,7 +36290,8 @@ static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b
     int lanes = b->l->lanes;
     int64_t rows = lanes;
     if (tci_dim_is_known(size)) { /* as even as can be */
-        rows = tci_dim_ceil_div(size, TCI_MAX(tci_dim_ceil_div(size, lanes), 1));
+        rows = tci_dim_known(size);
+        rows = tci_ceil_div(rows, TCI_MAX(tci_ceil_div(rows, lanes), 1));
     }
     tci_str_printf(out, ", square %dx%d", (int)rows, tci_turn_unroll(a, lanes) * lanes);
     tci_map_note_stream(n[0] != 0, out);
@@ -36473,7 +36483,7 @@ static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
     double loads = (double)(rows + unroll) / 2;
     double step = TCI_MAX(TCI_MAX(work, tci_tile_has_dot(a->k) ? loads : 0), TCI_TILE_LATENCY);
     double vectors = (double)TCI_MAX(tci_ask_vectors(a, a->lanes), 1);
-    double walked = (double)(tci_dim_ceil_div((int64_t)vectors, unroll) * unroll);
+    double walked = (double)(tci_ceil_div((int64_t)vectors, unroll) * unroll);
     return step / work * walked / vectors;
 }
 
@@ -36578,7 +36588,7 @@ static int64_t tci_panel_columns(const tci_ask *a, int64_t unroll)
 {
     int64_t step = unroll * a->lanes, n_vec = tci_dim_hint(a->n_vec);
     int64_t columns = TCI_MIN(TCI_MAX(n_vec / 2, TCI_TILE_PANEL_LEAST), TCI_TILE_PANEL_MOST);
-    return tci_dim_ceil_div(columns, step) * step;
+    return tci_ceil_div(columns, step) * step;
 }
 
 static int64_t tci_panel_rows(const tci_ask *a)
@@ -36922,7 +36932,7 @@ static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
     if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
         return false;
     }
-    return n[0] == 1 || (p.row_axis >= 0 && a->k->axes[p.row_axis].size % n[0] == 0);
+    return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
 }
 
 static int tci_spread_candidates(const tci_ask *a,
@@ -37094,17 +37104,17 @@ static bool tci_strip_has_form(const tci_ask *a)
                 a->lanes > 1 && k->n_outer > 0 && k->n_axes < 63 &&
                 k->n_operands < TCI_WORK_OPERANDS;
     for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {
-        fits = tci_dim_is_known(k->axes[i].size) && k->axes[i].size > 0;
+        fits = tci_dim_is_known(k->axes[i].size) && tci_kernel_known(k, i) > 0;
     }
-    return fits && k->axes[k->n_outer - 1].size >= TCI_STRIP_LEAST;
+    return fits && tci_kernel_known(k, k->n_outer - 1) >= TCI_STRIP_LEAST;
 }
 
 /* Strips of `rows` rows, about. */
 static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
-    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = a->k->axes[p->axis].size;
-    p->n_tiles = (size + most - 1) / most;
+    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = tci_kernel_known(a->k, p->axis);
+    p->n_tiles = tci_ceil_div(size, most);
     p->base = size / p->n_tiles;
     p->extra = size % p->n_tiles;
     p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
@@ -37123,7 +37133,7 @@ static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, cons
         n_reds += k->reds[r].stage == stage;
         dot->red = k->reds[r].stage == stage ? r : dot->red;
     }
-    int64_t vectors = (k->axes[st->axes[st->n_axes - 1]].size + lanes - 1) / lanes;
+    int64_t vectors = tci_ceil_div(tci_kernel_known(k, st->axes[st->n_axes - 1]), lanes);
     dot->stage = stage;
     dot->row_axis = p->axis;
     dot->unroll = (int)TCI_MIN(vectors, TCI_STRIP_UNROLL);
@@ -37168,8 +37178,7 @@ static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
 /* Tiles [begin, end) of a contraction, one block of columns after the other. */
 static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, int end)
 {
-    int64_t size = b->k->axes[dot->vec_axis].size;
-    int64_t n = (size + dot->columns - 1) / dot->columns;
+    int64_t n = tci_ceil_div(tci_kernel_known(b->k, dot->vec_axis), dot->columns);
     tci_lopen open;
     if (n == 1) {
         tci_blocked_emit(b, dot, tci_lin_const(0), begin, end);
@@ -37185,7 +37194,7 @@ static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end,
                           tci_lin last)
 {
     tci_tile tile = {0};
-    tci_dim size = b->k->axes[p->axis].size;
+    int64_t size = tci_kernel_known(b->k, p->axis);
     tci_lopen open;
     tile.row_axis = tile.vec_axis = tile.next_axis = -1;
     tile.n_rows = tile.n_vecs = 1;
@@ -37261,7 +37270,7 @@ static int tci_strip_candidates(const tci_ask *a,
  * runs alone. */
 static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
 {
-    double strips = (double)tci_dim_ceil_div(p->n_tiles, p->group);
+    double strips = (double)tci_ceil_div(p->n_tiles, p->group);
     double processors = TCI_MAX(a->machine.facts.processors, 1);
     for (int i = 0; i < a->k->n_outer; i++) {
         strips *= i == p->axis ? 1 : (double)TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
@@ -37331,7 +37340,7 @@ enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
 /* ---- keeping costly values of a row ---- */
 
-typedef struct tci_rows_kept { int32_t inst, first; tci_dim extent; } tci_rows_kept;
+typedef struct tci_rows_kept { int32_t inst, first; int64_t elements; } tci_rows_kept;
 typedef struct tci_rows_keeps { tci_rows_kept *items; int n, cap; int64_t room; } tci_rows_keeps;
 
 static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
@@ -37395,6 +37404,7 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
     if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
         return;
     }
+    int64_t elements = tci_dim_known(extent);
     tci_cost_mark(k, first, false, early);
     tci_rows_mark_roots(k, later, late);
     for (int i = k->n_insts - 1; i >= 0; i--) {
@@ -37402,13 +37412,13 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
         if (!late[i] || tci_rows_is_kept(keeps, i)) {
             continue;
         }
-        int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
+        int64_t bytes = elements * tci_dtype_get((tc_dtype)in->dtype)->bytes;
         bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
         bool costly = in->op == TCI_K_PRIM && tci_cost_row(k, i, axes) >= TCI_ROWS_DEAR;
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && a->machine.block_threads > 0);
         if (row && early[i] && bytes <= keeps->room && costly) {
-            tci_rows_kept kept = {i, first, extent};
+            tci_rows_kept kept = {i, first, elements};
             TCI_PUSH(a->s, keeps->items, keeps->n, keeps->cap, kept);
             keeps->room -= bytes;
             continue;
@@ -37442,12 +37452,12 @@ TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
     for (int i = 0; i < keeps.n; i++) {
         const tci_rows_kept *kept = &keeps.items[i];
         const tci_kstage *stage = &k->stages[kept->first];
-        int local = tci_build_local(b, (tc_dtype)k->insts[kept->inst].dtype, kept->extent, 0);
+        int local = tci_build_local(b, (tc_dtype)k->insts[kept->inst].dtype, kept->elements, 0);
         tci_lkeep *keep = tci_build_keep(b, kept->inst, local, kept->first);
         int64_t step = 1;
         for (int axis = stage->n_axes - 1; axis >= 0; axis--) {
             keep->coef[stage->axes[axis]] = step;
-            step *= k->axes[stage->axes[axis]].size;
+            step *= tci_kernel_known(k, stage->axes[axis]);
         }
     }
 }
@@ -38028,7 +38038,7 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
         tci_str_add(out, " in [");
-        tci_dim_print(out, st->value.i);
+        tci_dim_print(out, st->lo);
         tci_str_add(out, ", ");
         tci_dim_print(out, st->imm);
         tci_str_add(out, "]");
@@ -38133,13 +38143,13 @@ static bool tci_lwalk_lx(const tci_lwalk *w, int x, int64_t *v)
 {
     const tci_lx *e = &w->l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: *v = e->c; return tci_dim_is_known(e->c);
+    case TCI_LX_CONST: *v = tci_dim_known(e->c); return tci_dim_is_known(e->c);
     case TCI_LX_VAR: *v = w->indices[e->a]; return w->known[e->a];
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: return tci_lwalk_pair(w, e, v);
     case TCI_LX_TASK_BEGIN: *v = 0; return true;
-    case TCI_LX_TASK_END: *v = w->l->n_tasks; return true;
+    case TCI_LX_TASK_END: *v = tci_dim_known(w->l->n_tasks); return true;
     case TCI_LX_MUL:
     case TCI_LX_DIV:
     case TCI_LX_MOD: break;
@@ -38149,7 +38159,8 @@ static bool tci_lwalk_lx(const tci_lwalk *w, int x, int64_t *v)
         return false;
     }
     TCI_ASSERT(w->s, e->op == TCI_LX_MUL || *v >= 0);
-    *v = e->op == TCI_LX_MUL ? *v * e->c : e->op == TCI_LX_DIV ? *v / e->c : *v % e->c;
+    int64_t c = tci_dim_known(e->c);
+    *v = e->op == TCI_LX_MUL ? *v * c : e->op == TCI_LX_DIV ? *v / c : *v % c;
     return true;
 }
 
@@ -38175,25 +38186,24 @@ static void tci_lwalk_access(const tci_lwalk *w, const tci_lstmt *st)
 {
     bool strided = (tci_lmem_uses((tci_mem)st->mem) & TCI_LMEM_STRIDE) != 0;
     int64_t count = tci_lwalk_count(w, st), at = 0;
-    tci_dim n = 0;
     if (count <= 0 || !tci_lwalk_lx(w, st->x, &at) || (strided && !tci_dim_is_known(st->imm))) {
         return;
     }
-    n = st->base >= 0 ? w->l->operands[st->base].n : w->l->locals[~st->base].n;
-    int64_t reach = (count - 1) * (strided ? st->imm : 1);
+    tci_dim n = st->base >= 0 ? w->l->operands[st->base].n : w->l->locals[~st->base].n;
+    int64_t reach = (count - 1) * (strided ? tci_dim_known(st->imm) : 1);
     TCI_ASSERT(w->s, !tci_dim_is_known(n) || at + TCI_MIN(reach, 0) >= 0);
-    TCI_ASSERT(w->s, !tci_dim_is_known(n) || at + TCI_MAX(reach, 0) < n);
+    TCI_ASSERT(w->s, !tci_dim_is_known(n) || at + TCI_MAX(reach, 0) < tci_dim_known(n));
 }
 
 static void tci_lwalk_block(tci_lwalk *w, int block);
 
 static void tci_lwalk_for(tci_lwalk *w, const tci_lstmt *st)
 {
-    int64_t begin = 0, end = 0;
+    int64_t begin = 0, end = 0, step = tci_dim_known(st->imm);
     if (!tci_lwalk_lx(w, st->x, &begin) || !tci_lwalk_lx(w, st->n, &end) || begin >= end) {
         return;
     }
-    int64_t last = begin + (end - 1 - begin) / st->imm * st->imm;
+    int64_t last = begin + (end - 1 - begin) / step * step;
     w->known[st->dst] = true;
     w->indices[st->dst] = begin;
     tci_lwalk_block(w, st->body);
@@ -38206,9 +38216,9 @@ static void tci_lwalk_for(tci_lwalk *w, const tci_lstmt *st)
 static int8_t tci_lwalk_in_range(const tci_lwalk *w, const tci_lstmt *st)
 {
     int64_t v = 0;
-    bool known = tci_lwalk_lx(w, st->x, &v) && tci_dim_is_known(st->imm) &&
-                 tci_dim_is_known(st->value.i);
-    return known ? st->value.i <= v && v <= st->imm : -1;
+    bool known = tci_lwalk_lx(w, st->x, &v) && tci_dim_is_known(st->lo) &&
+                 tci_dim_is_known(st->imm);
+    return known ? tci_dim_known(st->lo) <= v && v <= tci_dim_known(st->imm) : -1;
 }
 
 static void tci_lwalk_stmt(tci_lwalk *w, const tci_lstmt *st)
@@ -38284,7 +38294,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
         tci_lverify_lx(v, e->b);
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
-    TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, !divides || !tci_dim_le(e->c, 0));
     TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
@@ -38396,7 +38406,7 @@ static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
     case TCI_L_FOR:
         tci_lverify_lx(v, st->x);
         tci_lverify_lx(v, st->n);
-        TCI_ASSERT(v->s, st->imm > 0);
+        TCI_ASSERT(v->s, tci_dim_is_known(st->imm) && tci_dim_known(st->imm) > 0);
         tci_lverify_block(v, st->body, st->dst);
         break;
     case TCI_L_IF: {
@@ -38776,10 +38786,10 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
 static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 {
     tci_c_define(c, st->dst);
-    if (st->value.i == st->imm) {
+    if (st->lo == st->imm) {
         tci_c_infix(c, st->x, " == ", -1, st->imm);
     } else {
-        tci_c_infix(c, st->x, " >= ", -1, st->value.i);
+        tci_c_infix(c, st->x, " >= ", -1, st->lo);
         tci_str_add(c->out, " & ");
         tci_c_infix(c, st->x, " <= ", -1, st->imm);
     }

@@ -66,4 +66,10 @@
 #define TCI_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TCI_MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* a / b upwards; a >= 0, b > 0 */
+static inline int64_t tci_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 #endif

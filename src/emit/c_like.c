@@ -243,10 +243,10 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
 static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 {
     tci_c_define(c, st->dst);
-    if (st->value.i == st->imm) {
+    if (st->lo == st->imm) {
         tci_c_infix(c, st->x, " == ", -1, st->imm);
     } else {
-        tci_c_infix(c, st->x, " >= ", -1, st->value.i);
+        tci_c_infix(c, st->x, " >= ", -1, st->lo);
         tci_str_add(c->out, " & ");
         tci_c_infix(c, st->x, " <= ", -1, st->imm);
     }

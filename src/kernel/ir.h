@@ -127,7 +127,7 @@ typedef struct tci_kinst {
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 
-/* Of a LIT, LOAD or RED: which. */
+/* Of a LIT, LOAD or RED: which; of a PRIM: which helper. */
 static inline int tci_kinst_number(const tci_kinst *i)
 {
     return (int)tci_dim_known(i->imm);
@@ -213,6 +213,12 @@ typedef struct tci_kernel {
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
     int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
+
+/* The size of an axis, of which it is known to be a number. */
+static inline int64_t tci_kernel_known(const tci_kernel *k, int axis)
+{
+    return tci_dim_known(k->axes[axis].size);
+}
 
 /* kernel/ir.c: hash-consing constructors (simplify on the way). */
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);

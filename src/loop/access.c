@@ -41,7 +41,7 @@ static int tci_access_in_range(tci_build *b, int kx, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = tci_build_lx(b, tci_build_kx(b, kx));
-    st.value.i = lo;
+    st.lo = lo;
     st.imm = hi;
     int block = tci_lx_block(b->l, st.x);
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, block);
@@ -132,7 +132,7 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
             return r;
         }
         if (vector && coef != 0) {
-            r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, coef));
+            r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, tci_dim_known(coef)));
         } else {
             r.condition =
                 tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
@@ -214,7 +214,7 @@ static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_d
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.base = (int32_t)inst->imm;
+    st.base = tci_kinst_number(inst);
     st.x = tci_build_lx(b, tci_build_kx(b, inst->x));
     st.mem = TCI_MEM_LOAD_ONE;
     if (!vector) {
@@ -283,7 +283,7 @@ static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at,
     tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
     st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
-    st.base = (int32_t)inst->imm;
+    st.base = tci_kinst_number(inst);
     st.x = tci_build_lx(b, tci_lin_plus(at, tci_dim_mul(coef, lane)));
     return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
 }
@@ -293,7 +293,7 @@ static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_d
     tci_dim row = 0, count = 0;
     int64_t step = tci_dim_hint(coef);
     const tci_bind *vec = b->bind[b->vec_axis];
-    int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[tci_kinst_number(inst)].dtype)->bytes;
     return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
            (step < 0 ? -step : step) * bytes >= 64 &&
            tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
@@ -345,7 +345,7 @@ static int tci_access_load(tci_build *b, int i)
     bool vector = tci_build_is_vector(b, inst->axes);
     tci_dim coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
-    if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
+    if (g.truth == TCI_NEVER || b->k->operands[tci_kinst_number(inst)].n == 0) {
         /* an index into an empty operand was recorded as a fault */
         return tci_access_fill(b, inst);
     }
@@ -405,7 +405,7 @@ static int tci_access_index(tci_build *b, int i)
     tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
-    tci_value c = {.i = coef};
+    tci_value c = {.i = tci_dim_known(coef)};
     int step = tci_dim_is_known(coef) ? tci_build_const(b, t, tci_value_cast(c, TC_I64, t))
                                       : tci_access_to_value(b, tci_lx_const(b->l, coef), t);
     int lanes[2] = {tci_build_mem(b, iota, t, b->l->lanes, -1), step};

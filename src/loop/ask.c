@@ -50,11 +50,11 @@ static void tci_ask_block_lanes(tci_ask *a, int held)
     }
     int threads =
         tci_ask_threads(n, held, TCI_MIN(a->machine.block_threads, TCI_ASK_MAP_THREADS));
-    while (threads > TCI_WARP && points * tci_dim_ceil_div(n, threads * held) < busy) {
+    while (threads > TCI_WARP && points * tci_ceil_div(n, threads * held) < busy) {
         threads /= 2;
     }
     bool alone = k->n_reds > 0 || tci_ask_scatters(k);
-    while (held > 2 && alone && points * tci_dim_ceil_div(n, threads * held) < busy / 2) {
+    while (held > 2 && alone && points * tci_ceil_div(n, threads * held) < busy / 2) {
         held /= 2;
     }
     a->threads = threads;
@@ -162,7 +162,8 @@ static void tci_ask_map_axis(tci_ask *a)
         const tci_kinst *in = &k->insts[i];
         if (in->op == TCI_K_LOAD) {
             tci_dim row = 0;
-            a->row_axis = tci_ask_other_axis(a, in->x, (tc_dtype)k->operands[in->imm].dtype);
+            const tci_koperand *from = &k->operands[tci_kinst_number(in)];
+            a->row_axis = tci_ask_other_axis(a, in->x, (tc_dtype)from->dtype);
             a->turns = a->row_axis >= 0 && a->lanes >= 4 && in->n_guards == 0 &&
                        tci_build_coef(k, in->x, a->row_axis, &row) && row == 1;
         }
@@ -251,7 +252,7 @@ TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 
 TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
 {
-    return tci_dim_ceil_div(tci_dim_hint(a->n_vec), lanes);
+    return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
 /* ---- streaming ---- */

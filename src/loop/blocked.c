@@ -110,19 +110,14 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     return fits;
 }
 
-static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
-
 /* Cuts the depth into parts of the sums, or even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
-    int64_t first = k->axes[st->axes[0]].size;
+    int64_t first = tci_kernel_known(k, st->axes[0]);
     p->inner = 1;
     for (int i = 1; i < p->n_inner; i++) {
-        p->inner *= k->axes[st->axes[i]].size;
+        p->inner *= tci_kernel_known(k, st->axes[i]);
     }
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
@@ -135,31 +130,31 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
         return false;
     }
     bool free = p->depth == 0 || p->depth == part;
-    p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    p->depth = tci_ceil_div(first, tci_ceil_div(first, most));
     if (part > 0 && free) {
         p->depth = part; /* a block is a part */
     } else if (p->depth < first && p->inner == 1) { /* whole squares */
-        p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+        p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
-    p->n_depths = tci_blocked_ceil_div(first, p->depth);
+    p->n_depths = tci_ceil_div(first, p->depth);
     return true;
 }
 
 /* The columns of a block, and the row tiles that share it. */
 static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
 {
-    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t columns = tci_kernel_known(k, p->vec_axis), tile = (int64_t)p->unroll * lanes;
     int64_t block = TCI_BLOCKED_COLUMNS;
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
     block = p->columns > 0 ? p->columns : block;
-    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    p->columns = tci_ceil_div(TCI_MIN(columns, block), tile) * tile;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
     int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
-    int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
-    p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
+    int64_t pieces = tci_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
     p->share = p->fused ? p->group : 1;
 }
 
@@ -179,11 +174,11 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
     p->vec_by_vector = vec.contiguous;
     p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
-    if (!tci_blocked_cut_depth(k, p) || k->axes[p->vec_axis].size < lanes) {
+    int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
+    if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
     }
-    int64_t tile = (int64_t)p->unroll * lanes, columns = k->axes[p->vec_axis].size;
-    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
+    p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
     p->share = 1;
     return true;
 }
@@ -213,8 +208,9 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size), columns = k->axes[p->vec_axis].size;
-    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size);
+    int64_t columns = tci_kernel_known(k, p->vec_axis);
+    int64_t bytes = tci_kernel_known(k, st->axes[0]) * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
     if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
@@ -268,7 +264,7 @@ static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep,
     const tci_kstage *st = &s->b->k->stages[s->p->stage];
     for (int i = s->p->n_inner - 1; i >= 0; i--) {
         keep->coef[st->axes[i]] = step;
-        step *= s->b->k->axes[st->axes[i]].size;
+        step *= tci_kernel_known(s->b->k, st->axes[i]);
     }
 }
 
@@ -287,17 +283,17 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->tile = (int64_t)p->unroll * lanes;
     s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
-        s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
+        s->row_step = tci_ceil_div(rows, lanes) * lanes;
         s->row_elements = s->row_step * depth;
     } else {
-        s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
+        s->row_step = tci_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
         s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
     int64_t vec_elements = p->fused ? s->tile * depth
-                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    int64_t row_panels = p->fused ? p->n_tiles : 1;
+                                    : s->tile_step * tci_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? tci_dim_known(p->n_tiles) : 1;
     if (!p->is_row_there) {
         int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
         s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
@@ -324,7 +320,7 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
     const tci_kstage *st = &b->k->stages[s->p->stage];
     tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, s->p->n_inner + 1);
     for (int i = 0; i < s->p->n_inner - without; i++) {
-        int64_t size = b->k->axes[st->axes[i]].size;
+        int64_t size = tci_kernel_known(b->k, st->axes[i]);
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
         if (i == 0) {
             from = tci_build_lx(b, s->first);
@@ -360,7 +356,7 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
 static void tci_blocked_fetch(tci_build *b, int inst)
 {
     const tci_kinst *in = &b->k->insts[inst];
-    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+    tci_blocked_fetch_at(b, tci_kinst_number(in), tci_build_kx(b, in->x));
 }
 
 /* What the vectors will be made of `inner` inner points later, or `columns` further. */
@@ -384,7 +380,7 @@ static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bin
 static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    int64_t tiles = s->p->columns / s->tile, share = tci_ceil_div(tile->n_rows, tiles);
     tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
     row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
     for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
@@ -422,7 +418,7 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
                                             int *n)
 {
     tci_build *b = s->b;
-    int64_t lanes = b->l->lanes, size = b->k->axes[s->p->vec_axis].size;
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, s->p->vec_axis);
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     s->vec->origin[s->p->vec_axis] = at;
@@ -443,7 +439,7 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[0];
-    int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, axis);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
     tci_lopen open;
     int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
@@ -501,9 +497,9 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t size = b->k->axes[s->p->vec_axis].size, rest = size % s->tile;
+    int64_t size = tci_kernel_known(b->k, s->p->vec_axis), rest = size % s->tile;
     int64_t most = s->p->columns / s->tile, whole = size / s->tile;
-    int64_t n_chunks = tci_blocked_ceil_div(size, s->p->columns);
+    int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
     int end = tci_lx_const(l, TCI_MIN(most, whole));
     if (whole < n_chunks * most && n_chunks > 1) {
@@ -557,7 +553,7 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[s->p->stage];
-    int64_t size = b->k->axes[st->axes[s->p->n_inner - 1]].size;
+    int64_t size = tci_kernel_known(b->k, st->axes[s->p->n_inner - 1]);
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
     tci_lopen open;
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
@@ -945,7 +941,7 @@ static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
-    bool more = p->n_tiles > 1;
+    bool more = tci_dim_known(p->n_tiles) > 1;
     int one = tci_lx_const(l, 1);
     s->number = number;
     s->count = count;
@@ -978,7 +974,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     const tci_kstage *st = &b->k->stages[p->stage];
     tci_blocked_state s = {.b = b, .p = p};
     int first = st->axes[0];
-    int64_t size = b->k->axes[first].size;
+    int64_t size = tci_kernel_known(b->k, first);
     tci_lopen open;
     b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);

@@ -67,7 +67,7 @@ TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = x;
-    st.value.i = lo;
+    st.lo = lo;
     st.imm = hi;
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
     tci_loop_append(b->l, b->cur, st);
@@ -246,13 +246,13 @@ static tci_lin tci_build_kx_find(tci_build *b, int kx)
     tci_lin left;
     switch (e.op) {
     case TCI_KX_CONST: return tci_lin_const(e.c);
-    case TCI_KX_AXIS: return b->bind[e.c]->at;
+    case TCI_KX_AXIS: return b->bind[tci_kx_number(&e)]->at;
     case TCI_KX_ADD:
         left = tci_build_kx(b, e.a); /* the order of arguments is each compiler's own */
         return tci_lin_add(b, left, tci_build_kx(b, e.b));
     case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
     case TCI_KX_VALUE:
-        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, (int)e.c)));
+        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, tci_kx_number(&e))));
     default: return tci_build_kx_divide(b, e);
     }
 }
@@ -282,9 +282,9 @@ static void tci_build_range_find(const tci_build *b, int kx, tci_dim *lo, tci_di
     }
     switch (e.op) {
     case TCI_KX_AXIS:
-        if (b->bind[e.c]) {
-            *lo = b->bind[e.c]->lo;
-            *hi = b->bind[e.c]->hi;
+        if (b->bind[tci_kx_number(&e)]) {
+            *lo = b->bind[tci_kx_number(&e)]->lo;
+            *hi = b->bind[tci_kx_number(&e)]->hi;
         }
         break;
     case TCI_KX_ADD:
@@ -388,7 +388,7 @@ TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin n
     int64_t below = 1;
     for (int i = n - 1; i >= 0; i--) {
         tci_lin digit = quotient;
-        int64_t size = b->k->axes[axes[i]].size;
+        int64_t size = tci_kernel_known(b->k, axes[i]);
         below *= size;
         if (i > 0) {
             quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
@@ -724,7 +724,7 @@ static int tci_build_emit(tci_build *b, int i)
             args[a] = tci_build_recall(b, inst->args[a]);
         }
         return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args,
-                              (int)inst->imm);
+                              tci_kinst_number(inst));
     default: return tci_build_access(b, i);
     }
 }

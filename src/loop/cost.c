@@ -10,7 +10,7 @@ static void tci_cost_reach_kx(const tci_kernel *k, int kx, bool *live)
 {
     tci_kx e = k->kx[kx];
     if (e.op == TCI_KX_VALUE) {
-        tci_cost_reach(k, (int)e.c, true, live);
+        tci_cost_reach(k, tci_kx_number(&e), true, live);
     }
     if (e.op == TCI_KX_ADD) {
         tci_cost_reach_kx(k, e.b, live);

@@ -122,8 +122,8 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
         tci_build_close(b, &open);
     }
     tci_dim count = tci_dim_sub(end, whole);
-    if (tci_dim_is_known(count) && count > 0) {
-        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    if (tci_dim_is_known(count) && tci_dim_lt(0, count)) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), tci_dim_known(count));
     }
     /* lanes without a register are behind the longest axis */
     int end_lane = TCI_MIN(tci_kernel_lanes(b->k), m->n_regs * b->l->lanes);

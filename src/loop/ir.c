@@ -219,16 +219,16 @@ TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
 TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
 {
     const tci_lx *e = &l->lx[x];
+    int64_t c = tci_dim_is_known(e->c) ? tci_dim_known(e->c) : 1;
     switch (e->op) {
-    case TCI_LX_CONST: return !tci_dim_is_known(e->c) || e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_CONST: return c == INT64_MIN ? 1 : c;
     case TCI_LX_VAR: return l->indices[e->a].multiple;
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
-    case TCI_LX_MOD:
-        return tci_dim_is_known(e->c) ? tci_lx_gcd(tci_lx_multiple(l, e->a), e->c) : 1;
+    case TCI_LX_MOD: return tci_lx_gcd(tci_lx_multiple(l, e->a), c);
     case TCI_LX_MUL: {
-        int64_t m = tci_lx_multiple(l, e->a), c = tci_dim_is_known(e->c) ? e->c : 1;
+        int64_t m = tci_lx_multiple(l, e->a);
         bool fits = c == 0 || (c != INT64_MIN && m <= INT64_MAX / (c < 0 ? -c : c));
         return fits ? m * (c < 0 ? -c : c) : 1;
     }
@@ -346,7 +346,7 @@ TCI_FN void tci_loop_find_dims(tci_loop *l)
                 tci_loop_need_lx(l, st->n);
             }
             if (bounds) {
-                tci_loop_need_dim(l, st->value.i);
+                tci_loop_need_dim(l, st->lo);
             }
             if (bounds || stride || st->op == TCI_L_FAULT) {
                 tci_loop_need_dim(l, st->imm);

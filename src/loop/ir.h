@@ -54,7 +54,7 @@ typedef enum tci_lop {
     TCI_L_LITERAL,   /* value dst (i64) = word imm of the literals */
     TCI_L_PRIM,      /* value dst = prim(args) */
     TCI_L_MEM,       /* mem: a load, a store or a lane operation; see tci_lmem_uses */
-    TCI_L_IN_RANGE,  /* bool dst = value.i <= x <= imm */
+    TCI_L_IN_RANGE,  /* bool dst = lo <= x <= imm */
     TCI_L_TO_VALUE,  /* i64 dst = x */
     TCI_L_COPY,      /* value dst = args[0] as it is now */
     TCI_L_FAULT,     /* i64 dst = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
@@ -72,8 +72,8 @@ typedef struct tci_lstmt {
     int32_t base;     /* MEM: operand, or ~local */
     int32_t x;        /* index expression: offset, first value, lower bound */
     int32_t n;        /* index expression: count of lanes, upper bound */
-    tci_dim imm;      /* stride, lane, step, size, upper bound */
-    tci_value value;  /* CONST, IN_RANGE */
+    tci_dim lo, imm;  /* lower bound; stride, lane, step, size, upper bound */
+    tci_value value;  /* CONST */
     int32_t body;     /* block */
     int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */

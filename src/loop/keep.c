@@ -23,11 +23,11 @@ static int64_t tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64
     const tci_kstage *st = &k->stages[red->stage];
     int64_t n = 1;
     for (int i = st->n_axes - 1; i >= st->n_axes - st->n_kept; i--) {
-        int64_t size = k->axes[st->axes[i]].size;
+        int64_t size = tci_kernel_known(k, st->axes[i]);
         if (coef) {
             coef[st->axes[i]] = n;
         }
-        n *= i < st->n_axes - 1 ? size : (size + lanes - 1) / lanes * lanes;
+        n *= i < st->n_axes - 1 ? size : tci_ceil_div(size, lanes) * lanes;
     }
     return TCI_MAX(n, 1);
 }

@@ -246,8 +246,9 @@ static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     nest.chunks_first = true; /* those of the same rows complete each other's pages */
     unit.base = lanes;
     if (tci_dim_is_known(rows)) {
-        unit.base = rows / TCI_MAX(nest.n_tiles, 1);
-        unit.extra = rows % TCI_MAX(nest.n_tiles, 1);
+        int64_t n_tiles = TCI_MAX(tci_dim_known(nest.n_tiles), 1);
+        unit.base = tci_dim_known(rows) / n_tiles;
+        unit.extra = tci_dim_known(rows) % n_tiles;
     }
     unit.unroll = tci_turn_unroll(a, lanes);
     unit.turn = true;
@@ -263,7 +264,8 @@ static void tci_turn_note(const tci_ask *a, const int64_t *n, const tci_build *b
     int lanes = b->l->lanes;
     int64_t rows = lanes;
     if (tci_dim_is_known(size)) { /* as even as can be */
-        rows = tci_dim_ceil_div(size, TCI_MAX(tci_dim_ceil_div(size, lanes), 1));
+        rows = tci_dim_known(size);
+        rows = tci_ceil_div(rows, TCI_MAX(tci_ceil_div(rows, lanes), 1));
     }
     tci_str_printf(out, ", square %dx%d", (int)rows, tci_turn_unroll(a, lanes) * lanes);
     tci_map_note_stream(n[0] != 0, out);

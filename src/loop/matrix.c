@@ -41,7 +41,7 @@ TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
 {
-    return x->is_boxes ? x->k_steps : tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
 }
 
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
@@ -94,9 +94,9 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     if (fit == 0) {
         return false;
     }
-    fit = tci_dim_ceil_div(rows, tci_dim_ceil_div(rows, fit));
+    fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
     x->own_columns = (int32_t)(fit * x->image_row);
-    x->columns = (int32_t)(tci_dim_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+    x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
                            TCI_MATRIX_COLUMN_STEP);
     while (x->lanes / 2 >= x->columns && x->lanes / 2 >= TCI_MATRIX_WARP) {
         x->lanes /= 2;
@@ -116,8 +116,8 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
     }
     x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
     x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
-    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_dim_ceil_div(x->n, x->own_columns);
+    x->tiles_m = tci_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_ceil_div(x->n, x->own_columns);
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
@@ -141,7 +141,7 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_ma
         tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
     }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
-    double rounds = (double)tci_dim_ceil_div(x->tiles, machine->matrix_units);
+    double rounds = (double)tci_ceil_div(x->tiles, machine->matrix_units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 

@@ -31,29 +31,32 @@ static tci_lnarrow_range tci_lnarrow_times(tci_lnarrow_range a, int64_t c)
     return tci_lnarrow_of(TCI_MIN(a.lo * c, a.hi * c), TCI_MAX(a.lo * c, a.hi * c));
 }
 
-/* Of an expression of others; a and b (if there is one) are known. */
+/* Of an expression of others; a, b and c (if there is one) are known. */
 static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, tci_lnarrow_range b)
 {
-    int64_t lo = TCI_MAX(a.lo, 0);
+    int64_t lo = TCI_MAX(a.lo, 0), hi = TCI_MAX(a.hi, 0), c = tci_dim_known(e->c);
     switch (e->op) {
     case TCI_LX_ADD: return tci_lnarrow_of(a.lo + b.lo, a.hi + b.hi);
     case TCI_LX_MIN: return tci_lnarrow_of(TCI_MIN(a.lo, b.lo), TCI_MIN(a.hi, b.hi));
     case TCI_LX_MAX: return tci_lnarrow_of(TCI_MAX(a.lo, b.lo), TCI_MAX(a.hi, b.hi));
-    case TCI_LX_MUL: return tci_lnarrow_times(a, e->c);
-    case TCI_LX_DIV: return tci_lnarrow_of(lo / e->c, TCI_MAX(a.hi, 0) / e->c);
-    default: return tci_lnarrow_of(0, TCI_MIN(e->c - 1, TCI_MAX(a.hi, 0)));
+    case TCI_LX_MUL: return tci_lnarrow_times(a, c);
+    case TCI_LX_DIV: return tci_lnarrow_of(lo / c, hi / c);
+    default: return tci_lnarrow_of(0, TCI_MIN(c - 1, hi));
     }
 }
 
 static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
 {
     tci_lnarrow_range a, b = tci_lnarrow_of(0, 0);
+    if (!tci_dim_is_known(e->c)) {
+        return tci_lnarrow_of(1, 0);
+    }
     switch (e->op) {
-    case TCI_LX_CONST: return tci_lnarrow_of(e->c, e->c);
+    case TCI_LX_CONST: return tci_lnarrow_of(tci_dim_known(e->c), tci_dim_known(e->c));
     case TCI_LX_VAR: return w->indices[e->a];
     case TCI_LX_THREAD: return tci_lnarrow_of(0, w->l->threads - 1);
     case TCI_LX_TASK_BEGIN:
-    case TCI_LX_TASK_END: return tci_lnarrow_of(0, w->l->n_tasks);
+    case TCI_LX_TASK_END: return tci_lnarrow_of(0, tci_dim_known(w->l->n_tasks));
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: b = tci_lnarrow_lx(w, e->b); break;
@@ -63,8 +66,7 @@ static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
     default: return tci_lnarrow_of(1, 0);
     }
     a = tci_lnarrow_lx(w, e->a);
-    bool known = a.known && b.known && tci_dim_is_known(e->c);
-    return known ? tci_lnarrow_join(e, a, b) : tci_lnarrow_of(1, 0);
+    return a.known && b.known ? tci_lnarrow_join(e, a, b) : tci_lnarrow_of(1, 0);
 }
 
 static tci_lnarrow_range tci_lnarrow_lx(tci_lnarrow *w, int x)
@@ -81,7 +83,8 @@ static bool tci_lnarrow_block(tci_lnarrow *w, int block);
 static bool tci_lnarrow_for(tci_lnarrow *w, const tci_lstmt *st)
 {
     tci_lnarrow_range begin = tci_lnarrow_lx(w, st->x), end = tci_lnarrow_lx(w, st->n);
-    tci_lnarrow_range all = tci_lnarrow_of(begin.lo, TCI_MAX(begin.hi, end.hi + st->imm));
+    int64_t step = tci_dim_known(st->imm);
+    tci_lnarrow_range all = tci_lnarrow_of(begin.lo, TCI_MAX(begin.hi, end.hi + step));
     if (!begin.known || !end.known || !all.known) {
         return false;
     }

@@ -50,9 +50,9 @@ TCI_FN void tci_nest_cut(tci_nest *n, int64_t step, int64_t least)
 {
     tci_nest_points(n);
     int64_t n_vec = tci_dim_hint(n->n_vec), pieces = tci_nest_pieces(n);
-    int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
+    int64_t want = tci_ceil_div(n_vec, TCI_MAX(pieces, 1));
     int64_t chunk = TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
-    n->chunk = n->a->machine.block_threads > 0 ? step : tci_dim_ceil_div(chunk, step) * step;
+    n->chunk = n->a->machine.block_threads > 0 ? step : tci_ceil_div(chunk, step) * step;
 }
 
 /* Units that are row tiles: a range of tasks may begin and end inside a group, so that any number
@@ -66,7 +66,7 @@ static void tci_nest_shares(tci_nest *n)
     int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
     double share_ns = n->a->ns * (double)n->share / (double)units;
     n->grain = TCI_MAX((int64_t)(tci_nest_target(n) / share_ns), 1) * n->share;
-    n->grain = TCI_MIN(n->grain, tci_dim_ceil_div(units, n->share) * n->share);
+    n->grain = TCI_MIN(n->grain, tci_ceil_div(units, n->share) * n->share);
 }
 
 static void tci_nest_units(tci_nest *n)
@@ -85,10 +85,10 @@ static void tci_nest_units(tci_nest *n)
         int64_t n_tiles = tci_dim_hint(n->n_tiles);
         n->group = n_tiles;
         if (n_chunks > 0 && pieces > n_chunks) {
-            n->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
+            n->group = TCI_MAX(n_tiles / tci_ceil_div(pieces, n_chunks), 1);
         }
     }
-    n->n_groups = tci_dim_ceil_div(n->n_tiles, TCI_MAX(n->group, 1));
+    n->n_groups = tci_dim_ceil_div(n->n_tiles, tci_dim_max(n->group, 1));
     n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), n->n_groups);
     n->grain = 1;
     if (!blocks) { /* of blocks there are as many as units */

@@ -75,7 +75,7 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     if (!fits) {
         return false;
     }
-    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t size = tci_kernel_known(b->k, st->axes[0]);
     int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
     if (whole > 0) {
         tci_lopen open;

@@ -82,7 +82,7 @@ static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
-    st.base = (int32_t)load->imm;
+    st.base = tci_kinst_number(load);
     st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }
@@ -94,7 +94,7 @@ static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis,
     if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
         return false;
     }
-    *bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
+    *bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(inst)].dtype)->bytes;
     return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
 }
 

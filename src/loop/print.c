@@ -150,7 +150,7 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
         tci_str_add(out, " in [");
-        tci_dim_print(out, st->value.i);
+        tci_dim_print(out, st->lo);
         tci_str_add(out, ", ");
         tci_dim_print(out, st->imm);
         tci_str_add(out, "]");

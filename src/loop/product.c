@@ -56,7 +56,7 @@ static bool tci_product_fits(const tci_kernel *k)
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size) && k->axes[a].size <= INT32_MAX;
+        fits = tci_dim_is_known(k->axes[a].size) && tci_kernel_known(k, a) <= INT32_MAX;
     }
     return fits;
 }
@@ -69,11 +69,11 @@ static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int
     for (int i = n_axes - 1; i >= 0; i--) {
         tci_dim coef = 0;
         bool linear = tci_build_coef(k, x, axes[i], &coef);
-        sign = sign == 0 && coef < 0 ? -1 : sign == 0 ? 1 : sign;
+        sign = sign == 0 && tci_dim_lt(coef, 0) ? -1 : sign == 0 ? 1 : sign;
         if (!linear || coef != sign * run) {
             break;
         }
-        run *= k->axes[axes[i]].size;
+        run *= tci_kernel_known(k, axes[i]);
     }
     return run;
 }
@@ -107,7 +107,7 @@ static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *
 static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, int axis)
 {
     side->axes[side->n_axes++] = axis;
-    side->size = side->size > INT32_MAX ? side->size : side->size * k->axes[axis].size;
+    side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
 }
 
 /* The columns have the last axis. */
@@ -128,7 +128,7 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
         }
     }
     for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
-        p->depth *= k->axes[k->stages[0].axes[i]].size;
+        p->depth *= tci_kernel_known(k, k->stages[0].axes[i]);
     }
     p->rows.along_depth = tci_product_runs_along(k, &p->rows);
     p->columns.along_depth = tci_product_runs_along(k, &p->columns);
@@ -156,11 +156,11 @@ static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine
 {
     double points = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
+        points *= tci_product_has(p, a) ? 1 : (double)tci_kernel_known(k, a);
     }
     double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
-    double tiles = points * (double)tci_dim_ceil_div(p->rows.size, p->rows.extent) *
-                   (double)tci_dim_ceil_div(p->columns.size, p->columns.extent);
+    double tiles = points * (double)tci_ceil_div(p->rows.size, p->rows.extent) *
+                   (double)tci_ceil_div(p->columns.size, p->columns.extent);
     double rounds = ceil(tiles / machine->facts.processors), warps = p->threads / TCI_WARP;
     double takes = warps * (p->rows.points + p->columns.points) / TCI_PRODUCT_NEXT;
     double gathers = (rows + columns) / TCI_WARP * TCI_PRODUCT_GATHER;

@@ -36,7 +36,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
     for (int i = 0; i < k->n_insts; i++) {
         n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
     }
-    int64_t n = (k->axes[axis].size + l->lanes - 1) / l->lanes;
+    int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
     return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
 }
 
@@ -185,7 +185,7 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
     int64_t lanes = b->l->lanes, size = 0;
     for (int t = 0; t < k->n_stages; t++) {
-        size = k->stages[t].n_axes > 0 ? k->axes[k->stages[t].axes[0]].size : size;
+        size = k->stages[t].n_axes > 0 ? tci_kernel_known(k, k->stages[t].axes[0]) : size;
     }
     for (int i = 0; i < n_vecs; i++) {
         int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);

@@ -19,7 +19,7 @@ enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
 /* ---- keeping costly values of a row ---- */
 
-typedef struct tci_rows_kept { int32_t inst, first; tci_dim extent; } tci_rows_kept;
+typedef struct tci_rows_kept { int32_t inst, first; int64_t elements; } tci_rows_kept;
 typedef struct tci_rows_keeps { tci_rows_kept *items; int n, cap; int64_t room; } tci_rows_keeps;
 
 static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
@@ -83,6 +83,7 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
     if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
         return;
     }
+    int64_t elements = tci_dim_known(extent);
     tci_cost_mark(k, first, false, early);
     tci_rows_mark_roots(k, later, late);
     for (int i = k->n_insts - 1; i >= 0; i--) {
@@ -90,13 +91,13 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
         if (!late[i] || tci_rows_is_kept(keeps, i)) {
             continue;
         }
-        int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
+        int64_t bytes = elements * tci_dtype_get((tc_dtype)in->dtype)->bytes;
         bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
         bool costly = in->op == TCI_K_PRIM && tci_cost_row(k, i, axes) >= TCI_ROWS_DEAR;
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && a->machine.block_threads > 0);
         if (row && early[i] && bytes <= keeps->room && costly) {
-            tci_rows_kept kept = {i, first, extent};
+            tci_rows_kept kept = {i, first, elements};
             TCI_PUSH(a->s, keeps->items, keeps->n, keeps->cap, kept);
             keeps->room -= bytes;
             continue;
@@ -130,12 +131,12 @@ TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
     for (int i = 0; i < keeps.n; i++) {
         const tci_rows_kept *kept = &keeps.items[i];
         const tci_kstage *stage = &k->stages[kept->first];
-        int local = tci_build_local(b, (tc_dtype)k->insts[kept->inst].dtype, kept->extent, 0);
+        int local = tci_build_local(b, (tc_dtype)k->insts[kept->inst].dtype, kept->elements, 0);
         tci_lkeep *keep = tci_build_keep(b, kept->inst, local, kept->first);
         int64_t step = 1;
         for (int axis = stage->n_axes - 1; axis >= 0; axis--) {
             keep->coef[stage->axes[axis]] = step;
-            step *= k->axes[stage->axes[axis]].size;
+            step *= tci_kernel_known(k, stage->axes[axis]);
         }
     }
 }

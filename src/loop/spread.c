@@ -50,7 +50,7 @@ static bool tci_spread_fits(const tci_kernel *k)
     for (int a = 0; a < k->n_axes && fits; a++) {
         fits = tci_dim_is_known(k->axes[a].size);
     }
-    int64_t last = fits ? k->axes[k->n_outer - 1].size : 0;
+    int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
     return fits && (dot ? last < TCI_SPREAD_SHORT || tci_spread_is_guarded(k)
                         : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
@@ -85,13 +85,13 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
     p->n_axes = 0;
     p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     for (int a = 0; a < k->n_outer; a++) {
-        all = all > INT32_MAX ? all : all * k->axes[a].size;
+        all = all > INT32_MAX ? all : all * tci_kernel_known(k, a);
         if (a != p->row_axis) {
             p->axes[p->n_axes++] = a;
         }
     }
     int64_t busy = (int64_t)machine->facts.processors * TCI_SPREAD_BUSY;
-    int64_t rows = p->row_axis < 0 ? 1 : k->axes[p->row_axis].size;
+    int64_t rows = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->size = rows > 0 ? all / rows : 0;
     for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
         p->rows = rows % r == 0 && all / r >= busy ? r : p->rows;
@@ -118,7 +118,7 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
     }
     tci_lin first = tci_lin_mul(b, row, p->rows);
     for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
-        int64_t last = b->k->axes[p->row_axis].size - p->rows + r;
+        int64_t last = tci_kernel_known(b->k, p->row_axis) - p->rows + r;
         rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
     }
     tci_tile tile = {0};

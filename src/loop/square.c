@@ -29,9 +29,10 @@ static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_a
         !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }
-    int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+    int64_t stride = tci_dim_known(across);
     return (along == 1 || along == -1) &&
-           (across < 0 ? -across : across) * bytes >= TCI_SQUARE_FAR_BYTES;
+           (stride < 0 ? -stride : stride) * bytes >= TCI_SQUARE_FAR_BYTES;
 }
 
 TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
@@ -43,8 +44,8 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
     q->n_loads = 0;
     bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
                  tci_dim_is_known(k->axes[vec_axis].size);
-    if (!known || k->axes[row_axis].size < TCI_SQUARE / 4 ||
-        k->axes[vec_axis].size < TCI_SQUARE / 4) {
+    if (!known || tci_kernel_known(k, row_axis) < TCI_SQUARE / 4 ||
+        tci_kernel_known(k, vec_axis) < TCI_SQUARE / 4) {
         return false;
     }
     for (int i = 0; i < k->n_insts; i++) {
@@ -75,8 +76,9 @@ static tci_lin tci_square_at(const tci_square_walk *w, int step)
 
 static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
 {
-    int64_t skip = (int64_t)step * TCI_SQUARE_STEP, n_slow = b->k->axes[w->slow_axis].size,
-            n_fast = b->k->axes[w->fast_axis].size;
+    int64_t skip = (int64_t)step * TCI_SQUARE_STEP;
+    int64_t n_slow = tci_kernel_known(b->k, w->slow_axis);
+    int64_t n_fast = tci_kernel_known(b->k, w->fast_axis);
     tci_build_set(b, w->fast_axis,
                   tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
                                  -1));
@@ -118,7 +120,8 @@ static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci
     int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
     tci_lin low = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, thread, -1, TCI_SQUARE));
     tci_lin high = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, thread, -1, TCI_SQUARE));
-    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t n_row = tci_kernel_known(b->k, q->row_axis);
+    int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
     int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
     tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
@@ -136,7 +139,8 @@ static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci
 
 TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
 {
-    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t n_row = tci_kernel_known(b->k, q->row_axis);
+    int64_t n_vec = tci_kernel_known(b->k, q->vec_axis);
     tci_lin row_square = row, vec_square = vec;
     row = tci_lin_mul(b, row, TCI_SQUARE);
     vec = tci_lin_mul(b, vec, TCI_SQUARE);

@@ -41,17 +41,17 @@ static bool tci_strip_has_form(const tci_ask *a)
                 a->lanes > 1 && k->n_outer > 0 && k->n_axes < 63 &&
                 k->n_operands < TCI_WORK_OPERANDS;
     for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {
-        fits = tci_dim_is_known(k->axes[i].size) && k->axes[i].size > 0;
+        fits = tci_dim_is_known(k->axes[i].size) && tci_kernel_known(k, i) > 0;
     }
-    return fits && k->axes[k->n_outer - 1].size >= TCI_STRIP_LEAST;
+    return fits && tci_kernel_known(k, k->n_outer - 1) >= TCI_STRIP_LEAST;
 }
 
 /* Strips of `rows` rows, about. */
 static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
-    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = a->k->axes[p->axis].size;
-    p->n_tiles = (size + most - 1) / most;
+    int64_t most = (registers - 1) / TCI_STRIP_UNROLL - 1, size = tci_kernel_known(a->k, p->axis);
+    p->n_tiles = tci_ceil_div(size, most);
     p->base = size / p->n_tiles;
     p->extra = size % p->n_tiles;
     p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
@@ -70,7 +70,7 @@ static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, cons
         n_reds += k->reds[r].stage == stage;
         dot->red = k->reds[r].stage == stage ? r : dot->red;
     }
-    int64_t vectors = (k->axes[st->axes[st->n_axes - 1]].size + lanes - 1) / lanes;
+    int64_t vectors = tci_ceil_div(tci_kernel_known(k, st->axes[st->n_axes - 1]), lanes);
     dot->stage = stage;
     dot->row_axis = p->axis;
     dot->unroll = (int)TCI_MIN(vectors, TCI_STRIP_UNROLL);
@@ -115,8 +115,7 @@ static tci_lin tci_strip_first(tci_build *b, const tci_strip *p, int tile)
 /* Tiles [begin, end) of a contraction, one block of columns after the other. */
 static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, int end)
 {
-    int64_t size = b->k->axes[dot->vec_axis].size;
-    int64_t n = (size + dot->columns - 1) / dot->columns;
+    int64_t n = tci_ceil_div(tci_kernel_known(b->k, dot->vec_axis), dot->columns);
     tci_lopen open;
     if (n == 1) {
         tci_blocked_emit(b, dot, tci_lin_const(0), begin, end);
@@ -132,7 +131,7 @@ static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end,
                           tci_lin last)
 {
     tci_tile tile = {0};
-    tci_dim size = b->k->axes[p->axis].size;
+    int64_t size = tci_kernel_known(b->k, p->axis);
     tci_lopen open;
     tile.row_axis = tile.vec_axis = tile.next_axis = -1;
     tile.n_rows = tile.n_vecs = 1;
@@ -208,7 +207,7 @@ static int tci_strip_candidates(const tci_ask *a,
  * runs alone. */
 static double tci_strip_uneven(const tci_ask *a, const tci_strip *p)
 {
-    double strips = (double)tci_dim_ceil_div(p->n_tiles, p->group);
+    double strips = (double)tci_ceil_div(p->n_tiles, p->group);
     double processors = TCI_MAX(a->machine.facts.processors, 1);
     for (int i = 0; i < a->k->n_outer; i++) {
         strips *= i == p->axis ? 1 : (double)TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);

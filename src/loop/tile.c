@@ -129,7 +129,7 @@ static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
     double loads = (double)(rows + unroll) / 2;
     double step = TCI_MAX(TCI_MAX(work, tci_tile_has_dot(a->k) ? loads : 0), TCI_TILE_LATENCY);
     double vectors = (double)TCI_MAX(tci_ask_vectors(a, a->lanes), 1);
-    double walked = (double)(tci_dim_ceil_div((int64_t)vectors, unroll) * unroll);
+    double walked = (double)(tci_ceil_div((int64_t)vectors, unroll) * unroll);
     return step / work * walked / vectors;
 }
 
@@ -234,7 +234,7 @@ static int64_t tci_panel_columns(const tci_ask *a, int64_t unroll)
 {
     int64_t step = unroll * a->lanes, n_vec = tci_dim_hint(a->n_vec);
     int64_t columns = TCI_MIN(TCI_MAX(n_vec / 2, TCI_TILE_PANEL_LEAST), TCI_TILE_PANEL_MOST);
-    return tci_dim_ceil_div(columns, step) * step;
+    return tci_ceil_div(columns, step) * step;
 }
 
 static int64_t tci_panel_rows(const tci_ask *a)
@@ -578,7 +578,7 @@ static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
     if (!tci_spread_is_kernel(a, &p) || n[0] < 1 || n[0] > TCI_TILE_SPREAD) {
         return false;
     }
-    return n[0] == 1 || (p.row_axis >= 0 && a->k->axes[p.row_axis].size % n[0] == 0);
+    return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
 }
 
 static int tci_spread_candidates(const tci_ask *a,

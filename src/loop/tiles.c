@@ -30,11 +30,6 @@ enum {
     TCI_TILES_B = 6
 };
 
-static int64_t tci_tiles_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
-
 TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
 {
     tci_matrix x;
@@ -52,9 +47,9 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
     p->share = 1;
     p->inner = 1;
-    p->n_depths = tci_tiles_ceil_div(x.k, TCI_TILES_DEPTH);
-    p->depth = tci_tiles_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
-    p->n_depths = tci_tiles_ceil_div(x.k, p->depth);
+    p->n_depths = tci_ceil_div(x.k, TCI_TILES_DEPTH);
+    p->depth = tci_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
+    p->n_depths = tci_ceil_div(x.k, p->depth);
 }
 
 /* ---- the nest ---- */
@@ -106,7 +101,7 @@ static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_li
 static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
                            bool vector)
 {
-    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    int64_t last = tci_kernel_known(b->k, axis) - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
     tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
 }
 
@@ -200,13 +195,7 @@ static void tci_tiles_copy_rows(tci_tiles_state *s, tci_lin a)
 static void tci_tiles_if(tci_tiles_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
     tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = s->block;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
+    tci_build_if(b, tci_build_in_range(b, s->block, lo, hi), open);
 }
 
 static void tci_tiles_move_sums(tci_tiles_state *s, tci_mem mem, tci_lin sums)
@@ -261,7 +250,8 @@ static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column, tc
     tci_lopen open;
     const tci_kred *red = &b->k->reds[0];
     const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
-    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int64_t rows = tci_kernel_known(b->k, s->p->row_axis);
+    int64_t columns = tci_kernel_known(b->k, s->p->vec_axis);
     int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
     tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);

@@ -19,21 +19,22 @@ TCI_FN tci_unit tci_unit_make(tci_nest *n)
 
 TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
 {
-    tci_dim n = u->nest->a->k->axes[axis].size;
+    tci_dim size = u->nest->a->k->axes[axis].size;
     u->nest->row_axis = axis;
-    if (!tci_dim_is_known(n)) {
-        u->nest->n_tiles = tci_dim_ceil_div(n, most);
+    if (!tci_dim_is_known(size)) {
+        u->nest->n_tiles = tci_dim_ceil_div(size, most);
         u->base = u->rows = most;
         u->extra = 0;
         return;
     }
+    int64_t n = tci_dim_known(size);
     for (int t = most; t > 1 && t * 5 >= most * 3; t--) {
         if (n % t == 0) {
             most = t;
             break;
         }
     }
-    int64_t n_tiles = tci_dim_ceil_div(n, most);
+    int64_t n_tiles = tci_ceil_div(n, most);
     u->nest->n_tiles = n_tiles;
     u->base = n / n_tiles;
     u->extra = n % n_tiles;

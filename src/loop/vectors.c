@@ -11,26 +11,26 @@
 /* Where guard g changes along an axis of which it has coefficient coef, for values of its other
  * axes in lo..hi; false where that is not known. */
 static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
-                              int64_t at[4])
+                              tci_dim at[4])
 {
     tci_dim glo = g->lo, ghi = g->hi;
     if (!tci_dim_is_known(coef) || !tci_dim_is_known(lo) || !tci_dim_is_known(hi) ||
         !tci_dim_is_known(glo) || !tci_dim_is_known(ghi)) {
         return false;
     }
-    if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+    if (tci_dim_lt(coef, 0)) { /* mirror: -x in [-ghi, -glo] */
         tci_dim t = lo;
-        lo = -hi;
-        hi = -t;
+        lo = tci_dim_neg(hi);
+        hi = tci_dim_neg(t);
         t = glo;
-        glo = -ghi;
-        ghi = -t;
-        coef = -coef;
+        glo = tci_dim_neg(ghi);
+        ghi = tci_dim_neg(t);
+        coef = tci_dim_neg(coef);
     }
-    at[0] = -tci_dim_div(hi - glo, coef);
-    at[1] = -tci_dim_div(lo - glo, coef);
-    at[2] = tci_dim_div(ghi - hi, coef) + 1;
-    at[3] = tci_dim_div(ghi - lo, coef) + 1;
+    at[0] = tci_dim_neg(tci_dim_div(tci_dim_sub(hi, glo), coef));
+    at[1] = tci_dim_neg(tci_dim_div(tci_dim_sub(lo, glo), coef));
+    at[2] = tci_dim_add(tci_dim_div(tci_dim_sub(ghi, hi), coef), 1);
+    at[3] = tci_dim_add(tci_dim_div(tci_dim_sub(ghi, lo), coef), 1);
     return true;
 }
 
@@ -42,19 +42,19 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, 
     const tci_bind *saved = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
-        int64_t at[4];
-        tci_dim coef, lo, hi;
+        tci_dim at[4], coef, lo, hi;
         if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);
         for (int i = 0; tci_stage_changes(&k->guards[g], coef, lo, hi, at) && i < 8; i++) {
-            int64_t c = tci_dim_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+            tci_dim c = tci_dim_add(at[i / 2], i % 2 ? align - 1 : 0);
+            c = tci_dim_mul(tci_dim_div(c, align), align);
             int j = 0;
-            while (j < n && cuts[j] < c) {
+            while (j < n && tci_dim_lt(cuts[j], c)) {
                 j++;
             }
-            if (c <= 0 || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
+            if (tci_dim_le(c, 0) || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
                 continue;
             }
             if (n == max) {
@@ -88,18 +88,18 @@ TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unro
     }
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
-    int64_t n_groups = TCI_MAX(end - begin, 0) / group;
+    int64_t first = tci_dim_known(begin), last = tci_dim_known(end);
+    int64_t n_groups = TCI_MAX(last - first, 0) / group, whole = first + n_groups * group;
     if (n_groups > 0) {
-        tci_lin at = tci_lin_const(begin);
+        tci_lin at = tci_lin_const(first);
         tci_lopen open;
         if (n_groups > 1) {
-            int64_t stop = begin + n_groups * group;
-            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin),
-                                              tci_lx_const(b->l, stop), group, &open));
+            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, first),
+                                              tci_lx_const(b->l, whole), group, &open));
         }
         for (int u = 0; u < unroll; u++) {
-            vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), begin + u * lanes,
-                                       begin + (n_groups - 1) * group + (u + 1) * lanes - 1, -1);
+            vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), first + u * lanes,
+                                       whole - group + (u + 1) * lanes - 1, -1);
         }
         body(b, arg, unroll, vecs);
         if (n_groups > 1) {
@@ -107,8 +107,8 @@ TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unro
         }
     }
     int n = 0;
-    for (int64_t at = begin + n_groups * group; at < end; at += lanes, n++) {
-        int64_t left = TCI_MIN(end - at, lanes);
+    for (int64_t at = whole; at < last; at += lanes, n++) {
+        int64_t left = TCI_MIN(last - at, lanes);
         vecs[n] = tci_stage_vector(b, tci_lin_const(at), at, at + left - 1,
                                    left < lanes ? tci_lx_const(b->l, left) : -1);
     }

@@ -25,7 +25,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
         tci_lverify_lx(v, e->b);
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
-    TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, !divides || !tci_dim_le(e->c, 0));
     TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
@@ -137,7 +137,7 @@ static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
     case TCI_L_FOR:
         tci_lverify_lx(v, st->x);
         tci_lverify_lx(v, st->n);
-        TCI_ASSERT(v->s, st->imm > 0);
+        TCI_ASSERT(v->s, tci_dim_is_known(st->imm) && tci_dim_known(st->imm) > 0);
         tci_lverify_block(v, st->body, st->dst);
         break;
     case TCI_L_IF: {

@@ -29,13 +29,13 @@ static bool tci_lwalk_lx(const tci_lwalk *w, int x, int64_t *v)
 {
     const tci_lx *e = &w->l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: *v = e->c; return tci_dim_is_known(e->c);
+    case TCI_LX_CONST: *v = tci_dim_known(e->c); return tci_dim_is_known(e->c);
     case TCI_LX_VAR: *v = w->indices[e->a]; return w->known[e->a];
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: return tci_lwalk_pair(w, e, v);
     case TCI_LX_TASK_BEGIN: *v = 0; return true;
-    case TCI_LX_TASK_END: *v = w->l->n_tasks; return true;
+    case TCI_LX_TASK_END: *v = tci_dim_known(w->l->n_tasks); return true;
     case TCI_LX_MUL:
     case TCI_LX_DIV:
     case TCI_LX_MOD: break;
@@ -45,7 +45,8 @@ static bool tci_lwalk_lx(const tci_lwalk *w, int x, int64_t *v)
         return false;
     }
     TCI_ASSERT(w->s, e->op == TCI_LX_MUL || *v >= 0);
-    *v = e->op == TCI_LX_MUL ? *v * e->c : e->op == TCI_LX_DIV ? *v / e->c : *v % e->c;
+    int64_t c = tci_dim_known(e->c);
+    *v = e->op == TCI_LX_MUL ? *v * c : e->op == TCI_LX_DIV ? *v / c : *v % c;
     return true;
 }
 
@@ -71,25 +72,24 @@ static void tci_lwalk_access(const tci_lwalk *w, const tci_lstmt *st)
 {
     bool strided = (tci_lmem_uses((tci_mem)st->mem) & TCI_LMEM_STRIDE) != 0;
     int64_t count = tci_lwalk_count(w, st), at = 0;
-    tci_dim n = 0;
     if (count <= 0 || !tci_lwalk_lx(w, st->x, &at) || (strided && !tci_dim_is_known(st->imm))) {
         return;
     }
-    n = st->base >= 0 ? w->l->operands[st->base].n : w->l->locals[~st->base].n;
-    int64_t reach = (count - 1) * (strided ? st->imm : 1);
+    tci_dim n = st->base >= 0 ? w->l->operands[st->base].n : w->l->locals[~st->base].n;
+    int64_t reach = (count - 1) * (strided ? tci_dim_known(st->imm) : 1);
     TCI_ASSERT(w->s, !tci_dim_is_known(n) || at + TCI_MIN(reach, 0) >= 0);
-    TCI_ASSERT(w->s, !tci_dim_is_known(n) || at + TCI_MAX(reach, 0) < n);
+    TCI_ASSERT(w->s, !tci_dim_is_known(n) || at + TCI_MAX(reach, 0) < tci_dim_known(n));
 }
 
 static void tci_lwalk_block(tci_lwalk *w, int block);
 
 static void tci_lwalk_for(tci_lwalk *w, const tci_lstmt *st)
 {
-    int64_t begin = 0, end = 0;
+    int64_t begin = 0, end = 0, step = tci_dim_known(st->imm);
     if (!tci_lwalk_lx(w, st->x, &begin) || !tci_lwalk_lx(w, st->n, &end) || begin >= end) {
         return;
     }
-    int64_t last = begin + (end - 1 - begin) / st->imm * st->imm;
+    int64_t last = begin + (end - 1 - begin) / step * step;
     w->known[st->dst] = true;
     w->indices[st->dst] = begin;
     tci_lwalk_block(w, st->body);
@@ -102,9 +102,9 @@ static void tci_lwalk_for(tci_lwalk *w, const tci_lstmt *st)
 static int8_t tci_lwalk_in_range(const tci_lwalk *w, const tci_lstmt *st)
 {
     int64_t v = 0;
-    bool known = tci_lwalk_lx(w, st->x, &v) && tci_dim_is_known(st->imm) &&
-                 tci_dim_is_known(st->value.i);
-    return known ? st->value.i <= v && v <= st->imm : -1;
+    bool known = tci_lwalk_lx(w, st->x, &v) && tci_dim_is_known(st->lo) &&
+                 tci_dim_is_known(st->imm);
+    return known ? tci_dim_known(st->lo) <= v && v <= tci_dim_known(st->imm) : -1;
 }
 
 static void tci_lwalk_stmt(tci_lwalk *w, const tci_lstmt *st)
