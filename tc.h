@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0dd585eb68a0addb"
+#define TCI_BUILD "cca61df968593982"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -9930,7 +9930,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 }
 
 /* ---- src/graph/node.c ---- */
-/* graph/node.c - nodes: made, found again, ordered, forgotten.
+/* graph/node.c - nodes: made, found again, forgotten.
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
  * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
@@ -10098,10 +10098,6 @@ TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes,
                               size_t new_bytes); /* its memory */
 TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
-
-/* Visits every node that `roots` need, inputs first. List in scratch. */
-typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
-TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
 
 /* graph/print.c: text of the nodes a set of roots needs, in a stable form; graph/verify.c. */
 TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);
@@ -10589,63 +10585,223 @@ TCI_FN void tci_graph_deinit(tci_graph *g)
     tci_graph_resize(g, g->scope_heads, (size_t)g->cap_scopes * sizeof(*g->scope_heads), 0);
     tci_graph_init(g, NULL, g->alloc);
 }
+#undef TCI_NODE_LAST_ID
+/* ---- src/graph/table.c ---- */
+/* graph/table.c - the order of nodes, and what a pass knows of them.
+ *
+ * In: roots; nodes. Out: lists, inputs first; items beside nodes.
+ * The one idea: the slots of a graph are dense, so they index a table, page by page. */
+/* ---- src/graph/table.h ---- */
+/* graph/table.h - what a pass works with: the order of nodes, and tables of what it knows of them.
+ *
+ * A pass keeps nothing in nodes. It makes a table, whose items are zero until it writes them, and
+ * asks it for the item of a node; so passes may run inside each other and leave nothing behind.
+ *
+ * An item is found by its node's slot in the graph (tci_node.id), in pages that are made when one
+ * of their nodes is first asked for: in constant time, in memory for the nodes that were met and a
+ * pointer for every TCI_TABLE_PAGE slots up to the last of them. Items never move: a pointer to one
+ * stays good while nodes are made and the table grows.
+ *
+ * A table is of the nodes of one graph. Once a node was dropped (tci_graph_drop) another may have
+ * its slot: a table that outlives nodes keeps their generation too. */
+#ifndef TCI_GRAPH_TABLE_H
+#define TCI_GRAPH_TABLE_H
+
+
+enum { TCI_TABLE_PAGE = 64 }; /* items of a page */
+
+typedef struct tci_table {
+    tci_scratch *s;      /* where memory comes from; NULL: */
+    tci_graph *g;
+    size_t item_bytes;
+    char **pages;        /* NULL: no item of it was asked for */
+    uint32_t n_pages;
+} tci_table;
+
+/* In scratch: an item is always there, and nothing is to be freed. */
+static inline tci_table tci_table_in(tci_scratch *s, size_t item_bytes)
+{
+    tci_table t = {s, NULL, item_bytes, NULL, 0};
+    return t;
+}
+
+/* In the memory of a context's graph: an item may be NULL, the table is freed by tci_table_free. */
+static inline tci_table tci_table_on(tci_graph *g, size_t item_bytes)
+{
+    tci_table t = {NULL, g, item_bytes, NULL, 0};
+    return t;
+}
+TCI_FN void tci_table_free(tci_table *t);
+TCI_FN void *tci_table_make(tci_table *t, const tci_node *n); /* of tci_table_at, for a new page */
+
+/* The item of n; NULL if none of its page was asked for, which is as good as zeros. */
+static inline void *tci_table_find(const tci_table *t, const tci_node *n)
+{
+    uint32_t page = n->id / TCI_TABLE_PAGE;
+    return page < t->n_pages && t->pages[page]
+               ? t->pages[page] + n->id % TCI_TABLE_PAGE * t->item_bytes
+               : NULL;
+}
+
+/* The item of n, to be written. NULL, but never in scratch: out of memory, as the graph's
+ * error says. */
+static inline void *tci_table_at(tci_table *t, const tci_node *n)
+{
+    void *item = tci_table_find(t, n);
+    return TCI_LIKELY(item) ? item : tci_table_make(t, n);
+}
+
+/* ---- sets: tables of bool ---- */
+
+static inline bool tci_table_has(const tci_table *set, const tci_node *n)
+{
+    const bool *in = (const bool *)tci_table_find(set, n);
+    return in && *in;
+}
+
+/* In scratch alone. False: it was in the set before. */
+static inline bool tci_table_add(tci_table *set, const tci_node *n)
+{
+    bool *in = (bool *)tci_table_at(set, n), was = *in;
+    *in = true;
+    return !was;
+}
+
+/* ---- tables of nodes: what stands for each ---- */
+
+static inline void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
+{
+    *(tci_node **)tci_table_at(now, n) = stands;
+}
+
+/* One that was put. */
+static inline tci_node *tci_table_get(const tci_table *now, const tci_node *n)
+{
+    return *(tci_node *const *)tci_table_find(now, n);
+}
+
+/* n over what stands for its inputs: n itself where each stands for itself. */
+TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *now);
 
 /* ---- order ---- */
 
-typedef struct tci_node_frame {
+/* Every node that `roots` need, inputs before users. List in scratch. */
+typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
+TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
+
+#endif
+
+/* ---- src/graph/table.c, continued ---- */
+#include <string.h>
+
+/* ---- tables ---- */
+
+/* Zeroed; NULL: out of memory. */
+static void *tci_table_new(const tci_table *t, size_t bytes)
+{
+    if (t->s) {
+        return tci_scratch_get(t->s, bytes);
+    }
+    void *p = tci_graph_resize(t->g, NULL, 0, bytes);
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+static void tci_table_drop(const tci_table *t, void *p, size_t bytes)
+{
+    if (!t->s) {
+        tci_graph_resize(t->g, p, bytes, 0);
+    }
+}
+
+/* False: out of memory. */
+static bool tci_table_grow(tci_table *t, uint32_t n_pages)
+{
+    size_t from = t->n_pages, to = TCI_MAX(from * 2, n_pages);
+    char **pages = tci_table_new(t, to * sizeof(*pages));
+    if (!pages) {
+        return false;
+    }
+    if (from) {
+        memcpy(pages, t->pages, from * sizeof(*pages));
+        tci_table_drop(t, t->pages, from * sizeof(*pages));
+    }
+    t->pages = pages;
+    t->n_pages = (uint32_t)to;
+    return true;
+}
+
+TCI_FN void *tci_table_make(tci_table *t, const tci_node *n)
+{
+    uint32_t page = n->id / TCI_TABLE_PAGE;
+    if (page >= t->n_pages && !tci_table_grow(t, page + 1)) {
+        return NULL;
+    }
+    t->pages[page] = tci_table_new(t, TCI_TABLE_PAGE * t->item_bytes);
+    return tci_table_find(t, n);
+}
+
+TCI_FN void tci_table_free(tci_table *t)
+{
+    for (uint32_t i = 0; i < t->n_pages; i++) {
+        if (t->pages[i]) {
+            tci_table_drop(t, t->pages[i], TCI_TABLE_PAGE * t->item_bytes);
+        }
+    }
+    if (t->pages) {
+        tci_table_drop(t, t->pages, t->n_pages * sizeof(*t->pages));
+    }
+    t->pages = NULL;
+    t->n_pages = 0;
+}
+
+TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *now)
+{
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
+    bool changed = false;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = tci_table_get(now, n->in[i]);
+        changed = changed || in[i] != n->in[i];
+    }
+    return changed ? tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                                    n->n_attr, n->attr)
+                   : n;
+}
+
+/* ---- order ---- */
+
+typedef struct tci_table_frame {
     tci_node *node;
     int next_in;
-} tci_node_frame;
-
-/* One bit per id, grown on demand. */
-typedef struct tci_node_seen {
-    uint64_t *words;
-    int n, cap;
-} tci_node_seen;
-
-static bool tci_node_see(tci_scratch *s, tci_node_seen *seen, uint32_t id)
-{
-    int word = (int)(id / 64);
-    if (word >= seen->cap) {
-        int old = seen->cap;
-        seen->words = tci_scratch_grow(s, seen->words, old, &seen->cap, word + 1, sizeof(uint64_t));
-        memset(seen->words + old, 0, (size_t)(seen->cap - old) * sizeof(uint64_t));
-    }
-    uint64_t bit = (uint64_t)1 << (id % 64);
-    bool was = (seen->words[word] & bit) != 0;
-    seen->words[word] |= bit;
-    return !was;
-}
+} tci_table_frame;
 
 /* Depth first with its own stack: a chain may be tens of thousands of nodes long. */
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
 {
     tci_node_list list = {NULL, 0, 0};
-    tci_node_seen seen = {NULL, 0, 0};
-    tci_node_frame *stack = NULL;
+    tci_table seen = tci_table_in(s, sizeof(bool));
+    tci_table_frame *stack = NULL;
     int n_stack = 0, cap_stack = 0;
     for (int r = 0; r < n_roots; r++) {
-        tci_node_frame first = {roots[r], 0};
-        if (!tci_node_see(s, &seen, roots[r]->id)) {
+        tci_table_frame first = {roots[r], 0};
+        if (!tci_table_add(&seen, roots[r])) {
             continue;
         }
         TCI_PUSH(s, stack, n_stack, cap_stack, first);
         while (n_stack) {
-            tci_node_frame *top = &stack[n_stack - 1];
+            tci_table_frame *top = &stack[n_stack - 1];
             if (top->next_in == top->node->n_in) {
                 TCI_PUSH(s, list.items, list.n, list.cap, top->node);
                 n_stack--;
                 continue;
             }
-            tci_node_frame in = {top->node->in[top->next_in++], 0};
-            if (tci_node_see(s, &seen, in.node->id)) {
+            tci_table_frame in = {top->node->in[top->next_in++], 0};
+            if (tci_table_add(&seen, in.node)) {
                 TCI_PUSH(s, stack, n_stack, cap_stack, in);
             }
         }
     }
     return list;
 }
-#undef TCI_NODE_LAST_ID
 /* ---- src/graph/build.c ---- */
 /* graph/build.c - constructors of nodes, with the shape and dtype rules.
  *
@@ -13101,18 +13257,24 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
 
 enum { TCI_PRINT_SHAPE_TEXT = 400 };
 
-/* Position in the sorted list by node id. */
-static int *tci_print_numbers(tci_scratch *s, const tci_node_list *list)
+/* The nodes that are printed, and of each its place among them. */
+typedef struct tci_print {
+    tci_node_list list;
+    tci_table numbers; /* of int */
+} tci_print;
+
+static tci_print tci_print_begin(tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    uint32_t max_id = 0;
-    for (int i = 0; i < list->n; i++) {
-        max_id = TCI_MAX(max_id, list->items[i]->id);
+    tci_print p = {tci_graph_sort(s, roots, n_roots), tci_table_in(s, sizeof(int))};
+    for (int i = 0; i < p.list.n; i++) {
+        *(int *)tci_table_at(&p.numbers, p.list.items[i]) = i;
     }
-    int *numbers = TCI_NEW_ARRAY(s, int, (size_t)max_id + 1);
-    for (int i = 0; i < list->n; i++) {
-        numbers[list->items[i]->id] = i;
-    }
-    return numbers;
+    return p;
+}
+
+static int tci_print_number(const tci_print *p, const tci_node *n)
+{
+    return *(const int *)tci_table_find(&p->numbers, n);
 }
 
 static void tci_graph_print_value(tci_str *out, const tci_node *n)
@@ -13194,14 +13356,13 @@ static void tci_print_details(tci_str *out, const tci_node *n)
 
 TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
-    const int *numbers = tci_print_numbers(s, &list);
-    for (int i = 0; i < list.n; i++) {
-        const tci_node *n = list.items[i];
+    tci_print p = tci_print_begin(s, roots, n_roots);
+    for (int i = 0; i < p.list.n; i++) {
+        const tci_node *n = p.list.items[i];
         tci_str_printf(out, "%%%d = ", i);
         tci_print_facts(out, n);
         for (int k = 0; k < n->n_in; k++) {
-            tci_str_printf(out, "%s%%%d", k ? ", " : " (", numbers[n->in[k]->id]);
+            tci_str_printf(out, "%s%%%d", k ? ", " : " (", tci_print_number(&p, n->in[k]));
         }
         tci_str_add(out, n->n_in ? ")" : "");
         tci_print_details(out, n);
@@ -13209,18 +13370,17 @@ TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots
     }
     tci_str_add(out, "out");
     for (int i = 0; i < n_roots; i++) {
-        tci_str_printf(out, "%s%%%d", i ? ", " : " ", numbers[roots[i]->id]);
+        tci_str_printf(out, "%s%%%d", i ? ", " : " ", tci_print_number(&p, roots[i]));
     }
     tci_str_add(out, "\n");
 }
 
 TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
-    const int *numbers = tci_print_numbers(s, &list);
+    tci_print p = tci_print_begin(s, roots, n_roots);
     tci_str_add(out, "digraph tc {\n    node [shape=box, fontname=monospace];\n");
-    for (int i = 0; i < list.n; i++) {
-        const tci_node *n = list.items[i];
+    for (int i = 0; i < p.list.n; i++) {
+        const tci_node *n = p.list.items[i];
         tci_str_printf(out, "    n%d [label=\"", i);
         tci_print_facts(out, n);
         if (n->n_attr) {
@@ -13228,12 +13388,12 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
         }
         tci_str_add(out, "\"];\n");
         for (int k = 0; k < n->n_in; k++) {
-            tci_str_printf(out, "    n%d -> n%d;\n", numbers[n->in[k]->id], i);
+            tci_str_printf(out, "    n%d -> n%d;\n", tci_print_number(&p, n->in[k]), i);
         }
     }
     for (int i = 0; i < n_roots; i++) {
         tci_str_printf(out, "    out%d [shape=plaintext];\n    n%d -> out%d;\n", i,
-                       numbers[roots[i]->id], i);
+                       tci_print_number(&p, roots[i]), i);
     }
     tci_str_add(out, "}\n");
 }
@@ -16161,8 +16321,6 @@ TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_nod
 
 /* The same values as nodes of g that later stages know; one for each root, in scratch. */
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
-/* n over what its inputs' `pass` says. */
-TCI_FN tci_node *tci_rewrite_rebuild(tci_scratch *s, tci_graph *g, tci_node *n);
 /* rewrite/crop.c, the last pass of tci_rewrite: changes roots. */
 TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
 
@@ -16647,35 +16805,20 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
     }
 }
 
-/* n over the replacements of its inputs. */
-TCI_FN tci_node *tci_rewrite_rebuild(tci_scratch *s, tci_graph *g, tci_node *n)
-{
-    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
-    bool changed = false;
-    for (int i = 0; i < n->n_in; i++) {
-        in[i] = n->in[i]->pass;
-        changed = changed || in[i] != n->in[i];
-    }
-    if (!changed) {
-        return n;
-    }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
-                          n->attr);
-}
-
 static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
                             tci_node *(*rule)(tci_rewrite_pass *p, tci_node *n))
 {
     tc_site site = p->g->site;
     tci_node_list list = tci_graph_sort(p->s, roots, n);
+    tci_table now = tci_table_in(p->s, sizeof(tci_node *));
     for (int i = 0; i < list.n; i++) {
         tci_node *old = list.items[i];
         p->g->site = old->site;
-        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p->s, p->g, old));
-        old->pass = tci_rewrite_built(p, rule(p, now));
+        tci_node *over = tci_rewrite_built(p, tci_graph_rebuild(p->s, p->g, old, &now));
+        tci_table_put(&now, old, tci_rewrite_built(p, rule(p, over)));
     }
     for (int i = 0; i < n; i++) {
-        roots[i] = roots[i]->pass;
+        roots[i] = tci_table_get(&now, roots[i]);
     }
     p->g->site = site;
 }
@@ -16709,11 +16852,17 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
 typedef struct tci_crop {
     tci_scratch *s;
     tci_graph *g;
-    bool met; /* a contraction on the way */
+    bool met;       /* a contraction on the way */
+    tci_table uses; /* of uint8_t: how often a node is used, 2 for any more */
 } tci_crop;
 
 /* Elements start[i] .. start[i] + size[i] - 1 of each axis. */
 typedef struct tci_crop_part { tci_dim *start, *size; } tci_crop_part;
+
+static uint8_t *tci_crop_uses(tci_crop *c, const tci_node *n)
+{
+    return tci_table_at(&c->uses, n);
+}
 
 static tci_crop_part tci_crop_whole(tci_scratch *s, const tci_node *x)
 {
@@ -16859,7 +17008,7 @@ static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
     if (tci_crop_is_whole(x, part)) {
         return x;
     }
-    bool own = c->met || x->mark <= 1;
+    bool own = c->met || *tci_crop_uses(c, x) <= 1;
     if (own && x->n_in > 0 && tci_crop_is_known(x) && tci_crop_is_known(x->in[0])) {
         made = x->op == TCI_OP_PERMUTE    ? tci_crop_permute(c, x, part)
                : x->op == TCI_OP_RESHAPE  ? tci_crop_reshape(c, x, part)
@@ -16901,38 +17050,35 @@ static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
     return c->met ? made : n;
 }
 
-static void tci_crop_count(tci_node *used)
+static void tci_crop_count(tci_crop *c, const tci_node *used)
 {
-    used->mark = (uint8_t)TCI_MIN(used->mark + 1, 2);
+    uint8_t *uses = tci_crop_uses(c, used);
+    *uses = (uint8_t)TCI_MIN(*uses + 1, 2);
 }
 
-/* node->mark: how often a node is used, 2 for any more. */
 TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
 {
     tc_site site = g->site;
-    tci_crop c = {s, g, false};
+    tci_crop c = {s, g, false, tci_table_in(s, sizeof(uint8_t))};
+    tci_table now = tci_table_in(s, sizeof(tci_node *));
     tci_node_list list = tci_graph_sort(s, roots, n);
-    tci_node **rebuilt = TCI_NEW_ARRAY(s, tci_node *, list.n + 1);
     for (int i = 0; i < list.n; i++) {
         for (int k = 0; k < list.items[i]->n_in; k++) {
-            tci_crop_count(list.items[i]->in[k]);
+            tci_crop_count(&c, list.items[i]->in[k]);
         }
     }
     for (int i = 0; i < n; i++) {
-        tci_crop_count(roots[i]);
+        tci_crop_count(&c, roots[i]);
     }
     for (int i = 0; i < list.n; i++) {
-        tci_node *old = list.items[i], *now = tci_rewrite_rebuild(s, g, old);
+        tci_node *old = list.items[i], *over = tci_graph_rebuild(s, g, old, &now);
         g->site = old->site;
-        now->mark = (uint8_t)TCI_MAX(now->mark, old->mark);
-        rebuilt[i] = now;
-        old->pass = tci_crop_node(&c, now);
-    }
-    for (int i = 0; i < list.n; i++) {
-        list.items[i]->mark = rebuilt[i]->mark = 0;
+        uint8_t *uses = tci_crop_uses(&c, over); /* it may be a node that was there before */
+        *uses = TCI_MAX(*uses, *tci_crop_uses(&c, old));
+        tci_table_put(&now, old, tci_crop_node(&c, over));
     }
     for (int i = 0; i < n; i++) {
-        roots[i] = roots[i]->pass;
+        roots[i] = tci_table_get(&now, roots[i]);
     }
     g->site = site;
 }
@@ -21462,10 +21608,11 @@ typedef struct tci_fusion {
     int32_t stamp;                /* counts the walks that mark what they met */
     int32_t n_forced;             /* values that this round forced into memory */
     tci_node **walk; int cap_walk; /* a stack */
+    tci_table known;               /* a tci_pnode for each of nodes */
     tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
-/* node->pass of every node while a plan is made. */
+/* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* is a root, from the next round on if it is none in this one */
@@ -21481,7 +21628,11 @@ typedef struct tci_pnode {
     /* the last walk (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
-static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n->pass; }
+/* Of one that the outputs do not need: NULL, or an item without a meaning. */
+static inline tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
+{
+    return (tci_pnode *)tci_table_find(&f->known, n);
+}
 
 /* Has memory of its own, whatever is planned. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
@@ -21489,23 +21640,32 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
+/* The graph as plan/algorithm.c changes it. */
+typedef struct tci_algo {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_machine machine;
+    tci_str *orders;   /* lines on sums that are cut, and on those that are not to be */
+    tci_table *forced; /* a set: what gets memory whatever is planned */
+} tci_algo;
+static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
+{
+    if (!tci_plan_is_leaf(n)) {
+        tci_table_add(a->forced, n);
+    }
+}
+
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
- * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
- * = 1). */
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine, tci_str *orders);
+ * of large reductions, wide concatenations, operands of contractions) and forces roots. */
+TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                 tci_str *orders);
+TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders);
+TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
- * appended to `orders`. NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n,
-                               tci_machine machine);
-TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders);
+ * in `orders`. NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
+TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* the roots of a round; fills what root number `root` reads and evaluates. */
@@ -21522,7 +21682,7 @@ TCI_FN void tci_store_begin(tci_fusion *f);     /* of a round */
 /* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
 TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
 /* What node n adds to the size of a kernel (plan/cost.h) for root r. */
-TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
+TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
@@ -21532,10 +21692,10 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
-/* plan/group.c; tells in `why` what was refused, and what got memory. */
+/* plan/group.c; forced: of tci_algo. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why);
+                                 const tci_table *forced, tci_node *const *changed, int n_changed,
+                                 tci_machine machine, tci_str *why);
 /* Notes that `reader` is kept out of the group of `source`. */
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);
@@ -21598,6 +21758,7 @@ enum {
 static const int64_t tci_order_most = (int64_t)1 << 30;
 
 typedef struct tci_order {
+    const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
     int64_t keys;              /* indices are below it; what fills up the last chunk has it */
@@ -21641,9 +21802,9 @@ static tci_node *tci_order_sum(const tci_order *o, tci_node *x, int axis)
     return tci_order_built(o, tci_build_reduce(o->g, TCI_OP_SUM, x, axes, false));
 }
 
-static tci_node *tci_order_kept(tci_node *n)
+static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
 {
-    n->mark = 1;
+    tci_algo_force(o->a, n);
     return n;
 }
 
@@ -21652,7 +21813,7 @@ static tci_node *tci_order_kept(tci_node *n)
 /* Running sums along an axis, without the element itself. */
 static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
 {
-    tci_node *sum = tci_order_kept(tci_order_built(o, tci_build_scan(o->g, x, axis)));
+    tci_node *sum = tci_order_kept(o, tci_order_built(o, tci_build_scan(o->g, x, axis)));
     return tci_order_ew(o, TCI_OP_SUB, sum, x);
 }
 
@@ -21663,10 +21824,10 @@ static tci_node *tci_order_begins(const tci_order *o, tci_node *digit)
     tci_node *each = tci_order_shape(o, tci_order_ramp(o, TC_I32, n), 1, n, 1);
     tci_node *here = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
     tci_node *counts = tci_order_sum(o, tci_order_ew(o, TCI_OP_EQ, here, each), 2);
-    tci_order_kept(counts);
+    tci_order_kept(o, counts);
     tci_node *in_digit = tci_order_before(o, counts, 0);
-    tci_node *all = tci_order_kept(tci_order_sum(o, counts, 0));
-    return tci_order_kept(tci_order_ew(o, TCI_OP_ADD, in_digit, tci_order_before(o, all, 0)));
+    tci_node *all = tci_order_kept(o, tci_order_sum(o, counts, 0));
+    return tci_order_kept(o, tci_order_ew(o, TCI_OP_ADD, in_digit, tci_order_before(o, all, 0)));
 }
 
 /* Words in the order of the digit at `shift`, equal ones as they were. */
@@ -21676,7 +21837,7 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
                                    tci_order_number(o, TC_I64, shift));
     digit = tci_order_ew(o, TCI_OP_BITWISE_AND, digit,
                          tci_order_number(o, TC_I64, (1 << TCI_ORDER_BITS) - 1));
-    digit = tci_order_kept(tci_order_built(o, tci_build_cast(o->g, digit, TC_I32)));
+    digit = tci_order_kept(o, tci_order_built(o, tci_build_cast(o->g, digit, TC_I32)));
     tci_node *begins = tci_order_begins(o, digit);
     tci_node *one = tci_order_shape(o, digit, o->chunks, o->chunk, 1);
     tci_node *other = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
@@ -21687,11 +21848,11 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
     tci_node *rank = tci_order_sum(o, tci_order_ew(o, TCI_OP_LOGICAL_AND, equal, earlier), 2);
     tci_node *row = tci_order_shape(o, digit, o->chunks, o->chunk, 0);
     tci_node *begin = tci_order_built(o, tci_build_gather(o->g, begins, 1, row));
-    tci_node *place = tci_order_kept(tci_order_ew(o, TCI_OP_ADD, begin, rank));
+    tci_node *place = tci_order_kept(o, tci_order_ew(o, TCI_OP_ADD, begin, rank));
     tci_node *in[3] = {words, tci_order_shape(o, place, o->n, 0, 0), words};
     const int64_t attr[3] = {0, TCI_MODE_SET, 1};
-    return tci_order_kept(tci_graph_node(o->g, TCI_OP_SCATTER, TC_I64, 1, words->shape, 3, in, 3,
-                                         attr));
+    return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SCATTER, TC_I64, 1, words->shape, 3, in, 3,
+                                            attr));
 }
 
 /* Sorted words of an index of one axis; of what is not there the index is o->keys. */
@@ -21703,7 +21864,7 @@ static tci_node *tci_order_words(const tci_order *o, tci_node *index)
     tci_node *high = tci_order_ew(o, TCI_OP_BITWISE_LEFT_SHIFT, keys,
                                   tci_order_number(o, TC_I64, TCI_ORDER_HIGH));
     tci_node *words = tci_order_ew(o, TCI_OP_ADD, high, tci_order_ramp(o, TC_I64, o->n));
-    tci_order_kept(words);
+    tci_order_kept(o, words);
     for (int bit = 0; o->keys >> bit > 0; bit += TCI_ORDER_BITS) {
         words = tci_order_by_digit(o, words, TCI_ORDER_HIGH + bit);
     }
@@ -21730,7 +21891,7 @@ static tci_node *tci_order_starts(const tci_order *o, tci_node *keys)
                                        tci_order_ew(o, TCI_OP_LT, found, key));
         less = tci_order_built(o, tci_build_where(o->g, there, more, less));
     }
-    return tci_order_kept(less);
+    return tci_order_kept(o, less);
 }
 
 /* ---- the node ---- */
@@ -21752,11 +21913,10 @@ static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
     return same ? tci_order_shape(o, index, tci_dim_known(index->shape[axis]), 0, 0) : NULL;
 }
 
-TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders)
+TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
 {
-    tci_order o = {.s = s, .g = g, .chunk = TCI_ORDER_CHUNK};
-    tci_node *index = machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
+    tci_order o = {.a = a, .s = a->s, .g = a->g, .chunk = TCI_ORDER_CHUNK};
+    tci_node *index = a->machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
     int64_t reads = index ? tci_dim_known(index->shape[0]) : 0;
     o.keys = index ? tci_dim_known(n->shape[tci_dim_known(n->attr[0])]) : 0;
     if (reads < TCI_ORDER_READS || reads > tci_order_most || o.keys > tci_order_most) {
@@ -21769,16 +21929,17 @@ TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     o.n = o.chunks * o.chunk;
     /* reading 0, 1, 2 ... at the index checks it, and counts from the end where it is negative */
     tci_node *ramp = tci_order_ramp(&o, TC_I64, o.keys);
-    tci_node *words = tci_order_words(&o, tci_order_built(&o, tci_build_gather(g, ramp, 0, index)));
+    tci_node *words = tci_order_built(&o, tci_build_gather(a->g, ramp, 0, index));
+    words = tci_order_words(&o, words);
     tci_node *high = tci_order_number(&o, TC_I64, TCI_ORDER_HIGH);
     tci_node *low = tci_order_number(&o, TC_I64, ((int64_t)1 << TCI_ORDER_HIGH) - 1);
     tci_node *keys = tci_order_ew(&o, TCI_OP_BITWISE_RIGHT_SHIFT, words, high);
     tci_node *in[4] = {n->in[0], n->in[2], tci_order_ew(&o, TCI_OP_BITWISE_AND, words, low),
-                       tci_order_starts(&o, tci_order_kept(keys))};
-    tci_order_kept(in[2]);
-    tci_str_printf(orders, "scatter of %lld: elements of an axis of %lld side by side\n",
+                       tci_order_starts(&o, tci_order_kept(&o, keys))};
+    tci_order_kept(&o, in[2]);
+    tci_str_printf(a->orders, "scatter of %lld: elements of an axis of %lld side by side\n",
                    (long long)reads, (long long)o.keys);
-    return tci_graph_node(g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
+    return tci_graph_node(a->g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
                           n->attr);
 }
 /* ---- src/plan/parts.c ---- */
@@ -21822,6 +21983,7 @@ enum {
 };
 
 typedef struct tci_parts {
+    const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
@@ -22166,7 +22328,7 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
 /* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out. */
 static void tci_parts_unpermute(tci_parts *p, int k)
 {
-    while (p->in[k]->op == TCI_OP_PERMUTE && p->in[k]->mark != 1) {
+    while (p->in[k]->op == TCI_OP_PERMUTE && !tci_table_has(p->a->forced, p->in[k])) {
         const tci_node *x = p->in[k];
         int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
         for (int i = 0; i < x->rank; i++) {
@@ -22198,37 +22360,36 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
 }
 
 /* Contraction n as rows over its axes in that order, and these put back. */
-static tci_node *tci_parts_ordered(tci_scratch *s, tci_graph *g, const tci_node *n,
-                                   const int64_t *order, tci_machine machine)
+static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
 {
-    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank);
+    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
     int first = n->n_attr - n->rank;
     for (int i = 0; i < n->rank; i++) {
         attr[first + i] = n->attr[first + order[i]];
         shape[i] = n->shape[order[i]];
         back[order[i]] = i;
     }
-    tci_node *r = tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
-                                 n->n_attr, attr);
-    r = tci_plan_rows(s, g, r, machine);
+    tci_node *r = tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2,
+                                 n->in, n->n_attr, attr);
+    r = tci_plan_rows(a, r);
     return !r ? NULL
-              : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
+              : tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
                                n->rank, back);
 }
 
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
 {
-    tci_parts p = {.s = s, .g = g, .n = n};
-    int64_t last = n->rank, *order = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
-    bool blocks = machine.block_threads > 0;
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    int64_t last = n->rank, *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
+    bool blocks = a->machine.block_threads > 0;
     if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
         tci_parts_reads(&p) > (blocks ? TCI_PARTS_READS : 1)) {
         return NULL;
     }
     if (blocks && tci_parts_order(n, order)) {
-        return tci_parts_ordered(s, g, n, order, machine);
+        return tci_parts_ordered(a, n, order);
     }
     for (int k = 0; k < 2 && blocks; k++) {
         tci_parts_unpermute(&p, k);
@@ -22240,23 +22401,23 @@ TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
     }
     tci_parts_widen(&p);
     tci_parts_merge(&p);
-    tci_dim *whole = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
+    tci_dim *whole = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
         whole[i] = n->shape[i];
     }
     whole[n->rank] = p.sizes[0];
     tci_node *in[2] = {tci_parts_spread(&p, 0, whole), tci_parts_spread(&p, 1, whole)};
     tci_node *product =
-        tci_graph_node(g, TCI_OP_MUL, TC_F32, n->rank + 1, whole, 2, in, 0, NULL);
-    return tci_graph_node(g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &product, 1, &last);
+        tci_graph_node(a->g, TCI_OP_MUL, TC_F32, n->rank + 1, whole, 2, in, 0, NULL);
+    return tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &product, 1, &last);
 }
 
 /* ---- parts ---- */
 
-TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders)
+TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
 {
-    tci_parts p = {.s = s, .g = g, .n = n};
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    tci_machine machine = a->machine;
     if (!tci_parts_begin(&p)) {
         return NULL;
     }
@@ -22278,7 +22439,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         inner *= i > p.at ? p.sizes[i] : 1;
         chains *= i < p.at ? p.sizes[i] : 1;
     }
-    tci_str_printf(orders, "contract of %lld products a sum: %lld parts of %lld\n",
+    tci_str_printf(a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
                    (long long)products, (long long)chains, (long long)(p.length * inner));
     return tci_parts_narrow(&p, sum);
 }
@@ -22297,6 +22458,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
 enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
 
 typedef struct tci_images {
+    const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
@@ -22461,7 +22623,7 @@ static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
     int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, x->rank);
     if (axis == x->rank - 1) {
-        x->mark = tci_op_is(x->op, TCI_IS_MEMORY) ? x->mark : 1;
+        tci_algo_force(m->a, x);
         return x;
     }
     for (int i = 0; i < x->rank; i++) {
@@ -22471,7 +22633,7 @@ static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
     }
     tci_node *copy = tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                     x->rank, perm);
-    copy->mark = 1;
+    tci_algo_force(m->a, copy);
     return tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &copy,
                           x->rank, back);
 }
@@ -22508,10 +22670,10 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
                           n->n_attr, attr);
 }
 
-TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                 tci_str *orders)
+TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
 {
-    tci_images m = {.s = s, .g = g, .n = n};
+    tci_images m = {.a = a, .s = a->s, .g = a->g, .n = n};
+    tci_machine machine = a->machine;
     int axes[2];
     int64_t last;
     bool unit = machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
@@ -22520,16 +22682,16 @@ TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_
         return NULL;
     }
     tci_node *in[2];
-    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
+    int64_t *back = TCI_NEW_ARRAY(m.s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
         tci_node *copy = tci_images_copy(&m, m.source[i], tci_images_axis(&m, i, axes[i]));
         in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
     }
     tci_node *r = tci_images_contract(&m, in, last, back);
-    tci_node *parts = last < 0 ? NULL : tci_plan_parts(s, g, r, machine, orders);
+    tci_node *parts = last < 0 ? NULL : tci_plan_parts(a, r);
     r = parts ? parts : r;
     return last < 0 ? r
-                    : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                    : tci_graph_node(m.g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
                                      &r, n->rank, back);
 }
 /* ---- src/plan/algorithm.c ---- */
@@ -22590,14 +22752,14 @@ static int64_t tci_algo_divisor(int64_t n, int64_t want)
     return best;
 }
 
-static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis,
-                                   int64_t size, tci_node *fill)
+static tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int64_t size,
+                                   tci_node *fill)
 {
-    tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
-    int64_t *before = TCI_NEW_ARRAY(s, int64_t, x->rank);
+    tci_dim *shape = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
+    int64_t *before = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
     shape[axis] = size;
     tci_node *in[2] = {x, fill};
-    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
+    return tci_graph_node(a->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
                           before);
 }
 
@@ -22640,14 +22802,14 @@ static int tci_algo_longest(const tci_node *n)
 }
 
 /* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];
     if (n->n_attr == 0) {
         return NULL;
     }
     int at = tci_algo_longest(n), axis = (int)n->attr[at];
-    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, machine);
+    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, a->machine);
     if (chunk == 0 || size / chunk < 2) {
         return NULL;
     }
@@ -22658,25 +22820,25 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL; /* MAX, MIN: nothing to pad with */
     }
     if (x->dtype != t) {
-        x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+        x = tci_graph_node(a->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
     }
     if (even) {
         chunk = even;
     } else {
         size = (size + chunk - 1) / chunk * chunk;
-        tci_node *fill = tci_graph_const(g, t, tci_op_identity(n->op, t));
-        x = tci_algo_pad_axis(s, g, x, axis, size, fill);
+        tci_node *fill = tci_graph_const(a->g, t, tci_op_identity(n->op, t));
+        x = tci_algo_pad_axis(a, x, axis, size, fill);
     }
-    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
     for (int i = 0; i <= x->rank; i++) {
         shape[i] = i == axis ? size / chunk : i == axis + 1 ? chunk : x->shape[i - (i > axis)];
     }
-    x = tci_graph_node(g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
-    int64_t *axes = TCI_NEW_ARRAY(s, int64_t, n->n_attr);
+    x = tci_graph_node(a->g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
+    int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
         axes[i] = n->attr[i] + (i >= at);
     }
-    tci_dim *kept = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    tci_dim *kept = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
     int n_kept = 0, chunk_axis = 0;
     for (int i = 0; i < x->rank; i++) {
         bool reduced = false;
@@ -22688,91 +22850,87 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
             kept[n_kept++] = shape[i];
         }
     }
-    tci_node *part = tci_graph_node(g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
+    tci_node *part = tci_graph_node(a->g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
     int64_t last = chunk_axis;
-    tci_node *whole = tci_graph_node(g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
+    tci_node *whole = tci_graph_node(a->g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
     return t == (tc_dtype)n->dtype ? whole
-                                   : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
+                                   : tci_graph_node(a->g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
                                                     n->shape, 1, &whole, 0, NULL);
 }
 
 /* n as reductions whose order follows from no size, and what that forbids. */
-static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n,
-                                       tci_machine machine, tci_str *orders)
+static tci_node *tci_algo_reproducible(const tci_algo *a, tci_node *n)
 {
     int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
-    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, machine) : 0;
+    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, a->machine) : 0;
     if (chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2) {
-        tci_str_printf(orders, "%s: whole, to be reproducible, else %lld parts\n",
+        tci_str_printf(a->orders, "%s: whole, to be reproducible, else %lld parts\n",
                        tci_op_name(n->op), (long long)tci_dim_div(n->in[0]->shape[axis], chunk));
     }
-    return tci_class_reproducible(s, g, n);
+    return tci_class_reproducible(a->s, a->g, n);
 }
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                               tci_str *orders);
+static tci_node *tci_algo_node(const tci_algo *a, tci_node *n);
 
 /* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
  * count: as a mean and a sum of squares, which read all of it twice, but are sums, and so joined
  * from sums of parts. */
-static tci_node *tci_algo_devsq(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders)
+static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
 {
-    tci_node *x = tci_build_cast(g, n->in[0], (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute);
+    const tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    tci_node *x = tci_build_cast(a->g, n->in[0], t);
     if (n->n_attr == 0) {
         return NULL;
     }
     int axis = (int)n->attr[tci_algo_longest(n)];
-    int64_t chunk = tci_algo_chunk(n, axis, machine);
+    int64_t chunk = tci_algo_chunk(n, axis, a->machine);
     bool cut = chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2;
-    tci_dim *ones = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
+    tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
         ones[n->attr[i]] = 1;
     }
-    bool whole = machine.reproducible ? n->n_attr == 1 : !cut;
+    bool whole = a->machine.reproducible ? n->n_attr == 1 : !cut;
     if (whole && tci_dim_le(count, INT32_MAX)) { /* which is what a COUNT holds */
         return NULL;
     }
-    tc_dtype t = (tc_dtype)x->dtype;
     tci_node *sum =
-        tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
-    tci_node *mean[2] = {tci_algo_node(s, g, sum, machine, orders),
-                         tci_build_size_value(g, count, t)};
-    mean[0] = tci_build_reshape(g, tci_build_ew(g, TCI_OP_DIV, mean), x->rank, ones);
-    tci_node *off[2] = {x, tci_build_broadcast(g, mean[0], x->rank, x->shape)};
-    off[0] = tci_build_ew(g, TCI_OP_SUB, off);
-    off[0] = tci_build_ew(g, TCI_OP_SQUARE, off);
-    sum = tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
-    return tci_build_cast(g, tci_algo_node(s, g, sum, machine, orders), (tc_dtype)n->dtype);
+        tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
+    tci_node *mean[2] = {tci_algo_node(a, sum), tci_build_size_value(a->g, count, t)};
+    mean[0] = tci_build_reshape(a->g, tci_build_ew(a->g, TCI_OP_DIV, mean), x->rank, ones);
+    tci_node *off[2] = {x, tci_build_broadcast(a->g, mean[0], x->rank, x->shape)};
+    off[0] = tci_build_ew(a->g, TCI_OP_SUB, off);
+    off[0] = tci_build_ew(a->g, TCI_OP_SQUARE, off);
+    sum = tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
+    return tci_build_cast(a->g, tci_algo_node(a, sum), (tc_dtype)n->dtype);
 }
 
 /* ---- concatenations ---- */
 
-static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_cat(const tci_algo *a, tci_node *n)
 {
     int axis = (int)n->attr[0], parts = n->n_in;
-    tci_node **list = tci_scratch_copy(s, n->in, sizeof(tci_node *) * (size_t)parts);
+    tci_node **list = tci_scratch_copy(a->s, n->in, sizeof(tci_node *) * (size_t)parts);
     while (parts > TCI_ALGO_CAT) {
         int made = 0;
         for (int i = 0; i < parts; i += TCI_ALGO_CAT) {
             int take = TCI_MIN(TCI_ALGO_CAT, parts - i);
-            tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
+            tci_dim *shape = tci_scratch_copy(a->s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
             shape[axis] = 0;
             for (int j = 0; j < take; j++) {
                 shape[axis] = tci_dim_add(shape[axis], list[i + j]->shape[axis]);
             }
             tci_node *part = list[i];
             if (take > 1) {
-                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take,
+                part = tci_graph_node(a->g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take,
                                       list + i, 1, n->attr);
-                part->mark = 1;
+                tci_algo_force(a, part);
             }
             list[made++] = part;
         }
         parts = made;
     }
-    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1,
+    return tci_graph_node(a->g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1,
                           n->attr);
 }
 
@@ -22793,13 +22951,13 @@ static bool tci_algo_is_view(const tci_node *n)
 }
 
 /* Forces what an operand computes into memory: the first value below its views. */
-static void tci_algo_store_operand(tci_node *n)
+static void tci_algo_store_operand(const tci_algo *a, const tci_node *n)
 {
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
     if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
-        n->mark = 1;
+        tci_algo_force(a, n);
     }
 }
 
@@ -22976,30 +23134,30 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
 }
 
 /* Operand n with that copy below it, where its source needs one. */
-static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *source)
+static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
 {
     if (n != source) {
-        tci_node *in = tci_algo_pitch(s, g, n->in[0], source);
+        tci_node *in = tci_algo_pitch(a, n->in[0], source);
         return in == n->in[0] ? n
-                              : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1,
-                                               &in, n->n_attr, n->attr);
+                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               1, &in, n->n_attr, n->attr);
     }
     int last = tci_algo_last_axis(n);
     tci_dim longer =
         tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
     if (longer == n->shape[last]) {
-        n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
+        tci_algo_force(a, n);
         return n;
     }
     tci_value zero = {.u = 0};
-    tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
-    tci_node *copy = tci_algo_pad_axis(s, g, n, last, tci_dim_known(longer), fill);
-    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 2 * n->rank);
+    tci_node *fill = tci_graph_const(a->g, (tc_dtype)n->dtype, zero);
+    tci_node *copy = tci_algo_pad_axis(a, n, last, tci_dim_known(longer), fill);
+    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 2 * n->rank);
     for (int i = 0; i < n->rank; i++) {
         attr[2 * i + 1] = 1;
     }
-    copy->mark = 1;
-    return tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
+    tci_algo_force(a, copy);
+    return tci_graph_node(a->g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
                           2 * n->rank, attr);
 }
 
@@ -23079,7 +23237,7 @@ static int tci_algo_fastest_axis(const tci_node *n)
 
 /* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a
  * stored permutation; the labels follow. Unchanged when it already is, or is read too few times. */
-static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which,
+static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, int which,
                                         int64_t *labels)
 {
     tci_node *x = n->in[which];
@@ -23094,8 +23252,9 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
             TCI_ALGO_REUSE) {
         return x;
     }
-    int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    int64_t *perm = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
+    int64_t *moved = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
     int to = 0;
     for (int i = 0; i < x->rank; i++) {
         if (i != at) {
@@ -23110,120 +23269,110 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     for (int i = 0; i < x->rank; i++) {
         labels[i] = moved[i];
     }
-    x = tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank, perm);
-    x->mark = 1;
+    x = tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank,
+                       perm);
+    tci_algo_force(a, x);
     return x;
 }
 
 /* Contraction n, which no matrix unit takes, with operands in the order that its loops read. */
-static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 {
-    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    bool gathers = tci_algo_gathers(n, machine) || tci_algo_spreads(n, machine);
-    bool packs = gathers || tci_algo_packs(n, machine);
+    bool gathers = tci_algo_gathers(n, a->machine) || tci_algo_spreads(n, a->machine);
+    bool packs = gathers || tci_algo_packs(n, a->machine);
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i], gathers) > TCI_ALGO_PACK_OPS) {
-            tci_algo_store_operand(n->in[i]);
+            tci_algo_store_operand(a, n->in[i]);
         }
     }
     if (packs) {
         return n;
     }
-    in[0] = tci_algo_operand_order(s, g, n, 0, attr + 3);
-    in[1] = tci_algo_operand_order(s, g, n, 1, attr + 3 + attr[0]);
+    in[0] = tci_algo_operand_order(a, n, 0, attr + 3);
+    in[1] = tci_algo_operand_order(a, n, 1, attr + 3 + attr[0]);
     if (in[0] == n->in[0] && in[1] == n->in[1]) {
         return n;
     }
-    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
                           n->n_attr, attr);
 }
 
-static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                   tci_str *orders)
+static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
-    if (tci_algo_on_matrix_unit(n, machine)) {
+    if (tci_algo_on_matrix_unit(n, a->machine)) {
         tci_node *in[2];
         for (int i = 0; i < 2; i++) {
-            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
+            in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
         }
         return in[0] == n->in[0] && in[1] == n->in[1]
                    ? n
-                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                   : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
     }
-    tci_node *images = tci_plan_images(s, g, n, machine, orders);
+    tci_node *images = tci_plan_images(a, n);
     if (images) {
         return images;
     }
-    tci_str unused = {.s = s};
-    tci_node *rows = tci_plan_rows(s, g, n, machine);
-    if (machine.reproducible) {
-        bool other = rows || tci_plan_parts(s, g, n, machine, &unused);
-        tci_str_add(orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
-        return tci_algo_operands(s, g, n, machine);
+    tci_node *rows = tci_plan_rows(a, n);
+    if (a->machine.reproducible) {
+        tci_str unused = {.s = a->s};
+        tci_algo silent = *a;
+        silent.orders = &unused;
+        bool other = rows || tci_plan_parts(&silent, n);
+        tci_str_add(a->orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
+        return tci_algo_operands(a, n);
     }
     if (rows) {
-        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(s, g, rows, machine) : NULL;
-        tci_algo_store_operand(n->in[0]);
-        tci_algo_store_operand(n->in[1]);
+        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(a, rows) : NULL;
+        tci_algo_store_operand(a, n->in[0]);
+        tci_algo_store_operand(a, n->in[1]);
         rows = cut ? cut : rows;
         return rows->dtype == n->dtype ? rows
-                                       : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
-                                                        n->shape, 1, &rows, 0, NULL);
+                                       : tci_graph_node(a->g, TCI_OP_CAST, (tc_dtype)n->dtype,
+                                                        n->rank, n->shape, 1, &rows, 0, NULL);
     }
-    n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = tci_plan_parts(s, g, n, machine, orders);
+    n = tci_algo_operands(a, n);
+    tci_node *parts = tci_plan_parts(a, n);
     return parts ? parts : n;
 }
 
 /* ---- the pass ---- */
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                               tci_str *orders)
+static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
 {
     tci_node *made = NULL;
     if (n->op == TCI_OP_DEVSQ) {
-        made = tci_algo_devsq(s, g, n, machine, orders);
-    } else if (tci_op_is_reduce(n->op) && machine.reproducible) {
-        made = tci_algo_reproducible(s, g, n, machine, orders);
+        made = tci_algo_devsq(a, n);
+    } else if (tci_op_is_reduce(n->op) && a->machine.reproducible) {
+        made = tci_algo_reproducible(a, n);
     } else if (tci_op_is_reduce(n->op)) {
-        made = tci_algo_split(s, g, n, machine);
+        made = tci_algo_split(a, n);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
-        made = tci_algo_cat(s, g, n);
+        made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = tci_algo_contract(s, g, n, machine, orders);
+        made = tci_algo_contract(a, n);
     } else if (n->op == TCI_OP_SCATTER) {
-        made = tci_plan_order(s, g, n, machine, orders);
+        made = tci_plan_order(a, n);
     }
     return made ? made : n;
 }
 
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine, tci_str *orders)
+TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    tci_node_list list = tci_graph_sort(a->s, roots, n_roots);
+    tci_table now = tci_table_in(a->s, sizeof(tci_node *));
     for (int i = 0; i < list.n; i++) {
-        list.items[i]->pass = NULL;
-    }
-    for (int i = 0; i < list.n; i++) {
-        tci_node *n = list.items[i], *fresh = n;
-        bool changed = false;
-        tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in + 1);
-        for (int j = 0; j < n->n_in; j++) {
-            in[j] = n->in[j]->pass;
-            changed |= in[j] != n->in[j];
+        tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
+        if (tci_table_has(a->forced, n)) {
+            tci_algo_force(a, over); /* it may be a node that was there before */
         }
-        if (changed) {
-            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
-                                   n->n_attr, n->attr);
-            fresh->mark |= n->mark; /* it may be a node that was there before */
-            fresh->site = fresh->site.file ? fresh->site : n->site;
-        }
-        n->pass = tci_algo_node(s, g, fresh, machine, orders);
+        over->site = over->site.file ? over->site : n->site;
+        tci_table_put(&now, n, tci_algo_node(a, over));
     }
     for (int i = 0; i < n_roots; i++) {
-        roots[i] = roots[i]->pass;
+        roots[i] = tci_table_get(&now, roots[i]);
     }
 }
 /* ---- src/plan/root.c ---- */
@@ -23332,7 +23481,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
 
 static void tci_root_add(tci_fusion *f, tci_node *n)
 {
-    if (tci_pnode_of(n)->root >= 0) {
+    if (tci_pnode_of(f, n)->root >= 0) {
         return;
     }
     tci_root r = {0};
@@ -23342,26 +23491,26 @@ static void tci_root_add(tci_fusion *f, tci_node *n)
     r.buffer = -1;
     tci_root_domain(f->s, &r);
     TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, r);
-    tci_pnode_of(n)->root = f->n_roots - 1;
+    tci_pnode_of(f, n)->root = f->n_roots - 1;
 }
 
 TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs)
 {
     f->n_roots = f->n_groups = 0;
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode_of(f->nodes.items[i])->root = -1;
+        tci_pnode_of(f, f->nodes.items[i])->root = -1;
     }
     for (int i = 0; i < n_outputs; i++) {
-        tci_pnode_of(outputs[i])->forced = true;
+        tci_pnode_of(f, outputs[i])->forced = true;
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        if (tci_pnode_of(n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
+        if (tci_pnode_of(f, n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
             tci_root_add(f, n);
         }
     }
     for (int i = 0; i < n_outputs; i++) {
-        f->roots[tci_pnode_of(outputs[i])->root].is_output = true;
+        f->roots[tci_pnode_of(f, outputs[i])->root].is_output = true;
     }
 }
 
@@ -23391,7 +23540,7 @@ static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, co
 /* Counts n among the operands of the probed root, once; true the first time. */
 static bool tci_root_meets(const tci_root_prober *p, const tci_node *n)
 {
-    tci_pnode *pn = tci_pnode_of(n);
+    tci_pnode *pn = tci_pnode_of(p->f, n);
     bool first = pn->met != p->stamp;
     pn->met = p->stamp;
     p->r->n_operands += first;
@@ -23401,8 +23550,9 @@ static bool tci_root_meets(const tci_root_prober *p, const tci_node *n)
 static int tci_root_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_root_prober *p = l->user;
-    int root = tci_pnode_of(n)->root;
-    bool leaf = tci_plan_is_leaf(n) || (root < 0 && tci_pnode_of(n)->forced);
+    const tci_pnode *known = tci_pnode_of(p->f, n);
+    int root = known->root;
+    bool leaf = tci_plan_is_leaf(n) || (root < 0 && known->forced);
     if (!leaf && (root < 0 || root == p->self)) {
         return -1;
     }
@@ -23504,7 +23654,7 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     }
     r->n_inlined = tci_lower_visited(&l, &r->inlined);
     for (int i = 0; i < r->n_inlined; i++) {
-        r->weight += tci_store_weight(r, r->inlined[i]);
+        r->weight += tci_store_weight(f, r, r->inlined[i]);
     }
 }
 /* ---- src/plan/store.c ---- */
@@ -23559,9 +23709,10 @@ enum {
 /* ---- what nodes cost ---- */
 
 /* Read from memory by whoever uses it. */
-static bool tci_store_in_memory(const tci_node *n)
+static bool tci_store_in_memory(const tci_fusion *f, const tci_node *n)
 {
-    return tci_plan_is_leaf(n) || tci_pnode_of(n)->root >= 0 || tci_pnode_of(n)->forced;
+    const tci_pnode *p = tci_pnode_of(f, n);
+    return tci_plan_is_leaf(n) || p->root >= 0 || p->forced;
 }
 
 /* Flops of one evaluation, times the bytes of what they are done on. */
@@ -23576,10 +23727,10 @@ static int tci_store_work(const tci_node *n)
     return flops * tci_dtype_get((tc_dtype)t->compute)->bytes;
 }
 
-TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
+TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_node *n)
 {
     int cost = tci_op_get(n->op)->cost;
-    if ((n != r->node && tci_store_in_memory(n)) || !cost) {
+    if ((n != r->node && tci_store_in_memory(f, n)) || !cost) {
         return 0;
     }
     if (n->op == TCI_OP_CAT) {
@@ -23611,7 +23762,7 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
             cost.work = TCI_COST_AGAIN * 4 * all;
             break;
         }
-        if (u != v && tci_store_in_memory(u)) {
+        if (u != v && tci_store_in_memory(f, u)) {
             double bytes = count * tci_dtype_get((tc_dtype)u->dtype)->bytes;
             cost.bytes += bytes;
             largest = TCI_MAX(largest, bytes);
@@ -23619,8 +23770,8 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
         }
         cost.work += count * tci_store_work(u);
         for (int i = 0; i < u->n_in; i++) {
-            if (tci_pnode_of(u->in[i])->walked != stamp) {
-                tci_pnode_of(u->in[i])->walked = stamp;
+            if (tci_pnode_of(f, u->in[i])->walked != stamp) {
+                tci_pnode_of(f, u->in[i])->walked = stamp;
                 TCI_PUSH(f->s, f->walk, n, f->cap_walk, u->in[i]);
             }
         }
@@ -23631,8 +23782,8 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 
 static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
 {
-    tci_pnode_of(n)->forced = true;
-    tci_pnode_of(n)->why = (uint8_t)why;
+    tci_pnode_of(f, n)->forced = true;
+    tci_pnode_of(f, n)->why = (uint8_t)why;
     f->n_forced++;
 }
 
@@ -23642,6 +23793,7 @@ static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
  * weight, its bytes (0: it is not stored, its users read what it moves), and the bytes of all whose
  * last use it is. */
 typedef struct tci_store_list {
+    const tci_fusion *f;
     tci_node **nodes; int n;
     int32_t *last, *weight;
     double *bytes, *ends;
@@ -23654,7 +23806,7 @@ TCI_FN bool tci_store_is_large(const tci_root *r)
 
 static bool tci_store_listed(const tci_store_list *l, const tci_node *n)
 {
-    int at = tci_pnode_of(n)->at;
+    int at = tci_pnode_of(l->f, n)->at;
     return at < l->n && l->nodes[at] == n;
 }
 
@@ -23665,7 +23817,7 @@ static void tci_store_last_uses(tci_store_list *l)
         int use = l->bytes[i] > 0 || l->last[i] == 0 ? i : l->last[i];
         for (int j = 0; j < n->n_in; j++) {
             if (tci_store_listed(l, n->in[j])) {
-                int at = tci_pnode_of(n->in[j])->at;
+                int at = tci_pnode_of(l->f, n->in[j])->at;
                 l->last[at] = TCI_MAX(l->last[at], use);
             }
         }
@@ -23677,16 +23829,20 @@ static void tci_store_last_uses(tci_store_list *l)
 static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int stamp)
 {
     int n = r->n_inlined;
-    tci_store_list l = {TCI_NEW_ARRAY(f->s, tci_node *, n + 1), 0,
-                        TCI_NEW_ARRAY(f->s, int32_t, n + 1), TCI_NEW_ARRAY(f->s, int32_t, n + 1),
-                        TCI_NEW_ARRAY(f->s, double, n + 1), TCI_NEW_ARRAY(f->s, double, n + 1)};
+    tci_store_list l = {f,
+                        TCI_NEW_ARRAY(f->s, tci_node *, n + 1),
+                        0,
+                        TCI_NEW_ARRAY(f->s, int32_t, n + 1),
+                        TCI_NEW_ARRAY(f->s, int32_t, n + 1),
+                        TCI_NEW_ARRAY(f->s, double, n + 1),
+                        TCI_NEW_ARRAY(f->s, double, n + 1)};
     for (int i = 0; i < n; i++) {
         tci_node *u = r->inlined[i];
-        tci_pnode *p = tci_pnode_of(u);
+        tci_pnode *p = tci_pnode_of(f, u);
         bool here = p->done == stamp && (u == r->node || !p->forced);
         if (here && !tci_store_listed(&l, u)) {
             p->at = l.n;
-            l.weight[l.n] = p->n_here * tci_store_weight(r, u);
+            l.weight[l.n] = p->n_here * tci_store_weight(f, r, u);
             l.bytes[l.n] = tci_op_is(u->op, TCI_IS_STORABLE)
                                ? tci_store_count(u) * tci_dtype_get((tc_dtype)u->dtype)->bytes
                                : 0;
@@ -23695,7 +23851,7 @@ static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int 
     }
     for (int j = 0; r->kind != TCI_ROOT_VALUE && j < r->node->n_in; j++) {
         if (tci_store_listed(&l, r->node->in[j])) { /* the reduction uses them last */
-            l.last[tci_pnode_of(r->node->in[j])->at] = l.n;
+            l.last[tci_pnode_of(f, r->node->in[j])->at] = l.n;
         }
     }
     tci_store_last_uses(&l);
@@ -23708,11 +23864,11 @@ static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
     int count = 0;
     for (int j = 0; l->bytes[at] > 0 && j < l->nodes[at]->n_in; j++) {
         const tci_node *n = l->nodes[at]->in[j];
-        while (!tci_store_in_memory(n) && !tci_op_is(n->op, TCI_IS_STORABLE) && n->n_in > 0) {
+        while (!tci_store_in_memory(l->f, n) && !tci_op_is(n->op, TCI_IS_STORABLE) && n->n_in > 0) {
             n = n->in[0];
         }
-        tci_pnode *p = tci_pnode_of(n);
-        count += tci_store_in_memory(n) && p->met != stamp;
+        tci_pnode *p = tci_pnode_of(l->f, n);
+        count += tci_store_in_memory(l->f, n) && p->met != stamp;
         p->met = stamp;
     }
     return count;
@@ -23778,11 +23934,11 @@ static bool tci_store_is_number(const tci_node *n)
 
 /* Made of draws and numbers alone, element by element: it is evaluated wherever it is needed, as
  * a mask that every pass draws again takes no memory. */
-static bool tci_store_is_drawn(const tci_node *n)
+static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
 {
     bool drawn = tci_op_is(n->op, TCI_IS_DRAWN);
     for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW); i++) {
-        bool in = tci_pnode_of(n->in[i])->drawn;
+        bool in = tci_pnode_of(f, n->in[i])->drawn;
         if (!in && !tci_store_is_number(n->in[i])) {
             return false;
         }
@@ -23795,17 +23951,17 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 {
     f->n_forced = 0;
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
+        tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
         p->home = p->group = p->operand_of = -1;
         p->n_homes = 0;
-        p->drawn = tci_store_is_drawn(f->nodes.items[i]);
+        p->drawn = tci_store_is_drawn(f, f->nodes.items[i]);
     }
 }
 
 /* Would storing n, which another home evaluated too, cost less than that? */
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
-    const tci_pnode *p = tci_pnode_of(n);
+    const tci_pnode *p = tci_pnode_of(f, n);
     if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn) {
         return false;
     }
@@ -23815,20 +23971,20 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 }
 
 /* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
-static void tci_store_cover_inputs(const tci_node *n, int stamp)
+static void tci_store_cover_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
     for (int i = 0; i < n->n_in; i++) {
-        tci_pnode_of(n->in[i])->covered = stamp;
+        tci_pnode_of(f, n->in[i])->covered = stamp;
     }
 }
 
 /* n is evaluated here. An input `turns` where n evaluates it at other indices than its own. */
-static void tci_store_need_inputs(const tci_node *n, int stamp)
+static void tci_store_need_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
-    const tci_pnode *p = tci_pnode_of(n);
+    const tci_pnode *p = tci_pnode_of(f, n);
     bool keeps = tci_op_is(n->op, TCI_IS_POINTWISE);
     for (int i = 0; i < n->n_in; i++) {
-        tci_pnode *in = tci_pnode_of(n->in[i]);
+        tci_pnode *in = tci_pnode_of(f, n->in[i]);
         in->needed = stamp;
         in->covered = p->covered == stamp ? stamp : in->covered;
         in->turns = !keeps || p->n_here < in->n_here ? stamp : in->turns;
@@ -23836,10 +23992,10 @@ static void tci_store_need_inputs(const tci_node *n, int stamp)
 }
 
 /* How often each node is evaluated by root r, at distinct indices. */
-static void tci_store_count_here(const tci_root *r, int stamp)
+static void tci_store_count_here(const tci_fusion *f, const tci_root *r, int stamp)
 {
     for (int i = 0; i < r->n_inlined; i++) {
-        tci_pnode *p = tci_pnode_of(r->inlined[i]);
+        tci_pnode *p = tci_pnode_of(f, r->inlined[i]);
         p->n_here = p->counted == stamp ? p->n_here + 1 : 1;
         p->counted = stamp;
     }
@@ -23852,8 +24008,8 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
 {
     for (int i = r->n_inlined - 1; i >= 0; i--) {
         tci_node *n = r->inlined[i];
-        tci_pnode *p = tci_pnode_of(n);
-        if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(n))) {
+        tci_pnode *p = tci_pnode_of(f, n);
+        if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(f, n))) {
             continue;
         }
         bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
@@ -23861,13 +24017,13 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
         p->done = stamp;
         if (asks && tci_store_is_shared(f, n, where)) {
             tci_store_force(f, n, TCI_WHY_SHARED);
-            tci_store_cover_inputs(n, stamp);
+            tci_store_cover_inputs(f, n, stamp);
             continue;
         }
         p->n_homes += p->home != where;
         p->home = where;
         p->group = r->group;
-        tci_store_need_inputs(n, stamp);
+        tci_store_need_inputs(f, n, stamp);
     }
 }
 
@@ -23878,7 +24034,7 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
     bool any = false;
     for (int i = 0; i < r->n_inlined; i++) {
         tci_node *n = r->inlined[i];
-        const tci_pnode *p = tci_pnode_of(n);
+        const tci_pnode *p = tci_pnode_of(f, n);
         if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
             p->n_here == 1 || p->forced || !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
@@ -23896,10 +24052,10 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
 {
     tci_root *r = &f->roots[root];
     int stamp = ++f->stamp;
-    tci_store_count_here(r, stamp);
-    tci_pnode_of(r->node)->needed = stamp;
+    tci_store_count_here(f, r, stamp);
+    tci_pnode_of(f, r->node)->needed = stamp;
     if (r->kind != TCI_ROOT_VALUE) {
-        tci_store_need_inputs(r->node, stamp);
+        tci_store_need_inputs(f, r->node, stamp);
     }
     tci_store_note_shared(f, r, mode == TCI_STORE_BY_ROOT ? root : r->group, mode, stamp);
     if (mode != TCI_STORE_NOTHING && !tci_store_force_again(f, r, stamp) &&
@@ -23940,12 +24096,12 @@ static bool tci_store_is_root(const tci_node *n)
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
 static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
 {
-    tci_pnode *p = tci_pnode_of(n);
+    tci_pnode *p = tci_pnode_of(f, n);
     for (int j = 0; j < n->n_in; j++) {
-        p->reshapes = TCI_MAX(p->reshapes, tci_pnode_of(n->in[j])->reshapes);
+        p->reshapes = TCI_MAX(p->reshapes, tci_pnode_of(f, n->in[j])->reshapes);
     }
-    if (tci_store_reshapes(n) && ++p->reshapes > TCI_COST_RESHAPES &&
-        !tci_plan_is_leaf(n->in[0]) && !tci_pnode_of(n->in[0])->forced) {
+    if (tci_store_reshapes(n) && ++p->reshapes > TCI_COST_RESHAPES && !tci_plan_is_leaf(n->in[0]) &&
+        !tci_pnode_of(f, n->in[0])->forced) {
         tci_store_force(f, n->in[0], TCI_WHY_DIVISION);
         p->reshapes = 1;
     }
@@ -23960,15 +24116,15 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
-            tci_pnode_of(f->nodes.items[i]->in[j])->n_uses++;
+            tci_pnode_of(f, f->nodes.items[i]->in[j])->n_uses++;
         }
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        tci_pnode *p = tci_pnode_of(n);
+        tci_pnode *p = tci_pnode_of(f, n);
         for (int j = 0; j < n->n_in; j++) {
-            p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
-            p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
+            p->depth = TCI_MAX(p->depth, tci_pnode_of(f, n->in[j])->depth);
+            p->moves = TCI_MAX(p->moves, tci_pnode_of(f, n->in[j])->moves);
         }
         tci_store_cut_reshapes(f, n);
         p->depth += tci_op_is_reduce(n->op);
@@ -23992,7 +24148,7 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
     for (int i = 0; i < f->n_roots; i++) {
         for (int j = 0; j < f->roots[i].n_reads; j++) {
             const tci_root *q = &f->roots[f->roots[i].reads[j].root];
-            tci_pnode *p = tci_pnode_of(q->node);
+            tci_pnode *p = tci_pnode_of(f, q->node);
             if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
                 p->met = stamp;
                 tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(q->node->op),
@@ -24304,14 +24460,14 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
         for (int n = 0; n < r->n_inlined; n++) {
-            tci_pnode *pn = tci_pnode_of(r->inlined[n]);
-            *weight += pn->walked != stamp ? tci_store_weight(r, r->inlined[n]) : 0;
+            tci_pnode *pn = tci_pnode_of(j->f, r->inlined[n]);
+            *weight += pn->walked != stamp ? tci_store_weight(j->f, r, r->inlined[n]) : 0;
             pn->walked = stamp;
         }
         for (int n = 0; n < r->n_leaves + r->n_reads; n++) {
             bool leaf = n < r->n_leaves;
             int root = leaf ? -1 : r->reads[n - r->n_leaves].root;
-            tci_pnode *pn = tci_pnode_of(leaf ? r->leaves[n] : j->f->roots[root].node);
+            tci_pnode *pn = tci_pnode_of(j->f, leaf ? r->leaves[n] : j->f->roots[root].node);
             *operands += pn->met != stamp && (leaf || tci_join_at(j, root) < 0);
             pn->met = stamp;
         }
@@ -24331,7 +24487,8 @@ static bool tci_join_check(const tci_join *j, tci_why *why)
     *why = TCI_WHY_ONCE;
     for (int i = 0; i < j->n_roots; i++) {
         const tci_node *first = j->f->roots[j->roots[0]].node;
-        if (tci_pnode_of(j->f->roots[j->roots[i]].node)->once != tci_pnode_of(first)->once) {
+        const tci_node *root = j->f->roots[j->roots[i]].node;
+        if (tci_pnode_of(j->f, root)->once != tci_pnode_of(j->f, first)->once) {
             return false;
         }
     }
@@ -24430,7 +24587,7 @@ TCI_FN void tci_join_renumber(tci_fusion *f)
     }
     for (int i = 0; i < f->n_refusals; i++) {
         const tci_refusal r = f->refusals[i];
-        int reader = tci_pnode_of(r.reader)->root, source = tci_pnode_of(r.source)->root;
+        int reader = tci_pnode_of(f, r.reader)->root, source = tci_pnode_of(f, r.source)->root;
         if (f->roots[reader].group != f->roots[source].group) {
             f->refusals[kept++] = r;
         }
@@ -24541,9 +24698,9 @@ static double tci_pattern_between(tci_fusion *f, int from, int to)
         const tci_root *r = &f->roots[f->groups[to].roots[i]];
         for (int n = 0; n < r->n_reads; n++) {
             const tci_root *q = &f->roots[r->reads[n].root];
-            bool counts = q->group == from && tci_pnode_of(q->node)->met != stamp;
+            bool counts = q->group == from && tci_pnode_of(f, q->node)->met != stamp;
             bytes += counts ? tci_pattern_bytes(q) : 0;
-            tci_pnode_of(q->node)->met = stamp;
+            tci_pnode_of(f, q->node)->met = stamp;
         }
     }
     return bytes;
@@ -24918,15 +25075,15 @@ static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int grou
     tci_group_size size = {0, 0};
     int stamp = ++f->stamp;
     for (int i = 0; i < r->n_inlined; i++) {
-        bool there = tci_pnode_of(r->inlined[i])->group == group;
-        size.weight += there ? 0 : tci_store_weight(r, r->inlined[i]);
+        bool there = tci_pnode_of(f, r->inlined[i])->group == group;
+        size.weight += there ? 0 : tci_store_weight(f, r, r->inlined[i]);
     }
     for (int i = 0; i < r->n_leaves; i++) {
-        size.operands += tci_pnode_of(r->leaves[i])->operand_of != group;
+        size.operands += tci_pnode_of(f, r->leaves[i])->operand_of != group;
     }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *q = &f->roots[r->reads[i].root];
-        tci_pnode *p = tci_pnode_of(q->node);
+        tci_pnode *p = tci_pnode_of(f, q->node);
         size.operands += q->group != group && p->operand_of != group && p->met != stamp;
         p->met = stamp;
     }
@@ -24964,11 +25121,11 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->weight += more.weight;
     g->n_operands += more.operands;
     for (int i = 0; i < r->n_leaves; i++) {
-        tci_pnode_of(r->leaves[i])->operand_of = group;
+        tci_pnode_of(f, r->leaves[i])->operand_of = group;
     }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *q = &f->roots[r->reads[i].root];
-        tci_pnode_of(q->node)->operand_of = group;
+        tci_pnode_of(f, q->node)->operand_of = group;
         if (q->group != group) {
             tci_group_add_dep(f, g, q->group);
         }
@@ -25130,7 +25287,7 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
     const tci_node *first = f->roots[g->roots[0]].node;
-    if (tci_pnode_of(r->node)->once != tci_pnode_of(first)->once) {
+    if (tci_pnode_of(f, r->node)->once != tci_pnode_of(f, first)->once) {
         *why = TCI_WHY_ONCE;
         return false;
     }
@@ -25366,16 +25523,17 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
-static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs)
+static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                   const tci_table *forced)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
-    tci_pnode *all = TCI_NEW_ARRAY(s, tci_pnode, f->nodes.n + 1);
+    f->known = tci_table_in(s, sizeof(tci_pnode));
     for (int i = 0; i < f->nodes.n; i++) {
-        all[i].forced = f->nodes.items[i]->mark == 1;
-        all[i].why = TCI_WHY_COUNT;
-        f->nodes.items[i]->pass = &all[i];
+        tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
+        p->forced = tci_table_has(forced, f->nodes.items[i]);
+        p->why = TCI_WHY_COUNT;
     }
     return f;
 }
@@ -25406,10 +25564,10 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 const tci_table *forced, tci_node *const *changed, int n_changed,
+                                 tci_machine machine, tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->reproducible = machine.reproducible;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
@@ -26023,7 +26181,8 @@ static int tci_pk_result(tci_pk *p, int root, const int *idx)
 static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_pk *p = l->user;
-    int root = tci_pnode_of(n)->root;
+    const tci_pnode *known = tci_pnode_of(p->f, n);
+    int root = known->root;
     bool leaf = tci_plan_is_leaf(n);
     const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
     if (!leaf && root >= 0 && p->red_of[root] >= 0) {
@@ -26033,7 +26192,7 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
         return -1;
     }
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
-    int buffer = leaf ? tci_pnode_of(n)->buffer : r->buffer;
+    int buffer = leaf ? known->buffer : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
     return tci_lower_load(l, tci_pk_operand(p, buffer, false),
                           (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
@@ -26490,7 +26649,7 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
 {
     int n = tci_lower_dividing(&p->l, nodes), kept = 0;
     for (int i = 0; i < n; i++) {
-        int root = tci_pnode_of((*nodes)[i])->root;
+        int root = tci_pnode_of(p->f, (*nodes)[i])->root;
         if (root < 0 || p->f->roots[root].group == (int)(p->g - p->f->groups)) {
             (*nodes)[kept++] = (*nodes)[i];
         }
@@ -26931,9 +27090,9 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
                     !tci_once_is_listed(n, outputs, n_outputs) &&
                     !tci_once_is_listed(n, changed, n_changed);
         for (int j = 0; j < n->n_in; j++) {
-            once = once && tci_pnode_of(n->in[j])->once;
+            once = once && tci_pnode_of(f, n->in[j])->once;
         }
-        tci_pnode_of(n)->once = once;
+        tci_pnode_of(f, n)->once = once;
     }
 }
 
@@ -26954,7 +27113,7 @@ static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
     TCI_PUSH(f->s, stack, n_stack, cap, (tci_node *)(uintptr_t)top);
     for (int walked = 0; n_stack && walked < TCI_ONCE_WALK; walked++) {
         tci_node *n = stack[--n_stack];
-        tci_pnode *p = tci_pnode_of(n);
+        tci_pnode *p = tci_pnode_of(f, n);
         if (p->met == stamp) {
             continue;
         }
@@ -26976,7 +27135,7 @@ static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
 static bool tci_once_pays(tci_fusion *f, const tci_node *n)
 {
     bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_LEAF);
-    if (moves || tci_pnode_of(n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
+    if (moves || tci_pnode_of(f, n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
         return false;
     }
     double bytes = tci_once_bytes(n);
@@ -26991,14 +27150,14 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
     tci_once_find_values(f, outputs, n_outputs, changed, n_changed);
     for (int i = f->nodes.n - 1; i >= 0; i--) {
         const tci_node *n = f->nodes.items[i];
-        tci_pnode *p = tci_pnode_of(n);
+        tci_pnode *p = tci_pnode_of(f, n);
         bool stored = p->once && (p->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE);
         if (p->once && p->asked && !stored && tci_once_pays(f, n)) {
             p->forced = stored = true;
             p->why = TCI_WHY_ONCE;
         }
         for (int j = 0; j < n->n_in && !stored && (p->asked || !p->once); j++) {
-            tci_pnode_of(n->in[j])->asked = true;
+            tci_pnode_of(f, n->in[j])->asked = true;
         }
     }
 }
@@ -27172,16 +27331,18 @@ static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
                                   tci_node *const *literals, int n_literals)
 {
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode_of(f->nodes.items[i])->buffer = -1;
+        tci_pnode_of(f, f->nodes.items[i])->buffer = -1;
     }
     for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].node->pass) {
-            tci_pnode_of(p->buffers[b].node)->buffer = b;
+        tci_pnode *leaf = tci_pnode_of(f, p->buffers[b].node);
+        if (leaf) {
+            leaf->buffer = b;
         }
     }
     for (int i = 0; i < n_literals; i++) {
-        if (literals[i]->pass) {
-            tci_pnode_of(literals[i])->buffer = i;
+        tci_pnode *literal = tci_pnode_of(f, literals[i]);
+        if (literal) {
+            literal->buffer = i;
         }
     }
 }
@@ -27192,7 +27353,7 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
 {
     for (int i = 0; i < n_outputs; i++) {
-        tci_root *r = &f->roots[tci_pnode_of(outputs[i])->root];
+        tci_root *r = &f->roots[tci_pnode_of(f, outputs[i])->root];
         int b =
             tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
         if (r->buffer < 0) {
@@ -27255,14 +27416,13 @@ static bool tci_plan_is_moved_leaf(const tci_node *n)
 
 /* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
  * way below it leaves one, and lies there as the RESHAPE walks it. True when there was any. */
-static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
+static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tci_str *why)
 {
     bool any = false;
     for (int i = 0; i < low->n_dividing; i++) {
         tci_node *n = low->dividing[i]->in[0];
         bool view = low->n_dividing <= TCI_PLAN_VIEWS && tci_plan_is_moved_leaf(n);
-        if (n->mark != 1 && !view && !tci_plan_is_leaf(n)) {
-            n->mark = 1;
+        if (!view && !tci_plan_is_leaf(n) && tci_table_add(forced, n)) {
             any = true;
             tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(n->op),
                            tci_why_text(TCI_WHY_DIVISION));
@@ -27271,9 +27431,10 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
     return any;
 }
 
-/* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
+/* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
+ * none are. */
 static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
-                           tci_str *stored)
+                           tci_table *forced, tci_str *stored)
 {
     tci_plan_texts texts = {0};
     bool any = false;
@@ -27288,10 +27449,10 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {
-            step.literals[j] = tci_pnode_of(low.literals[j])->buffer;
+            step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
-        any |= stored && tci_plan_store_divided(&low, stored);
+        any |= forced && tci_plan_store_divided(&low, forced, stored);
         for (int m = 0; m < g->n_roots; m++) {
             p->red_of[g->roots[m]] = -1;
         }
@@ -27319,24 +27480,20 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             outputs[i] = outputs[i]->in[1];
         }
     }
-    tci_plan_algorithm(s, g, outputs, n_roots, machine, &p->orders);
+    tci_table forced = tci_table_in(s, sizeof(bool));
+    tci_algo algorithm = {s, g, machine, &p->orders, &forced};
+    tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_str stored = {.s = s};
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
-        for (int i = 0; i < n_inputs; i++) {
-            inputs[i]->pass = NULL;
-        }
-        for (int i = 0; i < n_literals; i++) {
-            literals[i]->pass = NULL;
-        }
-        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns, machine,
-                                      &p->why);
+        tci_fusion *f =
+            tci_plan_fuse(s, outputs, n_roots, &forced, changed, p->n_assigns, machine, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, machine, last ? NULL : &stored)) {
+        if (tci_plan_steps(s, p, f, machine, last ? NULL : &forced, &stored)) {
             break;
         }
         p->n_buffers = n_buffers;
@@ -27367,17 +27524,14 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
 
 /* ---- groups ---- */
 
-/* The number of each leaf, by the id of its node. */
-static int *tci_fusion_leaf_numbers(const tci_fusion *f)
+/* Numbers of the leaves: of int. */
+static tci_table tci_fusion_leaf_numbers(const tci_fusion *f)
 {
-    uint32_t most = 0;
-    for (int i = 0; i < f->nodes.n; i++) {
-        most = TCI_MAX(most, f->nodes.items[i]->id);
-    }
-    int *numbers = TCI_NEW_ARRAY(f->s, int, (size_t)most + 1), n = 0;
+    tci_table numbers = tci_table_in(f->s, sizeof(int));
+    int n = 0;
     for (int i = 0; i < f->nodes.n; i++) {
         if (tci_plan_is_leaf(f->nodes.items[i])) {
-            numbers[f->nodes.items[i]->id] = n++;
+            *(int *)tci_table_at(&numbers, f->nodes.items[i]) = n++;
         }
     }
     return numbers;
@@ -27419,7 +27573,7 @@ static void tci_fusion_print_read(tci_str *out, const tci_fusion *f, const tci_r
     tci_str_add(out, read->pure ? ")" : "?)");
 }
 
-static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, const int *leaves)
+static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, tci_table *leaves)
 {
     static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN", "SCATTER"};
     const tci_root *r = &f->roots[root];
@@ -27431,27 +27585,27 @@ static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, c
     const char *before = ", evaluates";
     for (int i = 0; i < r->n_inlined; i++) {
         const tci_node *n = r->inlined[i];
-        if (tci_pnode_of(n)->root < 0 && !tci_op_is(n->op, TCI_IS_QUIET)) {
+        if (tci_pnode_of(f, n)->root < 0 && !tci_op_is(n->op, TCI_IS_QUIET)) {
             tci_str_printf(out, "%s %s", before, tci_op_name(n->op));
             before = "";
         }
     }
     tci_str_add(out, r->n_leaves + r->n_reads ? ", reads" : "");
     for (int i = 0; i < r->n_leaves; i++) {
-        tci_str_printf(out, " x%d", leaves[r->leaves[i]->id]);
+        tci_str_printf(out, " x%d", *(int *)tci_table_at(leaves, r->leaves[i]));
     }
     for (int i = 0; i < r->n_reads; i++) {
         tci_fusion_print_read(out, f, &r->reads[i]);
     }
     tci_str_add(out, r->is_output ? ", an output" : r->buffer >= 0 ? ", in memory" : "");
-    const tci_pnode *p = tci_pnode_of(r->node);
+    const tci_pnode *p = tci_pnode_of(f, r->node);
     if (p->why < TCI_WHY_COUNT) {
         tci_str_printf(out, ": %s", tci_why_text((tci_why)p->why));
     }
     tci_str_add(out, "\n");
 }
 
-static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, const int *leaves)
+static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, tci_table *leaves)
 {
     const tci_group *g = &f->groups[at];
     tci_str_printf(out, "group %d over %s: %s%s%d operation%s, %d operand%s, after", at,
@@ -27469,21 +27623,21 @@ static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, co
 
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f)
 {
-    const int *leaves = tci_fusion_leaf_numbers(f);
+    tci_table leaves = tci_fusion_leaf_numbers(f);
     for (int i = 0; i < f->nodes.n; i++) {
         if (tci_plan_is_leaf(f->nodes.items[i])) {
-            tci_str_printf(out, "x%d = ", leaves[f->nodes.items[i]->id]);
+            tci_str_printf(out, "x%d = ", *(int *)tci_table_at(&leaves, f->nodes.items[i]));
             tci_fusion_print_node(out, f->nodes.items[i]);
             tci_str_add(out, "\n");
         }
     }
     for (int i = 0; i < f->n_groups; i++) {
-        tci_fusion_print_group(out, f, f->order[i], leaves);
+        tci_fusion_print_group(out, f, f->order[i], &leaves);
     }
     for (int i = 0; i < f->n_refusals; i++) {
         const tci_refusal *r = &f->refusals[i];
-        tci_str_printf(out, "r%d is not computed with r%d: %s\n", tci_pnode_of(r->reader)->root,
-                       tci_pnode_of(r->source)->root, tci_why_text((tci_why)r->why));
+        tci_str_printf(out, "r%d is not computed with r%d: %s\n", tci_pnode_of(f, r->reader)->root,
+                       tci_pnode_of(f, r->source)->root, tci_why_text((tci_why)r->why));
     }
 }
 
@@ -27600,7 +27754,7 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
         TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
         TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
     }
-    TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(r->node)->forced);
+    TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(f, r->node)->forced);
     TCI_ASSERT(s, (r->inner_of != NULL) == f->groups[r->group].keeps);
     for (int d = 0; d < r->n_domain && r->inner_of; d++) {
         const tci_group *g = &f->groups[r->group];
@@ -27610,7 +27764,7 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
         TCI_ASSERT(s, inner >= 0 || r->outer_of[d] >= 0 || r->domain[d] == 1);
     }
     TCI_ASSERT(s, !r->is_output || tci_fusion_is_stored(r));
-    TCI_ASSERT(s, tci_pnode_of(r->node)->why <= TCI_WHY_COUNT);
+    TCI_ASSERT(s, tci_pnode_of(f, r->node)->why <= TCI_WHY_COUNT);
     tci_fusion_verify_walk(s, r, &f->groups[r->group]);
     tci_fusion_verify_reads(s, f, root);
 }
@@ -27664,7 +27818,7 @@ static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int grou
 
 static void tci_fusion_verify_refusal(tci_scratch *s, const tci_fusion *f, const tci_refusal *r)
 {
-    int reader = tci_pnode_of(r->reader)->root, source = tci_pnode_of(r->source)->root;
+    int reader = tci_pnode_of(f, r->reader)->root, source = tci_pnode_of(f, r->source)->root;
     TCI_ASSERT(s, r->why < TCI_WHY_COUNT);
     TCI_ASSERT(s, reader >= 0 && reader < f->n_roots && source >= 0 && source < f->n_roots);
     TCI_ASSERT(s, f->roots[reader].group != f->roots[source].group);

@@ -59,6 +59,7 @@
 #include "ops/math.c"
 
 #include "graph/node.c"
+#include "graph/table.c"
 #include "graph/build.c"
 #include "graph/move.c"
 #include "graph/scatter.c"

@@ -1,4 +1,4 @@
-/* graph/node.c - nodes: made, found again, ordered, forgotten.
+/* graph/node.c - nodes: made, found again, forgotten.
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
  * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
@@ -486,61 +486,5 @@ TCI_FN void tci_graph_deinit(tci_graph *g)
     tci_graph_resize(g, g->buckets, g->n_buckets * sizeof(*g->buckets), 0);
     tci_graph_resize(g, g->scope_heads, (size_t)g->cap_scopes * sizeof(*g->scope_heads), 0);
     tci_graph_init(g, NULL, g->alloc);
-}
-
-/* ---- order ---- */
-
-typedef struct tci_node_frame {
-    tci_node *node;
-    int next_in;
-} tci_node_frame;
-
-/* One bit per id, grown on demand. */
-typedef struct tci_node_seen {
-    uint64_t *words;
-    int n, cap;
-} tci_node_seen;
-
-static bool tci_node_see(tci_scratch *s, tci_node_seen *seen, uint32_t id)
-{
-    int word = (int)(id / 64);
-    if (word >= seen->cap) {
-        int old = seen->cap;
-        seen->words = tci_scratch_grow(s, seen->words, old, &seen->cap, word + 1, sizeof(uint64_t));
-        memset(seen->words + old, 0, (size_t)(seen->cap - old) * sizeof(uint64_t));
-    }
-    uint64_t bit = (uint64_t)1 << (id % 64);
-    bool was = (seen->words[word] & bit) != 0;
-    seen->words[word] |= bit;
-    return !was;
-}
-
-/* Depth first with its own stack: a chain may be tens of thousands of nodes long. */
-TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
-{
-    tci_node_list list = {NULL, 0, 0};
-    tci_node_seen seen = {NULL, 0, 0};
-    tci_node_frame *stack = NULL;
-    int n_stack = 0, cap_stack = 0;
-    for (int r = 0; r < n_roots; r++) {
-        tci_node_frame first = {roots[r], 0};
-        if (!tci_node_see(s, &seen, roots[r]->id)) {
-            continue;
-        }
-        TCI_PUSH(s, stack, n_stack, cap_stack, first);
-        while (n_stack) {
-            tci_node_frame *top = &stack[n_stack - 1];
-            if (top->next_in == top->node->n_in) {
-                TCI_PUSH(s, list.items, list.n, list.cap, top->node);
-                n_stack--;
-                continue;
-            }
-            tci_node_frame in = {top->node->in[top->next_in++], 0};
-            if (tci_node_see(s, &seen, in.node->id)) {
-                TCI_PUSH(s, stack, n_stack, cap_stack, in);
-            }
-        }
-    }
-    return list;
 }
 #undef TCI_NODE_LAST_ID

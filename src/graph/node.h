@@ -158,10 +158,6 @@ TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes,
 TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
 
-/* Visits every node that `roots` need, inputs first. List in scratch. */
-typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
-TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
-
 /* graph/print.c: text of the nodes a set of roots needs, in a stable form; graph/verify.c. */
 TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);
 TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);

@@ -4,24 +4,30 @@
  * same text in every process (no address, no id). A line reads %2 = reduce-row f32 [3] (%1) {1}
  * with the inputs in parentheses and the attributes in braces; the last line names the roots. The
  * other form is Graphviz. */
-#include "node.h"
+#include "table.h"
 
 #include <inttypes.h>
 
 enum { TCI_PRINT_SHAPE_TEXT = 400 };
 
-/* Position in the sorted list by node id. */
-static int *tci_print_numbers(tci_scratch *s, const tci_node_list *list)
+/* The nodes that are printed, and of each its place among them. */
+typedef struct tci_print {
+    tci_node_list list;
+    tci_table numbers; /* of int */
+} tci_print;
+
+static tci_print tci_print_begin(tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    uint32_t max_id = 0;
-    for (int i = 0; i < list->n; i++) {
-        max_id = TCI_MAX(max_id, list->items[i]->id);
+    tci_print p = {tci_graph_sort(s, roots, n_roots), tci_table_in(s, sizeof(int))};
+    for (int i = 0; i < p.list.n; i++) {
+        *(int *)tci_table_at(&p.numbers, p.list.items[i]) = i;
     }
-    int *numbers = TCI_NEW_ARRAY(s, int, (size_t)max_id + 1);
-    for (int i = 0; i < list->n; i++) {
-        numbers[list->items[i]->id] = i;
-    }
-    return numbers;
+    return p;
+}
+
+static int tci_print_number(const tci_print *p, const tci_node *n)
+{
+    return *(const int *)tci_table_find(&p->numbers, n);
 }
 
 static void tci_graph_print_value(tci_str *out, const tci_node *n)
@@ -103,14 +109,13 @@ static void tci_print_details(tci_str *out, const tci_node *n)
 
 TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
-    const int *numbers = tci_print_numbers(s, &list);
-    for (int i = 0; i < list.n; i++) {
-        const tci_node *n = list.items[i];
+    tci_print p = tci_print_begin(s, roots, n_roots);
+    for (int i = 0; i < p.list.n; i++) {
+        const tci_node *n = p.list.items[i];
         tci_str_printf(out, "%%%d = ", i);
         tci_print_facts(out, n);
         for (int k = 0; k < n->n_in; k++) {
-            tci_str_printf(out, "%s%%%d", k ? ", " : " (", numbers[n->in[k]->id]);
+            tci_str_printf(out, "%s%%%d", k ? ", " : " (", tci_print_number(&p, n->in[k]));
         }
         tci_str_add(out, n->n_in ? ")" : "");
         tci_print_details(out, n);
@@ -118,18 +123,17 @@ TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots
     }
     tci_str_add(out, "out");
     for (int i = 0; i < n_roots; i++) {
-        tci_str_printf(out, "%s%%%d", i ? ", " : " ", numbers[roots[i]->id]);
+        tci_str_printf(out, "%s%%%d", i ? ", " : " ", tci_print_number(&p, roots[i]));
     }
     tci_str_add(out, "\n");
 }
 
 TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
-    const int *numbers = tci_print_numbers(s, &list);
+    tci_print p = tci_print_begin(s, roots, n_roots);
     tci_str_add(out, "digraph tc {\n    node [shape=box, fontname=monospace];\n");
-    for (int i = 0; i < list.n; i++) {
-        const tci_node *n = list.items[i];
+    for (int i = 0; i < p.list.n; i++) {
+        const tci_node *n = p.list.items[i];
         tci_str_printf(out, "    n%d [label=\"", i);
         tci_print_facts(out, n);
         if (n->n_attr) {
@@ -137,12 +141,12 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
         }
         tci_str_add(out, "\"];\n");
         for (int k = 0; k < n->n_in; k++) {
-            tci_str_printf(out, "    n%d -> n%d;\n", numbers[n->in[k]->id], i);
+            tci_str_printf(out, "    n%d -> n%d;\n", tci_print_number(&p, n->in[k]), i);
         }
     }
     for (int i = 0; i < n_roots; i++) {
         tci_str_printf(out, "    out%d [shape=plaintext];\n    n%d -> out%d;\n", i,
-                       numbers[roots[i]->id], i);
+                       tci_print_number(&p, roots[i]), i);
     }
     tci_str_add(out, "}\n");
 }

@@ -5,6 +5,7 @@
  * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
  * certainly broken is a breach: not every bound of an expression can be proven. */
 #include "build.h"
+#include "table.h"
 
 #include <inttypes.h>
 #include <string.h>

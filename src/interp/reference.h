@@ -4,7 +4,7 @@
 #ifndef TCI_INTERP_REFERENCE_H
 #define TCI_INTERP_REFERENCE_H
 
-#include "../graph/node.h"
+#include "../graph/table.h"
 
 /* Sees each node once it and its inputs have their values, each element in the compute dtype. */
 typedef struct tci_reference_watch {

@@ -58,14 +58,14 @@ static int64_t tci_algo_divisor(int64_t n, int64_t want)
     return best;
 }
 
-static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis,
-                                   int64_t size, tci_node *fill)
+static tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int64_t size,
+                                   tci_node *fill)
 {
-    tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
-    int64_t *before = TCI_NEW_ARRAY(s, int64_t, x->rank);
+    tci_dim *shape = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
+    int64_t *before = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
     shape[axis] = size;
     tci_node *in[2] = {x, fill};
-    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
+    return tci_graph_node(a->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
                           before);
 }
 
@@ -108,14 +108,14 @@ static int tci_algo_longest(const tci_node *n)
 }
 
 /* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];
     if (n->n_attr == 0) {
         return NULL;
     }
     int at = tci_algo_longest(n), axis = (int)n->attr[at];
-    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, machine);
+    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, a->machine);
     if (chunk == 0 || size / chunk < 2) {
         return NULL;
     }
@@ -126,25 +126,25 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL; /* MAX, MIN: nothing to pad with */
     }
     if (x->dtype != t) {
-        x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+        x = tci_graph_node(a->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
     }
     if (even) {
         chunk = even;
     } else {
         size = (size + chunk - 1) / chunk * chunk;
-        tci_node *fill = tci_graph_const(g, t, tci_op_identity(n->op, t));
-        x = tci_algo_pad_axis(s, g, x, axis, size, fill);
+        tci_node *fill = tci_graph_const(a->g, t, tci_op_identity(n->op, t));
+        x = tci_algo_pad_axis(a, x, axis, size, fill);
     }
-    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
     for (int i = 0; i <= x->rank; i++) {
         shape[i] = i == axis ? size / chunk : i == axis + 1 ? chunk : x->shape[i - (i > axis)];
     }
-    x = tci_graph_node(g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
-    int64_t *axes = TCI_NEW_ARRAY(s, int64_t, n->n_attr);
+    x = tci_graph_node(a->g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
+    int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
         axes[i] = n->attr[i] + (i >= at);
     }
-    tci_dim *kept = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    tci_dim *kept = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
     int n_kept = 0, chunk_axis = 0;
     for (int i = 0; i < x->rank; i++) {
         bool reduced = false;
@@ -156,91 +156,87 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
             kept[n_kept++] = shape[i];
         }
     }
-    tci_node *part = tci_graph_node(g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
+    tci_node *part = tci_graph_node(a->g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
     int64_t last = chunk_axis;
-    tci_node *whole = tci_graph_node(g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
+    tci_node *whole = tci_graph_node(a->g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
     return t == (tc_dtype)n->dtype ? whole
-                                   : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
+                                   : tci_graph_node(a->g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
                                                     n->shape, 1, &whole, 0, NULL);
 }
 
 /* n as reductions whose order follows from no size, and what that forbids. */
-static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n,
-                                       tci_machine machine, tci_str *orders)
+static tci_node *tci_algo_reproducible(const tci_algo *a, tci_node *n)
 {
     int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
-    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, machine) : 0;
+    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, a->machine) : 0;
     if (chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2) {
-        tci_str_printf(orders, "%s: whole, to be reproducible, else %lld parts\n",
+        tci_str_printf(a->orders, "%s: whole, to be reproducible, else %lld parts\n",
                        tci_op_name(n->op), (long long)tci_dim_div(n->in[0]->shape[axis], chunk));
     }
-    return tci_class_reproducible(s, g, n);
+    return tci_class_reproducible(a->s, a->g, n);
 }
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                               tci_str *orders);
+static tci_node *tci_algo_node(const tci_algo *a, tci_node *n);
 
 /* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
  * count: as a mean and a sum of squares, which read all of it twice, but are sums, and so joined
  * from sums of parts. */
-static tci_node *tci_algo_devsq(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders)
+static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
 {
-    tci_node *x = tci_build_cast(g, n->in[0], (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute);
+    const tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    tci_node *x = tci_build_cast(a->g, n->in[0], t);
     if (n->n_attr == 0) {
         return NULL;
     }
     int axis = (int)n->attr[tci_algo_longest(n)];
-    int64_t chunk = tci_algo_chunk(n, axis, machine);
+    int64_t chunk = tci_algo_chunk(n, axis, a->machine);
     bool cut = chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2;
-    tci_dim *ones = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
+    tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
         ones[n->attr[i]] = 1;
     }
-    bool whole = machine.reproducible ? n->n_attr == 1 : !cut;
+    bool whole = a->machine.reproducible ? n->n_attr == 1 : !cut;
     if (whole && tci_dim_le(count, INT32_MAX)) { /* which is what a COUNT holds */
         return NULL;
     }
-    tc_dtype t = (tc_dtype)x->dtype;
     tci_node *sum =
-        tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
-    tci_node *mean[2] = {tci_algo_node(s, g, sum, machine, orders),
-                         tci_build_size_value(g, count, t)};
-    mean[0] = tci_build_reshape(g, tci_build_ew(g, TCI_OP_DIV, mean), x->rank, ones);
-    tci_node *off[2] = {x, tci_build_broadcast(g, mean[0], x->rank, x->shape)};
-    off[0] = tci_build_ew(g, TCI_OP_SUB, off);
-    off[0] = tci_build_ew(g, TCI_OP_SQUARE, off);
-    sum = tci_graph_node(g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
-    return tci_build_cast(g, tci_algo_node(s, g, sum, machine, orders), (tc_dtype)n->dtype);
+        tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
+    tci_node *mean[2] = {tci_algo_node(a, sum), tci_build_size_value(a->g, count, t)};
+    mean[0] = tci_build_reshape(a->g, tci_build_ew(a->g, TCI_OP_DIV, mean), x->rank, ones);
+    tci_node *off[2] = {x, tci_build_broadcast(a->g, mean[0], x->rank, x->shape)};
+    off[0] = tci_build_ew(a->g, TCI_OP_SUB, off);
+    off[0] = tci_build_ew(a->g, TCI_OP_SQUARE, off);
+    sum = tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
+    return tci_build_cast(a->g, tci_algo_node(a, sum), (tc_dtype)n->dtype);
 }
 
 /* ---- concatenations ---- */
 
-static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_cat(const tci_algo *a, tci_node *n)
 {
     int axis = (int)n->attr[0], parts = n->n_in;
-    tci_node **list = tci_scratch_copy(s, n->in, sizeof(tci_node *) * (size_t)parts);
+    tci_node **list = tci_scratch_copy(a->s, n->in, sizeof(tci_node *) * (size_t)parts);
     while (parts > TCI_ALGO_CAT) {
         int made = 0;
         for (int i = 0; i < parts; i += TCI_ALGO_CAT) {
             int take = TCI_MIN(TCI_ALGO_CAT, parts - i);
-            tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
+            tci_dim *shape = tci_scratch_copy(a->s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
             shape[axis] = 0;
             for (int j = 0; j < take; j++) {
                 shape[axis] = tci_dim_add(shape[axis], list[i + j]->shape[axis]);
             }
             tci_node *part = list[i];
             if (take > 1) {
-                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take,
+                part = tci_graph_node(a->g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take,
                                       list + i, 1, n->attr);
-                part->mark = 1;
+                tci_algo_force(a, part);
             }
             list[made++] = part;
         }
         parts = made;
     }
-    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1,
+    return tci_graph_node(a->g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1,
                           n->attr);
 }
 
@@ -261,13 +257,13 @@ static bool tci_algo_is_view(const tci_node *n)
 }
 
 /* Forces what an operand computes into memory: the first value below its views. */
-static void tci_algo_store_operand(tci_node *n)
+static void tci_algo_store_operand(const tci_algo *a, const tci_node *n)
 {
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
     if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
-        n->mark = 1;
+        tci_algo_force(a, n);
     }
 }
 
@@ -444,30 +440,30 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
 }
 
 /* Operand n with that copy below it, where its source needs one. */
-static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *source)
+static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
 {
     if (n != source) {
-        tci_node *in = tci_algo_pitch(s, g, n->in[0], source);
+        tci_node *in = tci_algo_pitch(a, n->in[0], source);
         return in == n->in[0] ? n
-                              : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1,
-                                               &in, n->n_attr, n->attr);
+                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               1, &in, n->n_attr, n->attr);
     }
     int last = tci_algo_last_axis(n);
     tci_dim longer =
         tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
     if (longer == n->shape[last]) {
-        n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
+        tci_algo_force(a, n);
         return n;
     }
     tci_value zero = {.u = 0};
-    tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
-    tci_node *copy = tci_algo_pad_axis(s, g, n, last, tci_dim_known(longer), fill);
-    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 2 * n->rank);
+    tci_node *fill = tci_graph_const(a->g, (tc_dtype)n->dtype, zero);
+    tci_node *copy = tci_algo_pad_axis(a, n, last, tci_dim_known(longer), fill);
+    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 2 * n->rank);
     for (int i = 0; i < n->rank; i++) {
         attr[2 * i + 1] = 1;
     }
-    copy->mark = 1;
-    return tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
+    tci_algo_force(a, copy);
+    return tci_graph_node(a->g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
                           2 * n->rank, attr);
 }
 
@@ -547,7 +543,7 @@ static int tci_algo_fastest_axis(const tci_node *n)
 
 /* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a
  * stored permutation; the labels follow. Unchanged when it already is, or is read too few times. */
-static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which,
+static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, int which,
                                         int64_t *labels)
 {
     tci_node *x = n->in[which];
@@ -562,8 +558,9 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
             TCI_ALGO_REUSE) {
         return x;
     }
-    int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    int64_t *perm = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
+    int64_t *moved = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
     int to = 0;
     for (int i = 0; i < x->rank; i++) {
         if (i != at) {
@@ -578,119 +575,109 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     for (int i = 0; i < x->rank; i++) {
         labels[i] = moved[i];
     }
-    x = tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank, perm);
-    x->mark = 1;
+    x = tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank,
+                       perm);
+    tci_algo_force(a, x);
     return x;
 }
 
 /* Contraction n, which no matrix unit takes, with operands in the order that its loops read. */
-static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 {
-    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    bool gathers = tci_algo_gathers(n, machine) || tci_algo_spreads(n, machine);
-    bool packs = gathers || tci_algo_packs(n, machine);
+    bool gathers = tci_algo_gathers(n, a->machine) || tci_algo_spreads(n, a->machine);
+    bool packs = gathers || tci_algo_packs(n, a->machine);
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i], gathers) > TCI_ALGO_PACK_OPS) {
-            tci_algo_store_operand(n->in[i]);
+            tci_algo_store_operand(a, n->in[i]);
         }
     }
     if (packs) {
         return n;
     }
-    in[0] = tci_algo_operand_order(s, g, n, 0, attr + 3);
-    in[1] = tci_algo_operand_order(s, g, n, 1, attr + 3 + attr[0]);
+    in[0] = tci_algo_operand_order(a, n, 0, attr + 3);
+    in[1] = tci_algo_operand_order(a, n, 1, attr + 3 + attr[0]);
     if (in[0] == n->in[0] && in[1] == n->in[1]) {
         return n;
     }
-    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
                           n->n_attr, attr);
 }
 
-static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                   tci_str *orders)
+static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
-    if (tci_algo_on_matrix_unit(n, machine)) {
+    if (tci_algo_on_matrix_unit(n, a->machine)) {
         tci_node *in[2];
         for (int i = 0; i < 2; i++) {
-            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
+            in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
         }
         return in[0] == n->in[0] && in[1] == n->in[1]
                    ? n
-                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                   : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
     }
-    tci_node *images = tci_plan_images(s, g, n, machine, orders);
+    tci_node *images = tci_plan_images(a, n);
     if (images) {
         return images;
     }
-    tci_str unused = {.s = s};
-    tci_node *rows = tci_plan_rows(s, g, n, machine);
-    if (machine.reproducible) {
-        bool other = rows || tci_plan_parts(s, g, n, machine, &unused);
-        tci_str_add(orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
-        return tci_algo_operands(s, g, n, machine);
+    tci_node *rows = tci_plan_rows(a, n);
+    if (a->machine.reproducible) {
+        tci_str unused = {.s = a->s};
+        tci_algo silent = *a;
+        silent.orders = &unused;
+        bool other = rows || tci_plan_parts(&silent, n);
+        tci_str_add(a->orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
+        return tci_algo_operands(a, n);
     }
     if (rows) {
-        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(s, g, rows, machine) : NULL;
-        tci_algo_store_operand(n->in[0]);
-        tci_algo_store_operand(n->in[1]);
+        tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(a, rows) : NULL;
+        tci_algo_store_operand(a, n->in[0]);
+        tci_algo_store_operand(a, n->in[1]);
         rows = cut ? cut : rows;
         return rows->dtype == n->dtype ? rows
-                                       : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
-                                                        n->shape, 1, &rows, 0, NULL);
+                                       : tci_graph_node(a->g, TCI_OP_CAST, (tc_dtype)n->dtype,
+                                                        n->rank, n->shape, 1, &rows, 0, NULL);
     }
-    n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = tci_plan_parts(s, g, n, machine, orders);
+    n = tci_algo_operands(a, n);
+    tci_node *parts = tci_plan_parts(a, n);
     return parts ? parts : n;
 }
 
 /* ---- the pass ---- */
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                               tci_str *orders)
+static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
 {
     tci_node *made = NULL;
     if (n->op == TCI_OP_DEVSQ) {
-        made = tci_algo_devsq(s, g, n, machine, orders);
-    } else if (tci_op_is_reduce(n->op) && machine.reproducible) {
-        made = tci_algo_reproducible(s, g, n, machine, orders);
+        made = tci_algo_devsq(a, n);
+    } else if (tci_op_is_reduce(n->op) && a->machine.reproducible) {
+        made = tci_algo_reproducible(a, n);
     } else if (tci_op_is_reduce(n->op)) {
-        made = tci_algo_split(s, g, n, machine);
+        made = tci_algo_split(a, n);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
-        made = tci_algo_cat(s, g, n);
+        made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = tci_algo_contract(s, g, n, machine, orders);
+        made = tci_algo_contract(a, n);
     } else if (n->op == TCI_OP_SCATTER) {
-        made = tci_plan_order(s, g, n, machine, orders);
+        made = tci_plan_order(a, n);
     }
     return made ? made : n;
 }
 
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine, tci_str *orders)
+TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
 {
-    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    tci_node_list list = tci_graph_sort(a->s, roots, n_roots);
+    tci_table now = tci_table_in(a->s, sizeof(tci_node *));
     for (int i = 0; i < list.n; i++) {
-        list.items[i]->pass = NULL;
-    }
-    for (int i = 0; i < list.n; i++) {
-        tci_node *n = list.items[i], *fresh = n;
-        bool changed = false;
-        tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in + 1);
-        for (int j = 0; j < n->n_in; j++) {
-            in[j] = n->in[j]->pass;
-            changed |= in[j] != n->in[j];
+        tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
+        if (tci_table_has(a->forced, n)) {
+            tci_algo_force(a, over); /* it may be a node that was there before */
         }
-        if (changed) {
-            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
-                                   n->n_attr, n->attr);
-            fresh->mark |= n->mark; /* it may be a node that was there before */
-            fresh->site = fresh->site.file ? fresh->site : n->site;
-        }
-        n->pass = tci_algo_node(s, g, fresh, machine, orders);
+        over->site = over->site.file ? over->site : n->site;
+        tci_table_put(&now, n, tci_algo_node(a, over));
     }
     for (int i = 0; i < n_roots; i++) {
-        roots[i] = roots[i]->pass;
+        roots[i] = tci_table_get(&now, roots[i]);
     }
 }

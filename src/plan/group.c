@@ -62,15 +62,15 @@ static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int grou
     tci_group_size size = {0, 0};
     int stamp = ++f->stamp;
     for (int i = 0; i < r->n_inlined; i++) {
-        bool there = tci_pnode_of(r->inlined[i])->group == group;
-        size.weight += there ? 0 : tci_store_weight(r, r->inlined[i]);
+        bool there = tci_pnode_of(f, r->inlined[i])->group == group;
+        size.weight += there ? 0 : tci_store_weight(f, r, r->inlined[i]);
     }
     for (int i = 0; i < r->n_leaves; i++) {
-        size.operands += tci_pnode_of(r->leaves[i])->operand_of != group;
+        size.operands += tci_pnode_of(f, r->leaves[i])->operand_of != group;
     }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *q = &f->roots[r->reads[i].root];
-        tci_pnode *p = tci_pnode_of(q->node);
+        tci_pnode *p = tci_pnode_of(f, q->node);
         size.operands += q->group != group && p->operand_of != group && p->met != stamp;
         p->met = stamp;
     }
@@ -108,11 +108,11 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->weight += more.weight;
     g->n_operands += more.operands;
     for (int i = 0; i < r->n_leaves; i++) {
-        tci_pnode_of(r->leaves[i])->operand_of = group;
+        tci_pnode_of(f, r->leaves[i])->operand_of = group;
     }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *q = &f->roots[r->reads[i].root];
-        tci_pnode_of(q->node)->operand_of = group;
+        tci_pnode_of(f, q->node)->operand_of = group;
         if (q->group != group) {
             tci_group_add_dep(f, g, q->group);
         }
@@ -274,7 +274,7 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
     const tci_node *first = f->roots[g->roots[0]].node;
-    if (tci_pnode_of(r->node)->once != tci_pnode_of(first)->once) {
+    if (tci_pnode_of(f, r->node)->once != tci_pnode_of(f, first)->once) {
         *why = TCI_WHY_ONCE;
         return false;
     }
@@ -510,16 +510,17 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
-static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs)
+static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                   const tci_table *forced)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
-    tci_pnode *all = TCI_NEW_ARRAY(s, tci_pnode, f->nodes.n + 1);
+    f->known = tci_table_in(s, sizeof(tci_pnode));
     for (int i = 0; i < f->nodes.n; i++) {
-        all[i].forced = f->nodes.items[i]->mark == 1;
-        all[i].why = TCI_WHY_COUNT;
-        f->nodes.items[i]->pass = &all[i];
+        tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
+        p->forced = tci_table_has(forced, f->nodes.items[i]);
+        p->why = TCI_WHY_COUNT;
     }
     return f;
 }
@@ -550,10 +551,10 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 const tci_table *forced, tci_node *const *changed, int n_changed,
+                                 tci_machine machine, tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->reproducible = machine.reproducible;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);

@@ -109,10 +109,11 @@ typedef struct tci_fusion {
     int32_t stamp;                /* counts the walks that mark what they met */
     int32_t n_forced;             /* values that this round forced into memory */
     tci_node **walk; int cap_walk; /* a stack */
+    tci_table known;               /* a tci_pnode for each of nodes */
     tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
-/* node->pass of every node while a plan is made. */
+/* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* is a root, from the next round on if it is none in this one */
@@ -128,7 +129,11 @@ typedef struct tci_pnode {
     /* the last walk (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
-static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n->pass; }
+/* Of one that the outputs do not need: NULL, or an item without a meaning. */
+static inline tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
+{
+    return (tci_pnode *)tci_table_find(&f->known, n);
+}
 
 /* Has memory of its own, whatever is planned. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
@@ -136,23 +141,32 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
+/* The graph as plan/algorithm.c changes it. */
+typedef struct tci_algo {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_machine machine;
+    tci_str *orders;   /* lines on sums that are cut, and on those that are not to be */
+    tci_table *forced; /* a set: what gets memory whatever is planned */
+} tci_algo;
+static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
+{
+    if (!tci_plan_is_leaf(n)) {
+        tci_table_add(a->forced, n);
+    }
+}
+
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
- * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
- * = 1). */
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine, tci_str *orders);
+ * of large reductions, wide concatenations, operands of contractions) and forces roots. */
+TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                 tci_str *orders);
+TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders);
+TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
- * appended to `orders`. NULL: it stays as it is. */
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n,
-                               tci_machine machine);
-TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders);
+ * in `orders`. NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
+TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* the roots of a round; fills what root number `root` reads and evaluates. */
@@ -169,7 +183,7 @@ TCI_FN void tci_store_begin(tci_fusion *f);     /* of a round */
 /* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
 TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
 /* What node n adds to the size of a kernel (plan/cost.h) for root r. */
-TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
+TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
@@ -179,10 +193,10 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
-/* plan/group.c; tells in `why` what was refused, and what got memory. */
+/* plan/group.c; forced: of tci_algo. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why);
+                                 const tci_table *forced, tci_node *const *changed, int n_changed,
+                                 tci_machine machine, tci_str *why);
 /* Notes that `reader` is kept out of the group of `source`. */
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);

@@ -13,6 +13,7 @@
 enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
 
 typedef struct tci_images {
+    const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
@@ -177,7 +178,7 @@ static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
     int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, x->rank);
     if (axis == x->rank - 1) {
-        x->mark = tci_op_is(x->op, TCI_IS_MEMORY) ? x->mark : 1;
+        tci_algo_force(m->a, x);
         return x;
     }
     for (int i = 0; i < x->rank; i++) {
@@ -187,7 +188,7 @@ static tci_node *tci_images_copy(const tci_images *m, tci_node *x, int axis)
     }
     tci_node *copy = tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                     x->rank, perm);
-    copy->mark = 1;
+    tci_algo_force(m->a, copy);
     return tci_graph_node(m->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &copy,
                           x->rank, back);
 }
@@ -224,10 +225,10 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
                           n->n_attr, attr);
 }
 
-TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                 tci_str *orders)
+TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
 {
-    tci_images m = {.s = s, .g = g, .n = n};
+    tci_images m = {.a = a, .s = a->s, .g = a->g, .n = n};
+    tci_machine machine = a->machine;
     int axes[2];
     int64_t last;
     bool unit = machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
@@ -236,15 +237,15 @@ TCI_FN tci_node *tci_plan_images(tci_scratch *s, tci_graph *g, tci_node *n, tci_
         return NULL;
     }
     tci_node *in[2];
-    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
+    int64_t *back = TCI_NEW_ARRAY(m.s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
         tci_node *copy = tci_images_copy(&m, m.source[i], tci_images_axis(&m, i, axes[i]));
         in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
     }
     tci_node *r = tci_images_contract(&m, in, last, back);
-    tci_node *parts = last < 0 ? NULL : tci_plan_parts(s, g, r, machine, orders);
+    tci_node *parts = last < 0 ? NULL : tci_plan_parts(a, r);
     r = parts ? parts : r;
     return last < 0 ? r
-                    : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                    : tci_graph_node(m.g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
                                      &r, n->rank, back);
 }

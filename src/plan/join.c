@@ -269,14 +269,14 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
     for (int i = 0; i < j->n_roots; i++) {
         const tci_root *r = &j->f->roots[j->roots[i]];
         for (int n = 0; n < r->n_inlined; n++) {
-            tci_pnode *pn = tci_pnode_of(r->inlined[n]);
-            *weight += pn->walked != stamp ? tci_store_weight(r, r->inlined[n]) : 0;
+            tci_pnode *pn = tci_pnode_of(j->f, r->inlined[n]);
+            *weight += pn->walked != stamp ? tci_store_weight(j->f, r, r->inlined[n]) : 0;
             pn->walked = stamp;
         }
         for (int n = 0; n < r->n_leaves + r->n_reads; n++) {
             bool leaf = n < r->n_leaves;
             int root = leaf ? -1 : r->reads[n - r->n_leaves].root;
-            tci_pnode *pn = tci_pnode_of(leaf ? r->leaves[n] : j->f->roots[root].node);
+            tci_pnode *pn = tci_pnode_of(j->f, leaf ? r->leaves[n] : j->f->roots[root].node);
             *operands += pn->met != stamp && (leaf || tci_join_at(j, root) < 0);
             pn->met = stamp;
         }
@@ -296,7 +296,8 @@ static bool tci_join_check(const tci_join *j, tci_why *why)
     *why = TCI_WHY_ONCE;
     for (int i = 0; i < j->n_roots; i++) {
         const tci_node *first = j->f->roots[j->roots[0]].node;
-        if (tci_pnode_of(j->f->roots[j->roots[i]].node)->once != tci_pnode_of(first)->once) {
+        const tci_node *root = j->f->roots[j->roots[i]].node;
+        if (tci_pnode_of(j->f, root)->once != tci_pnode_of(j->f, first)->once) {
             return false;
         }
     }
@@ -395,7 +396,7 @@ TCI_FN void tci_join_renumber(tci_fusion *f)
     }
     for (int i = 0; i < f->n_refusals; i++) {
         const tci_refusal r = f->refusals[i];
-        int reader = tci_pnode_of(r.reader)->root, source = tci_pnode_of(r.source)->root;
+        int reader = tci_pnode_of(f, r.reader)->root, source = tci_pnode_of(f, r.source)->root;
         if (f->roots[reader].group != f->roots[source].group) {
             f->refusals[kept++] = r;
         }

@@ -283,7 +283,8 @@ static int tci_pk_result(tci_pk *p, int root, const int *idx)
 static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_pk *p = l->user;
-    int root = tci_pnode_of(n)->root;
+    const tci_pnode *known = tci_pnode_of(p->f, n);
+    int root = known->root;
     bool leaf = tci_plan_is_leaf(n);
     const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
     if (!leaf && root >= 0 && p->red_of[root] >= 0) {
@@ -293,7 +294,7 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
         return -1;
     }
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
-    int buffer = leaf ? tci_pnode_of(n)->buffer : r->buffer;
+    int buffer = leaf ? known->buffer : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
     return tci_lower_load(l, tci_pk_operand(p, buffer, false),
                           (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
@@ -750,7 +751,7 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
 {
     int n = tci_lower_dividing(&p->l, nodes), kept = 0;
     for (int i = 0; i < n; i++) {
-        int root = tci_pnode_of((*nodes)[i])->root;
+        int root = tci_pnode_of(p->f, (*nodes)[i])->root;
         if (root < 0 || p->f->roots[root].group == (int)(p->g - p->f->groups)) {
             (*nodes)[kept++] = (*nodes)[i];
         }

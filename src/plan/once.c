@@ -57,9 +57,9 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
                     !tci_once_is_listed(n, outputs, n_outputs) &&
                     !tci_once_is_listed(n, changed, n_changed);
         for (int j = 0; j < n->n_in; j++) {
-            once = once && tci_pnode_of(n->in[j])->once;
+            once = once && tci_pnode_of(f, n->in[j])->once;
         }
-        tci_pnode_of(n)->once = once;
+        tci_pnode_of(f, n)->once = once;
     }
 }
 
@@ -80,7 +80,7 @@ static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
     TCI_PUSH(f->s, stack, n_stack, cap, (tci_node *)(uintptr_t)top);
     for (int walked = 0; n_stack && walked < TCI_ONCE_WALK; walked++) {
         tci_node *n = stack[--n_stack];
-        tci_pnode *p = tci_pnode_of(n);
+        tci_pnode *p = tci_pnode_of(f, n);
         if (p->met == stamp) {
             continue;
         }
@@ -102,7 +102,7 @@ static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
 static bool tci_once_pays(tci_fusion *f, const tci_node *n)
 {
     bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_LEAF);
-    if (moves || tci_pnode_of(n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
+    if (moves || tci_pnode_of(f, n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
         return false;
     }
     double bytes = tci_once_bytes(n);
@@ -117,14 +117,14 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
     tci_once_find_values(f, outputs, n_outputs, changed, n_changed);
     for (int i = f->nodes.n - 1; i >= 0; i--) {
         const tci_node *n = f->nodes.items[i];
-        tci_pnode *p = tci_pnode_of(n);
+        tci_pnode *p = tci_pnode_of(f, n);
         bool stored = p->once && (p->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE);
         if (p->once && p->asked && !stored && tci_once_pays(f, n)) {
             p->forced = stored = true;
             p->why = TCI_WHY_ONCE;
         }
         for (int j = 0; j < n->n_in && !stored && (p->asked || !p->once); j++) {
-            tci_pnode_of(n->in[j])->asked = true;
+            tci_pnode_of(f, n->in[j])->asked = true;
         }
     }
 }

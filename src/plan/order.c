@@ -31,6 +31,7 @@ enum {
 static const int64_t tci_order_most = (int64_t)1 << 30;
 
 typedef struct tci_order {
+    const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
     int64_t keys;              /* indices are below it; what fills up the last chunk has it */
@@ -74,9 +75,9 @@ static tci_node *tci_order_sum(const tci_order *o, tci_node *x, int axis)
     return tci_order_built(o, tci_build_reduce(o->g, TCI_OP_SUM, x, axes, false));
 }
 
-static tci_node *tci_order_kept(tci_node *n)
+static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
 {
-    n->mark = 1;
+    tci_algo_force(o->a, n);
     return n;
 }
 
@@ -85,7 +86,7 @@ static tci_node *tci_order_kept(tci_node *n)
 /* Running sums along an axis, without the element itself. */
 static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
 {
-    tci_node *sum = tci_order_kept(tci_order_built(o, tci_build_scan(o->g, x, axis)));
+    tci_node *sum = tci_order_kept(o, tci_order_built(o, tci_build_scan(o->g, x, axis)));
     return tci_order_ew(o, TCI_OP_SUB, sum, x);
 }
 
@@ -96,10 +97,10 @@ static tci_node *tci_order_begins(const tci_order *o, tci_node *digit)
     tci_node *each = tci_order_shape(o, tci_order_ramp(o, TC_I32, n), 1, n, 1);
     tci_node *here = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
     tci_node *counts = tci_order_sum(o, tci_order_ew(o, TCI_OP_EQ, here, each), 2);
-    tci_order_kept(counts);
+    tci_order_kept(o, counts);
     tci_node *in_digit = tci_order_before(o, counts, 0);
-    tci_node *all = tci_order_kept(tci_order_sum(o, counts, 0));
-    return tci_order_kept(tci_order_ew(o, TCI_OP_ADD, in_digit, tci_order_before(o, all, 0)));
+    tci_node *all = tci_order_kept(o, tci_order_sum(o, counts, 0));
+    return tci_order_kept(o, tci_order_ew(o, TCI_OP_ADD, in_digit, tci_order_before(o, all, 0)));
 }
 
 /* Words in the order of the digit at `shift`, equal ones as they were. */
@@ -109,7 +110,7 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
                                    tci_order_number(o, TC_I64, shift));
     digit = tci_order_ew(o, TCI_OP_BITWISE_AND, digit,
                          tci_order_number(o, TC_I64, (1 << TCI_ORDER_BITS) - 1));
-    digit = tci_order_kept(tci_order_built(o, tci_build_cast(o->g, digit, TC_I32)));
+    digit = tci_order_kept(o, tci_order_built(o, tci_build_cast(o->g, digit, TC_I32)));
     tci_node *begins = tci_order_begins(o, digit);
     tci_node *one = tci_order_shape(o, digit, o->chunks, o->chunk, 1);
     tci_node *other = tci_order_shape(o, digit, o->chunks, 1, o->chunk);
@@ -120,11 +121,11 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
     tci_node *rank = tci_order_sum(o, tci_order_ew(o, TCI_OP_LOGICAL_AND, equal, earlier), 2);
     tci_node *row = tci_order_shape(o, digit, o->chunks, o->chunk, 0);
     tci_node *begin = tci_order_built(o, tci_build_gather(o->g, begins, 1, row));
-    tci_node *place = tci_order_kept(tci_order_ew(o, TCI_OP_ADD, begin, rank));
+    tci_node *place = tci_order_kept(o, tci_order_ew(o, TCI_OP_ADD, begin, rank));
     tci_node *in[3] = {words, tci_order_shape(o, place, o->n, 0, 0), words};
     const int64_t attr[3] = {0, TCI_MODE_SET, 1};
-    return tci_order_kept(tci_graph_node(o->g, TCI_OP_SCATTER, TC_I64, 1, words->shape, 3, in, 3,
-                                         attr));
+    return tci_order_kept(o, tci_graph_node(o->g, TCI_OP_SCATTER, TC_I64, 1, words->shape, 3, in, 3,
+                                            attr));
 }
 
 /* Sorted words of an index of one axis; of what is not there the index is o->keys. */
@@ -136,7 +137,7 @@ static tci_node *tci_order_words(const tci_order *o, tci_node *index)
     tci_node *high = tci_order_ew(o, TCI_OP_BITWISE_LEFT_SHIFT, keys,
                                   tci_order_number(o, TC_I64, TCI_ORDER_HIGH));
     tci_node *words = tci_order_ew(o, TCI_OP_ADD, high, tci_order_ramp(o, TC_I64, o->n));
-    tci_order_kept(words);
+    tci_order_kept(o, words);
     for (int bit = 0; o->keys >> bit > 0; bit += TCI_ORDER_BITS) {
         words = tci_order_by_digit(o, words, TCI_ORDER_HIGH + bit);
     }
@@ -163,7 +164,7 @@ static tci_node *tci_order_starts(const tci_order *o, tci_node *keys)
                                        tci_order_ew(o, TCI_OP_LT, found, key));
         less = tci_order_built(o, tci_build_where(o->g, there, more, less));
     }
-    return tci_order_kept(less);
+    return tci_order_kept(o, less);
 }
 
 /* ---- the node ---- */
@@ -185,11 +186,10 @@ static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
     return same ? tci_order_shape(o, index, tci_dim_known(index->shape[axis]), 0, 0) : NULL;
 }
 
-TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders)
+TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
 {
-    tci_order o = {.s = s, .g = g, .chunk = TCI_ORDER_CHUNK};
-    tci_node *index = machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
+    tci_order o = {.a = a, .s = a->s, .g = a->g, .chunk = TCI_ORDER_CHUNK};
+    tci_node *index = a->machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
     int64_t reads = index ? tci_dim_known(index->shape[0]) : 0;
     o.keys = index ? tci_dim_known(n->shape[tci_dim_known(n->attr[0])]) : 0;
     if (reads < TCI_ORDER_READS || reads > tci_order_most || o.keys > tci_order_most) {
@@ -202,15 +202,16 @@ TCI_FN tci_node *tci_plan_order(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     o.n = o.chunks * o.chunk;
     /* reading 0, 1, 2 ... at the index checks it, and counts from the end where it is negative */
     tci_node *ramp = tci_order_ramp(&o, TC_I64, o.keys);
-    tci_node *words = tci_order_words(&o, tci_order_built(&o, tci_build_gather(g, ramp, 0, index)));
+    tci_node *words = tci_order_built(&o, tci_build_gather(a->g, ramp, 0, index));
+    words = tci_order_words(&o, words);
     tci_node *high = tci_order_number(&o, TC_I64, TCI_ORDER_HIGH);
     tci_node *low = tci_order_number(&o, TC_I64, ((int64_t)1 << TCI_ORDER_HIGH) - 1);
     tci_node *keys = tci_order_ew(&o, TCI_OP_BITWISE_RIGHT_SHIFT, words, high);
     tci_node *in[4] = {n->in[0], n->in[2], tci_order_ew(&o, TCI_OP_BITWISE_AND, words, low),
-                       tci_order_starts(&o, tci_order_kept(keys))};
-    tci_order_kept(in[2]);
-    tci_str_printf(orders, "scatter of %lld: elements of an axis of %lld side by side\n",
+                       tci_order_starts(&o, tci_order_kept(&o, keys))};
+    tci_order_kept(&o, in[2]);
+    tci_str_printf(a->orders, "scatter of %lld: elements of an axis of %lld side by side\n",
                    (long long)reads, (long long)o.keys);
-    return tci_graph_node(g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
+    return tci_graph_node(a->g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
                           n->attr);
 }

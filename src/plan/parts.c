@@ -39,6 +39,7 @@ enum {
 };
 
 typedef struct tci_parts {
+    const tci_algo *a;
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
@@ -383,7 +384,7 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
 /* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out. */
 static void tci_parts_unpermute(tci_parts *p, int k)
 {
-    while (p->in[k]->op == TCI_OP_PERMUTE && p->in[k]->mark != 1) {
+    while (p->in[k]->op == TCI_OP_PERMUTE && !tci_table_has(p->a->forced, p->in[k])) {
         const tci_node *x = p->in[k];
         int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
         for (int i = 0; i < x->rank; i++) {
@@ -415,37 +416,36 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
 }
 
 /* Contraction n as rows over its axes in that order, and these put back. */
-static tci_node *tci_parts_ordered(tci_scratch *s, tci_graph *g, const tci_node *n,
-                                   const int64_t *order, tci_machine machine)
+static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
 {
-    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank);
+    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
     int first = n->n_attr - n->rank;
     for (int i = 0; i < n->rank; i++) {
         attr[first + i] = n->attr[first + order[i]];
         shape[i] = n->shape[order[i]];
         back[order[i]] = i;
     }
-    tci_node *r = tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
-                                 n->n_attr, attr);
-    r = tci_plan_rows(s, g, r, machine);
+    tci_node *r = tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2,
+                                 n->in, n->n_attr, attr);
+    r = tci_plan_rows(a, r);
     return !r ? NULL
-              : tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
+              : tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
                                n->rank, back);
 }
 
-TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
 {
-    tci_parts p = {.s = s, .g = g, .n = n};
-    int64_t last = n->rank, *order = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
-    bool blocks = machine.block_threads > 0;
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    int64_t last = n->rank, *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
+    bool blocks = a->machine.block_threads > 0;
     if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
         tci_parts_reads(&p) > (blocks ? TCI_PARTS_READS : 1)) {
         return NULL;
     }
     if (blocks && tci_parts_order(n, order)) {
-        return tci_parts_ordered(s, g, n, order, machine);
+        return tci_parts_ordered(a, n, order);
     }
     for (int k = 0; k < 2 && blocks; k++) {
         tci_parts_unpermute(&p, k);
@@ -457,23 +457,23 @@ TCI_FN tci_node *tci_plan_rows(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
     }
     tci_parts_widen(&p);
     tci_parts_merge(&p);
-    tci_dim *whole = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
+    tci_dim *whole = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
         whole[i] = n->shape[i];
     }
     whole[n->rank] = p.sizes[0];
     tci_node *in[2] = {tci_parts_spread(&p, 0, whole), tci_parts_spread(&p, 1, whole)};
     tci_node *product =
-        tci_graph_node(g, TCI_OP_MUL, TC_F32, n->rank + 1, whole, 2, in, 0, NULL);
-    return tci_graph_node(g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &product, 1, &last);
+        tci_graph_node(a->g, TCI_OP_MUL, TC_F32, n->rank + 1, whole, 2, in, 0, NULL);
+    return tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &product, 1, &last);
 }
 
 /* ---- parts ---- */
 
-TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
-                                tci_str *orders)
+TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
 {
-    tci_parts p = {.s = s, .g = g, .n = n};
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    tci_machine machine = a->machine;
     if (!tci_parts_begin(&p)) {
         return NULL;
     }
@@ -495,7 +495,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         inner *= i > p.at ? p.sizes[i] : 1;
         chains *= i < p.at ? p.sizes[i] : 1;
     }
-    tci_str_printf(orders, "contract of %lld products a sum: %lld parts of %lld\n",
+    tci_str_printf(a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
                    (long long)products, (long long)chains, (long long)(p.length * inner));
     return tci_parts_narrow(&p, sum);
 }

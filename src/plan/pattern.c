@@ -103,9 +103,9 @@ static double tci_pattern_between(tci_fusion *f, int from, int to)
         const tci_root *r = &f->roots[f->groups[to].roots[i]];
         for (int n = 0; n < r->n_reads; n++) {
             const tci_root *q = &f->roots[r->reads[n].root];
-            bool counts = q->group == from && tci_pnode_of(q->node)->met != stamp;
+            bool counts = q->group == from && tci_pnode_of(f, q->node)->met != stamp;
             bytes += counts ? tci_pattern_bytes(q) : 0;
-            tci_pnode_of(q->node)->met = stamp;
+            tci_pnode_of(f, q->node)->met = stamp;
         }
     }
     return bytes;

@@ -56,16 +56,18 @@ static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
                                   tci_node *const *literals, int n_literals)
 {
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode_of(f->nodes.items[i])->buffer = -1;
+        tci_pnode_of(f, f->nodes.items[i])->buffer = -1;
     }
     for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].node->pass) {
-            tci_pnode_of(p->buffers[b].node)->buffer = b;
+        tci_pnode *leaf = tci_pnode_of(f, p->buffers[b].node);
+        if (leaf) {
+            leaf->buffer = b;
         }
     }
     for (int i = 0; i < n_literals; i++) {
-        if (literals[i]->pass) {
-            tci_pnode_of(literals[i])->buffer = i;
+        tci_pnode *literal = tci_pnode_of(f, literals[i]);
+        if (literal) {
+            literal->buffer = i;
         }
     }
 }
@@ -76,7 +78,7 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
 {
     for (int i = 0; i < n_outputs; i++) {
-        tci_root *r = &f->roots[tci_pnode_of(outputs[i])->root];
+        tci_root *r = &f->roots[tci_pnode_of(f, outputs[i])->root];
         int b =
             tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
         if (r->buffer < 0) {
@@ -139,14 +141,13 @@ static bool tci_plan_is_moved_leaf(const tci_node *n)
 
 /* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
  * way below it leaves one, and lies there as the RESHAPE walks it. True when there was any. */
-static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
+static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tci_str *why)
 {
     bool any = false;
     for (int i = 0; i < low->n_dividing; i++) {
         tci_node *n = low->dividing[i]->in[0];
         bool view = low->n_dividing <= TCI_PLAN_VIEWS && tci_plan_is_moved_leaf(n);
-        if (n->mark != 1 && !view && !tci_plan_is_leaf(n)) {
-            n->mark = 1;
+        if (!view && !tci_plan_is_leaf(n) && tci_table_add(forced, n)) {
             any = true;
             tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(n->op),
                            tci_why_text(TCI_WHY_DIVISION));
@@ -155,9 +156,10 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
     return any;
 }
 
-/* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
+/* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
+ * none are. */
 static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
-                           tci_str *stored)
+                           tci_table *forced, tci_str *stored)
 {
     tci_plan_texts texts = {0};
     bool any = false;
@@ -172,10 +174,10 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {
-            step.literals[j] = tci_pnode_of(low.literals[j])->buffer;
+            step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
-        any |= stored && tci_plan_store_divided(&low, stored);
+        any |= forced && tci_plan_store_divided(&low, forced, stored);
         for (int m = 0; m < g->n_roots; m++) {
             p->red_of[g->roots[m]] = -1;
         }
@@ -203,24 +205,20 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             outputs[i] = outputs[i]->in[1];
         }
     }
-    tci_plan_algorithm(s, g, outputs, n_roots, machine, &p->orders);
+    tci_table forced = tci_table_in(s, sizeof(bool));
+    tci_algo algorithm = {s, g, machine, &p->orders, &forced};
+    tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_str stored = {.s = s};
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
-        for (int i = 0; i < n_inputs; i++) {
-            inputs[i]->pass = NULL;
-        }
-        for (int i = 0; i < n_literals; i++) {
-            literals[i]->pass = NULL;
-        }
-        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, changed, p->n_assigns, machine,
-                                      &p->why);
+        tci_fusion *f =
+            tci_plan_fuse(s, outputs, n_roots, &forced, changed, p->n_assigns, machine, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, machine, last ? NULL : &stored)) {
+        if (tci_plan_steps(s, p, f, machine, last ? NULL : &forced, &stored)) {
             break;
         }
         p->n_buffers = n_buffers;

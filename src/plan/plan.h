@@ -9,7 +9,7 @@
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
-#include "../graph/node.h"
+#include "../graph/table.h"
 #include "../kernel/ir.h"
 #include "../kernel/machine.h"
 

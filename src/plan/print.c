@@ -16,17 +16,14 @@
 
 /* ---- groups ---- */
 
-/* The number of each leaf, by the id of its node. */
-static int *tci_fusion_leaf_numbers(const tci_fusion *f)
+/* Numbers of the leaves: of int. */
+static tci_table tci_fusion_leaf_numbers(const tci_fusion *f)
 {
-    uint32_t most = 0;
-    for (int i = 0; i < f->nodes.n; i++) {
-        most = TCI_MAX(most, f->nodes.items[i]->id);
-    }
-    int *numbers = TCI_NEW_ARRAY(f->s, int, (size_t)most + 1), n = 0;
+    tci_table numbers = tci_table_in(f->s, sizeof(int));
+    int n = 0;
     for (int i = 0; i < f->nodes.n; i++) {
         if (tci_plan_is_leaf(f->nodes.items[i])) {
-            numbers[f->nodes.items[i]->id] = n++;
+            *(int *)tci_table_at(&numbers, f->nodes.items[i]) = n++;
         }
     }
     return numbers;
@@ -68,7 +65,7 @@ static void tci_fusion_print_read(tci_str *out, const tci_fusion *f, const tci_r
     tci_str_add(out, read->pure ? ")" : "?)");
 }
 
-static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, const int *leaves)
+static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, tci_table *leaves)
 {
     static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN", "SCATTER"};
     const tci_root *r = &f->roots[root];
@@ -80,27 +77,27 @@ static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, c
     const char *before = ", evaluates";
     for (int i = 0; i < r->n_inlined; i++) {
         const tci_node *n = r->inlined[i];
-        if (tci_pnode_of(n)->root < 0 && !tci_op_is(n->op, TCI_IS_QUIET)) {
+        if (tci_pnode_of(f, n)->root < 0 && !tci_op_is(n->op, TCI_IS_QUIET)) {
             tci_str_printf(out, "%s %s", before, tci_op_name(n->op));
             before = "";
         }
     }
     tci_str_add(out, r->n_leaves + r->n_reads ? ", reads" : "");
     for (int i = 0; i < r->n_leaves; i++) {
-        tci_str_printf(out, " x%d", leaves[r->leaves[i]->id]);
+        tci_str_printf(out, " x%d", *(int *)tci_table_at(leaves, r->leaves[i]));
     }
     for (int i = 0; i < r->n_reads; i++) {
         tci_fusion_print_read(out, f, &r->reads[i]);
     }
     tci_str_add(out, r->is_output ? ", an output" : r->buffer >= 0 ? ", in memory" : "");
-    const tci_pnode *p = tci_pnode_of(r->node);
+    const tci_pnode *p = tci_pnode_of(f, r->node);
     if (p->why < TCI_WHY_COUNT) {
         tci_str_printf(out, ": %s", tci_why_text((tci_why)p->why));
     }
     tci_str_add(out, "\n");
 }
 
-static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, const int *leaves)
+static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, tci_table *leaves)
 {
     const tci_group *g = &f->groups[at];
     tci_str_printf(out, "group %d over %s: %s%s%d operation%s, %d operand%s, after", at,
@@ -118,21 +115,21 @@ static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, co
 
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f)
 {
-    const int *leaves = tci_fusion_leaf_numbers(f);
+    tci_table leaves = tci_fusion_leaf_numbers(f);
     for (int i = 0; i < f->nodes.n; i++) {
         if (tci_plan_is_leaf(f->nodes.items[i])) {
-            tci_str_printf(out, "x%d = ", leaves[f->nodes.items[i]->id]);
+            tci_str_printf(out, "x%d = ", *(int *)tci_table_at(&leaves, f->nodes.items[i]));
             tci_fusion_print_node(out, f->nodes.items[i]);
             tci_str_add(out, "\n");
         }
     }
     for (int i = 0; i < f->n_groups; i++) {
-        tci_fusion_print_group(out, f, f->order[i], leaves);
+        tci_fusion_print_group(out, f, f->order[i], &leaves);
     }
     for (int i = 0; i < f->n_refusals; i++) {
         const tci_refusal *r = &f->refusals[i];
-        tci_str_printf(out, "r%d is not computed with r%d: %s\n", tci_pnode_of(r->reader)->root,
-                       tci_pnode_of(r->source)->root, tci_why_text((tci_why)r->why));
+        tci_str_printf(out, "r%d is not computed with r%d: %s\n", tci_pnode_of(f, r->reader)->root,
+                       tci_pnode_of(f, r->source)->root, tci_why_text((tci_why)r->why));
     }
 }
 

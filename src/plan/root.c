@@ -104,7 +104,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
 
 static void tci_root_add(tci_fusion *f, tci_node *n)
 {
-    if (tci_pnode_of(n)->root >= 0) {
+    if (tci_pnode_of(f, n)->root >= 0) {
         return;
     }
     tci_root r = {0};
@@ -114,26 +114,26 @@ static void tci_root_add(tci_fusion *f, tci_node *n)
     r.buffer = -1;
     tci_root_domain(f->s, &r);
     TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, r);
-    tci_pnode_of(n)->root = f->n_roots - 1;
+    tci_pnode_of(f, n)->root = f->n_roots - 1;
 }
 
 TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs)
 {
     f->n_roots = f->n_groups = 0;
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode_of(f->nodes.items[i])->root = -1;
+        tci_pnode_of(f, f->nodes.items[i])->root = -1;
     }
     for (int i = 0; i < n_outputs; i++) {
-        tci_pnode_of(outputs[i])->forced = true;
+        tci_pnode_of(f, outputs[i])->forced = true;
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        if (tci_pnode_of(n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
+        if (tci_pnode_of(f, n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
             tci_root_add(f, n);
         }
     }
     for (int i = 0; i < n_outputs; i++) {
-        f->roots[tci_pnode_of(outputs[i])->root].is_output = true;
+        f->roots[tci_pnode_of(f, outputs[i])->root].is_output = true;
     }
 }
 
@@ -163,7 +163,7 @@ static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, co
 /* Counts n among the operands of the probed root, once; true the first time. */
 static bool tci_root_meets(const tci_root_prober *p, const tci_node *n)
 {
-    tci_pnode *pn = tci_pnode_of(n);
+    tci_pnode *pn = tci_pnode_of(p->f, n);
     bool first = pn->met != p->stamp;
     pn->met = p->stamp;
     p->r->n_operands += first;
@@ -173,8 +173,9 @@ static bool tci_root_meets(const tci_root_prober *p, const tci_node *n)
 static int tci_root_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_root_prober *p = l->user;
-    int root = tci_pnode_of(n)->root;
-    bool leaf = tci_plan_is_leaf(n) || (root < 0 && tci_pnode_of(n)->forced);
+    const tci_pnode *known = tci_pnode_of(p->f, n);
+    int root = known->root;
+    bool leaf = tci_plan_is_leaf(n) || (root < 0 && known->forced);
     if (!leaf && (root < 0 || root == p->self)) {
         return -1;
     }
@@ -276,6 +277,6 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     }
     r->n_inlined = tci_lower_visited(&l, &r->inlined);
     for (int i = 0; i < r->n_inlined; i++) {
-        r->weight += tci_store_weight(r, r->inlined[i]);
+        r->weight += tci_store_weight(f, r, r->inlined[i]);
     }
 }

@@ -25,9 +25,10 @@
 /* ---- what nodes cost ---- */
 
 /* Read from memory by whoever uses it. */
-static bool tci_store_in_memory(const tci_node *n)
+static bool tci_store_in_memory(const tci_fusion *f, const tci_node *n)
 {
-    return tci_plan_is_leaf(n) || tci_pnode_of(n)->root >= 0 || tci_pnode_of(n)->forced;
+    const tci_pnode *p = tci_pnode_of(f, n);
+    return tci_plan_is_leaf(n) || p->root >= 0 || p->forced;
 }
 
 /* Flops of one evaluation, times the bytes of what they are done on. */
@@ -42,10 +43,10 @@ static int tci_store_work(const tci_node *n)
     return flops * tci_dtype_get((tc_dtype)t->compute)->bytes;
 }
 
-TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
+TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_node *n)
 {
     int cost = tci_op_get(n->op)->cost;
-    if ((n != r->node && tci_store_in_memory(n)) || !cost) {
+    if ((n != r->node && tci_store_in_memory(f, n)) || !cost) {
         return 0;
     }
     if (n->op == TCI_OP_CAT) {
@@ -77,7 +78,7 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
             cost.work = TCI_COST_AGAIN * 4 * all;
             break;
         }
-        if (u != v && tci_store_in_memory(u)) {
+        if (u != v && tci_store_in_memory(f, u)) {
             double bytes = count * tci_dtype_get((tc_dtype)u->dtype)->bytes;
             cost.bytes += bytes;
             largest = TCI_MAX(largest, bytes);
@@ -85,8 +86,8 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
         }
         cost.work += count * tci_store_work(u);
         for (int i = 0; i < u->n_in; i++) {
-            if (tci_pnode_of(u->in[i])->walked != stamp) {
-                tci_pnode_of(u->in[i])->walked = stamp;
+            if (tci_pnode_of(f, u->in[i])->walked != stamp) {
+                tci_pnode_of(f, u->in[i])->walked = stamp;
                 TCI_PUSH(f->s, f->walk, n, f->cap_walk, u->in[i]);
             }
         }
@@ -97,8 +98,8 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 
 static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
 {
-    tci_pnode_of(n)->forced = true;
-    tci_pnode_of(n)->why = (uint8_t)why;
+    tci_pnode_of(f, n)->forced = true;
+    tci_pnode_of(f, n)->why = (uint8_t)why;
     f->n_forced++;
 }
 
@@ -108,6 +109,7 @@ static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
  * weight, its bytes (0: it is not stored, its users read what it moves), and the bytes of all whose
  * last use it is. */
 typedef struct tci_store_list {
+    const tci_fusion *f;
     tci_node **nodes; int n;
     int32_t *last, *weight;
     double *bytes, *ends;
@@ -120,7 +122,7 @@ TCI_FN bool tci_store_is_large(const tci_root *r)
 
 static bool tci_store_listed(const tci_store_list *l, const tci_node *n)
 {
-    int at = tci_pnode_of(n)->at;
+    int at = tci_pnode_of(l->f, n)->at;
     return at < l->n && l->nodes[at] == n;
 }
 
@@ -131,7 +133,7 @@ static void tci_store_last_uses(tci_store_list *l)
         int use = l->bytes[i] > 0 || l->last[i] == 0 ? i : l->last[i];
         for (int j = 0; j < n->n_in; j++) {
             if (tci_store_listed(l, n->in[j])) {
-                int at = tci_pnode_of(n->in[j])->at;
+                int at = tci_pnode_of(l->f, n->in[j])->at;
                 l->last[at] = TCI_MAX(l->last[at], use);
             }
         }
@@ -143,16 +145,20 @@ static void tci_store_last_uses(tci_store_list *l)
 static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int stamp)
 {
     int n = r->n_inlined;
-    tci_store_list l = {TCI_NEW_ARRAY(f->s, tci_node *, n + 1), 0,
-                        TCI_NEW_ARRAY(f->s, int32_t, n + 1), TCI_NEW_ARRAY(f->s, int32_t, n + 1),
-                        TCI_NEW_ARRAY(f->s, double, n + 1), TCI_NEW_ARRAY(f->s, double, n + 1)};
+    tci_store_list l = {f,
+                        TCI_NEW_ARRAY(f->s, tci_node *, n + 1),
+                        0,
+                        TCI_NEW_ARRAY(f->s, int32_t, n + 1),
+                        TCI_NEW_ARRAY(f->s, int32_t, n + 1),
+                        TCI_NEW_ARRAY(f->s, double, n + 1),
+                        TCI_NEW_ARRAY(f->s, double, n + 1)};
     for (int i = 0; i < n; i++) {
         tci_node *u = r->inlined[i];
-        tci_pnode *p = tci_pnode_of(u);
+        tci_pnode *p = tci_pnode_of(f, u);
         bool here = p->done == stamp && (u == r->node || !p->forced);
         if (here && !tci_store_listed(&l, u)) {
             p->at = l.n;
-            l.weight[l.n] = p->n_here * tci_store_weight(r, u);
+            l.weight[l.n] = p->n_here * tci_store_weight(f, r, u);
             l.bytes[l.n] = tci_op_is(u->op, TCI_IS_STORABLE)
                                ? tci_store_count(u) * tci_dtype_get((tc_dtype)u->dtype)->bytes
                                : 0;
@@ -161,7 +167,7 @@ static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int 
     }
     for (int j = 0; r->kind != TCI_ROOT_VALUE && j < r->node->n_in; j++) {
         if (tci_store_listed(&l, r->node->in[j])) { /* the reduction uses them last */
-            l.last[tci_pnode_of(r->node->in[j])->at] = l.n;
+            l.last[tci_pnode_of(f, r->node->in[j])->at] = l.n;
         }
     }
     tci_store_last_uses(&l);
@@ -174,11 +180,11 @@ static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
     int count = 0;
     for (int j = 0; l->bytes[at] > 0 && j < l->nodes[at]->n_in; j++) {
         const tci_node *n = l->nodes[at]->in[j];
-        while (!tci_store_in_memory(n) && !tci_op_is(n->op, TCI_IS_STORABLE) && n->n_in > 0) {
+        while (!tci_store_in_memory(l->f, n) && !tci_op_is(n->op, TCI_IS_STORABLE) && n->n_in > 0) {
             n = n->in[0];
         }
-        tci_pnode *p = tci_pnode_of(n);
-        count += tci_store_in_memory(n) && p->met != stamp;
+        tci_pnode *p = tci_pnode_of(l->f, n);
+        count += tci_store_in_memory(l->f, n) && p->met != stamp;
         p->met = stamp;
     }
     return count;
@@ -244,11 +250,11 @@ static bool tci_store_is_number(const tci_node *n)
 
 /* Made of draws and numbers alone, element by element: it is evaluated wherever it is needed, as
  * a mask that every pass draws again takes no memory. */
-static bool tci_store_is_drawn(const tci_node *n)
+static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
 {
     bool drawn = tci_op_is(n->op, TCI_IS_DRAWN);
     for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW); i++) {
-        bool in = tci_pnode_of(n->in[i])->drawn;
+        bool in = tci_pnode_of(f, n->in[i])->drawn;
         if (!in && !tci_store_is_number(n->in[i])) {
             return false;
         }
@@ -261,17 +267,17 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 {
     f->n_forced = 0;
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
+        tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
         p->home = p->group = p->operand_of = -1;
         p->n_homes = 0;
-        p->drawn = tci_store_is_drawn(f->nodes.items[i]);
+        p->drawn = tci_store_is_drawn(f, f->nodes.items[i]);
     }
 }
 
 /* Would storing n, which another home evaluated too, cost less than that? */
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
-    const tci_pnode *p = tci_pnode_of(n);
+    const tci_pnode *p = tci_pnode_of(f, n);
     if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn) {
         return false;
     }
@@ -281,20 +287,20 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 }
 
 /* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
-static void tci_store_cover_inputs(const tci_node *n, int stamp)
+static void tci_store_cover_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
     for (int i = 0; i < n->n_in; i++) {
-        tci_pnode_of(n->in[i])->covered = stamp;
+        tci_pnode_of(f, n->in[i])->covered = stamp;
     }
 }
 
 /* n is evaluated here. An input `turns` where n evaluates it at other indices than its own. */
-static void tci_store_need_inputs(const tci_node *n, int stamp)
+static void tci_store_need_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
-    const tci_pnode *p = tci_pnode_of(n);
+    const tci_pnode *p = tci_pnode_of(f, n);
     bool keeps = tci_op_is(n->op, TCI_IS_POINTWISE);
     for (int i = 0; i < n->n_in; i++) {
-        tci_pnode *in = tci_pnode_of(n->in[i]);
+        tci_pnode *in = tci_pnode_of(f, n->in[i]);
         in->needed = stamp;
         in->covered = p->covered == stamp ? stamp : in->covered;
         in->turns = !keeps || p->n_here < in->n_here ? stamp : in->turns;
@@ -302,10 +308,10 @@ static void tci_store_need_inputs(const tci_node *n, int stamp)
 }
 
 /* How often each node is evaluated by root r, at distinct indices. */
-static void tci_store_count_here(const tci_root *r, int stamp)
+static void tci_store_count_here(const tci_fusion *f, const tci_root *r, int stamp)
 {
     for (int i = 0; i < r->n_inlined; i++) {
-        tci_pnode *p = tci_pnode_of(r->inlined[i]);
+        tci_pnode *p = tci_pnode_of(f, r->inlined[i]);
         p->n_here = p->counted == stamp ? p->n_here + 1 : 1;
         p->counted = stamp;
     }
@@ -318,8 +324,8 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
 {
     for (int i = r->n_inlined - 1; i >= 0; i--) {
         tci_node *n = r->inlined[i];
-        tci_pnode *p = tci_pnode_of(n);
-        if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(n))) {
+        tci_pnode *p = tci_pnode_of(f, n);
+        if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(f, n))) {
             continue;
         }
         bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
@@ -327,13 +333,13 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
         p->done = stamp;
         if (asks && tci_store_is_shared(f, n, where)) {
             tci_store_force(f, n, TCI_WHY_SHARED);
-            tci_store_cover_inputs(n, stamp);
+            tci_store_cover_inputs(f, n, stamp);
             continue;
         }
         p->n_homes += p->home != where;
         p->home = where;
         p->group = r->group;
-        tci_store_need_inputs(n, stamp);
+        tci_store_need_inputs(f, n, stamp);
     }
 }
 
@@ -344,7 +350,7 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
     bool any = false;
     for (int i = 0; i < r->n_inlined; i++) {
         tci_node *n = r->inlined[i];
-        const tci_pnode *p = tci_pnode_of(n);
+        const tci_pnode *p = tci_pnode_of(f, n);
         if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
             p->n_here == 1 || p->forced || !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
@@ -362,10 +368,10 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
 {
     tci_root *r = &f->roots[root];
     int stamp = ++f->stamp;
-    tci_store_count_here(r, stamp);
-    tci_pnode_of(r->node)->needed = stamp;
+    tci_store_count_here(f, r, stamp);
+    tci_pnode_of(f, r->node)->needed = stamp;
     if (r->kind != TCI_ROOT_VALUE) {
-        tci_store_need_inputs(r->node, stamp);
+        tci_store_need_inputs(f, r->node, stamp);
     }
     tci_store_note_shared(f, r, mode == TCI_STORE_BY_ROOT ? root : r->group, mode, stamp);
     if (mode != TCI_STORE_NOTHING && !tci_store_force_again(f, r, stamp) &&
@@ -406,12 +412,12 @@ static bool tci_store_is_root(const tci_node *n)
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
 static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
 {
-    tci_pnode *p = tci_pnode_of(n);
+    tci_pnode *p = tci_pnode_of(f, n);
     for (int j = 0; j < n->n_in; j++) {
-        p->reshapes = TCI_MAX(p->reshapes, tci_pnode_of(n->in[j])->reshapes);
+        p->reshapes = TCI_MAX(p->reshapes, tci_pnode_of(f, n->in[j])->reshapes);
     }
-    if (tci_store_reshapes(n) && ++p->reshapes > TCI_COST_RESHAPES &&
-        !tci_plan_is_leaf(n->in[0]) && !tci_pnode_of(n->in[0])->forced) {
+    if (tci_store_reshapes(n) && ++p->reshapes > TCI_COST_RESHAPES && !tci_plan_is_leaf(n->in[0]) &&
+        !tci_pnode_of(f, n->in[0])->forced) {
         tci_store_force(f, n->in[0], TCI_WHY_DIVISION);
         p->reshapes = 1;
     }
@@ -426,15 +432,15 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
-            tci_pnode_of(f->nodes.items[i]->in[j])->n_uses++;
+            tci_pnode_of(f, f->nodes.items[i]->in[j])->n_uses++;
         }
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        tci_pnode *p = tci_pnode_of(n);
+        tci_pnode *p = tci_pnode_of(f, n);
         for (int j = 0; j < n->n_in; j++) {
-            p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
-            p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
+            p->depth = TCI_MAX(p->depth, tci_pnode_of(f, n->in[j])->depth);
+            p->moves = TCI_MAX(p->moves, tci_pnode_of(f, n->in[j])->moves);
         }
         tci_store_cut_reshapes(f, n);
         p->depth += tci_op_is_reduce(n->op);
@@ -458,7 +464,7 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
     for (int i = 0; i < f->n_roots; i++) {
         for (int j = 0; j < f->roots[i].n_reads; j++) {
             const tci_root *q = &f->roots[f->roots[i].reads[j].root];
-            tci_pnode *p = tci_pnode_of(q->node);
+            tci_pnode *p = tci_pnode_of(f, q->node);
             if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
                 p->met = stamp;
                 tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(q->node->op),

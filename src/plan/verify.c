@@ -77,7 +77,7 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
         TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
         TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
     }
-    TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(r->node)->forced);
+    TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(f, r->node)->forced);
     TCI_ASSERT(s, (r->inner_of != NULL) == f->groups[r->group].keeps);
     for (int d = 0; d < r->n_domain && r->inner_of; d++) {
         const tci_group *g = &f->groups[r->group];
@@ -87,7 +87,7 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
         TCI_ASSERT(s, inner >= 0 || r->outer_of[d] >= 0 || r->domain[d] == 1);
     }
     TCI_ASSERT(s, !r->is_output || tci_fusion_is_stored(r));
-    TCI_ASSERT(s, tci_pnode_of(r->node)->why <= TCI_WHY_COUNT);
+    TCI_ASSERT(s, tci_pnode_of(f, r->node)->why <= TCI_WHY_COUNT);
     tci_fusion_verify_walk(s, r, &f->groups[r->group]);
     tci_fusion_verify_reads(s, f, root);
 }
@@ -141,7 +141,7 @@ static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int grou
 
 static void tci_fusion_verify_refusal(tci_scratch *s, const tci_fusion *f, const tci_refusal *r)
 {
-    int reader = tci_pnode_of(r->reader)->root, source = tci_pnode_of(r->source)->root;
+    int reader = tci_pnode_of(f, r->reader)->root, source = tci_pnode_of(f, r->source)->root;
     TCI_ASSERT(s, r->why < TCI_WHY_COUNT);
     TCI_ASSERT(s, reader >= 0 && reader < f->n_roots && source >= 0 && source < f->n_roots);
     TCI_ASSERT(s, f->roots[reader].group != f->roots[source].group);

@@ -14,11 +14,17 @@
 typedef struct tci_crop {
     tci_scratch *s;
     tci_graph *g;
-    bool met; /* a contraction on the way */
+    bool met;       /* a contraction on the way */
+    tci_table uses; /* of uint8_t: how often a node is used, 2 for any more */
 } tci_crop;
 
 /* Elements start[i] .. start[i] + size[i] - 1 of each axis. */
 typedef struct tci_crop_part { tci_dim *start, *size; } tci_crop_part;
+
+static uint8_t *tci_crop_uses(tci_crop *c, const tci_node *n)
+{
+    return tci_table_at(&c->uses, n);
+}
 
 static tci_crop_part tci_crop_whole(tci_scratch *s, const tci_node *x)
 {
@@ -164,7 +170,7 @@ static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
     if (tci_crop_is_whole(x, part)) {
         return x;
     }
-    bool own = c->met || x->mark <= 1;
+    bool own = c->met || *tci_crop_uses(c, x) <= 1;
     if (own && x->n_in > 0 && tci_crop_is_known(x) && tci_crop_is_known(x->in[0])) {
         made = x->op == TCI_OP_PERMUTE    ? tci_crop_permute(c, x, part)
                : x->op == TCI_OP_RESHAPE  ? tci_crop_reshape(c, x, part)
@@ -206,38 +212,35 @@ static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
     return c->met ? made : n;
 }
 
-static void tci_crop_count(tci_node *used)
+static void tci_crop_count(tci_crop *c, const tci_node *used)
 {
-    used->mark = (uint8_t)TCI_MIN(used->mark + 1, 2);
+    uint8_t *uses = tci_crop_uses(c, used);
+    *uses = (uint8_t)TCI_MIN(*uses + 1, 2);
 }
 
-/* node->mark: how often a node is used, 2 for any more. */
 TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
 {
     tc_site site = g->site;
-    tci_crop c = {s, g, false};
+    tci_crop c = {s, g, false, tci_table_in(s, sizeof(uint8_t))};
+    tci_table now = tci_table_in(s, sizeof(tci_node *));
     tci_node_list list = tci_graph_sort(s, roots, n);
-    tci_node **rebuilt = TCI_NEW_ARRAY(s, tci_node *, list.n + 1);
     for (int i = 0; i < list.n; i++) {
         for (int k = 0; k < list.items[i]->n_in; k++) {
-            tci_crop_count(list.items[i]->in[k]);
+            tci_crop_count(&c, list.items[i]->in[k]);
         }
     }
     for (int i = 0; i < n; i++) {
-        tci_crop_count(roots[i]);
+        tci_crop_count(&c, roots[i]);
     }
     for (int i = 0; i < list.n; i++) {
-        tci_node *old = list.items[i], *now = tci_rewrite_rebuild(s, g, old);
+        tci_node *old = list.items[i], *over = tci_graph_rebuild(s, g, old, &now);
         g->site = old->site;
-        now->mark = (uint8_t)TCI_MAX(now->mark, old->mark);
-        rebuilt[i] = now;
-        old->pass = tci_crop_node(&c, now);
-    }
-    for (int i = 0; i < list.n; i++) {
-        list.items[i]->mark = rebuilt[i]->mark = 0;
+        uint8_t *uses = tci_crop_uses(&c, over); /* it may be a node that was there before */
+        *uses = TCI_MAX(*uses, *tci_crop_uses(&c, old));
+        tci_table_put(&now, old, tci_crop_node(&c, over));
     }
     for (int i = 0; i < n; i++) {
-        roots[i] = roots[i]->pass;
+        roots[i] = tci_table_get(&now, roots[i]);
     }
     g->site = site;
 }

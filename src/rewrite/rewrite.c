@@ -497,35 +497,20 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
     }
 }
 
-/* n over the replacements of its inputs. */
-TCI_FN tci_node *tci_rewrite_rebuild(tci_scratch *s, tci_graph *g, tci_node *n)
-{
-    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
-    bool changed = false;
-    for (int i = 0; i < n->n_in; i++) {
-        in[i] = n->in[i]->pass;
-        changed = changed || in[i] != n->in[i];
-    }
-    if (!changed) {
-        return n;
-    }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
-                          n->attr);
-}
-
 static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
                             tci_node *(*rule)(tci_rewrite_pass *p, tci_node *n))
 {
     tc_site site = p->g->site;
     tci_node_list list = tci_graph_sort(p->s, roots, n);
+    tci_table now = tci_table_in(p->s, sizeof(tci_node *));
     for (int i = 0; i < list.n; i++) {
         tci_node *old = list.items[i];
         p->g->site = old->site;
-        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p->s, p->g, old));
-        old->pass = tci_rewrite_built(p, rule(p, now));
+        tci_node *over = tci_rewrite_built(p, tci_graph_rebuild(p->s, p->g, old, &now));
+        tci_table_put(&now, old, tci_rewrite_built(p, rule(p, over)));
     }
     for (int i = 0; i < n; i++) {
-        roots[i] = roots[i]->pass;
+        roots[i] = tci_table_get(&now, roots[i]);
     }
     p->g->site = site;
 }

@@ -670,16 +670,17 @@ TEST(verifier_finds_breaches)
 
 /* ---- rewrites ---- */
 
-/* A copy of what `root` needs, in the scratch graph g. */
-static tci_node *copy_graph(tci_scratch *s, tci_graph *g, tci_node *root)
+/* Copies what `root` needs into the scratch graph g: which node stands for each. */
+static tci_table copy_graph(tci_scratch *s, tci_graph *g, tci_node *root)
 {
     tci_node_list list = tci_graph_sort(s, &root, 1);
+    tci_table copies = tci_table_in(s, sizeof(tci_node *));
     tci_graph_init(g, s, NULL);
     for (int i = 0; i < list.n; i++) {
         tci_node *n = list.items[i], *copy;
         tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
         for (int k = 0; k < n->n_in; k++) {
-            in[k] = n->in[k]->pass;
+            in[k] = tci_table_get(&copies, n->in[k]);
         }
         copy = n->op == TCI_OP_CONST
                    ? tci_graph_const(g, (tc_dtype)n->dtype, n->value)
@@ -687,9 +688,9 @@ static tci_node *copy_graph(tci_scratch *s, tci_graph *g, tci_node *root)
                                     n->n_attr, n->attr);
         copy->value = n->value;
         copy->name = n->name;
-        n->pass = copy;
+        tci_table_put(&copies, n, copy);
     }
-    return root->pass;
+    return copies;
 }
 
 /* Rewrites t and says its op and how many nodes it takes: "mul 4". */
@@ -701,7 +702,8 @@ static const char *rewritten(tc_tensor t)
     if (setjmp(s->escape)) {
         snprintf(text, sizeof(text), "%.60s", s->message);
     } else {
-        tci_node *root = copy_graph(s, &g, node_of(t));
+        const tci_table copies = copy_graph(s, &g, node_of(t));
+        tci_node *root = tci_table_get(&copies, node_of(t));
         tci_graph_verify(s, &root, 1);
         tci_node **now = tci_rewrite(s, &g, &root, 1);
         tci_graph_verify(s, now, 1);
@@ -821,9 +823,10 @@ TEST(rewrites_keep_every_bit)
         } else {
             tci_node *keep[3] = {node_of(y), node_of(a), node_of(b)};
             tci_node *all = node_of(tc_add(y, tc_mul(a, b))); /* both inputs are in the copy */
-            copy_graph(s, &g, all);
-            tci_node *root = keep[0]->pass;
-            tci_node *const inputs[2] = {keep[1]->pass, keep[2]->pass};
+            const tci_table copies = copy_graph(s, &g, all);
+            tci_node *root = tci_table_get(&copies, keep[0]);
+            tci_node *const inputs[2] = {tci_table_get(&copies, keep[1]),
+                                         tci_table_get(&copies, keep[2])};
             const void *const in[2] = {memory[0], memory[1]};
             tci_node **now = tci_rewrite(s, &g, &root, 1);
             void *out = want;

@@ -33,9 +33,10 @@ static int64_t chunk_of(tci_scratch *s, int64_t n, int64_t *padded)
     tci_node *x = tci_graph_node(&g, TCI_OP_INPUT, TC_F32, 1, &n, 0, NULL, 0, NULL);
     int64_t axis = 0;
     tci_node *sum = tci_graph_node(&g, TCI_OP_SUM, TC_F32, 0, NULL, 1, &x, 1, &axis);
-    tci_machine machine = {.vector_bytes = 32};
     tci_str orders = {.s = s};
-    tci_plan_algorithm(s, &g, &sum, 1, machine, &orders);
+    tci_table forced = tci_table_in(s, sizeof(bool));
+    const tci_algo a = {s, &g, {.vector_bytes = 32}, &orders, &forced};
+    tci_plan_algorithm(&a, &sum, 1);
     const tci_node *parts = sum->in[0]->in[0]; /* of the sum of the partial sums */
     REQUIRE(parts->op == TCI_OP_RESHAPE && parts->rank == 2);
     *padded = parts->in[0]->shape[0];
@@ -60,7 +61,7 @@ TEST(a_cut_reduction_has_chunks_of_a_near_divisor)
 }
 
 /* exp(a large CAT) becomes exp(a tree), which the graph has already, to be kept in memory. */
-TEST(a_node_that_was_there_before_stays_marked)
+TEST(a_node_that_was_there_before_stays_forced)
 {
     tci_scratch s;
     tci_graph g;
@@ -82,12 +83,13 @@ TEST(a_node_that_was_there_before_stays_marked)
     tci_node *flat = tci_graph_node(&g, TCI_OP_CAT, TC_F32, 1, &sizes[2], 10, parts, 1, &axis);
     roots[0] = tci_graph_node(&g, TCI_OP_EXP, TC_F32, 1, &sizes[2], 1, &tree, 0, NULL);
     roots[1] = tci_graph_node(&g, TCI_OP_EXP, TC_F32, 1, &sizes[2], 1, &flat, 0, NULL);
-    roots[0]->mark = 1;
-    tci_machine machine = {.vector_bytes = 32};
     tci_str orders = {.s = &s};
-    tci_plan_algorithm(&s, &g, roots, 2, machine, &orders);
+    tci_table forced = tci_table_in(&s, sizeof(bool));
+    tci_algo a = {&s, &g, {.vector_bytes = 32}, &orders, &forced};
+    tci_table_add(&forced, roots[0]);
+    tci_plan_algorithm(&a, roots, 2);
     CHECK(roots[0] == roots[1]);
-    CHECK_EQ_INT(roots[0]->mark, 1);
+    CHECK(tci_table_has(&forced, roots[0]));
     tci_scratch_free(&s);
 }
 

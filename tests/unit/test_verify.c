@@ -362,8 +362,8 @@ TEST(reads_inside_a_group)
     BREAK(plan_verifier, p, y->reads[0].axes[0], y->n_domain);
     BREAK(plan_verifier, p, y->buffer, -1);
     BREAK(plan_verifier, p, y->leaves[0], y->node);
-    BREAK(plan_verifier, p, tci_pnode_of(y->node)->forced, false);
-    BREAK(plan_verifier, p, tci_pnode_of(y->node)->why, TCI_WHY_COUNT + 1);
+    BREAK(plan_verifier, p, tci_pnode_of(f, y->node)->forced, false);
+    BREAK(plan_verifier, p, tci_pnode_of(f, y->node)->why, TCI_WHY_COUNT + 1);
     BREAK(plan_verifier, p, f->groups[0].has_reduce, false);
     CHECK(!complains(plan_verifier, p));
     end();

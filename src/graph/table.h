@@ -1,0 +1,99 @@
+/* graph/table.h - what a pass works with: the order of nodes, and tables of what it knows of them.
+ *
+ * A pass keeps nothing in nodes. It makes a table, whose items are zero until it writes them, and
+ * asks it for the item of a node; so passes may run inside each other and leave nothing behind.
+ *
+ * An item is found by its node's slot in the graph (tci_node.id), in pages that are made when one
+ * of their nodes is first asked for: in constant time, in memory for the nodes that were met and a
+ * pointer for every TCI_TABLE_PAGE slots up to the last of them. Items never move: a pointer to one
+ * stays good while nodes are made and the table grows.
+ *
+ * A table is of the nodes of one graph. Once a node was dropped (tci_graph_drop) another may have
+ * its slot: a table that outlives nodes keeps their generation too. */
+#ifndef TCI_GRAPH_TABLE_H
+#define TCI_GRAPH_TABLE_H
+
+#include "node.h"
+
+enum { TCI_TABLE_PAGE = 64 }; /* items of a page */
+
+typedef struct tci_table {
+    tci_scratch *s;      /* where memory comes from; NULL: */
+    tci_graph *g;
+    size_t item_bytes;
+    char **pages;        /* NULL: no item of it was asked for */
+    uint32_t n_pages;
+} tci_table;
+
+/* In scratch: an item is always there, and nothing is to be freed. */
+static inline tci_table tci_table_in(tci_scratch *s, size_t item_bytes)
+{
+    tci_table t = {s, NULL, item_bytes, NULL, 0};
+    return t;
+}
+
+/* In the memory of a context's graph: an item may be NULL, the table is freed by tci_table_free. */
+static inline tci_table tci_table_on(tci_graph *g, size_t item_bytes)
+{
+    tci_table t = {NULL, g, item_bytes, NULL, 0};
+    return t;
+}
+TCI_FN void tci_table_free(tci_table *t);
+TCI_FN void *tci_table_make(tci_table *t, const tci_node *n); /* of tci_table_at, for a new page */
+
+/* The item of n; NULL if none of its page was asked for, which is as good as zeros. */
+static inline void *tci_table_find(const tci_table *t, const tci_node *n)
+{
+    uint32_t page = n->id / TCI_TABLE_PAGE;
+    return page < t->n_pages && t->pages[page]
+               ? t->pages[page] + n->id % TCI_TABLE_PAGE * t->item_bytes
+               : NULL;
+}
+
+/* The item of n, to be written. NULL, but never in scratch: out of memory, as the graph's
+ * error says. */
+static inline void *tci_table_at(tci_table *t, const tci_node *n)
+{
+    void *item = tci_table_find(t, n);
+    return TCI_LIKELY(item) ? item : tci_table_make(t, n);
+}
+
+/* ---- sets: tables of bool ---- */
+
+static inline bool tci_table_has(const tci_table *set, const tci_node *n)
+{
+    const bool *in = (const bool *)tci_table_find(set, n);
+    return in && *in;
+}
+
+/* In scratch alone. False: it was in the set before. */
+static inline bool tci_table_add(tci_table *set, const tci_node *n)
+{
+    bool *in = (bool *)tci_table_at(set, n), was = *in;
+    *in = true;
+    return !was;
+}
+
+/* ---- tables of nodes: what stands for each ---- */
+
+static inline void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
+{
+    *(tci_node **)tci_table_at(now, n) = stands;
+}
+
+/* One that was put. */
+static inline tci_node *tci_table_get(const tci_table *now, const tci_node *n)
+{
+    return *(tci_node *const *)tci_table_find(now, n);
+}
+
+/* n over what stands for its inputs: n itself where each stands for itself. */
+TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *now);
+
+/* ---- order ---- */
+
+/* Every node that `roots` need, inputs before users. List in scratch. */
+typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
+TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
+
+#endif
