@@ -250,4 +250,18 @@ TEST(variance_and_mean_are_one_kernel_and_one_read)
     tc_ctx_free(ctx);
 }
 
+/* Loads of one element for each row do not say where its vectors lie: the rows are long. */
+TEST(scales_of_channels_leave_vectors_along_the_image)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 16, 64, 112, 112);
+    tc_tensor g = tc_input(ctx, "g", TC_F32, 64, 1, 1), b = tc_input(ctx, "b", TC_F32, 64, 1, 1);
+    tc_tensor d = tc_sub(x, tc_mean(x, TC_AXES(0, 2, 3), true));
+    tc_tensor var = tc_mean(tc_mul(d, d), TC_AXES(0, 2, 3), true);
+    PLAN((x, g, b), tc_add(tc_mul(tc_mul(d, tc_rsqrt(tc_add(var, 1e-5))), g), b));
+    CHECK_HAS(why, "class LANES(64)");
+    CHECK(!strstr(why, "class CHAIN"));
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
