@@ -46,8 +46,15 @@ static int tci_class_last_inner(const tci_kernel *k, const tci_kinst *load)
     return last;
 }
 
+/* Whether every outer point reads the same elements, which are few beside those of other loads. */
+static bool tci_class_is_shared(const tci_kernel *k, const tci_kinst *load)
+{
+    return !(load->axes & (((uint64_t)1 << TCI_MIN(k->n_outer, 63)) - 1));
+}
+
 /* Loads of many elements for each outer point: how many walk the outer axis `outer` with stride 1,
- * how many with another stride, and how many walk the last inner axis they know with stride 1. */
+ * how many with another stride, and how many walk the last inner axis they know with stride 1, each
+ * outer point elements of its own. */
 static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int *strided,
                                   int *inner_unit)
 {
@@ -64,7 +71,7 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
         }
         *unit += coef[outer] == 1;
         *strided += coef[outer] != 0 && coef[outer] != 1;
-        *inner_unit += coef[last] == 1;
+        *inner_unit += coef[last] == 1 && !tci_class_is_shared(k, &k->insts[i]);
     }
 }
 

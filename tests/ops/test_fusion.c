@@ -264,4 +264,17 @@ TEST(scales_of_channels_leave_vectors_along_the_image)
     tc_ctx_free(ctx);
 }
 
+/* Nor do loads that every row shares: sums over the rows of a gradient lie along its columns. */
+TEST(numbers_of_rows_leave_vectors_along_the_columns)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 512, 256), mean = tc_input(ctx, "m", TC_F32, 512, 1);
+    tc_tensor scale = tc_input(ctx, "s", TC_F32, 512, 1), g = tc_input(ctx, "g", TC_F32, 512, 256);
+    PLAN((x, mean, scale, g),
+         tc_sum(tc_mul(g, tc_mul(tc_sub(x, mean), scale)), TC_AXES(0), false));
+    KERNELS(1);
+    CHECK_HAS(why, "class CHAIN");
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
