@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1ca7a76cbc9b15a4"
+#define TCI_BUILD "1db78312d920166f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -138,6 +138,8 @@
  *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
  *     tc_tensor spread, centre;                // of each row, which is read once for both
  *     tc_var_mean(x, TC_AXES(-1), 1, true, &spread, &centre);
+ *     tc_tensor sample = tc_var(x, TC_AXES(0), 1, false), deviation = tc_std(x, TC_ALL, 0, false);
+ *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -159,6 +161,13 @@
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
  * tc_remainder and tc_floor_divide are Python's % and //: the remainder has the sign of b, also
  * when it is a zero. tc_gelu(-inf) is its limit, -0.
+ *
+ * Integers are words of bits too, and so is a float to tc_bitcast:
+ *
+ *     tc_tensor word = tc_bitcast(x, TC_U32), minus = tc_bitwise_xor(word, UINT32_C(1) << 31);
+ *     tc_tensor negative = tc_bitcast(minus, TC_F32);           // -x
+ *     tc_tensor exponent = tc_bitwise_and(tc_bitwise_right_shift(word, 23), 255);
+ *     tc_tensor turned = tc_bitwise_or(tc_bitwise_left_shift(word, 8), tc_bitwise_not(exponent));
  *
  * 6 AXES AND SHAPES
  *
@@ -1414,6 +1423,10 @@ TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here);
  * even. */
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 #define tc_cast(x, dtype) tc_cast_at((x), (dtype), TC_HERE)
+/* The same bits as another dtype of the same size (else TC_ERR_DTYPE; bool has none): those of an
+ * f32 as i32 or u32, and back. Which NaN a NaN is differs between machines. No gradient. */
+TC_API tc_tensor tc_bitcast_at(tc_tensor x, tc_dtype dtype, tc_site here);
+#define tc_bitcast(x, dtype) tc_bitcast_at((x), (dtype), TC_HERE)
 
 /* ---- made from nothing ---- */
 /* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number or a 0-d tensor. */
@@ -7300,6 +7313,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "c ? a : b")                                                                                 \
     X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
       "dtype conversion with tc's defined corners")                                                \
+    X(BITCAST, bitcast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, DTYPE, NONE,      \
+      "the same bits as another dtype of that size")                                               \
     X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,               \
       "same elements, row-major order, other shape")                                               \
     X(PERMUTE, permute, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")     \
@@ -8524,6 +8539,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_RANDOM] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_WHERE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CAST] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_BITCAST] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_RESHAPE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_PERMUTE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_EXPAND] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -10865,6 +10881,7 @@ TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
 TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
+TCI_FN tci_node *tci_build_bitcast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 /* For a result that is only read where x has elements: it may be of an axis without. */
@@ -11306,13 +11323,17 @@ TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x)
     return x == TC_U16 || x == TC_U32 || x == TC_U64 ? TC_U64 : TC_I64;
 }
 
+static bool tci_build_check_dtype(tci_graph *g, tc_dtype t)
+{
+    if (!tci_dtype_is_valid(t)) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "%d is not a dtype", (int)t);
+    }
+    return tci_dtype_is_valid(t);
+}
+
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
 {
-    if (!x) {
-        return NULL;
-    }
-    if (!tci_dtype_is_valid(to)) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "%d is not a dtype", (int)to);
+    if (!x || !tci_build_check_dtype(g, to)) {
         return NULL;
     }
     if (x->dtype == to) {
@@ -11322,6 +11343,25 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
         return tci_graph_const(g, to, tci_value_cast(x->value, (tc_dtype)x->dtype, to));
     }
     return tci_graph_node(g, TCI_OP_CAST, to, x->rank, x->shape, 1, &x, 0, NULL);
+}
+
+TCI_FN tci_node *tci_build_bitcast(tci_graph *g, tci_node *x, tc_dtype to)
+{
+    if (!x || !tci_build_check_dtype(g, to)) {
+        return NULL;
+    }
+    const tci_dtype_info *from = tci_dtype_get((tc_dtype)x->dtype), *info = tci_dtype_get(to);
+    if (from->bytes != info->bytes || x->dtype == TC_BOOL || to == TC_BOOL) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "the bits of %s (%d bytes) are none of %s (%d bytes): expected dtypes of "
+                       "one size, neither of them bool (tc_cast converts values)",
+                       from->name, from->bytes, info->name, info->bytes);
+        return NULL;
+    }
+    if (x->dtype == to) {
+        return x;
+    }
+    return tci_graph_node(g, TCI_OP_BITCAST, to, x->rank, x->shape, 1, &x, 0, NULL);
 }
 
 /* ---- elementwise ---- */
@@ -13757,6 +13797,14 @@ static void tci_verify_cast(const tci_verify *v)
     tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
 }
 
+static void tci_verify_bitcast(const tci_verify *v)
+{
+    tc_dtype from = (tc_dtype)v->n->in[0]->dtype, to = (tc_dtype)v->n->dtype;
+    tci_verify_cast(v);
+    tci_verify_that(v, tci_dtype_get(from)->bytes == tci_dtype_get(to)->bytes, "sizes of dtypes");
+    tci_verify_that(v, from != TC_BOOL && to != TC_BOOL, "a bool has no bits");
+}
+
 static void tci_verify_mean(const tci_verify *v)
 {
     tci_verify_dropped(v, 0, v->n->n_attr);
@@ -13798,6 +13846,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_RANDOM: tci_verify_random(v); break;
     case TCI_OP_WHERE: tci_verify_where(v); break;
     case TCI_OP_CAST: tci_verify_cast(v); break;
+    case TCI_OP_BITCAST: tci_verify_bitcast(v); break;
     case TCI_OP_RESHAPE: tci_verify_move(v, tci_verify_reshape); break;
     case TCI_OP_PERMUTE: tci_verify_move(v, tci_verify_permute); break;
     case TCI_OP_EXPAND: tci_verify_move(v, tci_verify_expand); break;
@@ -15013,6 +15062,8 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_RANDOM: return tci_named_random(c);
     case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_build_cast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
+    case TCI_OP_BITCAST:
+        return tci_build_bitcast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
     case TCI_OP_RESHAPE:
     case TCI_OP_EXPAND: return tci_named_shaped(c);
     case TCI_OP_PERMUTE: return tci_named_permute(c);
@@ -18875,6 +18926,133 @@ TCI_FN int tci_random_bits(tci_kernel *k, const tci_random_place *at, tc_dtype d
     high = tci_random_by(k, TCI_P_SHL, TC_U64, high, 32);
     return tci_kernel_prim(k, TCI_P_OR, TC_U64, 2, low, high, -1);
 }
+/* ---- src/kernel/bits.c ---- */
+/* kernel/bits.c - values by their bits as prims: what BITCAST is.
+ *
+ * In: a value of a kernel and its dtype in memory. Out: the value that the same bits are in another
+ * dtype of that size.
+ * The one idea: the integers without sign stand between. An f32 or f64 is one by the prim BITS. The
+ * halves travel as f32: the bits of a bf16 are the upper half of those; an f16 has its exponent
+ * and digits moved, and what is subnormal in it is read off as the last digits of a sum with 1/2,
+ * where a step is 2^-24, as it is there. */
+/* ---- src/kernel/bits.h ---- */
+/* kernel/bits.h - values by their bits as prims of a kernel (kernel/bits.c). */
+#ifndef TCI_KERNEL_BITS_H
+#define TCI_KERNEL_BITS_H
+
+
+/* The value of dtype `to` whose bits are those of a value of `from`; both are of one size, and
+ * neither is bool. */
+TCI_FN int tci_bits_value(tci_kernel *k, int value, tc_dtype from, tc_dtype to);
+
+#endif
+
+
+/* ---- src/kernel/bits.c, continued ---- */
+enum {
+    TCI_BITS_SIGN = 0x8000,    /* of a half; where an f32 has it, 16 bits further up */
+    TCI_BITS_DIGITS = 13,      /* more digits in an f32 than in an f16 */
+    TCI_BITS_LEAST = 0x400,    /* the least normal f16 */
+    TCI_BITS_INFINITY = 0x7c00,
+    TCI_BITS_BIAS = 127 - 15,  /* of an exponent, f32's less f16's */
+    TCI_BITS_BEYOND = 255 - 31 /* the same of infinity and NaN */
+};
+
+static int tci_bits_number(tci_kernel *k, uint64_t v)
+{
+    return tci_kernel_const(k, TC_U32, (tci_value){.u = v});
+}
+
+static int tci_bits_by(tci_kernel *k, tci_prim p, int a, uint32_t number)
+{
+    return tci_kernel_prim(k, p, TC_U32, 2, a, tci_bits_number(k, number), -1);
+}
+
+static int tci_bits_as(tci_kernel *k, int value, tc_dtype to)
+{
+    return tci_kernel_prim(k, TCI_P_BITS, to, 1, value, -1, -1);
+}
+
+static int tci_bits_select(tci_kernel *k, int mask, int a, int b)
+{
+    return tci_kernel_prim(k, TCI_P_SELECT, TC_U32, 3, mask, a, b);
+}
+
+/* A word less than a number ? a : b. */
+static int tci_bits_below(tci_kernel *k, int word, uint32_t number, int a, int b)
+{
+    int less = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, word, tci_bits_number(k, number), -1);
+    return tci_bits_select(k, less, a, b);
+}
+
+/* By how much the exponents of magnitude `word` differ, in place in f16 or (digits) in f32. */
+static int tci_bits_shift(tci_kernel *k, int word, uint32_t infinity, int digits)
+{
+    return tci_bits_below(k, word, infinity,
+                          tci_bits_number(k, (uint64_t)TCI_BITS_BIAS << (10 + digits)),
+                          tci_bits_number(k, (uint64_t)TCI_BITS_BEYOND << (10 + digits)));
+}
+
+/* The bits of an f32 that an f16 holds, as those of the f16: a u32. */
+static int tci_bits_of_f16(tci_kernel *k, int value)
+{
+    int half = tci_kernel_const(k, TC_F32, (tci_value){.f = 0.5});
+    int size = tci_kernel_prim(k, TCI_P_ABS, TC_F32, 1, value, -1, -1);
+    int sign = tci_bits_by(k, TCI_P_SHR, tci_bits_as(k, value, TC_U32), 16);
+    sign = tci_bits_by(k, TCI_P_AND, sign, TCI_BITS_SIGN);
+    int word = tci_bits_as(k, size, TC_U32);
+    int small = tci_kernel_prim(k, TCI_P_ADD, TC_F32, 2, size, half, -1);
+    small = tci_kernel_prim(k, TCI_P_SUB, TC_U32, 2, tci_bits_as(k, small, TC_U32),
+                            tci_bits_as(k, half, TC_U32), -1);
+    int r = tci_bits_by(k, TCI_P_SHR, word, TCI_BITS_DIGITS);
+    int shift = tci_bits_shift(k, word, (uint32_t)255 << 23, 0);
+    r = tci_kernel_prim(k, TCI_P_SUB, TC_U32, 2, r, shift, -1);
+    r = tci_bits_below(k, word, (uint32_t)(TCI_BITS_BIAS + 1) << 23, small, r);
+    return tci_kernel_prim(k, TCI_P_OR, TC_U32, 2, r, sign, -1);
+}
+
+/* And back: of the bits of an f16 in a u32 an f32. */
+static int tci_bits_to_f16(tci_kernel *k, int word)
+{
+    int half = tci_kernel_const(k, TC_F32, (tci_value){.f = 0.5});
+    int sign = tci_bits_by(k, TCI_P_SHL, tci_bits_by(k, TCI_P_AND, word, TCI_BITS_SIGN), 16);
+    word = tci_bits_by(k, TCI_P_AND, word, TCI_BITS_SIGN - 1);
+    int small = tci_kernel_prim(k, TCI_P_OR, TC_U32, 2, word, tci_bits_as(k, half, TC_U32), -1);
+    small = tci_kernel_prim(k, TCI_P_SUB, TC_F32, 2, tci_bits_as(k, small, TC_F32), half, -1);
+    int r = tci_bits_by(k, TCI_P_SHL, word, TCI_BITS_DIGITS);
+    int shift = tci_bits_shift(k, word, TCI_BITS_INFINITY, TCI_BITS_DIGITS);
+    r = tci_kernel_prim(k, TCI_P_ADD, TC_U32, 2, r, shift, -1);
+    r = tci_bits_below(k, word, TCI_BITS_LEAST, tci_bits_as(k, small, TC_U32), r);
+    return tci_bits_as(k, tci_kernel_prim(k, TCI_P_OR, TC_U32, 2, r, sign, -1), TC_F32);
+}
+
+/* A value's bits as an integer. */
+static int tci_bits_word(tci_kernel *k, int value, tc_dtype t)
+{
+    if (t == TC_F16) {
+        return tci_bits_of_f16(k, value);
+    }
+    if (t == TC_BF16) {
+        return tci_bits_by(k, TCI_P_SHR, tci_bits_as(k, value, TC_U32), 16);
+    }
+    return t == TC_F32 || t == TC_F64 ? tci_bits_as(k, value, t == TC_F32 ? TC_U32 : TC_U64)
+                                      : value;
+}
+
+TCI_FN int tci_bits_value(tci_kernel *k, int value, tc_dtype from, tc_dtype to)
+{
+    int word = tci_bits_word(k, value, from);
+    if (!tci_dtype_is_float(to)) {
+        return tci_lower_convert(k, word, to);
+    }
+    if (to == TC_F64) {
+        return tci_bits_as(k, tci_lower_convert(k, word, TC_U64), to);
+    }
+    bool half = tci_dtype_is_half(to);
+    word = tci_lower_convert(k, half ? tci_lower_convert(k, word, TC_U16) : word, TC_U32);
+    return to == TC_F16 ? tci_bits_to_f16(k, word)
+                        : tci_bits_as(k, half ? tci_bits_by(k, TCI_P_SHL, word, 16) : word, TC_F32);
+}
 /* ---- src/kernel/lower.c ---- */
 /* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
  *
@@ -19527,6 +19705,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     TCI_EW_OPS(TCI_OP_CASE)
     case TCI_OP_WHERE:
     case TCI_OP_CAST:
+    case TCI_OP_BITCAST:
         for (int i = 0; i < n->n_in; i++) {
             tci_lower_dep(l, n->in[i], f->idx, f->guard);
         }
@@ -19805,6 +19984,8 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_RANDOM: return tci_lower_random(l, f, in);
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
+    case TCI_OP_BITCAST:
+        return tci_bits_value(l->k, in[0], (tc_dtype)n->in[0]->dtype, (tc_dtype)n->dtype);
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);
@@ -45942,6 +46123,18 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tc_dtype from = (tc_dtype)n->in[0]->dtype;
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
+        uint64_t bits = 0;
+        tci_value v = tci_ref_of(n->in[0])[i];
+        v = r->wide && tci_dtype_is_float(from) ? tci_value_cast(v, TC_F64, from) : v;
+        tci_value_store(from, &bits, v);
+        out[i] = tci_value_load((tc_dtype)n->dtype, &bits);
+    }
+}
+
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
@@ -45966,6 +46159,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_RANDOM: tci_ref_random(n, out); break;
     case TCI_OP_WHERE: tci_ref_where(n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
+    case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
     case TCI_OP_RESHAPE:
         memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
         break;
@@ -59692,6 +59886,13 @@ TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_cast", x, here);
     return tci_frame_end(&f, n ? tci_build_cast(&f.ctx->graph, n, dtype) : NULL);
+}
+
+TC_API tc_tensor tc_bitcast_at(tc_tensor x, tc_dtype dtype, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_bitcast", x, here);
+    return tci_frame_end(&f, n ? tci_build_bitcast(&f.ctx->graph, n, dtype) : NULL);
 }
 
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)

@@ -82,6 +82,7 @@
 #include "kernel/print.c"
 #include "kernel/verify.c"
 #include "kernel/random.c"
+#include "kernel/bits.c"
 #include "kernel/lower.c"
 #include "kernel/simplify.c"
 #include "kernel/concrete.c"

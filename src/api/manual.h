@@ -129,6 +129,8 @@
  *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
  *     tc_tensor spread, centre;                // of each row, which is read once for both
  *     tc_var_mean(x, TC_AXES(-1), 1, true, &spread, &centre);
+ *     tc_tensor sample = tc_var(x, TC_AXES(0), 1, false), deviation = tc_std(x, TC_ALL, 0, false);
+ *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -150,6 +152,13 @@
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
  * tc_remainder and tc_floor_divide are Python's % and //: the remainder has the sign of b, also
  * when it is a zero. tc_gelu(-inf) is its limit, -0.
+ *
+ * Integers are words of bits too, and so is a float to tc_bitcast:
+ *
+ *     tc_tensor word = tc_bitcast(x, TC_U32), minus = tc_bitwise_xor(word, UINT32_C(1) << 31);
+ *     tc_tensor negative = tc_bitcast(minus, TC_F32);           // -x
+ *     tc_tensor exponent = tc_bitwise_and(tc_bitwise_right_shift(word, 23), 255);
+ *     tc_tensor turned = tc_bitwise_or(tc_bitwise_left_shift(word, 8), tc_bitwise_not(exponent));
  *
  * 6 AXES AND SHAPES
  *

@@ -319,6 +319,13 @@ TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
     return tci_frame_end(&f, n ? tci_build_cast(&f.ctx->graph, n, dtype) : NULL);
 }
 
+TC_API tc_tensor tc_bitcast_at(tc_tensor x, tc_dtype dtype, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_bitcast", x, here);
+    return tci_frame_end(&f, n ? tci_build_bitcast(&f.ctx->graph, n, dtype) : NULL);
+}
+
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)
 {
     tci_frame f;

@@ -30,6 +30,10 @@ TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here);
  * even. */
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 #define tc_cast(x, dtype) tc_cast_at((x), (dtype), TC_HERE)
+/* The same bits as another dtype of the same size (else TC_ERR_DTYPE; bool has none): those of an
+ * f32 as i32 or u32, and back. Which NaN a NaN is differs between machines. No gradient. */
+TC_API tc_tensor tc_bitcast_at(tc_tensor x, tc_dtype dtype, tc_site here);
+#define tc_bitcast(x, dtype) tc_bitcast_at((x), (dtype), TC_HERE)
 
 /* ---- made from nothing ---- */
 /* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number or a 0-d tensor. */

@@ -343,13 +343,17 @@ TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x)
     return x == TC_U16 || x == TC_U32 || x == TC_U64 ? TC_U64 : TC_I64;
 }
 
+static bool tci_build_check_dtype(tci_graph *g, tc_dtype t)
+{
+    if (!tci_dtype_is_valid(t)) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "%d is not a dtype", (int)t);
+    }
+    return tci_dtype_is_valid(t);
+}
+
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
 {
-    if (!x) {
-        return NULL;
-    }
-    if (!tci_dtype_is_valid(to)) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "%d is not a dtype", (int)to);
+    if (!x || !tci_build_check_dtype(g, to)) {
         return NULL;
     }
     if (x->dtype == to) {
@@ -359,6 +363,25 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
         return tci_graph_const(g, to, tci_value_cast(x->value, (tc_dtype)x->dtype, to));
     }
     return tci_graph_node(g, TCI_OP_CAST, to, x->rank, x->shape, 1, &x, 0, NULL);
+}
+
+TCI_FN tci_node *tci_build_bitcast(tci_graph *g, tci_node *x, tc_dtype to)
+{
+    if (!x || !tci_build_check_dtype(g, to)) {
+        return NULL;
+    }
+    const tci_dtype_info *from = tci_dtype_get((tc_dtype)x->dtype), *info = tci_dtype_get(to);
+    if (from->bytes != info->bytes || x->dtype == TC_BOOL || to == TC_BOOL) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "the bits of %s (%d bytes) are none of %s (%d bytes): expected dtypes of "
+                       "one size, neither of them bool (tc_cast converts values)",
+                       from->name, from->bytes, info->name, info->bytes);
+        return NULL;
+    }
+    if (x->dtype == to) {
+        return x;
+    }
+    return tci_graph_node(g, TCI_OP_BITCAST, to, x->rank, x->shape, 1, &x, 0, NULL);
 }
 
 /* ---- elementwise ---- */

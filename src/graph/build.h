@@ -49,6 +49,7 @@ TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
 TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
+TCI_FN tci_node *tci_build_bitcast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 /* For a result that is only read where x has elements: it may be of an axis without. */

@@ -354,6 +354,8 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_RANDOM: return tci_named_random(c);
     case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_build_cast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
+    case TCI_OP_BITCAST:
+        return tci_build_bitcast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
     case TCI_OP_RESHAPE:
     case TCI_OP_EXPAND: return tci_named_shaped(c);
     case TCI_OP_PERMUTE: return tci_named_permute(c);

@@ -359,6 +359,14 @@ static void tci_verify_cast(const tci_verify *v)
     tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
 }
 
+static void tci_verify_bitcast(const tci_verify *v)
+{
+    tc_dtype from = (tc_dtype)v->n->in[0]->dtype, to = (tc_dtype)v->n->dtype;
+    tci_verify_cast(v);
+    tci_verify_that(v, tci_dtype_get(from)->bytes == tci_dtype_get(to)->bytes, "sizes of dtypes");
+    tci_verify_that(v, from != TC_BOOL && to != TC_BOOL, "a bool has no bits");
+}
+
 static void tci_verify_mean(const tci_verify *v)
 {
     tci_verify_dropped(v, 0, v->n->n_attr);
@@ -400,6 +408,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_RANDOM: tci_verify_random(v); break;
     case TCI_OP_WHERE: tci_verify_where(v); break;
     case TCI_OP_CAST: tci_verify_cast(v); break;
+    case TCI_OP_BITCAST: tci_verify_bitcast(v); break;
     case TCI_OP_RESHAPE: tci_verify_move(v, tci_verify_reshape); break;
     case TCI_OP_PERMUTE: tci_verify_move(v, tci_verify_permute); break;
     case TCI_OP_EXPAND: tci_verify_move(v, tci_verify_expand); break;

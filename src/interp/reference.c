@@ -778,6 +778,18 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tc_dtype from = (tc_dtype)n->in[0]->dtype;
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
+        uint64_t bits = 0;
+        tci_value v = tci_ref_of(n->in[0])[i];
+        v = r->wide && tci_dtype_is_float(from) ? tci_value_cast(v, TC_F64, from) : v;
+        tci_value_store(from, &bits, v);
+        out[i] = tci_value_load((tc_dtype)n->dtype, &bits);
+    }
+}
+
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
@@ -802,6 +814,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_RANDOM: tci_ref_random(n, out); break;
     case TCI_OP_WHERE: tci_ref_where(n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
+    case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
     case TCI_OP_RESHAPE:
         memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
         break;

@@ -11,6 +11,7 @@
 #include "lower.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
+#include "bits.h"
 #include "random.h"
 #include "simplify.h"
 
@@ -637,6 +638,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     TCI_EW_OPS(TCI_OP_CASE)
     case TCI_OP_WHERE:
     case TCI_OP_CAST:
+    case TCI_OP_BITCAST:
         for (int i = 0; i < n->n_in; i++) {
             tci_lower_dep(l, n->in[i], f->idx, f->guard);
         }
@@ -915,6 +917,8 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_RANDOM: return tci_lower_random(l, f, in);
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
+    case TCI_OP_BITCAST:
+        return tci_bits_value(l->k, in[0], (tc_dtype)n->in[0]->dtype, (tc_dtype)n->dtype);
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);

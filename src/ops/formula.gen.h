@@ -220,6 +220,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_RANDOM] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_WHERE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CAST] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_BITCAST] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_RESHAPE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_PERMUTE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_EXPAND] = {TCI_GRADIENT_OWN, 0, {0, 0}},

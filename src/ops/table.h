@@ -183,6 +183,8 @@
       "c ? a : b")                                                                                 \
     X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
       "dtype conversion with tc's defined corners")                                                \
+    X(BITCAST, bitcast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, DTYPE, NONE,      \
+      "the same bits as another dtype of that size")                                               \
     X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,               \
       "same elements, row-major order, other shape")                                               \
     X(PERMUTE, permute, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")     \

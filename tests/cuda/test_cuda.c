@@ -112,6 +112,15 @@ static tc_tensor bits(tc_tensor x)
     return tc_add(tc_cast(h, TC_F32), tc_cast(tc_bitwise_or(u, 1), TC_F32));
 }
 
+static tc_tensor halves_by_bits(tc_tensor x)
+{
+    tc_tensor h = tc_bitcast(tc_cast(x, TC_F16), TC_U16);
+    tc_tensor b = tc_bitcast(tc_cast(x, TC_BF16), TC_I16);
+    h = tc_cast(tc_bitcast(tc_bitwise_xor(h, 0x13), TC_F16), TC_F32);
+    b = tc_cast(tc_bitcast(tc_bitwise_xor(b, 0x13), TC_BF16), TC_F32);
+    return tc_add(tc_add(h, b), tc_bitcast(tc_bitwise_and(tc_bitcast(x, TC_I32), -256), TC_F32));
+}
+
 /* A tuple of three joined down columns. */
 static tc_tensor spread_columns(tc_tensor x)
 {
@@ -155,7 +164,8 @@ static const expression ordered[] = {ordered_line, ordered_rows, ordered_columns
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
-                                   dropped, normal, dice, bits, spread_columns};
+                                   dropped, normal, dice, bits, halves_by_bits,
+                                   spread_columns};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)

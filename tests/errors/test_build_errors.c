@@ -295,6 +295,10 @@ TEST(dtypes_that_do_not_fit)
     POISON(tc_neg(boolean), "tc_neg", TC_ERR_DTYPE, "bool");
     POISON(tc_cast(x, (tc_dtype)99), "tc_cast", TC_ERR_DTYPE, "99 is not a dtype");
     POISON(tc_cast(x, (tc_dtype)-1), "tc_cast", TC_ERR_DTYPE, "not a dtype");
+    POISON(tc_bitcast(x, (tc_dtype)99), "tc_bitcast", TC_ERR_DTYPE, "99 is not a dtype");
+    POISON(tc_bitcast(x, TC_I64), "tc_bitcast", TC_ERR_DTYPE,
+           "the bits of f32 (4 bytes) are none of i64 (8 bytes)");
+    POISON(tc_bitcast(boolean, TC_U8), "tc_bitcast", TC_ERR_DTYPE, "neither of them bool");
     POISON(tc_gather(v, 0, w5), "tc_gather", TC_ERR_DTYPE, "f32");
     POISON(tc_scatter_add(v, 0, v, v), "tc_scatter_add", TC_ERR_DTYPE, "f32");
     POISON(tc_scatter_min(v, 0, i64, tc_cast(v, TC_F64)), "tc_scatter_min", TC_ERR_DTYPE,
@@ -704,6 +708,7 @@ TEST(axes_and_dtypes_of_any_value)
         check_any(tc_index_select(x, axis, i64));
         check_any(tc_layer_norm(x, TC_AXES(axis), TC_NONE, TC_NONE, 0));
         check_any(tc_cast(x, (tc_dtype)axis));
+        check_any(tc_bitcast(x, (tc_dtype)axis));
         check_any(tc_input(ctx, "", extremes[i], 3));
         check_any(tc_full(ctx, 1, extremes[i], 3));
         check_any(tc_arange(ctx, 0, 3, 1, (tc_dtype)axis));

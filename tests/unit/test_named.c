@@ -90,6 +90,8 @@ TEST(movement)
     CHECK(w && w->rank == 3 && w->n_attr == 4 && w->attr[0] == 1 && w->attr[3] == 1);
     CHECK(make("cast", &x, 1, ATTRS({"dtype", WORDS(TC_I32)})) ==
           tci_handle_node(tc_cast(x, TC_I32)));
+    CHECK(make("bitcast", &x, 1, ATTRS({"dtype", WORDS(TC_U32)})) ==
+          tci_handle_node(tc_bitcast(x, TC_U32)));
     CHECK(make("scan", &x, 1, ATTRS({"axis", WORDS(0)})) == tci_handle_node(tc_cumsum(x, 0)));
     const tc_tensor key[2] = {tc_input(ctx, "key", TC_U64), tc_full(ctx, 0, TC_U64)};
     CHECK(make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_U32)})) ==
