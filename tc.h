@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1db78312d920166f"
+#define TCI_BUILD "b6aff1c893d7a465"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -17170,6 +17170,8 @@ enum {
  * every one of that kind, however many processors it has. */
 enum {
     TCI_CLASS_PIECES = 1056,     /* of a large sum, at most: no fewer than keep any device busy */
+    TCI_CLASS_PIECE_ROW = 4096,  /* least elements of a row's piece, */
+    TCI_CLASS_LONG_ROW = 2 * TCI_CLASS_PIECE_ROW, /* and of a row that is cut into several */
     TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
     TCI_CLASS_THREAD_BYTES = 16  /* and of the values that one of them holds */
 };
@@ -21695,6 +21697,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(SCAN, "a running sum is stored before it is read")                                           \
     X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
+    X(FEW, "the few points of the sums would leave most of the device idle")                       \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(SIZE, "the joined kernel would be too large")                                                \
     X(SHARED, "several kernels read it and computing it again costs more than memory")             \
@@ -21782,6 +21785,7 @@ typedef struct tci_refusal {
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
+    bool blocks;                  /* for a machine of blocks of threads */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
@@ -22896,7 +22900,6 @@ enum {
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
     TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
-    TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
@@ -22944,27 +22947,13 @@ static tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int
                           before);
 }
 
-/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. Sizes that are
- * symbols leave it whole: the order must not follow from what they typically are. */
-static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
+/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. */
+static int64_t tci_algo_pieces(const tci_node *n, int64_t results, int64_t all)
 {
-    const tci_node *x = n->in[0];
-    tci_dim to = tci_node_count(n), from = tci_node_count(x);
-    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) || !tci_dim_is_known(from) ||
-        to == 0 || from == 0) {
-        return 0;
-    }
-    const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
-    const int64_t size = tci_dim_known(x->shape[axis]);
-    if (machine.block_threads == 0) {
-        bool cut = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
-        return cut ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
-    }
-    bool rows = n->attr[n->n_attr - 1] == x->rank - 1;
+    bool rows = n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
-    int64_t most = all / results / (rows ? TCI_ALGO_BLOCK_ROW : TCI_ALGO_BLOCK_COLUMN);
-    int64_t pieces = TCI_MIN(most, TCI_CLASS_PIECES / blocks);
-    return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+    int64_t most = all / results / (rows ? TCI_CLASS_PIECE_ROW : TCI_ALGO_BLOCK_COLUMN);
+    return TCI_MIN(most, TCI_CLASS_PIECES / blocks);
 }
 
 /* The reduced axis that is cut: the largest one that is not the fastest, unless that is the only
@@ -22982,18 +22971,53 @@ static int tci_algo_longest(const tci_node *n)
     return at;
 }
 
+/* Where reduction n is cut, and how. */
+typedef struct tci_algo_cut {
+    int at;        /* of the reduced axes */
+    int64_t chunk; /* elements of a chunk; 0: it is left whole */
+} tci_algo_cut;
+
+/* The longest axis; by a machine of blocks the outermost one if it has about as many elements as
+ * pieces are wanted, since what lies inside stays one row then. Sizes that are symbols leave it
+ * whole: the order must not follow from what they typically are. */
+static tci_algo_cut tci_algo_cut_of(const tci_node *n, tci_machine machine)
+{
+    const tci_node *x = n->in[0];
+    tci_dim to = tci_node_count(n), from = tci_node_count(x);
+    tci_algo_cut cut = {0};
+    if (n->n_attr == 0 || tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) ||
+        !tci_dim_is_known(from) || to == 0 || from == 0) {
+        return cut;
+    }
+    const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
+    cut.at = tci_algo_longest(n);
+    int64_t size = tci_dim_known(x->shape[n->attr[cut.at]]);
+    if (machine.block_threads == 0) {
+        bool large = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
+        cut.chunk = large ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
+    } else {
+        int64_t pieces = tci_algo_pieces(n, results, all);
+        int64_t outermost = tci_dim_known(x->shape[n->attr[0]]);
+        if (2 * outermost >= pieces) {
+            cut.at = 0;
+            size = outermost;
+        }
+        cut.chunk = pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+    }
+    cut.chunk = cut.chunk > 0 && size / cut.chunk >= 2 ? cut.chunk : 0;
+    return cut;
+}
+
 /* Cuts reduction n; NULL when it is better left alone. */
 static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];
-    if (n->n_attr == 0) {
+    tci_algo_cut cut = tci_algo_cut_of(n, a->machine);
+    if (cut.chunk == 0) {
         return NULL;
     }
-    int at = tci_algo_longest(n), axis = (int)n->attr[at];
-    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, a->machine);
-    if (chunk == 0 || size / chunk < 2) {
-        return NULL;
-    }
+    int at = cut.at, axis = (int)n->attr[at];
+    int64_t size = tci_dim_known(x->shape[axis]), chunk = cut.chunk;
     int64_t even = tci_algo_divisor(size, chunk);
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
@@ -23042,11 +23066,11 @@ static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
 /* n as reductions whose order follows from no size, and what that forbids. */
 static tci_node *tci_algo_reproducible(const tci_algo *a, tci_node *n)
 {
-    int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
-    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, a->machine) : 0;
-    if (chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2) {
+    tci_algo_cut cut = tci_algo_cut_of(n, a->machine);
+    if (cut.chunk > 0) {
+        tci_dim size = n->in[0]->shape[n->attr[cut.at]];
         tci_str_printf(a->orders, "%s: whole, to be reproducible, else %lld parts\n",
-                       tci_op_name(n->op), (long long)tci_dim_div(n->in[0]->shape[axis], chunk));
+                       tci_op_name(n->op), (long long)(tci_dim_known(size) / cut.chunk));
     }
     return tci_class_reproducible(a->s, a->g, n);
 }
@@ -23063,9 +23087,7 @@ static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
     if (n->n_attr == 0) {
         return NULL;
     }
-    int axis = (int)n->attr[tci_algo_longest(n)];
-    int64_t chunk = tci_algo_chunk(n, axis, a->machine);
-    bool cut = chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2;
+    bool cut = tci_algo_cut_of(n, a->machine).chunk > 0;
     tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
@@ -25463,6 +25485,24 @@ static bool tci_group_identity_rows(const tci_root *r, const int32_t *outer_of)
     return true;
 }
 
+/* Would root r, of which each outer point of g has a long row, be left to few blocks of threads?
+ * That is so where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
+ * row is not what g reads, and by itself it keeps the whole device busy. */
+static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
+                            const int32_t *outer_of)
+{
+    tci_dim points = 1, row = 1;
+    for (int o = 0; o < g->n_outer; o++) {
+        points = tci_dim_mul(points, g->outer[o]);
+    }
+    for (int i = 0; i < r->n_domain; i++) {
+        row = outer_of[i] < 0 ? tci_dim_mul(row, r->domain[i]) : row;
+    }
+    return f->blocks && g->has_reduce && r->kind == TCI_ROOT_VALUE && tci_dim_is_known(points) &&
+           tci_dim_is_known(row) && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
+           tci_dim_le(TCI_CLASS_LONG_ROW, row);
+}
+
 static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
@@ -25530,6 +25570,10 @@ static bool tci_group_join_source(tci_fusion *f, int root, int group)
             fits = false;
             why = plain ? TCI_WHY_SPACE : TCI_WHY_CONTRACTION;
         }
+    }
+    if (fits && tci_group_idles(f, r, g, outer_of)) {
+        fits = false;
+        why = TCI_WHY_FEW;
     }
     if (!fits) {
         tci_group_refuse(f, r->node, source, why);
@@ -25750,6 +25794,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->reproducible = machine.reproducible;
+    f->blocks = machine.block_threads > 0;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
@@ -25814,15 +25859,9 @@ static int tci_class_last_inner(const tci_kernel *k, const tci_kinst *load)
     return last;
 }
 
-/* Whether every outer point reads the same elements, which are few beside those of other loads. */
-static bool tci_class_is_shared(const tci_kernel *k, const tci_kinst *load)
-{
-    return !(load->axes & (((uint64_t)1 << TCI_MIN(k->n_outer, 63)) - 1));
-}
-
 /* Loads of many elements for each outer point: how many walk the outer axis `outer` with stride 1,
- * how many with another stride, and how many walk the last inner axis they know with stride 1, each
- * outer point elements of its own. */
+ * how many with another stride, and how many of these walk the last inner axis they know with
+ * stride 1. What does not know `outer` is the same for all lanes along it: it asks for neither. */
 static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int *strided,
                                   int *inner_unit)
 {
@@ -25839,7 +25878,7 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
         }
         *unit += coef[outer] == 1;
         *strided += coef[outer] != 0 && coef[outer] != 1;
-        *inner_unit += coef[last] == 1 && !tci_class_is_shared(k, &k->insts[i]);
+        *inner_unit += coef[outer] != 0 && coef[last] == 1;
     }
 }
 
@@ -25910,6 +25949,20 @@ static int tci_class_widest(const tci_kernel *k)
     return widest;
 }
 
+/* Elements of a stage that are shared out among threads: all of them, of lines no shorter than two
+ * vectors. */
+static int64_t tci_class_row(const tci_kernel *k, const tci_kstage *stage)
+{
+    int64_t all = 1, line = 1;
+    for (int i = 0; i < stage->n_axes; i++) {
+        tci_dim size = k->axes[stage->axes[i]].size;
+        line = tci_dim_is_known(size) ? tci_dim_known(size)
+                                      : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
+        all = TCI_MIN(all, INT32_MAX) * TCI_MIN(line, INT32_MAX);
+    }
+    return TCI_MIN(all, line * (TCI_CLASS_BLOCK_VECTORS / 2));
+}
+
 static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 {
     if (machine.block_threads == 0 || machine.reproducible) {
@@ -25917,11 +25970,7 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     }
     int64_t longest = 1;
     for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        tci_dim size = st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1;
-        int64_t row = tci_dim_is_known(size) ? tci_dim_known(size)
-                                             : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
-        longest = TCI_MAX(longest, row);
+        longest = TCI_MAX(longest, tci_class_row(k, &k->stages[t]));
     }
     int64_t held = TCI_MAX(TCI_CLASS_THREAD_BYTES / tci_class_widest(k), 1);
     int64_t threads = TCI_CLASS_WARP;

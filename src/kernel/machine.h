@@ -30,6 +30,8 @@ enum {
  * every one of that kind, however many processors it has. */
 enum {
     TCI_CLASS_PIECES = 1056,     /* of a large sum, at most: no fewer than keep any device busy */
+    TCI_CLASS_PIECE_ROW = 4096,  /* least elements of a row's piece, */
+    TCI_CLASS_LONG_ROW = 2 * TCI_CLASS_PIECE_ROW, /* and of a row that is cut into several */
     TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
     TCI_CLASS_THREAD_BYTES = 16  /* and of the values that one of them holds */
 };

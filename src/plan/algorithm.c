@@ -21,7 +21,6 @@ enum {
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
     TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
-    TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
@@ -69,27 +68,13 @@ static tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int
                           before);
 }
 
-/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. Sizes that are
- * symbols leave it whole: the order must not follow from what they typically are. */
-static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
+/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. */
+static int64_t tci_algo_pieces(const tci_node *n, int64_t results, int64_t all)
 {
-    const tci_node *x = n->in[0];
-    tci_dim to = tci_node_count(n), from = tci_node_count(x);
-    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) || !tci_dim_is_known(from) ||
-        to == 0 || from == 0) {
-        return 0;
-    }
-    const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
-    const int64_t size = tci_dim_known(x->shape[axis]);
-    if (machine.block_threads == 0) {
-        bool cut = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
-        return cut ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
-    }
-    bool rows = n->attr[n->n_attr - 1] == x->rank - 1;
+    bool rows = n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
-    int64_t most = all / results / (rows ? TCI_ALGO_BLOCK_ROW : TCI_ALGO_BLOCK_COLUMN);
-    int64_t pieces = TCI_MIN(most, TCI_CLASS_PIECES / blocks);
-    return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+    int64_t most = all / results / (rows ? TCI_CLASS_PIECE_ROW : TCI_ALGO_BLOCK_COLUMN);
+    return TCI_MIN(most, TCI_CLASS_PIECES / blocks);
 }
 
 /* The reduced axis that is cut: the largest one that is not the fastest, unless that is the only
@@ -107,18 +92,53 @@ static int tci_algo_longest(const tci_node *n)
     return at;
 }
 
+/* Where reduction n is cut, and how. */
+typedef struct tci_algo_cut {
+    int at;        /* of the reduced axes */
+    int64_t chunk; /* elements of a chunk; 0: it is left whole */
+} tci_algo_cut;
+
+/* The longest axis; by a machine of blocks the outermost one if it has about as many elements as
+ * pieces are wanted, since what lies inside stays one row then. Sizes that are symbols leave it
+ * whole: the order must not follow from what they typically are. */
+static tci_algo_cut tci_algo_cut_of(const tci_node *n, tci_machine machine)
+{
+    const tci_node *x = n->in[0];
+    tci_dim to = tci_node_count(n), from = tci_node_count(x);
+    tci_algo_cut cut = {0};
+    if (n->n_attr == 0 || tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) ||
+        !tci_dim_is_known(from) || to == 0 || from == 0) {
+        return cut;
+    }
+    const int64_t results = tci_dim_known(to), all = tci_dim_known(from);
+    cut.at = tci_algo_longest(n);
+    int64_t size = tci_dim_known(x->shape[n->attr[cut.at]]);
+    if (machine.block_threads == 0) {
+        bool large = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
+        cut.chunk = large ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
+    } else {
+        int64_t pieces = tci_algo_pieces(n, results, all);
+        int64_t outermost = tci_dim_known(x->shape[n->attr[0]]);
+        if (2 * outermost >= pieces) {
+            cut.at = 0;
+            size = outermost;
+        }
+        cut.chunk = pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+    }
+    cut.chunk = cut.chunk > 0 && size / cut.chunk >= 2 ? cut.chunk : 0;
+    return cut;
+}
+
 /* Cuts reduction n; NULL when it is better left alone. */
 static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];
-    if (n->n_attr == 0) {
+    tci_algo_cut cut = tci_algo_cut_of(n, a->machine);
+    if (cut.chunk == 0) {
         return NULL;
     }
-    int at = tci_algo_longest(n), axis = (int)n->attr[at];
-    int64_t size = tci_dim_known(x->shape[axis]), chunk = tci_algo_chunk(n, axis, a->machine);
-    if (chunk == 0 || size / chunk < 2) {
-        return NULL;
-    }
+    int at = cut.at, axis = (int)n->attr[at];
+    int64_t size = tci_dim_known(x->shape[axis]), chunk = cut.chunk;
     int64_t even = tci_algo_divisor(size, chunk);
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
@@ -167,11 +187,11 @@ static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
 /* n as reductions whose order follows from no size, and what that forbids. */
 static tci_node *tci_algo_reproducible(const tci_algo *a, tci_node *n)
 {
-    int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
-    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, a->machine) : 0;
-    if (chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2) {
+    tci_algo_cut cut = tci_algo_cut_of(n, a->machine);
+    if (cut.chunk > 0) {
+        tci_dim size = n->in[0]->shape[n->attr[cut.at]];
         tci_str_printf(a->orders, "%s: whole, to be reproducible, else %lld parts\n",
-                       tci_op_name(n->op), (long long)tci_dim_div(n->in[0]->shape[axis], chunk));
+                       tci_op_name(n->op), (long long)(tci_dim_known(size) / cut.chunk));
     }
     return tci_class_reproducible(a->s, a->g, n);
 }
@@ -188,9 +208,7 @@ static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
     if (n->n_attr == 0) {
         return NULL;
     }
-    int axis = (int)n->attr[tci_algo_longest(n)];
-    int64_t chunk = tci_algo_chunk(n, axis, a->machine);
-    bool cut = chunk > 0 && tci_dim_known(n->in[0]->shape[axis]) / chunk >= 2;
+    bool cut = tci_algo_cut_of(n, a->machine).chunk > 0;
     tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);

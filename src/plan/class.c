@@ -46,15 +46,9 @@ static int tci_class_last_inner(const tci_kernel *k, const tci_kinst *load)
     return last;
 }
 
-/* Whether every outer point reads the same elements, which are few beside those of other loads. */
-static bool tci_class_is_shared(const tci_kernel *k, const tci_kinst *load)
-{
-    return !(load->axes & (((uint64_t)1 << TCI_MIN(k->n_outer, 63)) - 1));
-}
-
 /* Loads of many elements for each outer point: how many walk the outer axis `outer` with stride 1,
- * how many with another stride, and how many walk the last inner axis they know with stride 1, each
- * outer point elements of its own. */
+ * how many with another stride, and how many of these walk the last inner axis they know with
+ * stride 1. What does not know `outer` is the same for all lanes along it: it asks for neither. */
 static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int *strided,
                                   int *inner_unit)
 {
@@ -71,7 +65,7 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
         }
         *unit += coef[outer] == 1;
         *strided += coef[outer] != 0 && coef[outer] != 1;
-        *inner_unit += coef[last] == 1 && !tci_class_is_shared(k, &k->insts[i]);
+        *inner_unit += coef[outer] != 0 && coef[last] == 1;
     }
 }
 
@@ -142,6 +136,20 @@ static int tci_class_widest(const tci_kernel *k)
     return widest;
 }
 
+/* Elements of a stage that are shared out among threads: all of them, of lines no shorter than two
+ * vectors. */
+static int64_t tci_class_row(const tci_kernel *k, const tci_kstage *stage)
+{
+    int64_t all = 1, line = 1;
+    for (int i = 0; i < stage->n_axes; i++) {
+        tci_dim size = k->axes[stage->axes[i]].size;
+        line = tci_dim_is_known(size) ? tci_dim_known(size)
+                                      : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
+        all = TCI_MIN(all, INT32_MAX) * TCI_MIN(line, INT32_MAX);
+    }
+    return TCI_MIN(all, line * (TCI_CLASS_BLOCK_VECTORS / 2));
+}
+
 static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 {
     if (machine.block_threads == 0 || machine.reproducible) {
@@ -149,11 +157,7 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     }
     int64_t longest = 1;
     for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        tci_dim size = st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1;
-        int64_t row = tci_dim_is_known(size) ? tci_dim_known(size)
-                                             : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
-        longest = TCI_MAX(longest, row);
+        longest = TCI_MAX(longest, tci_class_row(k, &k->stages[t]));
     }
     int64_t held = TCI_MAX(TCI_CLASS_THREAD_BYTES / tci_class_widest(k), 1);
     int64_t threads = TCI_CLASS_WARP;

@@ -269,6 +269,24 @@ static bool tci_group_identity_rows(const tci_root *r, const int32_t *outer_of)
     return true;
 }
 
+/* Would root r, of which each outer point of g has a long row, be left to few blocks of threads?
+ * That is so where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
+ * row is not what g reads, and by itself it keeps the whole device busy. */
+static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
+                            const int32_t *outer_of)
+{
+    tci_dim points = 1, row = 1;
+    for (int o = 0; o < g->n_outer; o++) {
+        points = tci_dim_mul(points, g->outer[o]);
+    }
+    for (int i = 0; i < r->n_domain; i++) {
+        row = outer_of[i] < 0 ? tci_dim_mul(row, r->domain[i]) : row;
+    }
+    return f->blocks && g->has_reduce && r->kind == TCI_ROOT_VALUE && tci_dim_is_known(points) &&
+           tci_dim_is_known(row) && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
+           tci_dim_le(TCI_CLASS_LONG_ROW, row);
+}
+
 static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
@@ -336,6 +354,10 @@ static bool tci_group_join_source(tci_fusion *f, int root, int group)
             fits = false;
             why = plain ? TCI_WHY_SPACE : TCI_WHY_CONTRACTION;
         }
+    }
+    if (fits && tci_group_idles(f, r, g, outer_of)) {
+        fits = false;
+        why = TCI_WHY_FEW;
     }
     if (!fits) {
         tci_group_refuse(f, r->node, source, why);
@@ -556,6 +578,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->reproducible = machine.reproducible;
+    f->blocks = machine.block_threads > 0;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {

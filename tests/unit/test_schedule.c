@@ -154,6 +154,78 @@ TEST(facts_change_no_sum)
     end();
 }
 
+/* ---- work for all processors ---- */
+
+/* As a user writes it: statistics over all axes of x but the second. */
+static tc_tensor batch_norm(tc_tensor x)
+{
+    tc_tensor off = tc_sub(x, tc_mean(x, TC_AXES(0, 2, 3), true));
+    tc_tensor variance = tc_mean(tc_square(off), TC_AXES(0, 2, 3), true);
+    return tc_mul(off, tc_rsqrt(tc_add(variance, 1e-5)));
+}
+
+static tc_tensor batch_norm_grad(tc_tensor x)
+{
+    tc_tensor loss = tc_sum(tc_mul(batch_norm(x), x), TC_ALL, false), grad = TC_NONE;
+    CHECK(tc_grad(loss, &x, 1, &grad) == TC_OK);
+    return grad;
+}
+
+/* Every kernel of y that moves more than a megabyte has 1024 threads for each processor of the
+ * large GPU. */
+static void check_busy(const char *name, tc_tensor y)
+{
+    const tci_machine machine = test_machines[TEST_H200].machine;
+    const int64_t least = 1024 * (int64_t)machine.facts.processors;
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s: %s", name, scratch.message);
+        return;
+    }
+    const tci_plan *p = plan_for(y, machine);
+    for (int i = 0; i < p->n_kernels; i++) {
+        tci_launch launch;
+        const tci_loop *l = tci_loop_schedule(&scratch, p->kernels[i], machine, &launch);
+        int64_t threads = tci_dim_known(launch.n_tasks) * l->threads;
+        CHECK_MSG(p->kernels[i]->bytes < 1 << 20 || threads >= least,
+                  "%s: %s has %lld threads, %s", name, p->kernels[i]->name, (long long)threads,
+                  launch.note);
+    }
+}
+
+/* Sums with few results are cut in parts that keep a device busy, each of them one long row where
+ * memory has it so, and what is done to every element is not left to as few blocks as there are
+ * results. */
+TEST(few_results)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 16, 64, 112, 112);
+    tc_tensor rows = tc_input(ctx, "rows", TC_F32, 64, 300000);
+    check_busy("batch norm", batch_norm(x));
+    check_busy("its gradient", batch_norm_grad(x));
+    check_busy("softmax", tc_softmax(rows, 1));
+    end();
+}
+
+/* Sums down columns have neighbours in neighbouring lanes also where each row has a factor that is
+ * read from memory: such a factor is the same for all columns. */
+TEST(columns_with_a_factor_a_row)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 300, 1000), r = tc_input(ctx, "r", TC_F32, 300, 1);
+    tc_tensor y = tc_sum(tc_mul(tc_exp(x), r), TC_AXES(0), false);
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    for (int m = 0; m < TEST_MACHINES; m++) {
+        const tci_plan *p = plan_for(y, test_machines[m].machine);
+        CHECK_MSG(p->kernels[0]->vector == TCI_VEC_OUTER, "on %s the sums are rows",
+                  test_machines[m].name);
+    }
+    end();
+}
+
 /* ---- schedules as values ---- */
 
 static void check_candidate(const char *where, const tci_ask *a, const tci_sched *s)
