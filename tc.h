@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b6aff1c893d7a465"
+#define TCI_BUILD "62b37b096b956f88"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -35512,7 +35512,8 @@ struct tci_ask {
     bool turns;               /* is_map: loads along row_axis can be turned in registers */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
-    double ns;                /* of one thread, for the whole kernel, as the model has it */
+    /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
+    double ns;
 };
 
 typedef struct tci_form tci_form;
@@ -35528,7 +35529,7 @@ struct tci_form {
     bool (*fits)(const tci_ask *a, const int64_t *n);
     /* Writes those worth weighing, what has served best first; fits says no of some. */
     int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-    double (*cost_ns)(const tci_ask *a, const int64_t *n);
+    double (*cost_ns)(const tci_ask *a, const int64_t *n); /* from when it begins */
     /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
     void (*emit)(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch);
     /* What stands in the note behind the lanes: ", tile 4x2". */
@@ -35556,9 +35557,10 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
 /* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
- * bytes at the bandwidth of where they lie. */
+ * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
 TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);
 TCI_FN double tci_ask_memory_ns(const tci_ask *a);
+TCI_FN double tci_ask_least_ns(const tci_ask *a);
 /* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
  * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */
@@ -35792,37 +35794,58 @@ static void tci_ask_reduce_axis(tci_ask *a)
 
 /* ---- time ---- */
 
-static double tci_ask_bandwidth(const tci_ask *a)
+/* Bytes that a processor moves in a nanosecond from where the kernel's memory lies. */
+static double tci_ask_one_bandwidth(const tci_ask *a)
 {
     const tc_machine *m = &a->machine.facts;
-    double bytes = (double)a->k->bytes;
-    return bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
-           : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
-                                               : m->one_gbs;
+    return a->k->bytes < m->cache_bytes[1]   ? m->near_bytes * m->ghz
+           : a->k->bytes < m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                             : m->one_gbs;
+}
+
+/* The same of all processors together. */
+static double tci_ask_all_bandwidth(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double one = tci_ask_one_bandwidth(a);
+    double all = a->k->bytes < m->cache_bytes[1]   ? one * m->processors
+                 : a->k->bytes < m->cache_bytes[2] ? m->all_bytes * m->ghz
+                                                   : m->memory_gbs;
+    return TCI_MAX(all, one);
+}
+
+/* Multiply-adds of vectors that a processor begins in a nanosecond; ports of blocks are lanes. */
+static double tci_ask_rate(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    return m->ghz * m->ports * (a->machine.block_threads > 0 ? 1 : a->lanes);
 }
 
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
 {
-    const tc_machine *m = &a->machine.facts;
-    double flops_ns = flops * (double)a->k->flops / (m->ghz * m->ports * a->lanes);
-    double bytes_ns = bytes * (double)a->k->bytes / tci_ask_bandwidth(a);
+    bool blocks = a->machine.block_threads > 0;
+    double rate = tci_ask_rate(a) * (blocks ? a->machine.facts.processors : 1);
+    double bandwidth = blocks ? tci_ask_all_bandwidth(a) : tci_ask_one_bandwidth(a);
+    double flops_ns = flops * (double)a->k->flops / rate;
+    double bytes_ns = bytes * (double)a->k->bytes / bandwidth;
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
 TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a)
 {
     const tc_machine *m = &a->machine.facts;
-    double lanes = a->machine.block_threads > 0 ? 1 : a->lanes; /* ports of blocks are lanes */
-    double cycle = tci_ask_on_unit(a) ? m->matrix_flops : 2 * m->ports * lanes;
-    return (double)a->k->flops / (cycle * m->ghz * m->processors);
+    double rate = tci_ask_on_unit(a) ? m->matrix_flops * m->ghz : 2 * tci_ask_rate(a);
+    return (double)a->k->flops / (rate * m->processors);
 }
 
 TCI_FN double tci_ask_memory_ns(const tci_ask *a)
 {
-    const tc_machine *m = &a->machine.facts;
-    double bytes = (double)a->k->bytes;
-    bool cached = bytes < (double)m->cache_bytes[2];
-    return bytes / (cached ? m->all_bytes * m->ghz : m->memory_gbs);
+    return (double)a->k->bytes / tci_ask_all_bandwidth(a);
+}
+
+TCI_FN double tci_ask_least_ns(const tci_ask *a)
+{
+    return a->machine.facts.launch_ns + TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
 }
 
 TCI_FN bool tci_ask_is_far(const tci_ask *a)
@@ -36449,6 +36472,13 @@ static double tci_map_off(int64_t n, int64_t best)
     return 1 + 0.01 * (times - 1);
 }
 
+/* By blocks of threads, vectors along so short an axis are empty for the most part. */
+static double tci_map_empty(const tci_ask *a)
+{
+    bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_SPREAD_SHORT / 2;
+    return empty ? 1.1 : 1;
+}
+
 /* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
 static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
 {
@@ -36541,7 +36571,7 @@ static double tci_map_cost(const tci_ask *a, const int64_t *n)
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
     double flops = TCI_MAX((double)a->lanes / (double)n[TCI_MAP_LANES], 1);
     flops *= a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
-    return tci_ask_ns(a, flops, moved) * off;
+    return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 
 static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -36701,7 +36731,7 @@ static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
 static double tci_squares_cost(const tci_ask *a, const int64_t *n)
 {
     (void)n;
-    return tci_ask_ns(a, 1, 1);
+    return tci_ask_ns(a, 1, 1) * tci_map_empty(a);
 }
 
 static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -37269,11 +37299,18 @@ static int tci_products_candidates(const tci_ask *a,
     return TCI_PRODUCT_TILES;
 }
 
+/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
+ * less to compute. */
+static double tci_tile_with_memory(const tci_ask *a, double ns)
+{
+    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+}
+
 static double tci_products_cost(const tci_ask *a, const int64_t *n)
 {
     tci_product p;
     tci_product_is_kernel(a, &p);
-    return tci_product_ns(a->k, &a->machine, n, &p);
+    return tci_tile_with_memory(a, tci_product_ns(a->k, &a->machine, n, &p));
 }
 
 static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -37345,8 +37382,8 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     tci_spread p;
     tci_spread_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
-    if (a->is_map) { /* vectors would be empty for the most part */
-        return 0.9 * tci_ask_ns(a, 1, 1);
+    if (a->is_map) {
+        return a->ns;
     }
     return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
@@ -37405,7 +37442,7 @@ static int tci_matrix_form_candidates(const tci_ask *a,
 
 static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
 {
-    return tci_matrix_ns(a->k, &a->machine, n);
+    return tci_tile_with_memory(a, tci_matrix_ns(a->k, &a->machine, n));
 }
 
 static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
@@ -37902,6 +37939,7 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
     again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
+    twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
     return tci_ask_ns(a, again, late * twice) * again * late * twice;
 }
 
@@ -37955,7 +37993,7 @@ static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
     (void)n;
-    return 0.9 * a->ns;
+    return a->ns;
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -38064,6 +38102,11 @@ static int tci_sched_insert(tci_sched *list, int n, int most, const tci_sched *s
     return n;
 }
 
+static double tci_sched_cost(const tci_ask *a, const tci_form *form, const int64_t *n)
+{
+    return a->machine.facts.launch_ns + form->cost_ns(a, n);
+}
+
 TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
 {
     int n = 0;
@@ -38073,7 +38116,7 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
         int n_numbers = form->candidates(a, numbers);
         for (int i = 0; i < n_numbers; i++) {
             if (form->fits(a, numbers[i])) {
-                tci_sched s = {form, {0}, form->cost_ns(a, numbers[i])};
+                tci_sched s = {form, {0}, tci_sched_cost(a, form, numbers[i])};
                 memcpy(s.n, numbers[i], sizeof(s.n));
                 n = tci_sched_insert(list, n, most, &s);
             }
@@ -38201,8 +38244,7 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
     tci_sched_time(&why, s->cost_ns);
     tci_str_printf(&why, " %sby the model, at best ",
                    a->machine.block_threads > 0 ? "" : "of one thread ");
-    tci_sched_time(&why, a->machine.facts.launch_ns +
-                             TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    tci_sched_time(&why, tci_ask_least_ns(a));
     tci_str_add(&why, " (arithmetic ");
     tci_sched_time(&why, tci_ask_arithmetic_ns(a));
     tci_str_add(&why, ", memory ");
@@ -38261,7 +38303,7 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
     const tci_sched *s = &list[0];
     if (forced && tci_sched_parse(forced, &wanted, why)) {
         if (tci_sched_fits(a, &wanted)) {
-            wanted.cost_ns = wanted.form->cost_ns(a, wanted.n);
+            wanted.cost_ns = tci_sched_cost(a, wanted.form, wanted.n);
             s = &wanted;
         } else {
             tci_str_add(why, "it does not fit the kernel on this machine");

@@ -207,37 +207,58 @@ static void tci_ask_reduce_axis(tci_ask *a)
 
 /* ---- time ---- */
 
-static double tci_ask_bandwidth(const tci_ask *a)
+/* Bytes that a processor moves in a nanosecond from where the kernel's memory lies. */
+static double tci_ask_one_bandwidth(const tci_ask *a)
 {
     const tc_machine *m = &a->machine.facts;
-    double bytes = (double)a->k->bytes;
-    return bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
-           : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
-                                               : m->one_gbs;
+    return a->k->bytes < m->cache_bytes[1]   ? m->near_bytes * m->ghz
+           : a->k->bytes < m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                             : m->one_gbs;
+}
+
+/* The same of all processors together. */
+static double tci_ask_all_bandwidth(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    double one = tci_ask_one_bandwidth(a);
+    double all = a->k->bytes < m->cache_bytes[1]   ? one * m->processors
+                 : a->k->bytes < m->cache_bytes[2] ? m->all_bytes * m->ghz
+                                                   : m->memory_gbs;
+    return TCI_MAX(all, one);
+}
+
+/* Multiply-adds of vectors that a processor begins in a nanosecond; ports of blocks are lanes. */
+static double tci_ask_rate(const tci_ask *a)
+{
+    const tc_machine *m = &a->machine.facts;
+    return m->ghz * m->ports * (a->machine.block_threads > 0 ? 1 : a->lanes);
 }
 
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes)
 {
-    const tc_machine *m = &a->machine.facts;
-    double flops_ns = flops * (double)a->k->flops / (m->ghz * m->ports * a->lanes);
-    double bytes_ns = bytes * (double)a->k->bytes / tci_ask_bandwidth(a);
+    bool blocks = a->machine.block_threads > 0;
+    double rate = tci_ask_rate(a) * (blocks ? a->machine.facts.processors : 1);
+    double bandwidth = blocks ? tci_ask_all_bandwidth(a) : tci_ask_one_bandwidth(a);
+    double flops_ns = flops * (double)a->k->flops / rate;
+    double bytes_ns = bytes * (double)a->k->bytes / bandwidth;
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
 TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a)
 {
     const tc_machine *m = &a->machine.facts;
-    double lanes = a->machine.block_threads > 0 ? 1 : a->lanes; /* ports of blocks are lanes */
-    double cycle = tci_ask_on_unit(a) ? m->matrix_flops : 2 * m->ports * lanes;
-    return (double)a->k->flops / (cycle * m->ghz * m->processors);
+    double rate = tci_ask_on_unit(a) ? m->matrix_flops * m->ghz : 2 * tci_ask_rate(a);
+    return (double)a->k->flops / (rate * m->processors);
 }
 
 TCI_FN double tci_ask_memory_ns(const tci_ask *a)
 {
-    const tc_machine *m = &a->machine.facts;
-    double bytes = (double)a->k->bytes;
-    bool cached = bytes < (double)m->cache_bytes[2];
-    return bytes / (cached ? m->all_bytes * m->ghz : m->memory_gbs);
+    return (double)a->k->bytes / tci_ask_all_bandwidth(a);
+}
+
+TCI_FN double tci_ask_least_ns(const tci_ask *a)
+{
+    return a->machine.facts.launch_ns + TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
 }
 
 TCI_FN bool tci_ask_is_far(const tci_ask *a)

@@ -30,7 +30,8 @@ struct tci_ask {
     bool turns;               /* is_map: loads along row_axis can be turned in registers */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
-    double ns;                /* of one thread, for the whole kernel, as the model has it */
+    /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
+    double ns;
 };
 
 typedef struct tci_form tci_form;
@@ -46,7 +47,7 @@ struct tci_form {
     bool (*fits)(const tci_ask *a, const int64_t *n);
     /* Writes those worth weighing, what has served best first; fits says no of some. */
     int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-    double (*cost_ns)(const tci_ask *a, const int64_t *n);
+    double (*cost_ns)(const tci_ask *a, const int64_t *n); /* from when it begins */
     /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
     void (*emit)(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch);
     /* What stands in the note behind the lanes: ", tile 4x2". */
@@ -74,9 +75,10 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
 /* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
- * bytes at the bandwidth of where they lie. */
+ * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
 TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);
 TCI_FN double tci_ask_memory_ns(const tci_ask *a);
+TCI_FN double tci_ask_least_ns(const tci_ask *a);
 /* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
  * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */

@@ -32,6 +32,13 @@ static double tci_map_off(int64_t n, int64_t best)
     return 1 + 0.01 * (times - 1);
 }
 
+/* By blocks of threads, vectors along so short an axis are empty for the most part. */
+static double tci_map_empty(const tci_ask *a)
+{
+    bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_SPREAD_SHORT / 2;
+    return empty ? 1.1 : 1;
+}
+
 /* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
 static double tci_map_moved(const tci_ask *a, const tci_kstore *store, bool streams)
 {
@@ -124,7 +131,7 @@ static double tci_map_cost(const tci_ask *a, const int64_t *n)
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
     double flops = TCI_MAX((double)a->lanes / (double)n[TCI_MAP_LANES], 1);
     flops *= a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
-    return tci_ask_ns(a, flops, moved) * off;
+    return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 
 static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -284,7 +291,7 @@ static bool tci_squares_fits(const tci_ask *a, const int64_t *n)
 static double tci_squares_cost(const tci_ask *a, const int64_t *n)
 {
     (void)n;
-    return tci_ask_ns(a, 1, 1);
+    return tci_ask_ns(a, 1, 1) * tci_map_empty(a);
 }
 
 static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)

@@ -190,6 +190,7 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     double late = far == (n[TCI_ROWS_AHEAD] != 0) || tci_rows_next_axis(a) < 0 ? 1 : 1.1;
     again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
+    twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
     return tci_ask_ns(a, again, late * twice) * again * late * twice;
 }
 
@@ -243,7 +244,7 @@ static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][T
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
     (void)n;
-    return 0.9 * a->ns;
+    return a->ns;
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)

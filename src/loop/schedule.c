@@ -69,6 +69,11 @@ static int tci_sched_insert(tci_sched *list, int n, int most, const tci_sched *s
     return n;
 }
 
+static double tci_sched_cost(const tci_ask *a, const tci_form *form, const int64_t *n)
+{
+    return a->machine.facts.launch_ns + form->cost_ns(a, n);
+}
+
 TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
 {
     int n = 0;
@@ -78,7 +83,7 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
         int n_numbers = form->candidates(a, numbers);
         for (int i = 0; i < n_numbers; i++) {
             if (form->fits(a, numbers[i])) {
-                tci_sched s = {form, {0}, form->cost_ns(a, numbers[i])};
+                tci_sched s = {form, {0}, tci_sched_cost(a, form, numbers[i])};
                 memcpy(s.n, numbers[i], sizeof(s.n));
                 n = tci_sched_insert(list, n, most, &s);
             }
@@ -206,8 +211,7 @@ TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci
     tci_sched_time(&why, s->cost_ns);
     tci_str_printf(&why, " %sby the model, at best ",
                    a->machine.block_threads > 0 ? "" : "of one thread ");
-    tci_sched_time(&why, a->machine.facts.launch_ns +
-                             TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    tci_sched_time(&why, tci_ask_least_ns(a));
     tci_str_add(&why, " (arithmetic ");
     tci_sched_time(&why, tci_ask_arithmetic_ns(a));
     tci_str_add(&why, ", memory ");
@@ -266,7 +270,7 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
     const tci_sched *s = &list[0];
     if (forced && tci_sched_parse(forced, &wanted, why)) {
         if (tci_sched_fits(a, &wanted)) {
-            wanted.cost_ns = wanted.form->cost_ns(a, wanted.n);
+            wanted.cost_ns = tci_sched_cost(a, wanted.form, wanted.n);
             s = &wanted;
         } else {
             tci_str_add(why, "it does not fit the kernel on this machine");

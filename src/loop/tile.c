@@ -524,11 +524,18 @@ static int tci_products_candidates(const tci_ask *a,
     return TCI_PRODUCT_TILES;
 }
 
+/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
+ * less to compute. */
+static double tci_tile_with_memory(const tci_ask *a, double ns)
+{
+    return TCI_MAX(ns, tci_ask_memory_ns(a)) + 0.01 * ns;
+}
+
 static double tci_products_cost(const tci_ask *a, const int64_t *n)
 {
     tci_product p;
     tci_product_is_kernel(a, &p);
-    return tci_product_ns(a->k, &a->machine, n, &p);
+    return tci_tile_with_memory(a, tci_product_ns(a->k, &a->machine, n, &p));
 }
 
 static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -600,8 +607,8 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     tci_spread p;
     tci_spread_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
-    if (a->is_map) { /* vectors would be empty for the most part */
-        return 0.9 * tci_ask_ns(a, 1, 1);
+    if (a->is_map) {
+        return a->ns;
     }
     return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
@@ -660,7 +667,7 @@ static int tci_matrix_form_candidates(const tci_ask *a,
 
 static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
 {
-    return tci_matrix_ns(a->k, &a->machine, n);
+    return tci_tile_with_memory(a, tci_matrix_ns(a->k, &a->machine, n));
 }
 
 static void tci_matrix_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,

@@ -4,6 +4,7 @@
 #include "inside.h"
 
 #include "../tc_test.h"
+#include "../fuzz/draw.h"
 #include "machines.h"
 
 #include <setjmp.h>
@@ -276,6 +277,76 @@ TEST(candidates)
         }
     }
     CHECK_MSG(n_candidates > 3 * PROGRAMS * TEST_MACHINES, "%d candidates", n_candidates);
+    end();
+}
+
+/* How many candidates of y's kernels there are; none costs less than the machine can do it in. */
+static int check_costs(const char *what, tc_tensor y, const char *name, tci_machine machine)
+{
+    const tci_plan *p = plan_for(y, machine);
+    int all = 0;
+    for (int k = 0; k < p->n_kernels; k++) {
+        tci_sched list[TCI_SCHED_MOST];
+        const tci_ask *a = tci_ask_make(&scratch, p->kernels[k], machine);
+        int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
+        double least = tci_ask_least_ns(a);
+        for (int c = 0; c < n; c++) {
+            tci_str text = {.s = &scratch};
+            tci_sched_print(&text, &list[c]);
+            CHECK_MSG(list[c].cost_ns >= least * (1 - 1e-9),
+                      "%s on %s, %s: %s costs %g ns, at best %g", what, name, p->kernels[k]->name,
+                      tci_str_text(&text), list[c].cost_ns, least);
+        }
+        all += n;
+    }
+    return all;
+}
+
+/* The same for all machines, and for one processor of the first. */
+static int check_costs_anywhere(const char *what, tc_tensor y)
+{
+    tci_machine one = test_machines[TEST_LAPTOP].machine;
+    one.facts.processors = 1;
+    int all = check_costs(what, y, "one core", one);
+    for (int m = 0; m < TEST_MACHINES; m++) {
+        all += check_costs(what, y, test_machines[m].name, test_machines[m].machine);
+    }
+    return all;
+}
+
+TEST(no_schedule_beats_the_machine)
+{
+    enum { DRAWN = 120 };
+    int n_candidates = 0;
+    char what[40];
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    for (int i = 0; i < PROGRAMS; i++) {
+        snprintf(what, sizeof(what), "program %d", i);
+        n_candidates += check_costs_anywhere(what, program(i));
+    }
+    tc_tensor a = tc_input(ctx, "rows", TC_BF16, 64, 8192);
+    tc_tensor b = tc_input(ctx, "columns", TC_BF16, 8192, 16384);
+    tc_tensor c = tc_input(ctx, "short", TC_F32, 8192, 16);
+    n_candidates += check_costs_anywhere("a product of few rows", tc_matmul(a, b));
+    n_candidates += check_costs_anywhere("outer", tc_matmul(c, tc_transpose(c, 0, 1)));
+    for (uint64_t seed = 1; seed <= DRAWN; seed++) {
+        fz_recipe f;
+        fz_graph g;
+        memset(&f, 0, sizeof(f));
+        memset(&g, 0, sizeof(g));
+        fz_draw_recipe(&f, seed, ctx);
+        snprintf(what, sizeof(what), "drawn %d", (int)seed);
+        if (fz_build(&f, ctx, &g)) {
+            n_candidates += check_costs_anywhere(what, g.outputs[0]);
+        }
+        fz_graph_free(&g);
+    }
+    CHECK_MSG(n_candidates > 1500, "%d candidates", n_candidates);
     end();
 }
 
