@@ -88,7 +88,7 @@ build/readme: tools/readme.c
 # Rooms whose switches over ops, prims, reductions and attributes name every case: a new row does not
 # compile until each says what it is there, whether or not there is a default.
 SWITCHES = $(addprefix src/,compile/disk.c compile/steps.c compile/verify.c run/walk.c \
-    graph/build.c graph/named.c graph/verify.c kernel/lower.c interp/reference.c \
+    graph/build.c graph/verify.c kernel/lower.c interp/reference.c \
     ops/info.c ops/math.c)
 
 rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with symbolic sizes too

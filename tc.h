@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "62b37b096b956f88"
+#define TCI_BUILD "a7b05213e907aaa7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -140,6 +140,17 @@
  *     tc_var_mean(x, TC_AXES(-1), 1, true, &spread, &centre);
  *     tc_tensor sample = tc_var(x, TC_AXES(0), 1, false), deviation = tc_std(x, TC_ALL, 0, false);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
+ *
+ * What reads graphs from files, or binds another language, calls ops by their names: inputs in
+ * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that
+ * does not fit is an error that shows what was expected:
+ *
+ *     tc_tensor peaks = tc_op(ctx, "max", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axes", -1)));
+ *     tc_tensor flat = tc_op(ctx, "reshape", TC_TENSORS(x), TC_ATTRS(TC_ATTR_LIST("sizes", -1)));
+ *     tc_tensor more = tc_op(ctx, "add", TC_TENSORS(flat), TC_ATTRS(TC_ATTR("b", 2.5)));
+ *     for (int i = 0; tc_op_name(i); i++) {
+ *         printf("%s(%s)\n", tc_op_name(i), tc_op_params(i));
+ *     }
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -629,6 +640,17 @@ typedef struct tc_arg {
     double f;
 } tc_arg;
 
+/* A parameter of tc_op: its name and a text, n integers, or (where those are NULL) a number or a
+ * tensor. */
+typedef struct tc_attr {
+    const char *name;
+    tc_arg value;
+    int n;
+    const int64_t *items;
+    const char *text;
+} tc_attr;
+typedef struct tc_attrs { const tc_attr *items; int n; } tc_attrs;
+
 /* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
  * and aligned as C aligns that type. */
 typedef struct tc_buf {
@@ -948,6 +970,11 @@ static inline tc_axes tci_axis_list(std::initializer_list<int> l)
     tc_axes r = {l.begin(), static_cast<int>(l.size()), false};
     return r;
 }
+static inline tc_attrs tci_attr_list(std::initializer_list<tc_attr> l)
+{
+    tc_attrs r = {l.begin(), static_cast<int>(l.size())};
+    return r;
+}
 static inline tc_bufs tci_buf_list(std::initializer_list<tc_buf> l)
 {
     tc_bufs r = {l.begin(), static_cast<int>(l.size())};
@@ -974,6 +1001,7 @@ template <class... tci_t> static inline int tci_size_count(tci_t...)
 }
 #define TC_TENSORS(...) (tci_tensor_list({__VA_ARGS__}))
 #define TC_AXES(...) (tci_axis_list({__VA_ARGS__}))
+#define TC_ATTRS(...) (tci_attr_list({__VA_ARGS__}))
 #define TC_BUFS(...) (tci_buf_list({__VA_ARGS__}))
 #define TCI_SIZES(...) (tci_size_list(__VA_ARGS__).get())
 #define TCI_SIZES_N(...) (tci_size_count(__VA_ARGS__))
@@ -1097,16 +1125,23 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #define TC_ALL ((tc_axes){NULL, 0, true})
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
+#define TC_ATTRS(...)                                                                              \
+    ((tc_attrs){(const tc_attr[sizeof(#__VA_ARGS__) + 1]){TCI_NO_ATTR, __VA_ARGS__} + 1,           \
+                tci_list_count(#__VA_ARGS__)})
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,      \
                tci_list_count(#__VA_ARGS__)})
 #else
+#define TC_ATTRS(...)                                                                              \
+    ((tc_attrs){(const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__} + 1,                                   \
+                (int)(sizeof((const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__}) / sizeof(tc_attr)) - 1})
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
                (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
                      sizeof(tc_buf)) -                                                             \
                    1})
 #endif
+#define TCI_NO_ATTR {NULL, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, NULL}
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
     ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1 +                      \
@@ -1182,6 +1217,11 @@ static inline tc_axes tci_axes_n(const int *items, int n)
     tc_axes r = {items, n, false};
     return r;
 }
+static inline tc_attrs tci_attrs_n(const tc_attr *items, int n)
+{
+    tc_attrs r = {items, n};
+    return r;
+}
 static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
 {
     tc_bufs r = {items, n};
@@ -1189,9 +1229,31 @@ static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
 }
 #define TC_TENSORS_N(items, n) (tci_tensors_n((items), (n)))
 #define TC_AXES_N(items, n) (tci_axes_n((items), (n)))
+#define TC_ATTRS_N(items, n) (tci_attrs_n((items), (n)))
 #define TC_BUFS_N(items, n) (tci_bufs_n((items), (n)))
 
-/* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
+/* Parameters of tc_op: a tensor or any C number (a dtype, true and false too); integers; a text. */
+static inline tc_attr tci_attr_value(const char *name, tc_arg value)
+{
+    tc_attr a = {name, value, 0, NULL, NULL};
+    return a;
+}
+static inline tc_attr tci_attr_ints(const char *name, int n, const int64_t *items)
+{
+    tc_attr a = {name, {{0, 0, 0}, 0, 0, 0.0}, n, items, NULL};
+    return a;
+}
+static inline tc_attr tci_attr_text(const char *name, const char *text)
+{
+    tc_attr a = {name, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, text};
+    return a;
+}
+#define TC_ATTR(name, v) (tci_attr_value((name), TC_ARG(v)))
+#define TC_ATTR_LIST(name, ...)                                                                    \
+    (tci_attr_ints((name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
+#define TC_ATTR_TEXT(name, text) (tci_attr_text((name), (text)))
+
+/* TC_BUF with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
  * program expects there. */
 static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 {
@@ -1669,6 +1731,26 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
+
+/* ---- any op above by its name: for files of graphs and bindings of languages ---- */
+/* tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", -1))) is tc_softmax(x, -1). Inputs
+ * are the op's operands in order (TC_NONE: left out); each other parameter is given by its name,
+ * and so may an operand be: TC_ATTR("b", 2.5). Those of an options struct are its fields; what has
+ * a default may be left out. TC_ERR_ARGUMENT: there is no op or parameter of that name, one that is
+ * needed is missing, or is not of its kind; otherwise as the call. */
+TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                          tc_site here);
+#define tc_op(ctx, name, inputs, attrs) tc_op_at((ctx), (name), (inputs), (attrs), TC_HERE)
+/* The same for ops with several results, which go to results[0] to results[n - 1]: n is as many as
+ * the op has (else TC_ERR_ARGUMENT). On failure all of them tell the error. */
+TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                                  tc_tensor *results, int n, tc_site here);
+#define tc_op_results(ctx, name, inputs, attrs, results, n)                                        \
+    tc_op_results_at((ctx), (name), (inputs), (attrs), (results), (n), TC_HERE)
+/* Name and parameters of op i, counted from 0: "slice" and "x: tensor, axis: axis, start: integer =
+ * 0, stop: integer = TC_END, step: integer = 1". NULL behind the last one. */
+TC_API const char *tc_op_name(int i);
+TC_API const char *tc_op_params(int i);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -14682,424 +14764,6 @@ TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_n
     tci_node *kept = tci_random_ew(g, TCI_OP_MUL, tci_build_cast(g, x, math), scale);
     tci_node *zero = tci_graph_const(g, math, (tci_value){.f = 0.0});
     return tci_build_cast(g, tci_build_where(g, keep, kept, zero), (tc_dtype)x->dtype);
-}
-/* ---- src/graph/named.c ---- */
-/* graph/named.c - nodes by name (graph/named.h).
- *
- * In: the name of an op, inputs, attributes by name. Out: what the constructor of that op makes of
- * them. The names are found in the rows of the ops and their attribute lists; lengths and kinds of
- * what is given are checked here by the list alone, and what the words mean by the constructors.
- * One switch over all ops says which constructor that is. */
-/* ---- src/graph/named.h ---- */
-/* graph/named.h - nodes made by the name of their op, with attributes by name: what reads graphs
- * from elsewhere builds through this. The ops and their attributes are those of ops/table.h. */
-#ifndef TCI_GRAPH_NAMED_H
-#define TCI_GRAPH_NAMED_H
-
-
-/* One attribute: a word for each time it stands (an entry per axis of `start`, all of `axes`). */
-typedef struct tci_named_attr {
-    const char *name;
-    int n;
-    const tci_dim *words;
-} tci_named_attr;
-
-/* The op over n_in inputs, in the order of graph/node.h; what is left out has its default. Shapes
- * broadcast and dtypes meet as in the constructors of graph/build.h, axes may count from the end.
- * NULL with g->error and g->message (TC_ERR_ARGUMENT: no such op or attribute, or a wrong number of
- * inputs or words; else what the constructor says). Leaves with memory or a number have no name to
- * be made by. */
-TCI_FN tci_node *tci_build_named(tci_graph *g, const char *op, int n_in, tci_node *const *in,
-                                 int n_attrs, const tci_named_attr *attrs);
-
-#endif
-
-/* ---- src/graph/named.c, continued ---- */
-#include <inttypes.h>
-#include <string.h>
-
-
-/* A call: the row, and what was given for each attribute of its list, or NULL. */
-typedef struct tci_named {
-    tci_graph *g;
-    int op, n_in;
-    tci_node *const *in;
-    const tci_attr_list *list;
-    const tci_named_attr *given[TCI_ATTRS_MOST];
-} tci_named;
-
-/* ---- what was given ---- */
-
-/* Place of an attribute in the list, or -1. A COUNT follows from the others. */
-static int tci_named_find(const tci_named *c, const char *name)
-{
-    for (int i = 0; i < c->list->n; i++) {
-        if (!strcmp(c->list->items[i].name, name)) {
-            return c->list->items[i].kind == TCI_ATTR_COUNT ? -1 : i;
-        }
-    }
-    return -1;
-}
-
-/* How often attribute i stands; -1: as often as it is given. */
-static int tci_named_wanted(const tci_named *c, int i)
-{
-    const tci_attr_info *a = &c->list->items[i];
-    int rank = c->n_in ? c->in[0]->rank : 0, first = c->list->n_first;
-    switch ((tci_attr_times)a->times) {
-    case TCI_ATTR_FIRST:
-    case TCI_ATTR_LAST: return 1;
-    case TCI_ATTR_EACH: return rank;
-    case TCI_ATTR_REST: return i > first && c->given[first] ? c->given[first]->n : -1;
-    case TCI_ATTR_ASIDE: break;
-    }
-    return a->kind == TCI_ATTR_PLACE ? rank : a->kind == TCI_ATTR_SIZE ? -1 : 1;
-}
-
-static int tci_named_count(const tci_named *c, const char *name)
-{
-    int i = tci_named_find(c, name);
-    return c->given[i] ? c->given[i]->n : tci_named_wanted(c, i);
-}
-
-static tci_dim tci_named_word(const tci_named *c, const char *name, int at)
-{
-    int i = tci_named_find(c, name);
-    return c->given[i] ? c->given[i]->words[at] : c->list->items[i].fallback;
-}
-
-/* All words of an attribute; NULL: out of memory. */
-static tci_dim *tci_named_words(const tci_named *c, const char *name, tci_words *w)
-{
-    int n = tci_named_count(c, name);
-    tci_dim *words = tci_words_get(c->g, w, n);
-    for (int i = 0; words && i < n; i++) {
-        words[i] = tci_named_word(c, name, i);
-    }
-    return words;
-}
-
-static int *tci_named_ints(const tci_named *c, const char *name, tci_words *w)
-{
-    int n = tci_named_count(c, name);
-    int *ints = tci_words_ints(c->g, w, n);
-    for (int i = 0; ints && i < n; i++) {
-        ints[i] = (int)tci_dim_known(tci_named_word(c, name, i));
-    }
-    return ints;
-}
-
-/* ---- checks ---- */
-
-static bool tci_named_fits(const tci_attr_info *a, tci_dim word)
-{
-    bool plain = tci_dim_is_known(word) && tci_dim_le(INT32_MIN, word) &&
-                 tci_dim_le(word, INT32_MAX);
-    switch ((tci_attr_kind)a->kind) {
-    case TCI_ATTR_SIZE:
-    case TCI_ATTR_PLACE: return true;
-    case TCI_ATTR_AXIS: return plain;
-    case TCI_ATTR_COUNT:
-    case TCI_ATTR_LABEL: return plain && tci_dim_le(0, word);
-    case TCI_ATTR_FLAG: return plain && (word == 0 || word == 1);
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
-    case TCI_ATTR_MODE:
-        return plain && tci_dim_le(0, word) && tci_dim_lt(word, TCI_MODE_COUNT);
-    }
-    return false;
-}
-
-static bool tci_named_check_words(const tci_named *c, int i)
-{
-    const tci_attr_info *a = &c->list->items[i];
-    int n = c->given[i]->n, wanted = tci_named_wanted(c, i);
-    if (n < 0 || (wanted >= 0 && n != wanted)) {
-        tci_graph_fail(c->g, TC_ERR_ARGUMENT, "'%s' of %s is given %d times: expected %d", a->name,
-                       tci_op_name(c->op), n, wanted);
-        return false;
-    }
-    for (int k = 0; k < n; k++) {
-        if (tci_attr_is_dim(a) &&
-            !tci_build_check_dim(c->g, a->name, c->given[i]->words[k], TC_ERR_ARGUMENT)) {
-            return false;
-        }
-        if (!tci_named_fits(a, c->given[i]->words[k])) {
-            tci_graph_fail(c->g, TC_ERR_ARGUMENT, "'%s' of %s is %s: expected %s", a->name,
-                           tci_op_name(c->op), TCI_DIM_TEXT(c->given[i]->words[k]),
-                           a->kind == TCI_ATTR_FLAG    ? "0 or 1"
-                           : a->kind == TCI_ATTR_DTYPE ? "a dtype"
-                       : a->kind == TCI_ATTR_MODE  ? "a mode of stores"
-                           : a->kind == TCI_ATTR_LABEL ? "a number from 0 on"
-                                                       : "an axis");
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Sorts what is given into the list. */
-static bool tci_named_take(tci_named *c, int n_attrs, const tci_named_attr *attrs)
-{
-    for (int i = 0; i < n_attrs; i++) {
-        int at = tci_named_find(c, attrs[i].name);
-        if (at < 0 || c->given[at]) {
-            tci_graph_fail(c->g, TC_ERR_ARGUMENT,
-                           at < 0 ? "%s has no attribute '%.60s'"
-                                  : "%s is given the attribute '%.60s' twice",
-                           tci_op_name(c->op), attrs[i].name);
-            return false;
-        }
-        c->given[at] = &attrs[i];
-    }
-    for (int i = 0; i < c->list->n; i++) {
-        const tci_attr_info *a = &c->list->items[i];
-        if (!c->given[i] && a->fallback == TCI_ATTR_NEEDED) {
-            tci_graph_fail(c->g, TC_ERR_ARGUMENT, "%s needs the attribute '%s'", tci_op_name(c->op),
-                           a->name);
-            return false;
-        }
-        if (c->given[i] && !tci_named_check_words(c, i)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool tci_named_check_inputs(const tci_named *c)
-{
-    const tci_op_info *row = tci_op_get(c->op);
-    if (c->n_in < row->least || c->n_in > row->most) {
-        tci_graph_fail(c->g, TC_ERR_ARGUMENT, "%s is given %d inputs: expected %d%s", row->name,
-                       c->n_in, row->least, row->most > row->least ? " or more" : "");
-        return false;
-    }
-    for (int i = 0; i < c->n_in; i++) {
-        if (!c->in[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* ---- ops whose words are more than one list ---- */
-
-static tci_node *tci_named_shaped(const tci_named *c)
-{
-    tci_words w;
-    tci_dim *shape = tci_named_words(c, "shape", &w);
-    int rank = tci_named_count(c, "shape");
-    if (!shape) {
-        return NULL;
-    }
-    return tci_words_put(c->g, &w,
-                         c->op == TCI_OP_RESHAPE
-                             ? tci_build_reshape(c->g, c->in[0], rank, shape)
-                             : tci_build_expand(c->g, c->in[0], rank, shape));
-}
-
-static tci_node *tci_named_random(const tci_named *c)
-{
-    tci_words w;
-    tci_dim *shape = tci_named_words(c, "shape", &w);
-    tc_dtype dtype = (tc_dtype)tci_named_word(c, "dtype", 0);
-    if (!shape) {
-        return NULL;
-    }
-    return tci_words_put(c->g, &w,
-                         tci_build_random(c->g, c->in[0], c->in[1], dtype,
-                                          tci_named_count(c, "shape"), shape));
-}
-
-static tci_node *tci_named_permute(const tci_named *c)
-{
-    tci_words w;
-    int *order = tci_named_ints(c, "order", &w);
-    if (!order) {
-        return NULL;
-    }
-    return tci_words_put(c->g, &w, tci_build_permute(c->g, c->in[0], c->in[0]->rank, order));
-}
-
-static tci_node *tci_named_over_axes(const tci_named *c)
-{
-    tci_words w;
-    int *list = tci_named_ints(c, "axes", &w);
-    tc_axes axes = {list, tci_named_count(c, "axes"), false};
-    bool keepdims = tci_named_word(c, "keepdims", 0) != 0;
-    if (!list) {
-        return NULL;
-    }
-    return tci_words_put(c->g, &w,
-                         c->op == TCI_OP_MEAN
-                             ? tci_build_mean(c->g, c->in[0], axes, keepdims)
-                             : tci_build_reduce(c->g, c->op, c->in[0], axes, keepdims));
-}
-
-static tci_node *tci_named_slice(const tci_named *c)
-{
-    tci_node *r = c->in[0];
-    for (int i = 0; r && i < c->in[0]->rank; i++) {
-        r = tci_build_slice(c->g, r, i, tci_named_word(c, "start", i), tci_named_word(c, "stop", i),
-                            tci_named_word(c, "step", i));
-    }
-    return r;
-}
-
-static tci_node *tci_named_pad(const tci_named *c)
-{
-    tci_words w, v;
-    tci_dim *before = tci_named_words(c, "before", &w);
-    tci_dim *after = before ? tci_named_words(c, "after", &v) : NULL;
-    tci_node *r = NULL;
-    if (after) {
-        r = tci_build_pad_axes(c->g, c->in[0], before, after, c->in[1]);
-        tci_words_put(c->g, &v, r);
-    }
-    return before ? tci_words_put(c->g, &w, r) : NULL;
-}
-
-static tci_node *tci_named_window(const tci_named *c)
-{
-    int n = tci_named_count(c, "axis"), axis = 0;
-    tci_words w;
-    tci_dim *spec = tci_words_get(c->g, &w, 4 * n);
-    bool valid = true;
-    if (!spec) {
-        return NULL;
-    }
-    for (int i = 0; valid && i < n; i++) {
-        valid = tci_build_axis(c->g, (int)tci_dim_known(tci_named_word(c, "axis", i)),
-                               c->in[0]->rank, &axis) &&
-                c->in[0]->rank > 0;
-        spec[4 * i] = axis;
-        spec[4 * i + 1] = tci_named_word(c, "kernel", i);
-        spec[4 * i + 2] = tci_named_word(c, "stride", i);
-        spec[4 * i + 3] = tci_named_word(c, "dilation", i);
-    }
-    return tci_words_put(c->g, &w, valid ? tci_build_window(c->g, c->in[0], n, spec) : NULL);
-}
-
-static bool tci_named_repeats(const int *labels, int n)
-{
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < i; k++) {
-            if (labels[k] == labels[i]) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* The labels of a, b and the result in one list. */
-static tci_node *tci_named_contract(const tci_named *c)
-{
-    tci_node *a = c->in[0], *b = c->in[1];
-    int n = tci_named_count(c, "labels"), rank_out = n - a->rank - b->rank;
-    tci_words w;
-    int *labels = tci_named_ints(c, "labels", &w);
-    if (!labels) {
-        return NULL;
-    }
-    int *of_b = labels + a->rank, *out = of_b + b->rank;
-    bool valid = rank_out >= 0 && !tci_named_repeats(labels, a->rank) &&
-                 !tci_named_repeats(of_b, b->rank) && !tci_named_repeats(out, rank_out);
-    if (!valid) {
-        tci_graph_fail(c->g, TC_ERR_ARGUMENT,
-                       "contract of shapes %s and %s is given %d labels: expected one for each "
-                       "axis of both and of the result, none twice in one of them",
-                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), n);
-    }
-    return tci_words_put(c->g, &w,
-                         valid ? tci_build_contract(c->g, a, labels, b, of_b, rank_out, out)
-                               : NULL);
-}
-
-static tci_node *tci_named_layer_norm(const tci_named *c)
-{
-    bool has_weight = tci_named_word(c, "has_weight", 0) != 0;
-    bool has_bias = tci_named_word(c, "has_bias", 0) != 0;
-    tci_words w;
-    if (c->n_in != 2 + has_weight + has_bias) {
-        tci_graph_fail(c->g, TC_ERR_ARGUMENT, "layer_norm is given %d inputs: expected x, eps%s%s",
-                       c->n_in, has_weight ? ", a weight" : "", has_bias ? ", a bias" : "");
-        return NULL;
-    }
-    int *list = tci_named_ints(c, "axes", &w);
-    tc_axes axes = {list, tci_named_count(c, "axes"), false};
-    tci_node *weight = has_weight ? c->in[2] : NULL;
-    tci_node *bias = has_bias ? c->in[2 + has_weight] : NULL;
-    if (!list) {
-        return NULL;
-    }
-    return tci_words_put(c->g, &w,
-                         tci_build_layer_norm(c->g, c->in[0], axes, weight, bias, c->in[1]));
-}
-
-/* ---- the ops ---- */
-
-static tci_node *tci_named_make(const tci_named *c)
-{
-    tci_graph *g = c->g;
-    tci_node *const *in = c->in;
-    bool has_axis = c->op == TCI_OP_SCATTER ||
-                    (c->list->n == 1 && tci_named_find(c, "axis") == 0);
-    int axis = has_axis ? (int)tci_dim_known(tci_named_word(c, "axis", 0)) : 0;
-    switch ((tci_op)c->op) {
-    TCI_EW_OPS(TCI_OP_CASE) return tci_build_ew(g, c->op, in);
-    TCI_REDUCE_OPS(TCI_OP_CASE)
-    case TCI_OP_MEAN: return tci_named_over_axes(c);
-    case TCI_OP_INPUT:
-    case TCI_OP_DATA:
-    case TCI_OP_LITERAL:
-    case TCI_OP_CONST: break;
-    case TCI_OP_SEGMENT:
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is made while planning: nothing makes one by its name",
-                       tci_op_name(c->op));
-        return NULL;
-    case TCI_OP_IOTA: return tci_build_iota(g, tci_named_word(c, "length", 0));
-    case TCI_OP_RANDOM: return tci_named_random(c);
-    case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
-    case TCI_OP_CAST: return tci_build_cast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
-    case TCI_OP_BITCAST:
-        return tci_build_bitcast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
-    case TCI_OP_RESHAPE:
-    case TCI_OP_EXPAND: return tci_named_shaped(c);
-    case TCI_OP_PERMUTE: return tci_named_permute(c);
-    case TCI_OP_SLICE: return tci_named_slice(c);
-    case TCI_OP_PAD: return tci_named_pad(c);
-    case TCI_OP_CAT: return tci_build_cat(g, in, c->n_in, axis);
-    case TCI_OP_WINDOW: return tci_named_window(c);
-    case TCI_OP_GATHER: return tci_build_gather(g, in[0], axis, in[1]);
-    case TCI_OP_SCAN: return tci_build_scan(g, in[0], axis);
-    case TCI_OP_SCATTER: /* whether stores are apart is not for users to say */
-        return tci_build_scatter(g, in[0], axis, in[1], in[2],
-                                 (tci_mode)tci_dim_known(tci_named_word(c, "mode", 0)));
-    case TCI_OP_CONTRACT: return tci_named_contract(c);
-    case TCI_OP_ASSIGN: return tci_build_param_assign(g, in[0], in[1]);
-    case TCI_OP_SOFTMAX:
-    case TCI_OP_LOG_SOFTMAX:
-        return tci_build_softmax(g, in[0], axis, c->op == TCI_OP_LOG_SOFTMAX);
-    case TCI_OP_LAYER_NORM: return tci_named_layer_norm(c);
-    case TCI_OP_CROSS_ENTROPY: return tci_build_cross_entropy(g, in[0], in[1]);
-    }
-    tci_graph_fail(g, TC_ERR_ARGUMENT, "%s is a leaf: nothing makes one by its name",
-                   tci_op_name(c->op));
-    return NULL;
-}
-
-TCI_FN tci_node *tci_build_named(tci_graph *g, const char *op, int n_in, tci_node *const *in,
-                                 int n_attrs, const tci_named_attr *attrs)
-{
-    tci_named c = {.g = g, .op = tci_op_find(op), .n_in = n_in, .in = in};
-    if (c.op < 0) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT, "there is no op '%.60s'", op);
-        return NULL;
-    }
-    c.list = tci_op_get(c.op)->attrs;
-    bool valid = tci_named_check_inputs(&c) && tci_named_take(&c, n_attrs, attrs);
-    return valid ? tci_named_make(&c) : NULL;
 }
 
 /* ---- src/grad/vjp.c ---- */
@@ -60701,6 +60365,568 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
     tci_scratch_free(&c.s);
     tci_frame_leave(&f);
     return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
+/* ---- src/api/named.c ---- */
+/* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,
+ * calls them through this.
+ *
+ * In: the name of an op, its input tensors in order, parameters by name. Out: what the public call
+ * of that name returns.
+ * The one idea: a row of api/calls.h becomes a list of parameters, a text that shows them, and a
+ * function that makes the call. What is given is sorted into the list and checked by kind, so that
+ * the function finds something of the right type for each parameter. What the values mean is for
+ * the call to check, which is given the caller's place. */
+/* ---- src/api/calls.h ---- */
+/* api/calls.h - THE rows of the public ops: what each call takes, in the order in which it takes
+ * it. From a row follow the call by name (api/named.c), the text of its parameters and the checks
+ * of what is given for them. The elementwise and the reducing calls follow from ops/table.h.
+ *
+ * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
+ * results, parameters) for one that stores so many. Parameters:
+ *   TCI_MUST(name, kind)             is given by whoever calls
+ *   TCI_MAY(name, kind, default)     may be left out
+ *   TCI_TYPED                        a dtype and sizes, as one list
+ *   TCI_FIELDS(type, parameters)     the fields of an options struct, in their order
+ *   TCI_ON                           the context
+ *   TCI_STORED(name, at)             where result number `at` goes
+ * A user of the rows defines all eight. */
+#ifndef TCI_API_CALLS_H
+#define TCI_API_CALLS_H
+
+
+/* The kinds of parameters, as texts for users show them too. */
+#define TCI_PARAM_KINDS(X)                                                                         \
+    X(tensor)                                                                                      \
+    X(optional) /* a tensor, or TC_NONE */                                                         \
+    X(tensors)  /* all that are given as inputs */                                                 \
+    X(operand)  /* a tensor or a number */                                                         \
+    X(integer)                                                                                     \
+    X(axis)                                                                                        \
+    X(axes)     /* a list of integers, or one */                                                   \
+    X(sizes)    /* the same */                                                                     \
+    X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(pair)     /* a list of two integers, or one for both */                                      \
+    X(real)                                                                                        \
+    X(flag)                                                                                        \
+    X(dtype)                                                                                       \
+    X(text)
+
+#define TCI_OWN_CALLS                                                                              \
+    TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
+    TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
+    TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
+    TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
+    TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
+                     TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
+    TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \
+    TCI_CALL(random_bits, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                 \
+    TCI_CALL(rand, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                        \
+    TCI_CALL(randn, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                       \
+    TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
+                      TCI_MUST(high, operand) TCI_TYPED)                                           \
+    TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
+    TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
+    TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
+    TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL(std, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL_MANY(var_mean, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                     \
+                               TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
+                               TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
+    TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
+    TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
+    TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
+                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
+                         TCI_MAY(eps, operand, 1e-5))                                              \
+    TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
+    TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
+    TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
+    TCI_CALL(transpose, TCI_MUST(x, tensor) TCI_MUST(axis_a, axis) TCI_MUST(axis_b, axis))         \
+    TCI_CALL(expand, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                   \
+    TCI_CALL(squeeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(unsqueeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                  \
+    TCI_CALL(slice, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(start, integer, 0)            \
+                    TCI_MAY(stop, integer, TC_END) TCI_MAY(step, integer, 1))                      \
+    TCI_CALL(flip, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                       \
+    TCI_CALL(pad, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)             \
+                  TCI_MAY(after, integer, 0) TCI_MAY(value, operand, 0))                           \
+    TCI_CALL(cat, TCI_MUST(xs, tensors) TCI_MUST(axis, axis))                                      \
+    TCI_CALL(gather, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))             \
+    TCI_CALL(index_select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))       \
+    TCI_CALL(scatter_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)             \
+                      TCI_MUST(src, tensor))                                                       \
+    TCI_CALL(scatter_min, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter_max, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
+                        TCI_MUST(src, tensor))                                                     \
+    TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
+    TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
+    TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
+    TCI_CALL(conv2d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                                  \
+                     TCI_MAY(bias, optional, TC_NONE)                                              \
+                     TCI_FIELDS(tc_conv, TCI_MAY(stride, pair, 1) TCI_MAY(padding, pair, 0)        \
+                                         TCI_MAY(dilation, pair, 1) TCI_MAY(groups, integer, 1)))  \
+    TCI_CALL(max_pool2d, TCI_MUST(x, tensor)                                                       \
+                         TCI_FIELDS(tc_pool, TCI_MUST(kernel, pair) TCI_MAY(stride, pair, 0)       \
+                                             TCI_MAY(padding, pair, 0) TCI_MAY(dilation, pair, 1)  \
+                                             TCI_MAY(ceil_mode, flag, false)))                     \
+    TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
+
+#define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
+#define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
+#define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
+#define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
+    TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
+#define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
+#define TCI_CALL_OVER_SUM TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_BOOL TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
+
+#define TCI_CALLS                                                                                  \
+    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+
+#endif
+
+
+/* ---- src/api/named.c, continued ---- */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+
+typedef enum tci_param_kind {
+#define TCI_ROW(id) TCI_PARAM_##id,
+    TCI_PARAM_KINDS(TCI_ROW)
+#undef TCI_ROW
+} tci_param_kind;
+
+typedef struct tci_param_row {
+    const char *name;
+    uint8_t kind; /* tci_param_kind */
+    bool needed;
+    tc_arg otherwise; /* the default, where it is a number */
+} tci_param_row;
+
+enum { TCI_PARAMS_MOST = 8 }; /* of one call */
+
+struct tci_call_row;
+typedef struct tci_named {
+    tci_frame f;
+    const struct tci_call_row *row;
+    tc_ctx *ctx;
+    tc_site here;
+    tc_tensors inputs;
+    tc_attr given[TCI_PARAMS_MOST]; /* without a name: left out, and the default stands there */
+    tci_words words;                /* of axes, or sizes behind their dtype; no call has both */
+    tc_tensor *results;
+} tci_named;
+
+typedef struct tci_call_row {
+    const char *name, *form; /* ", x: tensor, axis: integer" */
+    const tci_param_row *params;
+    int n_params, n_results;
+    void (*make)(const tci_named *c);
+} tci_call_row;
+
+/* ---- what a call takes, of checked parameters ---- */
+
+static const tc_attr *tci_named_get(const tci_named *c, const char *name)
+{
+    int i = 0;
+    while (strcmp(c->row->params[i].name, name)) {
+        i++;
+    }
+    return &c->given[i];
+}
+
+static tc_arg tci_named_value(const tci_named *c, const char *name)
+{
+    return tci_named_get(c, name)->value;
+}
+
+/* What does not fit an int is no axis of any tensor: the call refuses it with the others. */
+static int tci_named_axis(int64_t axis)
+{
+    return axis < INT_MIN || axis > INT_MAX ? INT_MAX : (int)axis;
+}
+
+/* Item i of a list; one number stands for a list of any length. */
+static int64_t tci_named_item(const tci_named *c, const char *name, int i)
+{
+    const tc_attr *a = tci_named_get(c, name);
+    return a->items ? a->items[i] : a->value.i;
+}
+
+static int tci_named_count(const tci_named *c, const char *name)
+{
+    const tc_attr *a = tci_named_get(c, name);
+    return a->items ? a->n : 1;
+}
+
+static const int64_t *tci_named_items(const tci_named *c, const char *name)
+{
+    const tc_attr *a = tci_named_get(c, name);
+    return a->items ? a->items : &a->value.i;
+}
+
+static tc_axes tci_named_axes(const tci_named *c, const char *name)
+{
+    bool all = !tci_named_get(c, name)->name;
+    tc_axes axes = {c->words.items, all ? 0 : tci_named_count(c, name), all};
+    return axes;
+}
+
+#define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
+#define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
+#define TCI_TAKE_tensors(name) c->inputs,
+#define TCI_TAKE_operand(name) tci_named_value(c, #name),
+#define TCI_TAKE_integer(name) tci_named_value(c, #name).i,
+#define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
+#define TCI_TAKE_axes(name) tci_named_axes(c, #name),
+#define TCI_TAKE_sizes(name) tci_named_count(c, #name), tci_named_items(c, #name),
+#define TCI_TAKE_pair(name) {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1)},
+#define TCI_TAKE_real(name) tci_named_value(c, #name).f,
+#define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
+#define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
+#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
+#define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
+
+/* ---- the rows ---- */
+
+/* The calls. */
+#define TCI_MUST(name, kind) TCI_TAKE_##kind(name)
+#define TCI_MAY(name, kind, otherwise) TCI_TAKE_##kind(name)
+#define TCI_TYPED TCI_TAKE_typed(sizes)
+#define TCI_FIELDS(type, params) &(type){params},
+#define TCI_ON c->ctx,
+#define TCI_STORED(name, at) &c->results[at],
+#define TCI_CALL(name, params)                                                                     \
+    static void tci_named_call_##name(const tci_named *c)                                          \
+    {                                                                                              \
+        *c->results = tc_##name##_at(params c->here);                                              \
+    }
+#define TCI_CALL_MANY(name, n, params)                                                             \
+    static void tci_named_call_##name(const tci_named *c)                                          \
+    {                                                                                              \
+        tc_##name##_at(params c->here);                                                            \
+    }
+TCI_CALLS
+#undef TCI_MUST
+#undef TCI_MAY
+#undef TCI_TYPED
+#undef TCI_FIELDS
+#undef TCI_ON
+#undef TCI_STORED
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
+/* Their parameters. */
+#define TCI_DEFAULT_NONE {{NULL, UINT32_MAX, 0}, 0, 0, 0.0}
+#define TCI_DEFAULT_integer(v) {{NULL, UINT32_MAX, 0}, 2, (v), 0.0}
+#define TCI_DEFAULT_pair(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_flag(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_real(v) {{NULL, UINT32_MAX, 0}, 3, 0, (v)}
+#define TCI_DEFAULT_operand(v)                                                                     \
+    {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
+#define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
+#define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
+#define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
+#define TCI_MAY(name, kind, otherwise)                                                             \
+    {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
+#define TCI_TYPED TCI_MUST(dtype, dtype) TCI_MUST(sizes, typed)
+#define TCI_FIELDS(type, params) params
+#define TCI_ON
+#define TCI_STORED(name, at)
+#define TCI_CALL(name, ...) static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
+#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, __VA_ARGS__)
+TCI_CALLS
+#undef TCI_MUST
+#undef TCI_MAY
+#undef TCI_TYPED
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
+/* The rows: what they take as a text, and what was made above. */
+#define TCI_MUST(name, kind) ", " #name ": " #kind
+#define TCI_MAY(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
+#define TCI_TYPED ", dtype: dtype, sizes: sizes"
+#define TCI_CALL(name, takes) TCI_CALL_MANY(name, 1, takes)
+#define TCI_CALL_MANY(name, n, takes)                                                              \
+    {#name, takes, tci_params_of_##name, TCI_COUNT(tci_params_of_##name), n,                       \
+     tci_named_call_##name},
+static const tci_call_row tci_call_rows[] = {TCI_CALLS};
+#undef TCI_MUST
+#undef TCI_MAY
+#undef TCI_TYPED
+#undef TCI_FIELDS
+#undef TCI_ON
+#undef TCI_STORED
+#undef TCI_CALL
+#undef TCI_CALL_MANY
+
+TC_API const char *tc_op_name(int i)
+{
+    return i >= 0 && i < TCI_COUNT(tci_call_rows) ? tci_call_rows[i].name : NULL;
+}
+
+TC_API const char *tc_op_params(int i)
+{
+    return tc_op_name(i) ? tci_call_rows[i].form + 2 : NULL;
+}
+
+/* ---- what is wrong ---- */
+
+/* "'axis' is 0.5: expected softmax(x: tensor, axis: axis)" */
+static void tci_named_refuse(tci_named *c, const char *format, ...) TCI_PRINTF(2, 3);
+static void tci_named_refuse(tci_named *c, const char *format, ...)
+{
+    char what[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    tci_frame_fail(&c->f, TC_ERR_ARGUMENT, "%s: expected %s(%s)", what, c->row->name,
+                   c->row->form + 2);
+}
+
+static void tci_named_refuse_value(tci_named *c, int i)
+{
+    const tc_attr *a = &c->given[i];
+    const char *name = c->row->params[i].name;
+    if (a->text) {
+        tci_named_refuse(c, "'%s' is the text \"%.40s\"", name, a->text);
+    } else if (a->items) {
+        tci_named_refuse(c, "'%s' is a list of %d", name, a->n);
+    } else if (a->value.kind == 0) {
+        tci_named_refuse(c, "'%s' is a tensor", name);
+    } else if (a->value.kind == 3) {
+        tci_named_refuse(c, "'%s' is %g", name, a->value.f);
+    } else {
+        tci_named_refuse(c, "'%s' is %" PRId64, name, a->value.i);
+    }
+}
+
+enum { TCI_NAME_ROOM = 64 };
+
+/* How many letters to put in, take out or change until one name is the other. A letter's case, its
+ * bit 32, does not count. */
+static int tci_named_edits(const char *a, const char *b)
+{
+    int best[TCI_NAME_ROOM], n = (int)strlen(b);
+    for (int k = 0; k <= n; k++) {
+        best[k] = k;
+    }
+    for (int i = 0; a[i]; i++) {
+        int corner = best[0]++; /* of a[0..i) and b[0..k) */
+        for (int k = 0; k < n; k++) {
+            int change = corner + ((a[i] | 32) != (b[k] | 32));
+            corner = best[k + 1];
+            best[k + 1] = TCI_MIN(change, TCI_MIN(best[k], corner) + 1);
+        }
+    }
+    return best[n];
+}
+
+/* NULL: no name is near. */
+static const char *tci_named_nearest(const char *name)
+{
+    const char *nearest = NULL;
+    int least = INT_MAX;
+    for (int i = 0; i < TCI_COUNT(tci_call_rows); i++) {
+        const char *other = tci_call_rows[i].name;
+        int edits = tci_named_edits(name, other);
+        if (edits < least && 3 * edits <= (int)TCI_MAX(strlen(name), strlen(other))) {
+            least = edits;
+            nearest = other;
+        }
+    }
+    return nearest;
+}
+
+static void tci_named_find_row(tci_named *c, const char *name)
+{
+    for (int i = 0; name && i < TCI_COUNT(tci_call_rows); i++) {
+        if (!strcmp(tci_call_rows[i].name, name)) {
+            c->row = &tci_call_rows[i];
+            return;
+        }
+    }
+    const char *near = name ? tci_named_nearest(name) : NULL;
+    tci_frame_fail(&c->f, TC_ERR_ARGUMENT, near ? "there is no op '%.60s': %s is near"
+                                                : "there is no op '%.60s'",
+                   name ? name : "(null)", near);
+}
+
+/* ---- what is given ---- */
+
+static bool tci_named_is_operand(int kind)
+{
+    return kind == TCI_PARAM_tensor || kind == TCI_PARAM_optional || kind == TCI_PARAM_operand;
+}
+
+/* Inputs are the operands, in their order. */
+static void tci_named_take_inputs(tci_named *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->inputs.n; i++) {
+        tci_frame_optional(&c->f, c->inputs.items[i], "an input");
+    }
+    for (int i = 0; i < c->row->n_params; i++) {
+        const tci_param_row *p = &c->row->params[i];
+        if (p->kind == TCI_PARAM_tensors) {
+            c->given[i].name = p->name;
+            n = c->inputs.n;
+        } else if (tci_named_is_operand(p->kind) && n < c->inputs.n) {
+            c->given[i].value = tci_arg_tensor(c->inputs.items[n]);
+            c->given[i].name = tci_is_none(c->inputs.items[n++]) ? NULL : p->name;
+        }
+    }
+    if (n < c->inputs.n) {
+        tci_named_refuse(c, "%d inputs are given", c->inputs.n);
+    }
+}
+
+static void tci_named_take_attr(tci_named *c, const tc_attr *a)
+{
+    const char *name = a->name ? a->name : "(null)";
+    int i = 0;
+    while (i < c->row->n_params && strcmp(c->row->params[i].name, name)) {
+        i++;
+    }
+    if (i == c->row->n_params) {
+        tci_named_refuse(c, "there is no '%.60s'", name);
+    } else if (c->given[i].name) {
+        tci_named_refuse(c, "'%s' is given twice", name);
+    } else {
+        c->given[i] = *a;
+    }
+}
+
+static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
+{
+    bool value = !a->items && !a->text, number = value && a->value.kind;
+    bool whole = number && a->value.kind == 2, list = whole || (a->items && a->n >= 0);
+    switch (kind) {
+    case TCI_PARAM_tensor:
+    case TCI_PARAM_optional: return value && !number;
+    case TCI_PARAM_tensors: return true;
+    case TCI_PARAM_operand: return value;
+    case TCI_PARAM_integer:
+    case TCI_PARAM_axis: return whole;
+    case TCI_PARAM_axes:
+    case TCI_PARAM_sizes:
+    case TCI_PARAM_typed: return list;
+    case TCI_PARAM_pair: return whole || (a->items && a->n == 2);
+    case TCI_PARAM_real: return number;
+    case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
+    case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
+    case TCI_PARAM_text: return a->text != NULL;
+    }
+    return false;
+}
+
+/* That parameter i is there and of its kind, and of this context; else its default. */
+static void tci_named_check(tci_named *c, int i)
+{
+    const tci_param_row *p = &c->row->params[i];
+    tc_attr *a = &c->given[i];
+    if (!a->name && p->needed) {
+        tci_named_refuse(c, "'%s' is missing", p->name);
+    } else if (!a->name) {
+        a->value = p->otherwise;
+    } else if (!tci_named_fits(a, (tci_param_kind)p->kind)) {
+        tci_named_refuse_value(c, i);
+    } else if (tci_named_is_operand(p->kind) && !a->value.kind) {
+        tci_frame_optional(&c->f, a->value.tensor, p->name);
+    }
+}
+
+/* A list in the form in which the call takes it: axes as ints, sizes behind their dtype. */
+static bool tci_named_make_list(tci_named *c, const tci_param_row *p)
+{
+    tci_graph *g = &c->f.ctx->graph;
+    int n = tci_named_count(c, p->name);
+    if (p->kind == TCI_PARAM_axes) {
+        int *axes = tci_words_ints(g, &c->words, n);
+        for (int i = 0; axes && i < n; i++) {
+            axes[i] = tci_named_axis(tci_named_item(c, p->name, i));
+        }
+        return axes != NULL;
+    }
+    int64_t *sizes = tci_words_get(g, &c->words, n + 1);
+    for (int i = 0; sizes && i < n; i++) {
+        sizes[i + 1] = tci_named_item(c, p->name, i);
+    }
+    if (sizes) {
+        sizes[0] = tci_named_value(c, "dtype").i;
+    }
+    return sizes != NULL;
+}
+
+/* Sorts and checks what is given; false: the frame or the graph tells why it will not do. */
+static bool tci_named_take(tci_named *c, tc_attrs attrs)
+{
+    bool made = true;
+    tci_named_take_inputs(c);
+    for (int i = 0; !c->f.failed && i < attrs.n; i++) {
+        tci_named_take_attr(c, &attrs.items[i]);
+    }
+    for (int i = 0; !c->f.failed && i < c->row->n_params; i++) {
+        tci_named_check(c, i);
+    }
+    for (int i = 0; !c->f.failed && made && i < c->row->n_params; i++) {
+        const tci_param_row *p = &c->row->params[i];
+        if (p->kind == TCI_PARAM_axes || p->kind == TCI_PARAM_typed) {
+            made = tci_named_make_list(c, p);
+        }
+    }
+    return !c->f.failed && made;
+}
+
+/* ---- the calls ---- */
+
+TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                                  tc_tensor *results, int n, tc_site here)
+{
+    tci_named c = {.f = tci_frame_on(ctx, "tc_op", here), .ctx = ctx, .here = here};
+    c.inputs = inputs;
+    c.results = results;
+    if (!c.f.failed) {
+        tci_named_find_row(&c, name);
+    }
+    if (!c.f.failed && (n != c.row->n_results || !results)) {
+        tci_frame_fail(&c.f, TC_ERR_ARGUMENT, "%d results of %s are asked for: it has %d",
+                       results ? n : 0, name, c.row->n_results);
+    }
+    bool valid = !c.f.failed && tci_frame_list(&c.f, inputs.items, inputs.n, "the inputs") &&
+                 tci_frame_list(&c.f, attrs.items, attrs.n, "the attributes") &&
+                 tci_named_take(&c, attrs);
+    if (valid) {
+        tci_frame_leave(&c.f);
+        c.row->make(&c);
+        tci_words_put(&c.f.ctx->graph, &c.words, NULL);
+        return tc_status_of(*results);
+    }
+    tc_tensor bad = tci_frame_end(&c.f, NULL);
+    for (int i = 0; results && i < n; i++) {
+        results[i] = bad;
+    }
+    return tc_status_of(bad);
+}
+
+TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                          tc_site here)
+{
+    tc_tensor result;
+    tc_op_results_at(ctx, name, inputs, attrs, &result, 1, here);
+    return result;
 }
 /* ---- src/api/batch.c ---- */
 /* api/batch.c - the calls that compile: checked handles to programs.

@@ -68,7 +68,6 @@
 #include "graph/verify.c"
 #include "ops/composite.c"
 #include "ops/random.c"
-#include "graph/named.c"
 
 #include "grad/vjp.c"
 #include "grad/rules.c"
@@ -196,6 +195,7 @@
 #include "api/leaf.c"
 #include "api/ops.c"
 #include "api/grad.c"
+#include "api/named.c"
 #include "api/batch.c"
 #include "api/run.c"
 #include "api/async.c"

@@ -132,6 +132,17 @@
  *     tc_tensor sample = tc_var(x, TC_AXES(0), 1, false), deviation = tc_std(x, TC_ALL, 0, false);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *
+ * What reads graphs from files, or binds another language, calls ops by their names: inputs in
+ * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that
+ * does not fit is an error that shows what was expected:
+ *
+ *     tc_tensor peaks = tc_op(ctx, "max", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axes", -1)));
+ *     tc_tensor flat = tc_op(ctx, "reshape", TC_TENSORS(x), TC_ATTRS(TC_ATTR_LIST("sizes", -1)));
+ *     tc_tensor more = tc_op(ctx, "add", TC_TENSORS(flat), TC_ATTRS(TC_ATTR("b", 2.5)));
+ *     for (int i = 0; tc_op_name(i); i++) {
+ *         printf("%s(%s)\n", tc_op_name(i), tc_op_params(i));
+ *     }
+ *
  * 5 NUMBERS AND DTYPES
  *
  * A dtype is TC_F32 or another name; none is equal to a size, so one that was forgotten before

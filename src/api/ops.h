@@ -277,6 +277,26 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
 
+/* ---- any op above by its name: for files of graphs and bindings of languages ---- */
+/* tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", -1))) is tc_softmax(x, -1). Inputs
+ * are the op's operands in order (TC_NONE: left out); each other parameter is given by its name,
+ * and so may an operand be: TC_ATTR("b", 2.5). Those of an options struct are its fields; what has
+ * a default may be left out. TC_ERR_ARGUMENT: there is no op or parameter of that name, one that is
+ * needed is missing, or is not of its kind; otherwise as the call. */
+TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                          tc_site here);
+#define tc_op(ctx, name, inputs, attrs) tc_op_at((ctx), (name), (inputs), (attrs), TC_HERE)
+/* The same for ops with several results, which go to results[0] to results[n - 1]: n is as many as
+ * the op has (else TC_ERR_ARGUMENT). On failure all of them tell the error. */
+TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
+                                  tc_tensor *results, int n, tc_site here);
+#define tc_op_results(ctx, name, inputs, attrs, results, n)                                        \
+    tc_op_results_at((ctx), (name), (inputs), (attrs), (results), (n), TC_HERE)
+/* Name and parameters of op i, counted from 0: "slice" and "x: tensor, axis: axis, start: integer =
+ * 0, stop: integer = TC_END, step: integer = 1". NULL behind the last one. */
+TC_API const char *tc_op_name(int i);
+TC_API const char *tc_op_params(int i);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

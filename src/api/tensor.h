@@ -223,6 +223,11 @@ static inline tc_axes tci_axis_list(std::initializer_list<int> l)
     tc_axes r = {l.begin(), static_cast<int>(l.size()), false};
     return r;
 }
+static inline tc_attrs tci_attr_list(std::initializer_list<tc_attr> l)
+{
+    tc_attrs r = {l.begin(), static_cast<int>(l.size())};
+    return r;
+}
 static inline tc_bufs tci_buf_list(std::initializer_list<tc_buf> l)
 {
     tc_bufs r = {l.begin(), static_cast<int>(l.size())};
@@ -249,6 +254,7 @@ template <class... tci_t> static inline int tci_size_count(tci_t...)
 }
 #define TC_TENSORS(...) (tci_tensor_list({__VA_ARGS__}))
 #define TC_AXES(...) (tci_axis_list({__VA_ARGS__}))
+#define TC_ATTRS(...) (tci_attr_list({__VA_ARGS__}))
 #define TC_BUFS(...) (tci_buf_list({__VA_ARGS__}))
 #define TCI_SIZES(...) (tci_size_list(__VA_ARGS__).get())
 #define TCI_SIZES_N(...) (tci_size_count(__VA_ARGS__))
@@ -372,16 +378,23 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #define TC_ALL ((tc_axes){NULL, 0, true})
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
+#define TC_ATTRS(...)                                                                              \
+    ((tc_attrs){(const tc_attr[sizeof(#__VA_ARGS__) + 1]){TCI_NO_ATTR, __VA_ARGS__} + 1,           \
+                tci_list_count(#__VA_ARGS__)})
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,      \
                tci_list_count(#__VA_ARGS__)})
 #else
+#define TC_ATTRS(...)                                                                              \
+    ((tc_attrs){(const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__} + 1,                                   \
+                (int)(sizeof((const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__}) / sizeof(tc_attr)) - 1})
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
                (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
                      sizeof(tc_buf)) -                                                             \
                    1})
 #endif
+#define TCI_NO_ATTR {NULL, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, NULL}
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
     ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1 +                      \
@@ -457,6 +470,11 @@ static inline tc_axes tci_axes_n(const int *items, int n)
     tc_axes r = {items, n, false};
     return r;
 }
+static inline tc_attrs tci_attrs_n(const tc_attr *items, int n)
+{
+    tc_attrs r = {items, n};
+    return r;
+}
 static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
 {
     tc_bufs r = {items, n};
@@ -464,9 +482,31 @@ static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
 }
 #define TC_TENSORS_N(items, n) (tci_tensors_n((items), (n)))
 #define TC_AXES_N(items, n) (tci_axes_n((items), (n)))
+#define TC_ATTRS_N(items, n) (tci_attrs_n((items), (n)))
 #define TC_BUFS_N(items, n) (tci_bufs_n((items), (n)))
 
-/* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
+/* Parameters of tc_op: a tensor or any C number (a dtype, true and false too); integers; a text. */
+static inline tc_attr tci_attr_value(const char *name, tc_arg value)
+{
+    tc_attr a = {name, value, 0, NULL, NULL};
+    return a;
+}
+static inline tc_attr tci_attr_ints(const char *name, int n, const int64_t *items)
+{
+    tc_attr a = {name, {{0, 0, 0}, 0, 0, 0.0}, n, items, NULL};
+    return a;
+}
+static inline tc_attr tci_attr_text(const char *name, const char *text)
+{
+    tc_attr a = {name, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, text};
+    return a;
+}
+#define TC_ATTR(name, v) (tci_attr_value((name), TC_ARG(v)))
+#define TC_ATTR_LIST(name, ...)                                                                    \
+    (tci_attr_ints((name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
+#define TC_ATTR_TEXT(name, text) (tci_attr_text((name), (text)))
+
+/* TC_BUF with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
  * program expects there. */
 static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 {

@@ -106,6 +106,17 @@ typedef struct tc_arg {
     double f;
 } tc_arg;
 
+/* A parameter of tc_op: its name and a text, n integers, or (where those are NULL) a number or a
+ * tensor. */
+typedef struct tc_attr {
+    const char *name;
+    tc_arg value;
+    int n;
+    const int64_t *items;
+    const char *text;
+} tc_attr;
+typedef struct tc_attrs { const tc_attr *items; int n; } tc_attrs;
+
 /* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
  * and aligned as C aligns that type. */
 typedef struct tc_buf {

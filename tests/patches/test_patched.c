@@ -74,6 +74,7 @@ TEST(composite)
     begin();
     tc_tensor x = tc_copy_in(ctx, a, TC_F32, 2), y = tc_copy_in(ctx, b, TC_F32, 2);
     CHECK_CLOSE(value_of(tc_squared_error(x, y)), 5, 0);
+    CHECK_CLOSE(value_of(tc_op(ctx, "squared_error", TC_TENSORS(x, y), TC_ATTRS())), 5, 0);
     tc_ctx_free(ctx);
 }
 

@@ -1,50 +1,42 @@
-/* Nodes made by the name of their op (src/graph/named.h). Equal nodes are one, so what is made by
- * name is the very node that the public call makes; and each mistake has its text. */
-#include "inside.h"
+/* Ops called by their names (src/api/named.c). Equal nodes are one, so what is made by name is the
+ * very tensor that the public call makes (of numbers only 0, 1, -1, 2 and 0.5 are); each mistake
+ * has its text; and every public op has a row. */
+#include "tc.h"
 
 #include "tc_test.h"
 
+#include "../src/ops/table.h"
+
 static tc_ctx *ctx;
-static tci_graph *graph;
 
 static void begin(void)
 {
     tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
-    graph = &tci_ctx_of(ctx)->graph;
 }
 
-#define WORDS(...)                                                                                 \
-    (int)(sizeof((tci_dim[]){__VA_ARGS__}) / sizeof(tci_dim)), (const tci_dim[]) { __VA_ARGS__ }
-#define ATTRS(...) (const tci_named_attr[]){__VA_ARGS__, {NULL, 0, NULL}}
-#define NO_ATTRS (const tci_named_attr[]){{NULL, 0, NULL}}
-
-/* Of up to four operands, with attributes up to one without a name. */
-static tci_node *make(const char *op, const tc_tensor *xs, int n, const tci_named_attr *attrs)
+static void check_same(int line, const char *name, tc_tensor got, tc_tensor wanted)
 {
-    tci_node *in[4] = {NULL};
-    int n_attrs = 0;
-    for (int i = 0; i < n; i++) {
-        in[i] = tci_handle_node(xs[i]);
-    }
-    while (attrs[n_attrs].name) {
-        n_attrs++;
-    }
-    return tci_build_named(graph, op, n, in, n_attrs, attrs);
+    CHECK_MSG(tc_status_of(got) == TC_OK && got.id == wanted.id, "line %d: %s is another tensor %s",
+              line, name, tc_error(got));
 }
+
+/* That the call of this name, inputs and attributes is that tensor. */
+#define SAME(wanted, name, inputs, attrs)                                                          \
+    check_same(__LINE__, name, tc_op(ctx, name, inputs, attrs), (wanted))
+#define ONE(wanted, name, ...) SAME(wanted, name, TC_TENSORS(x), TC_ATTRS(__VA_ARGS__))
+#define TWO(wanted, name, ...) SAME(wanted, name, TC_TENSORS(x, y), TC_ATTRS(__VA_ARGS__))
+#define NONE(wanted, name, ...) SAME(wanted, name, TC_TENSORS(), TC_ATTRS(__VA_ARGS__))
 
 TEST(every_elementwise_row)
 {
     begin();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
-#define CALL_1(name, x, y) tc_##name(x)
-#define CALL_2(name, x, y) tc_##name(x, y)
-#define ROW(id, name, arity, ...)                                                                  \
-    {                                                                                              \
-        const tc_tensor both[2] = {x, y};                                                          \
-        CHECK_MSG(make(#name, both, arity, NO_ATTRS) == tci_handle_node(CALL_##arity(name, x, y)), \
-                  "%s is another node", #name);                                                    \
-    }
+    tc_tensor x = tc_input(ctx, "x", TC_I32, 3, 4), y = tc_input(ctx, "y", TC_I32, 4);
+#define CALL_1(name) SAME(tc_##name(x), #name, TC_TENSORS(x), TC_ATTRS());
+#define CALL_2(name)                                                                               \
+    SAME(tc_##name(x, y), #name, TC_TENSORS(x, y), TC_ATTRS());                                    \
+    SAME(tc_##name(2, y), #name, TC_TENSORS(TC_NONE, y), TC_ATTRS(TC_ATTR("a", 2)));
+#define ROW(id, name, arity, ...) CALL_##arity(name)
     TCI_EW_OPS(ROW)
 #undef ROW
     tc_ctx_free(ctx);
@@ -54,118 +46,293 @@ TEST(every_reduction)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
-#define OVER_SAME(name) tc_##name(x, TC_AXES(1), true)
+#define OVER_SAME(name)                                                                            \
+    ONE(tc_##name(x, TC_AXES(1), true), #name, TC_ATTR("axes", -1), TC_ATTR("keepdims", true));    \
+    ONE(tc_##name(x, TC_AXES(1, 0), false), #name, TC_ATTR_LIST("axes", 0, 1));                    \
+    ONE(tc_##name(x, TC_ALL, false), #name);
 #define OVER_SUM OVER_SAME
 #define OVER_BOOL OVER_SAME
 #define OVER_FLOAT OVER_SAME
-#define OVER_INDEX(name) tc_##name(x, 1, true)
-#define ROW(id, name, rule, ...)                                                                   \
-    CHECK_MSG(make(#name, &x, 1, ATTRS({"axes", WORDS(-1)}, {"keepdims", WORDS(1)})) ==            \
-                  tci_handle_node(OVER_##rule(name)),                                              \
-              "%s is another node", #name);
+#define OVER_INDEX(name)                                                                           \
+    ONE(tc_##name(x, 1, true), #name, TC_ATTR("axis", 1), TC_ATTR("keepdims", 1));
+#define ROW(id, name, rule, ...) OVER_##rule(name)
     TCI_REDUCE_OPS(ROW)
 #undef ROW
+    tc_ctx_free(ctx);
+}
+
+TEST(made_and_drawn)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), key = tc_input(ctx, "key", TC_U64);
+    NONE(tc_full(ctx, 0.5, TC_F64, 3, 4), "full", TC_ATTR("value", 0.5), TC_ATTR("dtype", TC_F64),
+         TC_ATTR_LIST("sizes", 3, 4));
+    NONE(tc_full(ctx, 1, TC_I32), "full", TC_ATTR("value", 1), TC_ATTR("dtype", TC_I32),
+         TC_ATTR_LIST("sizes"));
+    NONE(tc_arange(ctx, 1, 9, 2, TC_I16), "arange", TC_ATTR("start", 1), TC_ATTR("stop", 9),
+         TC_ATTR("step", 2), TC_ATTR("dtype", TC_I16));
+    SAME(tc_fold_in(key, 2), "fold_in", TC_TENSORS(key), TC_ATTRS(TC_ATTR("number", 2)));
+    SAME(tc_rand(ctx, key, TC_F32, 5), "rand", TC_TENSORS(key),
+         TC_ATTRS(TC_ATTR("dtype", TC_F32), TC_ATTR("sizes", 5)));
+    NONE(tc_randn(ctx, 2, TC_F32, 5, 6), "randn", TC_ATTR("key", 2), TC_ATTR("dtype", TC_F32),
+         TC_ATTR_LIST("sizes", 5, 6));
+    SAME(tc_random_bits(ctx, key, TC_U8, 5), "random_bits", TC_TENSORS(key),
+         TC_ATTRS(TC_ATTR("dtype", TC_U8), TC_ATTR("sizes", 5)));
+    SAME(tc_randint(ctx, key, -1, 2, TC_I8, 5), "randint", TC_TENSORS(key),
+         TC_ATTRS(TC_ATTR("low", -1), TC_ATTR("high", 2), TC_ATTR("dtype", TC_I8),
+                  TC_ATTR("sizes", 5)));
+    SAME(tc_bernoulli(x, key), "bernoulli", TC_TENSORS(x, key), TC_ATTRS());
+    ONE(tc_dropout(x, 0.5, key), "dropout", TC_ATTR("p", 0.5), TC_ATTR("key", key));
+    tc_ctx_free(ctx);
+}
+
+TEST(over_axes)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
+    tc_tensor target = tc_input(ctx, "t", TC_I64, 3), both[2], wanted[2];
+    ONE(tc_mean(x, TC_AXES(0), false), "mean", TC_ATTR("axes", 0));
+    ONE(tc_var(x, TC_ALL, 1, false), "var");
+    ONE(tc_std(x, TC_AXES(1), 0.5, true), "std", TC_ATTR("axes", 1), TC_ATTR("correction", 0.5),
+        TC_ATTR("keepdims", true));
+    CHECK_EQ_INT(tc_op_results(ctx, "var_mean", TC_TENSORS(x), TC_ATTRS(), both, 2), TC_OK);
+    tc_var_mean(x, TC_ALL, 1, false, &wanted[0], &wanted[1]);
+    check_same(__LINE__, "var of var_mean", both[0], wanted[0]);
+    check_same(__LINE__, "mean of var_mean", both[1], wanted[1]);
+    ONE(tc_cumsum(x, 1), "cumsum", TC_ATTR("axis", 1));
+    ONE(tc_softmax(x, 1), "softmax", TC_ATTR("axis", -1));
+    ONE(tc_log_softmax(x, 0), "log_softmax", TC_ATTR("axis", 0));
+    TWO(tc_layer_norm(x, TC_AXES(1), y, TC_NONE, 0.5), "layer_norm", TC_ATTR("axes", 1),
+        TC_ATTR("eps", 0.5));
+    SAME(tc_layer_norm(x, TC_AXES(1), TC_NONE, y, 0.5), "layer_norm", TC_TENSORS(x, TC_NONE, y),
+         TC_ATTRS(TC_ATTR("axes", 1), TC_ATTR("eps", 0.5)));
+    SAME(tc_cross_entropy(x, target), "cross_entropy", TC_TENSORS(x, target), TC_ATTRS());
     tc_ctx_free(ctx);
 }
 
 TEST(movement)
 {
     begin();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 3, 2);
-    tc_tensor one = tc_input(ctx, "one", TC_F32, 1, 4), fill = tc_full(ctx, 7.5, TC_F32);
-    CHECK(make("reshape", &x, 1, ATTRS({"shape", WORDS(2, -1)})) ==
-          tci_handle_node(tc_reshape(x, 2, 6)));
-    CHECK(make("expand", &one, 1, ATTRS({"shape", WORDS(5, 4)})) ==
-          tci_handle_node(tc_expand(one, 5, 4)));
-    CHECK(make("permute", &x, 1, ATTRS({"order", WORDS(1, 0)})) ==
-          tci_handle_node(tc_permute(x, 1, 0)));
-    CHECK(make("slice", &x, 1, ATTRS({"stop", WORDS(3, 4)}, {"step", WORDS(2, 3)})) ==
-          tci_handle_node(tc_slice(tc_slice(x, 0, 0, 3, 2), 1, 0, 4, 3)));
-    const tc_tensor padded[2] = {x, fill}, both[2] = {x, y};
-    tci_node *pad = make("pad", padded, 2, ATTRS({"before", WORDS(0, 2)}));
-    CHECK(pad == tci_handle_node(tc_pad(x, 1, 2, 0, fill)));
-    CHECK(make("cat", both, 2, ATTRS({"axis", WORDS(-1)})) ==
-          tci_handle_node(tc_cat(TC_TENSORS(x, y), 1)));
-    tci_node *w = make("window", &x, 1, ATTRS({"axis", WORDS(-1)}, {"kernel", WORDS(2)}));
-    CHECK(w && w->rank == 3 && w->n_attr == 4 && w->attr[0] == 1 && w->attr[3] == 1);
-    CHECK(make("cast", &x, 1, ATTRS({"dtype", WORDS(TC_I32)})) ==
-          tci_handle_node(tc_cast(x, TC_I32)));
-    CHECK(make("bitcast", &x, 1, ATTRS({"dtype", WORDS(TC_U32)})) ==
-          tci_handle_node(tc_bitcast(x, TC_U32)));
-    CHECK(make("scan", &x, 1, ATTRS({"axis", WORDS(0)})) == tci_handle_node(tc_cumsum(x, 0)));
-    const tc_tensor key[2] = {tc_input(ctx, "key", TC_U64), tc_full(ctx, 0, TC_U64)};
-    CHECK(make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_U32)})) ==
-          tci_handle_node(tc_random_bits(ctx, key[0], TC_U32, 5, 4)));
-    CHECK(!make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_F32)})));
-    const tc_tensor put[3] = {x, tc_input(ctx, "i", TC_I64, 3, 2), y};
-    CHECK(make("scatter", put, 3, ATTRS({"axis", WORDS(-1)}, {"mode", WORDS(TCI_MODE_MAX)})) ==
-          tci_handle_node(tc_scatter_max(x, 1, put[1], y)));
-    CHECK(!make("scatter", put, 3, ATTRS({"axis", WORDS(-1)}, {"mode", WORDS(TCI_MODE_COUNT)})));
-    CHECK_HAS(graph->message, "expected a mode of stores");
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 1, 4);
+    SAME(tc_where(x, 2, y), "where", TC_TENSORS(x, TC_NONE, y), TC_ATTRS(TC_ATTR("a", 2)));
+    ONE(tc_cast(x, TC_BF16), "cast", TC_ATTR("dtype", TC_BF16));
+    ONE(tc_bitcast(x, TC_I32), "bitcast", TC_ATTR("dtype", TC_I32));
+    ONE(tc_reshape(x, 2, -1), "reshape", TC_ATTR_LIST("sizes", 2, -1));
+    ONE(tc_reshape(x, 12), "reshape", TC_ATTR("sizes", 12));
+    ONE(tc_permute(x, 1, 0), "permute", TC_ATTR_LIST("order", 1, 0));
+    ONE(tc_transpose(x, 0, 1), "transpose", TC_ATTR("axis_a", -2), TC_ATTR("axis_b", -1));
+    SAME(tc_expand(y, 5, 4), "expand", TC_TENSORS(y), TC_ATTRS(TC_ATTR_LIST("sizes", 5, -1)));
+    SAME(tc_squeeze(y, 0), "squeeze", TC_TENSORS(y), TC_ATTRS(TC_ATTR("axis", 0)));
+    ONE(tc_unsqueeze(x, 1), "unsqueeze", TC_ATTR("axis", 1));
+    ONE(tc_slice(x, 1, 1, TC_END, 2), "slice", TC_ATTR("axis", 1), TC_ATTR("start", 1),
+        TC_ATTR("step", 2));
+    ONE(tc_flip(x, 1), "flip", TC_ATTR("axis", 1));
+    ONE(tc_pad(x, 1, 2, 0, 0.5), "pad", TC_ATTR("axis", 1), TC_ATTR("before", 2),
+        TC_ATTR("value", 0.5));
+    TWO(tc_cat(TC_TENSORS(x, y), 0), "cat", TC_ATTR("axis", 0));
     tc_ctx_free(ctx);
 }
 
-TEST(contractions_and_composites)
+TEST(indices_and_products)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4, 5);
-    tc_tensor eps = tc_full(ctx, 1e-3, TC_F64), weight = tc_input(ctx, "w", TC_F32, 4);
-    tc_tensor target = tc_input(ctx, "t", TC_I64, 3);
-    const tc_tensor xy[2] = {x, y}, norm[3] = {x, eps, weight}, loss[2] = {x, target};
-    CHECK(make("contract", xy, 2, ATTRS({"labels", WORDS(7, 2, 2, 9, 7, 9)})) ==
-          tci_handle_node(tc_matmul(x, y)));
-    CHECK(make("softmax", &x, 1, ATTRS({"axis", WORDS(1)})) == tci_handle_node(tc_softmax(x, 1)));
-    CHECK(make("log_softmax", &x, 1, ATTRS({"axis", WORDS(0)})) ==
-          tci_handle_node(tc_log_softmax(x, 0)));
-    CHECK(make("mean", &x, 1, ATTRS({"axes", WORDS(0, 1)})) ==
-          tci_handle_node(tc_mean(x, TC_AXES(0, 1), false)));
-    tci_node *n = make("layer_norm", norm, 3, ATTRS({"axes", WORDS(1)}, {"has_weight", WORDS(1)}));
-    CHECK(n && n->n_in == 3 && n->n_attr == 4 && n->attr[2] == 1 && n->attr[3] == 0);
-    CHECK(make("cross_entropy", loss, 2, NO_ATTRS) ==
-          tci_handle_node(tc_cross_entropy(x, target)));
+    tc_tensor i = tc_input(ctx, "i", TC_I64, 3, 4), j = tc_input(ctx, "j", TC_I64, 3);
+    tc_attrs axis = TC_ATTRS(TC_ATTR("axis", 0));
+    SAME(tc_gather(x, 0, i), "gather", TC_TENSORS(x, i), axis);
+    SAME(tc_index_select(x, 0, j), "index_select", TC_TENSORS(x, j), axis);
+    SAME(tc_scatter(x, 0, i, x), "scatter", TC_TENSORS(x, i, x), axis);
+    SAME(tc_scatter_add(x, 0, i, x), "scatter_add", TC_TENSORS(x, i, x), axis);
+    SAME(tc_scatter_min(x, 0, i, x), "scatter_min", TC_TENSORS(x, i, x), axis);
+    SAME(tc_scatter_max(x, 0, i, x), "scatter_max", TC_TENSORS(x, i, x), axis);
+    SAME(tc_index_add(x, 0, j, x), "index_add", TC_TENSORS(x, j, x), axis);
+    TWO(tc_matmul(x, y), "matmul");
+    tc_tensor a = tc_reshape(x, 1, 3, 4), b = tc_reshape(y, 1, 4, 5);
+    SAME(tc_bmm(a, b), "bmm", TC_TENSORS(a, b), TC_ATTRS());
+    TWO(tc_einsum("ik,kj->ji", TC_TENSORS(x, y)), "einsum", TC_ATTR_TEXT("spec", "ik,kj->ji"));
     tc_ctx_free(ctx);
 }
 
-/* What is said when `op` over the first n of x, x, x is given these. */
-#define SAYS(text, op, n, attrs)                                                                   \
-    do {                                                                                           \
-        const tc_tensor three_[3] = {x, x, x};                                                     \
-        CHECK_MSG(!make(op, three_, n, attrs), "%s is made", op);                                  \
-        CHECK_MSG(!strcmp(graph->message, text), "it says: %s", graph->message);                   \
-        CHECK(graph->error == TC_ERR_ARGUMENT);                                                    \
-    } while (0)
+TEST(windows_and_state)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 4, 6, 6);
+    tc_tensor y = tc_input(ctx, "y", TC_F32, 8, 2, 3, 3);
+    tc_tensor bias = tc_input(ctx, "bias", TC_F32, 8);
+    const tc_conv conv = {{2, 1}, {1, 1}, {1, 2}, 2};
+    const tc_pool pool = {{3, 2}, {1, 1}, {1, 0}, {1, 1}, true};
+    SAME(tc_conv2d(x, y, bias, &conv), "conv2d", TC_TENSORS(x, y, bias),
+         TC_ATTRS(TC_ATTR_LIST("stride", 2, 1), TC_ATTR("padding", 1),
+                  TC_ATTR_LIST("dilation", 1, 2), TC_ATTR("groups", 2)));
+    TWO(tc_conv2d(x, y, TC_NONE, (&(tc_conv){.groups = 2})), "conv2d", TC_ATTR("groups", 2));
+    ONE(tc_max_pool2d(x, &pool), "max_pool2d", TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1),
+        TC_ATTR_LIST("padding", 1, 0), TC_ATTR("ceil_mode", true));
+    float zeros[4] = {0};
+    tc_tensor p = tc_param(ctx, zeros, TC_F32, 4);
+    CHECK_EQ_INT(tc_eval(tc_op(ctx, "assign", TC_TENSORS(p), TC_ATTRS(TC_ATTR("value", 3.0)))),
+                 TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_eval(tc_op(ctx, "assign", TC_TENSORS(p, tc_add(p, 3)), TC_ATTRS())), TC_OK);
+    CHECK_EQ_INT(tc_read(p, zeros, 4), TC_OK);
+    CHECK(zeros[3] == 3);
+    tc_ctx_free(ctx);
+}
 
-TEST(mistakes)
+TEST(a_default_that_is_a_fraction)
+{
+    float data[3] = {1, 2, 4}, by_name[3], wanted[3];
+    begin();
+    tc_tensor x = tc_copy_in(ctx, data, TC_F32, 3), y = tc_op(ctx, "layer_norm", TC_TENSORS(x),
+                                                              TC_ATTRS(TC_ATTR("axes", 0)));
+    CHECK_EQ_INT(tc_read(y, by_name, 3), TC_OK);
+    CHECK_EQ_INT(tc_read(tc_layer_norm(x, TC_AXES(0), TC_NONE, TC_NONE, 1e-5), wanted, 3), TC_OK);
+    CHECK(!memcmp(by_name, wanted, sizeof(wanted)));
+    tc_ctx_free(ctx);
+}
+
+/* A loader has lists in memory, and names that are known when it runs. */
+TEST(lists_in_memory)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
-    SAYS("there is no op 'sofmax'", "sofmax", 1, NO_ATTRS);
-    SAYS("add is given 1 inputs: expected 2", "add", 1, NO_ATTRS);
-    SAYS("cat is given 0 inputs: expected 1 or more", "cat", 0, ATTRS({"axis", WORDS(0)}));
-    SAYS("softmax needs the attribute 'axis'", "softmax", 1, NO_ATTRS);
-    SAYS("softmax has no attribute 'dim'", "softmax", 1, ATTRS({"dim", WORDS(0)}));
-    SAYS("layer_norm has no attribute 'n_axes'", "layer_norm", 2, ATTRS({"n_axes", WORDS(1)}));
-    SAYS("softmax is given the attribute 'axis' twice", "softmax", 1,
-         ATTRS({"axis", WORDS(0)}, {"axis", WORDS(0)}));
-    SAYS("'axis' of softmax is given 2 times: expected 1", "softmax", 1,
-         ATTRS({"axis", WORDS(0, 1)}));
-    SAYS("'order' of permute is given 1 times: expected 2", "permute", 1,
-         ATTRS({"order", WORDS(0)}));
-    SAYS("'stride' of window is given 2 times: expected 1", "window", 1,
-         ATTRS({"axis", WORDS(0)}, {"kernel", WORDS(2)}, {"stride", WORDS(1, 1)}));
-    SAYS("'keepdims' of sum is 2: expected 0 or 1", "sum", 1,
-         ATTRS({"axes", WORDS(0)}, {"keepdims", WORDS(2)}));
-    SAYS("'dtype' of cast is 99: expected a dtype", "cast", 1, ATTRS({"dtype", WORDS(99)}));
-    SAYS("'axis' of softmax is 4294967296: expected an axis", "softmax", 1,
-         ATTRS({"axis", WORDS((int64_t)1 << 32)}));
-    SAYS("input is a leaf: nothing makes one by its name", "input", 0, NO_ATTRS);
-    CHECK(!make("softmax", &x, 1, ATTRS({"axis", WORDS(2)})) && graph->error == TC_ERR_AXIS);
-    CHECK(!make("window", &x, 1, ATTRS({"axis", WORDS(2)}, {"kernel", WORDS(2)})) &&
-          graph->error == TC_ERR_AXIS);
-    const tc_tensor both[2] = {x, x};
-    CHECK(!make("contract", both, 2, ATTRS({"labels", WORDS(1, 1, 2, 3)})));
-    CHECK_HAS(graph->message, "none twice");
+    const int64_t sizes[2] = {2, 6};
+    tc_attr attr = {.name = "sizes", .n = 2, .items = sizes};
+    SAME(tc_reshape(x, 2, 6), "reshape", TC_TENSORS_N(&x, 1), TC_ATTRS_N(&attr, 1));
+    tc_attr ends[2] = {{.name = "axis", .value = TC_ARG(1)}, {.name = "stop", .value = TC_ARG(3)}};
+    SAME(tc_slice(x, 1, 0, 3, 1), "slice", TC_TENSORS_N(&x, 1), TC_ATTRS_N(ends, 2));
+    int64_t ones[100];
+    for (int i = 0; i < 100; i++) {
+        ones[i] = 1;
+    }
+    tc_attr many[3] = {{.name = "value", .value = TC_ARG(1)},
+                       {.name = "dtype", .value = TC_ARG(TC_F32)},
+                       {.name = "sizes", .n = 100, .items = ones}};
+    CHECK_EQ_INT(tc_rank(tc_op(ctx, "full", TC_TENSORS(), TC_ATTRS_N(many, 3))), 100);
     tc_ctx_free(ctx);
+}
+
+/* ---- mistakes ---- */
+
+static void check_says(int line, tc_tensor t, tc_status status, const char *text)
+{
+    char all[512];
+    snprintf(all, sizeof(all), "%s:%d: tc_op: %s", __FILE__, line, text);
+    CHECK_STR(tc_error(t), all);
+    CHECK_EQ_INT(tc_status_of(t), status);
+}
+/* What is said of the op when given these. */
+#define SAYS(text, name, inputs, ...)                                                              \
+    check_says(__LINE__, tc_op(ctx, name, inputs, TC_ATTRS(__VA_ARGS__)), TC_ERR_ARGUMENT, text)
+#define SOFTMAX ": expected softmax(x: tensor, axis: axis)"
+
+TEST(names_that_are_not_there)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
+    SAYS("there is no op 'sofmax': softmax is near", "sofmax", TC_TENSORS(x));
+    SAYS("there is no op 'Relu': relu is near", "Relu", TC_TENSORS(x));
+    SAYS("there is no op 'conv': conv2d is near", "conv", TC_TENSORS(x));
+    SAYS("there is no op 'contract'", "contract", TC_TENSORS(x));
+    SAYS("there is no op ''", "", TC_TENSORS(x));
+    SAYS("there is no op '(null)'", NULL, TC_TENSORS(x));
+    SAYS("there is no 'dim'" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("dim", 1));
+    SAYS("there is no '(null)'" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR(NULL, 1));
+    SAYS("'axis' is missing" SOFTMAX, "softmax", TC_TENSORS(x));
+    SAYS("'x' is missing" SOFTMAX, "softmax", TC_TENSORS(), TC_ATTR("axis", 1));
+    SAYS("'x' is given twice" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("x", x));
+    SAYS("2 inputs are given" SOFTMAX, "softmax", TC_TENSORS(x, x), TC_ATTR("axis", 1));
+    SAYS("1 results of var_mean are asked for: it has 2", "var_mean", TC_TENSORS(x));
+    tc_ctx_free(ctx);
+}
+
+TEST(values_that_are_of_another_kind)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
+    SAYS("'axis' is 0.5" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("axis", 0.5));
+    SAYS("'axis' is a tensor" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("axis", x));
+    SAYS("'axis' is a list of 1" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR_LIST("axis", 1));
+    SAYS("'axis' is the text \"last\"" SOFTMAX, "softmax", TC_TENSORS(x),
+         TC_ATTR_TEXT("axis", "last"));
+    SAYS("'x' is 3" SOFTMAX, "softmax", TC_TENSORS(), TC_ATTR("x", 3));
+    SAYS("'dtype' is 99: expected cast(x: tensor, dtype: dtype)", "cast", TC_TENSORS(x),
+         TC_ATTR("dtype", 99));
+    SAYS("'keepdims' is 2: expected argmax(x: tensor, axis: axis, keepdims: flag = false)",
+         "argmax", TC_TENSORS(x), TC_ATTR("axis", 0), TC_ATTR("keepdims", 2));
+    SAYS("'sizes' is 1.5: expected reshape(x: tensor, sizes: sizes)", "reshape", TC_TENSORS(x),
+         TC_ATTR("sizes", 1.5));
+    SAYS("'xs' is given twice: expected cat(xs: tensors, axis: axis)", "cat", TC_TENSORS(x),
+         TC_ATTR("xs", x));
+    SAYS("'kernel' is a list of 3: expected max_pool2d(x: tensor, kernel: pair, stride: pair = 0, "
+         "padding: pair = 0, dilation: pair = 1, ceil_mode: flag = false)",
+         "max_pool2d", TC_TENSORS(x), TC_ATTR_LIST("kernel", 1, 2, 3));
+    tc_ctx_free(ctx);
+}
+
+/* What the call itself refuses tells of that call, at the same place. */
+TEST(values_that_do_not_fit)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
+    tc_tensor bad = tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", 1ll << 40)));
+    CHECK_EQ_INT(tc_status_of(bad), TC_ERR_AXIS);
+    CHECK_HAS(tc_error(bad), "test_named.c:");
+    CHECK_HAS(tc_error(bad), ": tc_softmax: axis 2147483647 is out of range");
+    tc_tensor later = tc_op(ctx, "exp", TC_TENSORS(bad), TC_ATTRS());
+    CHECK_STR(tc_error(later), tc_error(bad));
+    tc_attrs none = {NULL, 3};
+    CHECK_HAS(tc_error(tc_op(ctx, "exp", TC_TENSORS(x), none)), "a list of 3 at NULL");
+    tc_tensor two[2];
+    CHECK_EQ_INT(tc_op_results(ctx, "exp", TC_TENSORS(x), TC_ATTRS(), two, 2), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(two[1]), "2 results of exp are asked for: it has 1");
+    CHECK_EQ_INT(tc_op_results(ctx, "exp", TC_TENSORS(x), TC_ATTRS(), NULL, 1), TC_ERR_ARGUMENT);
+    tc_ctx *other;
+    REQUIRE(tc_ctx_make(&other, NULL) == TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_op(other, "exp", TC_TENSORS(x), TC_ATTRS())), TC_ERR_HANDLE);
+    tc_ctx_free(other);
+    CHECK_EQ_INT(tc_status_of(tc_op(other, "exp", TC_TENSORS(x), TC_ATTRS())), TC_ERR_HANDLE);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the rows ---- */
+
+static bool has_row(const char *name, size_t n)
+{
+    int i = 0;
+    while (tc_op_name(i) && (strncmp(tc_op_name(i), name, n) != 0 || tc_op_name(i)[n])) {
+        i++;
+    }
+    return tc_op_name(i) != NULL;
+}
+
+/* Macros of api/ops.h that make no tensors of tensors. */
+static bool is_no_op(const char *name, size_t n)
+{
+    static const char *const others[] = {"next_key", "param", "grad", "op", "op_results"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+TEST(every_public_op_has_a_row)
+{
+    char line[512];
+    int n = 0;
+    FILE *f = fopen("src/api/ops.h", "r");
+    REQUIRE(f != NULL);
+    while (fgets(line, sizeof(line), f)) {
+        if (!strncmp(line, "#define tc_", 11)) {
+            size_t length = strcspn(line + 11, "(");
+            CHECK_MSG(has_row(line + 11, length) != is_no_op(line + 11, length),
+                      "tc_%.*s: a row in src/api/calls.h", (int)length, line + 11);
+            n++;
+        }
+    }
+    fclose(f);
+    CHECK(n > 40);
+    CHECK(!tc_op_name(-1) && !tc_op_params(-1) && !tc_op_params(100000));
 }
 
 TEST_MAIN

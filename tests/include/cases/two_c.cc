@@ -25,6 +25,14 @@ int two_c(tc_ctx *ctx)
                               TC_BUFS(TC_BUF(out.data(), columns)));
     bool refused = tc_run(f, TC_BUFS(), TC_BUFS()) == TC_ERR_BUFFER && *tc_error(f);
     tc_program_free(f);
+    tc_tensor by_name = tc_op(ctx, "cast", TC_TENSORS(x), TC_ATTRS(TC_ATTR("dtype", TC_I32)));
+    by_name = tc_op(ctx, "reshape", TC_TENSORS(by_name), TC_ATTRS(TC_ATTR_LIST("sizes", 3, rows)));
+    tc_tensor twin = tc_einsum("ij->ji", TC_TENSORS(by_name));
+    by_name = tc_op(ctx, "einsum", TC_TENSORS(by_name), TC_ATTRS(TC_ATTR_TEXT("spec", "ij->ji")));
+    if (tc_status_of(by_name) || by_name.id != twin.id ||
+        !*tc_error(tc_op(ctx, "exp", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", 1.5))))) {
+        return 4;
+    }
     tc_tensor bad = tc_reshape(x, 7);
     return status == TC_OK && out[2] == 3.0f && refused && *tc_error(bad) ? 0 : 3;
 }

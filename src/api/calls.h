@@ -1,0 +1,117 @@
+/* api/calls.h - THE rows of the public ops: what each call takes, in the order in which it takes
+ * it. From a row follow the call by name (api/named.c), the text of its parameters and the checks
+ * of what is given for them. The elementwise and the reducing calls follow from ops/table.h.
+ *
+ * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
+ * results, parameters) for one that stores so many. Parameters:
+ *   TCI_MUST(name, kind)             is given by whoever calls
+ *   TCI_MAY(name, kind, default)     may be left out
+ *   TCI_TYPED                        a dtype and sizes, as one list
+ *   TCI_FIELDS(type, parameters)     the fields of an options struct, in their order
+ *   TCI_ON                           the context
+ *   TCI_STORED(name, at)             where result number `at` goes
+ * A user of the rows defines all eight. */
+#ifndef TCI_API_CALLS_H
+#define TCI_API_CALLS_H
+
+#include "ops.h"
+
+/* The kinds of parameters, as texts for users show them too. */
+#define TCI_PARAM_KINDS(X)                                                                         \
+    X(tensor)                                                                                      \
+    X(optional) /* a tensor, or TC_NONE */                                                         \
+    X(tensors)  /* all that are given as inputs */                                                 \
+    X(operand)  /* a tensor or a number */                                                         \
+    X(integer)                                                                                     \
+    X(axis)                                                                                        \
+    X(axes)     /* a list of integers, or one */                                                   \
+    X(sizes)    /* the same */                                                                     \
+    X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(pair)     /* a list of two integers, or one for both */                                      \
+    X(real)                                                                                        \
+    X(flag)                                                                                        \
+    X(dtype)                                                                                       \
+    X(text)
+
+#define TCI_OWN_CALLS                                                                              \
+    TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
+    TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
+    TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
+    TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
+    TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
+                     TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
+    TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \
+    TCI_CALL(random_bits, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                 \
+    TCI_CALL(rand, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                        \
+    TCI_CALL(randn, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                       \
+    TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
+                      TCI_MUST(high, operand) TCI_TYPED)                                           \
+    TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
+    TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
+    TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
+    TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL(std, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL_MANY(var_mean, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                     \
+                               TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
+                               TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
+    TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
+    TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
+    TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
+                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
+                         TCI_MAY(eps, operand, 1e-5))                                              \
+    TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
+    TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
+    TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
+    TCI_CALL(transpose, TCI_MUST(x, tensor) TCI_MUST(axis_a, axis) TCI_MUST(axis_b, axis))         \
+    TCI_CALL(expand, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                   \
+    TCI_CALL(squeeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(unsqueeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                  \
+    TCI_CALL(slice, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(start, integer, 0)            \
+                    TCI_MAY(stop, integer, TC_END) TCI_MAY(step, integer, 1))                      \
+    TCI_CALL(flip, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                       \
+    TCI_CALL(pad, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)             \
+                  TCI_MAY(after, integer, 0) TCI_MAY(value, operand, 0))                           \
+    TCI_CALL(cat, TCI_MUST(xs, tensors) TCI_MUST(axis, axis))                                      \
+    TCI_CALL(gather, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))             \
+    TCI_CALL(index_select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))       \
+    TCI_CALL(scatter_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)             \
+                      TCI_MUST(src, tensor))                                                       \
+    TCI_CALL(scatter_min, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter_max, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
+                        TCI_MUST(src, tensor))                                                     \
+    TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
+    TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
+    TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
+    TCI_CALL(conv2d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                                  \
+                     TCI_MAY(bias, optional, TC_NONE)                                              \
+                     TCI_FIELDS(tc_conv, TCI_MAY(stride, pair, 1) TCI_MAY(padding, pair, 0)        \
+                                         TCI_MAY(dilation, pair, 1) TCI_MAY(groups, integer, 1)))  \
+    TCI_CALL(max_pool2d, TCI_MUST(x, tensor)                                                       \
+                         TCI_FIELDS(tc_pool, TCI_MUST(kernel, pair) TCI_MAY(stride, pair, 0)       \
+                                             TCI_MAY(padding, pair, 0) TCI_MAY(dilation, pair, 1)  \
+                                             TCI_MAY(ceil_mode, flag, false)))                     \
+    TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
+
+#define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
+#define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
+#define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
+#define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
+    TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
+#define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
+#define TCI_CALL_OVER_SUM TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_BOOL TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
+
+#define TCI_CALLS                                                                                  \
+    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+
+#endif
