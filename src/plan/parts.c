@@ -3,8 +3,8 @@
  * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out, or NULL where it
  * is left alone:
  *
- *   rows    every element read once, and neighbours in memory are summed (dot, matrix . vector):
- *           a SUM of products, which has the lanes and the cuts of any reduction
+ *   rows    every element read once or a few times, and neighbours in memory are summed (dot,
+ *           matrix . vector): a SUM of products, which has the lanes and the cuts of any reduction
  *   parts   few results, each of very many products: CONTRACTs that keep an axis of parts,
  *           out[part, ..], and sum a stretch of the products each; a SUM over the parts; and the
  *           same for what no whole part is left of. The outermost summed axis that leaves a stretch
@@ -16,8 +16,8 @@
  * them, and there are never more partial sums than elements. (The digits need no parts: the class
  * of a long sum, SPLIT, keeps them inside one kernel.)
  *
- * A machine of blocks has so many threads that a product of a few rows is as much a stream of its
- * larger factor as that of one: those are rows too, and neighbours of each other.
+ * A product of a few rows is as much a stream of its larger factor as that of one: those are rows
+ * too, and neighbours of each other, so that a row is read from memory once.
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
@@ -35,6 +35,8 @@ enum {
     TCI_PARTS_POINTS = 1 << 21,  /* partial sums that keep a machine of blocks busy, in tiles, */
     TCI_PARTS_SHORT = 256,       /* of no fewer products */
     TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows */
+    TCI_PARTS_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
+    TCI_PARTS_NEAR = 16384,      /* products of rows that it then reads from its caches */
     TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
 };
 
@@ -357,6 +359,17 @@ static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
 
 /* ---- rows ---- */
 
+/* Is each row of the larger factor read so often at most, and then from near, that the sums are a
+ * stream of that factor? */
+static bool tci_parts_are_rows(const tci_parts *p)
+{
+    double reads = tci_parts_reads(p);
+    if (p->a->machine.block_threads > 0) {
+        return reads <= TCI_PARTS_READS;
+    }
+    return reads <= 1 || (reads <= TCI_PARTS_READS_HERE && tci_parts_products(p) <= TCI_PARTS_NEAR);
+}
+
 /* Operand k with an axis for each one of the result, then the summed one. */
 static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whole)
 {
@@ -439,15 +452,14 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
 {
     tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
     int64_t last = n->rank, *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
-    bool blocks = a->machine.block_threads > 0;
     if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
-        tci_parts_reads(&p) > (blocks ? TCI_PARTS_READS : 1)) {
+        !tci_parts_are_rows(&p)) {
         return NULL;
     }
-    if (blocks && tci_parts_order(n, order)) {
+    if (tci_parts_order(n, order)) {
         return tci_parts_ordered(a, n, order);
     }
-    for (int k = 0; k < 2 && blocks; k++) {
+    for (int k = 0; k < 2; k++) {
         tci_parts_unpermute(&p, k);
     }
     tci_parts_turn_ones(&p, 0);

@@ -277,4 +277,18 @@ TEST(numbers_of_rows_leave_vectors_along_the_columns)
     tc_ctx_free(ctx);
 }
 
+/* A weight [columns, products] read by few rows is summed as it lies; more rows are worth tiles. */
+TEST(a_product_of_few_rows_streams_the_weight)
+{
+    open_ctx();
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 512, 600), b = tc_input(ctx, "b", TC_F32, 512);
+    for (int rows = 1; rows <= 16; rows = rows == 1 ? 7 : rows + 9) {
+        tc_tensor x = tc_input(ctx, "x", TC_F32, rows, 600);
+        PLAN((x, w, b), tc_add(tc_matmul(x, tc_transpose(w, 0, 1)), b));
+        CHECK_MSG(!strstr(why, "class LANES(64)") == (rows == 16), "%d rows: %s", rows, why);
+        CHECK(rows > 1 || info.n_kernels == 1);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
