@@ -7,7 +7,7 @@
  *
  *     build/oracle MANIFEST DATA --reduce OUT.json OUT.safetensors
  *
- * writes the part of the files whose ops tc has (the rows of tests/oracle_ops.h), without the doc
+ * writes the part of the files whose ops tc has (tests/oracle_ops.h), without the doc
  * text, the promotion tables and the gradients: this made tests/data/opinfo.*. */
 #include "tc.h"
 
@@ -15,7 +15,8 @@
 
 static bool orc_in_table(const json *spec)
 {
-    return orc_row_find(json_string(spec, "op")) != NULL;
+    orc_row row;
+    return orc_row_find(json_string(spec, "op"), &row);
 }
 
 /* The cases (or must-fail cases) of the list that the table has, as JSON, each without these

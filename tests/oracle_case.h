@@ -173,16 +173,45 @@ static void orc_make_inputs(orc_case *c, const json *v)
     }
 }
 
+/* What torch's keywords are called in tc. */
+static const char *const orc_keywords[][2] = {
+    {"dim", "axis"}, {"dim", "axes"}, {"keepdim", "keepdims"}, {"other", "b"}, {"size", "sizes"},
+};
+
+/* Say how torch lays out memory, and nothing of values. */
+static const char *const orc_layouts[] = {"inplace", "memory_format", "layout", "device",
+                                          "requires_grad", "sparse_grad"};
+
+static bool orc_is_layout(const char *keyword)
+{
+    for (size_t i = 0; i < sizeof(orc_layouts) / sizeof(orc_layouts[0]); i++) {
+        if (!strcmp(orc_layouts[i], keyword)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool orc_is_name_of(const char *name, const char *keyword)
+{
+    for (size_t i = 0; i < sizeof(orc_keywords) / sizeof(orc_keywords[0]); i++) {
+        if (!strcmp(orc_keywords[i][0], keyword) && !strcmp(orc_keywords[i][1], name)) {
+            return true;
+        }
+    }
+    return !strcmp(name, keyword);
+}
+
 static void orc_bind_keywords(orc_case *c, const json *keywords)
 {
     for (const json *v = keywords ? keywords->first : NULL; v; v = v->next) {
         int i = 0;
-        while (i < c->n_names && strcmp(c->names[i], v->key)) {
+        while (i < c->n_names && !orc_is_name_of(c->names[i], v->key)) {
             i++;
         }
         if (i < c->n_names) {
             c->values[i] = v;
-        } else if (v->kind != JSON_NULL) {
+        } else if (v->kind != JSON_NULL && !orc_is_layout(v->key)) {
             orc_skip_argument(c, v->key, v);
         }
         if (v->kind == JSON_LIST || v->kind == JSON_OBJECT) {
@@ -464,6 +493,78 @@ static int orc_sizes(tc_tensor x, int64_t *sizes)
         sizes[i] = tc_size(x, i);
     }
     return rank < ORC_MAX_RANK ? rank : ORC_MAX_RANK;
+}
+
+/* ---- ops by their names ---- */
+
+/* What tc says that the op of that name takes, or NULL. */
+static const char *orc_params(const char *call)
+{
+    int i = 0;
+    while (tc_op_name(i) && strcmp(tc_op_name(i), call)) {
+        i++;
+    }
+    return tc_op_params(i);
+}
+
+/* "x: tensor, axis: axis" as a signature: "x axis dtype", as torch's ops may be given a dtype. */
+static const char *orc_signature(const char *call, char *text)
+{
+    int n = 0;
+    for (const char *at = orc_params(call); at; at = strstr(at, ", ")) {
+        at += *at == ',' ? 2 : 0;
+        n += sprintf(text + n, "%.*s ", (int)strcspn(at, ":"), at);
+    }
+    sprintf(text + n, "dtype");
+    return text;
+}
+
+/* The value of a case as a parameter; lists of integers go to `items`. A tensor for sizes stands
+ * for its own, and no axes at all are all of them. False: the parameter is left out. */
+static bool orc_attr(orc_case *c, int i, tc_attr *a, int64_t *items)
+{
+    const json *v = orc_value(c, c->names[i]);
+    bool sizes = !strcmp(c->names[i], "sizes");
+    memset(a, 0, sizeof(*a));
+    a->name = c->names[i];
+    if (!v || !strcmp(a->name, "dtype")) {
+        return false;
+    }
+    if (v->kind == JSON_STRING) {
+        a->text = v->string;
+    } else if (v->kind == JSON_LIST || (sizes && orc_is_tensor(v))) {
+        a->items = items;
+        a->n = v->kind == JSON_LIST ? orc_ints(c, a->name, items, ORC_MAX_RANK)
+                                    : orc_sizes(orc_tensor_of(c, v), items);
+        return a->n || strcmp(a->name, "axes");
+    } else {
+        a->value = orc_arg_of(c, v);
+    }
+    return true;
+}
+
+/* The op of tc's of that name, whose parameters are the names of the case. A dtype is that of the
+ * first operand and of the result. */
+static void orc_call(orc_case *c, const char *call)
+{
+    tc_tensor list[ORC_MAX_TENSORS];
+    tc_tensors inputs = {list, 0};
+    tc_attr attrs[ORC_MAX_ARGS];
+    int64_t items[ORC_MAX_ARGS][ORC_MAX_RANK];
+    int n = 0;
+    for (int i = 0; i < c->n_names; i++) {
+        const json *v = orc_value(c, c->names[i]);
+        if (v && v->kind == JSON_LIST && orc_is_tensor(v->first)) {
+            inputs.n = orc_tensors(c, c->names[i], list, ORC_MAX_TENSORS);
+        } else if (orc_attr(c, i, &attrs[n], items[n])) {
+            n++;
+        }
+    }
+    if (n && !attrs[0].value.kind && orc_has(c, "dtype")) {
+        attrs[0].value.tensor = orc_in_dtype(c, attrs[0].value.tensor, "dtype");
+    }
+    tc_tensor y = tc_op(c->ctx, call, inputs, TC_ATTRS_N(attrs, n));
+    orc_out(c, orc_in_dtype(c, y, "dtype"));
 }
 
 #endif

@@ -39,21 +39,6 @@ static void orc_rsub(orc_case *c)
     orc_out(c, tc_sub_at(orc_arg(c, "other"), orc_scaled(c, "input", "alpha"), TC_HERE));
 }
 
-static void orc_rdiv(orc_case *c)
-{
-    orc_out(c, tc_div_at(orc_arg(c, "other"), orc_arg(c, "input"), TC_HERE));
-}
-
-static void orc_rmod(orc_case *c)
-{
-    orc_out(c, tc_remainder_at(orc_arg(c, "other"), orc_arg(c, "input"), TC_HERE));
-}
-
-static void orc_rpow(orc_case *c)
-{
-    orc_out(c, tc_pow_at(orc_arg(c, "other"), orc_arg(c, "input"), TC_HERE));
-}
-
 static void orc_float_power(orc_case *c)
 {
     const json *base = orc_value(c, "input");
@@ -260,12 +245,6 @@ static void orc_prelu(orc_case *c)
     orc_out(c, tc_where(tc_gt(x, 0), x, tc_mul(x, weight)));
 }
 
-static void orc_where(orc_case *c) /* the sample's input stands where the condition holds */
-{
-    orc_out(c, tc_where_at(orc_arg(c, "condition"), orc_arg(c, "input"), orc_arg(c, "other"),
-                           TC_HERE));
-}
-
 /* Clamps to bounds named min and max, either of which may be missing. */
 /* At a bound the gradient is the tensor's: where they are equal it is taken as it is. */
 static void orc_clamp(orc_case *c)
@@ -352,51 +331,16 @@ static void orc_cast(orc_case *c)
 
 /* ---- reductions ---- */
 
-typedef tc_tensor (*orc_reduction)(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
-
-static void orc_reduce(orc_case *c, orc_reduction reduction)
-{
-    int axes[ORC_MAX_RANK];
-    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
-    tc_tensor y = reduction(x, orc_axes(c, "dim", axes), orc_bool(c, "keepdim"), TC_HERE);
-    orc_out(c, orc_in_dtype(c, y, "dtype"));
-}
-
-static void orc_sum(orc_case *c)
-{
-    orc_reduce(c, tc_sum_at);
-}
-
-static void orc_prod(orc_case *c)
-{
-    orc_reduce(c, tc_prod_at);
-}
-
-static void orc_mean(orc_case *c)
-{
-    orc_reduce(c, tc_mean_at);
-}
-
-static void orc_amax(orc_case *c)
-{
-    orc_reduce(c, tc_max_at);
-}
-
-static void orc_amin(orc_case *c)
-{
-    orc_reduce(c, tc_min_at);
-}
-
 static void orc_aminmax(orc_case *c)
 {
-    orc_reduce(c, tc_min_at);
-    orc_reduce(c, tc_max_at);
+    orc_call(c, "min");
+    orc_call(c, "max");
 }
 
 static void orc_any_all(orc_case *c) /* torch answers u8 for u8 */
 {
-    orc_reduce(c, !strcmp(json_string(c->spec, "op"), "any") ? tc_any_at : tc_all_at);
-    if (tc_dtype_of(orc_tensor(c, "input")) == TC_U8) {
+    orc_call(c, json_string(c->spec, "op"));
+    if (tc_dtype_of(orc_tensor(c, "x")) == TC_U8) {
         c->outputs[0] = tc_cast(c->outputs[0], TC_U8);
     }
 }
@@ -417,17 +361,17 @@ static void orc_argmin_argmax(orc_case *c)
 static void orc_min_max(orc_case *c)
 {
     bool min = !strcmp(json_string(c->spec, "op"), "min");
-    tc_tensor x = orc_tensor(c, "input");
-    const json *second = orc_value(c, "dim") ? orc_value(c, "dim") : orc_value(c, "other");
+    tc_tensor x = orc_tensor(c, "x");
+    const json *second = orc_value(c, "axes") ? orc_value(c, "axes") : orc_value(c, "other");
     if (orc_is_tensor(second)) {
         orc_out(c, min ? tc_minimum(x, orc_tensor_of(c, second))
                        : tc_maximum(x, orc_tensor_of(c, second)));
         return;
     }
-    orc_reduce(c, min ? tc_min_at : tc_max_at);
+    orc_call(c, min ? "min" : "max");
     if (second) {
-        int axis = orc_axis_arg(c, "dim", 0);
-        bool keep = orc_bool(c, "keepdim");
+        int axis = orc_axis_arg(c, "axes", 0);
+        bool keep = orc_bool(c, "keepdims");
         orc_out_index(c, min ? tc_argmin(x, axis, keep) : tc_argmax(x, axis, keep));
     }
 }
@@ -512,15 +456,9 @@ static void orc_vector_norm(orc_case *c)
     }
 }
 
-static void orc_cumsum(orc_case *c)
-{
-    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
-    orc_out(c, orc_in_dtype(c, tc_cumsum(x, orc_axis_arg(c, "dim", 0)), "dtype"));
-}
-
 /* ---- softmax and normalization ---- */
 
-/* softmax, log_softmax, softmin, and the masked ones. */
+/* softmin, and the masked ones. */
 static void orc_softmax(orc_case *c)
 {
     const char *op = json_string(c->spec, "op");

@@ -1,39 +1,55 @@
-/* tests/oracle_ops.h - the table: oracle op name -> signature of its arguments -> tc calls.
+/* tests/oracle_ops.h - the table: oracle op name -> what it is in tc.
  *
- * A row has either a tc function that takes its operands as they come, or an adapter. Argument
- * names that only say how torch lays out memory are in the signatures and otherwise ignored. An
- * elementwise op of tc's own table that has the same name there needs no row here. An op without
- * either is one that tc does not have. */
+ * An op of torch's (or of torch.nn.functional) that has the name, the parameters and their order in
+ * common with one of tc's needs no row: it is called by its name. A row gives what differs: the
+ * name or the order alone, or an adapter. What is neither is an op that tc does not have. */
 #ifndef TC_TEST_ORACLE_OPS_H
 #define TC_TEST_ORACLE_OPS_H
 
-#include "../src/ops/table.h"
 #include "oracle_scatter.h"
 
 typedef struct orc_row {
-    const char *op, *signature;
-    void (*adapter)(orc_case *c);                       /* or one of: */
-    tc_tensor (*unary)(tc_arg a, tc_site here);
-    tc_tensor (*binary)(tc_arg a, tc_arg b, tc_site here);
+    const char *op;
+    const char *call;             /* the op of tc's, or NULL: the adapter knows */
+    const char *signature;        /* torch's parameters by tc's names; NULL: those of the call */
+    void (*adapter)(orc_case *c); /* NULL: the call by its name, and nothing else */
 } orc_row;
 
 #define ORC_NN "nn.functional."
-#define ORC_UNARY(op, call) {op, "input inplace memory_format", NULL, call, NULL}
-#define ORC_BINARY(op, call) {op, "input other", NULL, NULL, call}
-#define ORC_ROW(op, signature, adapter) {op, signature, adapter, NULL, NULL}
+#define ORC_ROW(op, signature, adapter) {op, NULL, signature, adapter}
+#define ORC_NAME(op, call) {op, call, NULL, NULL}
+#define ORC_ORDER(op, call, signature) {op, call, signature, NULL}
 
 #define ORC_REDUCE "input dim keepdim dtype"
+#define ORC_OVER_AXES "x axes keepdims"
 #define ORC_VAR "input dim unbiased keepdim correction"
 #define ORC_SOFTMAX "input dim dtype mask"
 #define ORC_CONV "input weight bias stride padding dilation groups"
 #define ORC_POOL "input kernel_size stride padding dilation ceil_mode return_indices"
-#define ORC_MADE "dtype device requires_grad layout memory_format"
+#define ORC_MADE "dtype"
 #define ORC_LOSS "input target reduction weight beta delta"
 
-static const orc_row orc_rows_of_table[] = {
+static const orc_row orc_table[] = {
+    ORC_NAME("true_divide", "div"),
+    ORC_NAME("__radd__", "add"),
+    ORC_NAME("__rmul__", "mul"),
+    ORC_ORDER("__rdiv__", "div", "b a"),
+    ORC_ORDER("__rmod__", "remainder", "b a"),
+    ORC_ORDER("__rpow__", "pow", "b a"),
+    ORC_ORDER("where", "where", "a c b"), /* the sample's input stands where the condition holds */
+    ORC_NAME("amax", "max"),
+    ORC_NAME("amin", "min"),
+    ORC_NAME("reshape_as", "reshape"),
+    ORC_NAME("view", "reshape"),
+    ORC_NAME("view_as", "reshape"),
+    ORC_NAME("expand_as", "expand"),
+    ORC_NAME("broadcast_to", "expand"),
+    ORC_NAME("mm", "matmul"),
+    ORC_NAME("mv", "matmul"),
+    ORC_ORDER("__rmatmul__", "matmul", "b a"),
+    ORC_ORDER("einsum", "einsum", "xs spec"),
+
     ORC_ROW("square", "input", orc_square),
-    ORC_UNARY(ORC_NN "relu", tc_relu_at),
-    ORC_UNARY(ORC_NN "silu", tc_silu_at),
     ORC_ROW("positive", "input", orc_positive),
     ORC_ROW("round", "input decimals", orc_round),
     ORC_ROW("frac", "input", orc_frac),
@@ -44,14 +60,14 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("deg2rad", "input", orc_deg2rad),
     ORC_ROW("rad2deg", "input", orc_rad2deg),
     ORC_ROW(ORC_NN "gelu", "input approximate", orc_gelu),
-    ORC_ROW(ORC_NN "relu6", "input inplace", orc_relu6),
-    ORC_ROW(ORC_NN "leaky_relu", "input negative_slope inplace", orc_leaky_relu),
-    ORC_ROW(ORC_NN "hardtanh", "input min_val max_val inplace", orc_hardtanh),
-    ORC_ROW(ORC_NN "hardsigmoid", "input inplace", orc_hardsigmoid),
-    ORC_ROW(ORC_NN "hardswish", "input inplace", orc_hardswish),
+    ORC_ROW(ORC_NN "relu6", "input", orc_relu6),
+    ORC_ROW(ORC_NN "leaky_relu", "input negative_slope", orc_leaky_relu),
+    ORC_ROW(ORC_NN "hardtanh", "input min_val max_val", orc_hardtanh),
+    ORC_ROW(ORC_NN "hardsigmoid", "input", orc_hardsigmoid),
+    ORC_ROW(ORC_NN "hardswish", "input", orc_hardswish),
     ORC_ROW(ORC_NN "softsign", "input", orc_softsign),
     ORC_ROW(ORC_NN "tanhshrink", "input", orc_tanhshrink),
-    ORC_ROW(ORC_NN "threshold", "input threshold value inplace", orc_threshold),
+    ORC_ROW(ORC_NN "threshold", "input threshold value", orc_threshold),
     ORC_ROW(ORC_NN "hardshrink", "input lambd", orc_hardshrink),
     ORC_ROW(ORC_NN "glu", "input dim", orc_glu),
     ORC_ROW(ORC_NN "prelu", "input weight", orc_prelu),
@@ -60,18 +76,11 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("sub", "input other alpha", orc_sub),
     ORC_ROW("rsub", "input other alpha", orc_rsub),
     ORC_ROW("div", "input other rounding_mode", orc_div),
-    ORC_BINARY("true_divide", tc_div_at),
     ORC_ROW("float_power", "input other", orc_float_power),
     ORC_ROW("fmax", "input other", orc_fmax),
     ORC_ROW("fmin", "input other", orc_fmin),
     ORC_ROW("logical_xor", "input other", orc_logical_xor),
-    ORC_BINARY("__radd__", tc_add_at),
     ORC_ROW("__rsub__", "input other", orc_rsub),
-    ORC_BINARY("__rmul__", tc_mul_at),
-    ORC_ROW("__rdiv__", "input other", orc_rdiv),
-    ORC_ROW("__rmod__", "input other", orc_rmod),
-    ORC_ROW("__rpow__", "input other", orc_rpow),
-    ORC_ROW("where", "input condition other", orc_where),
     ORC_ROW("clamp", "input min max", orc_clamp),
     ORC_ROW("clamp_min", "input min", orc_clamp),
     ORC_ROW("clamp_max", "input max", orc_clamp),
@@ -79,29 +88,24 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("lerp", "input end weight", orc_lerp),
     ORC_ROW("addcmul", "input tensor1 tensor2 value", orc_addcmul),
     ORC_ROW("addcdiv", "input tensor1 tensor2 value", orc_addcdiv),
-    ORC_ROW("float", "input memory_format", orc_cast),
-    ORC_ROW("double", "input memory_format", orc_cast),
-    ORC_ROW("half", "input memory_format", orc_cast),
-    ORC_ROW("bfloat16", "input memory_format", orc_cast),
-    ORC_ROW("int", "input memory_format", orc_cast),
-    ORC_ROW("long", "input memory_format", orc_cast),
-    ORC_ROW("short", "input memory_format", orc_cast),
-    ORC_ROW("byte", "input memory_format", orc_cast),
-    ORC_ROW("char", "input memory_format", orc_cast),
-    ORC_ROW("bool", "input memory_format", orc_cast),
+    ORC_ROW("float", "input", orc_cast),
+    ORC_ROW("double", "input", orc_cast),
+    ORC_ROW("half", "input", orc_cast),
+    ORC_ROW("bfloat16", "input", orc_cast),
+    ORC_ROW("int", "input", orc_cast),
+    ORC_ROW("long", "input", orc_cast),
+    ORC_ROW("short", "input", orc_cast),
+    ORC_ROW("byte", "input", orc_cast),
+    ORC_ROW("char", "input", orc_cast),
+    ORC_ROW("bool", "input", orc_cast),
 
-    ORC_ROW("sum", ORC_REDUCE, orc_sum),
-    ORC_ROW("mean", ORC_REDUCE, orc_mean),
-    ORC_ROW("prod", ORC_REDUCE, orc_prod),
-    ORC_ROW("amax", ORC_REDUCE, orc_amax),
-    ORC_ROW("amin", ORC_REDUCE, orc_amin),
-    ORC_ROW("aminmax", ORC_REDUCE, orc_aminmax),
-    ORC_ROW("max", "input dim keepdim other", orc_min_max),
-    ORC_ROW("min", "input dim keepdim other", orc_min_max),
+    ORC_ROW("aminmax", ORC_OVER_AXES, orc_aminmax),
+    ORC_ROW("max", ORC_OVER_AXES " other", orc_min_max),
+    ORC_ROW("min", ORC_OVER_AXES " other", orc_min_max),
+    ORC_ROW("any", ORC_OVER_AXES, orc_any_all),
+    ORC_ROW("all", ORC_OVER_AXES, orc_any_all),
     ORC_ROW("argmax", "input dim keepdim", orc_argmin_argmax),
     ORC_ROW("argmin", "input dim keepdim", orc_argmin_argmax),
-    ORC_ROW("any", "input dim keepdim", orc_any_all),
-    ORC_ROW("all", "input dim keepdim", orc_any_all),
     ORC_ROW("var", ORC_VAR, orc_var),
     ORC_ROW("std", ORC_VAR, orc_var),
     ORC_ROW("var_mean", ORC_VAR, orc_var),
@@ -111,9 +115,6 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("nanmean", ORC_REDUCE, orc_nanmean),
     ORC_ROW("count_nonzero", "input dim", orc_count_nonzero),
     ORC_ROW("linalg.vector_norm", "input ord dim keepdim dtype", orc_vector_norm),
-    ORC_ROW("cumsum", "input dim dtype", orc_cumsum),
-    ORC_ROW("softmax", ORC_SOFTMAX, orc_softmax),
-    ORC_ROW("log_softmax", ORC_SOFTMAX, orc_softmax),
     ORC_ROW(ORC_NN "softmin", ORC_SOFTMAX, orc_softmax),
     ORC_ROW("masked.softmax", ORC_SOFTMAX, orc_softmax),
     ORC_ROW("masked.log_softmax", ORC_SOFTMAX, orc_softmax),
@@ -129,24 +130,14 @@ static const orc_row orc_rows_of_table[] = {
             orc_class_loss),
     ORC_ROW(ORC_NN "nll_loss", "input target weight ignore_index reduction", orc_class_loss),
 
-    ORC_ROW("reshape", "input shape", orc_reshape),
-    ORC_ROW("reshape_as", "input shape", orc_reshape),
-    ORC_ROW("view", "input shape", orc_reshape),
-    ORC_ROW("view_as", "input shape", orc_reshape),
     ORC_ROW("flatten", "input start_dim end_dim", orc_flatten),
     ORC_ROW("unflatten", "input dim sizes", orc_unflatten),
     ORC_ROW("ravel", "input", orc_flatten),
-    ORC_ROW("permute", "input dims", orc_permute),
-    ORC_ROW("transpose", "input dim0 dim1", orc_transpose),
     ORC_ROW("movedim", "input source destination", orc_movedim),
     ORC_ROW("T", "input", orc_turn),
     ORC_ROW("mT", "input", orc_turn),
     ORC_ROW("t", "input", orc_turn),
     ORC_ROW("squeeze", "input dim", orc_squeeze),
-    ORC_ROW("unsqueeze", "input dim", orc_unsqueeze),
-    ORC_ROW("expand", "input shape", orc_expand),
-    ORC_ROW("expand_as", "input shape", orc_expand),
-    ORC_ROW("broadcast_to", "input shape", orc_expand),
     ORC_ROW("broadcast_tensors", "*tensors", orc_broadcast_tensors),
     ORC_ROW("repeat", "input repeats", orc_repeat),
     ORC_ROW("tile", "input repeats", orc_repeat),
@@ -178,13 +169,8 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("tril", "input diagonal", orc_triangle),
     ORC_ROW("triu", "input diagonal", orc_triangle),
 
-    ORC_ROW("matmul", "input other", orc_matmul),
-    ORC_ROW("__rmatmul__", "input other", orc_matmul),
-    ORC_ROW("mm", "input other", orc_matmul),
-    ORC_ROW("bmm", "input other", orc_matmul),
-    ORC_ROW("mv", "input other", orc_matmul),
-    ORC_ROW("dot", "input other", orc_matmul),
-    ORC_ROW("vdot", "input other", orc_matmul),
+    ORC_ROW("dot", "input other", orc_dot),
+    ORC_ROW("vdot", "input other", orc_dot),
     ORC_ROW("inner", "input other", orc_inner),
     ORC_ROW("outer", "input other", orc_outer),
     ORC_ROW("addmm", "input a b beta alpha", orc_add_product),
@@ -192,7 +178,6 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("addbmm", "input a b beta alpha", orc_add_product),
     ORC_ROW("baddbmm", "input a b beta alpha", orc_add_product),
     ORC_ROW("addr", "input a b beta alpha", orc_add_product),
-    ORC_ROW("einsum", "operands equation", orc_einsum),
     ORC_ROW("tensordot", "input other dims", orc_tensordot),
     ORC_ROW("linalg.multi_dot", "tensors", orc_multi_dot),
     ORC_ROW("linalg.vecdot", "input other dim", orc_vecdot),
@@ -206,12 +191,9 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW(ORC_NN "max_pool1d", ORC_POOL, orc_max_pool),
     ORC_ROW(ORC_NN "max_pool2d", ORC_POOL, orc_max_pool),
 
-    ORC_ROW("gather", "input dim index sparse_grad", orc_gather),
-    ORC_ROW("take_along_dim", "input index dim", orc_take_along_dim),
+    ORC_ROW("take_along_dim", "x index axis", orc_take_along_dim),
     ORC_ROW("take", "input index", orc_take),
-    ORC_ROW("index_select", "input dim index", orc_index_select),
     ORC_ROW("scatter", "input dim index src reduce", orc_scatter),
-    ORC_ROW("scatter_add", "input dim index src", orc_scatter_add),
     ORC_ROW("scatter_reduce", "input dim index src reduce include_self", orc_scatter_reduce),
     ORC_ROW("index_add", "input dim index src alpha", orc_index_add),
     ORC_ROW("index_reduce", "input dim index src reduce include_self", orc_index_reduce),
@@ -234,47 +216,38 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("eye", "n m " ORC_MADE, orc_eye),
 };
 
-/* The elementwise ops by their own names, where no row above says more. */
-static const orc_row orc_rows_of_ops[] = {
-#define ORC_OF_1 ORC_UNARY
-#define ORC_OF_2 ORC_BINARY
-#define ORC_OF_ROW(id, name, arity, ...) ORC_OF_##arity(#name, tc_##name##_at),
-    TCI_EW_OPS(ORC_OF_ROW)
-#undef ORC_OF_ROW
-};
-
-static const orc_row *orc_row_among(const orc_row *rows, size_t n, const char *op)
+/* The row of an op; false: tc has no such op. */
+static bool orc_row_find(const char *op, orc_row *row)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (!strcmp(rows[i].op, op)) {
-            return &rows[i];
+    for (size_t i = 0; i < sizeof(orc_table) / sizeof(orc_table[0]); i++) {
+        if (!strcmp(orc_table[i].op, op)) {
+            *row = orc_table[i];
+            return true;
         }
     }
-    return NULL;
+    memset(row, 0, sizeof(*row));
+    row->call = strncmp(op, ORC_NN, strlen(ORC_NN)) ? op : op + strlen(ORC_NN);
+    return orc_params(row->call) != NULL;
 }
 
-/* NULL: tc has no such op. */
-static const orc_row *orc_row_find(const char *op)
+/* Whether numbers stand beside tensors in tc. */
+static bool orc_takes_numbers(const orc_row *row)
 {
-    size_t n_table = sizeof(orc_rows_of_table) / sizeof(orc_rows_of_table[0]);
-    size_t n_ops = sizeof(orc_rows_of_ops) / sizeof(orc_rows_of_ops[0]);
-    const orc_row *row = orc_row_among(orc_rows_of_table, n_table, op);
-    return row ? row : orc_row_among(orc_rows_of_ops, n_ops, op);
+    return row->call && strstr(orc_params(row->call), "b: operand") != NULL;
 }
 
 /* Fills c->outputs or c->skip. */
 static void orc_build(orc_case *c, tc_ctx *ctx, const json *spec, const orc_row *row)
 {
-    orc_bind(c, ctx, spec, row->signature);
+    char signature[256];
+    orc_bind(c, ctx, spec, row->signature ? row->signature : orc_signature(row->call, signature));
     if (c->skip[0]) {
         return;
     }
     if (row->adapter) {
         row->adapter(c);
-    } else if (row->unary) {
-        orc_out(c, row->unary(orc_arg(c, "input"), TC_HERE));
     } else {
-        orc_out(c, row->binary(orc_arg(c, "input"), orc_arg(c, "other"), TC_HERE));
+        orc_call(c, row->call);
     }
 }
 

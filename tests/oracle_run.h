@@ -52,7 +52,8 @@ static orc_tally *orc_tally_get(orc_run *r, const char *op)
     }
     orc_tally *t = &r->tallies[r->n_tallies < 1023 ? r->n_tallies++ : 1023];
     t->op = op;
-    t->in_table = orc_row_find(op) != NULL;
+    orc_row row;
+    t->in_table = orc_row_find(op, &row);
     return t;
 }
 
@@ -400,9 +401,9 @@ static void orc_flush(orc_run *r, tc_ctx *ctx, orc_pending *pending, int n)
 /* Builds the case; true when it is now pending. */
 static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *p)
 {
-    const orc_row *row = orc_row_find(json_string(spec, "op"));
+    orc_row row;
     char reason[160];
-    if (!row) {
+    if (!orc_row_find(json_string(spec, "op"), &row)) {
         orc_skipped(r, spec, "tc does not have this op");
         return false;
     }
@@ -410,7 +411,7 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
         orc_skipped(r, spec, "a rule of Python's types");
         return false;
     }
-    if (p->must_fail && orc_has_number(json_get(spec, "args")) && row->binary) {
+    if (p->must_fail && orc_has_number(json_get(spec, "args")) && orc_takes_numbers(&row)) {
         orc_skipped(r, spec, "a number beside a tensor is legal in tc");
         return false;
     }
@@ -420,8 +421,8 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
         return false;
     }
     p->c.symbolic = r->symbolic;
-    orc_build(&p->c, ctx, spec, row);
-    if (!p->c.skip[0] && !p->must_fail && row->adapter == orc_cast &&
+    orc_build(&p->c, ctx, spec, &row);
+    if (!p->c.skip[0] && !p->must_fail && row.adapter == orc_cast &&
         orc_cast_is_undefined(r, &p->c)) {
         orc_skip(&p->c, "argument input with a value that the dtype cannot hold");
     }

@@ -40,12 +40,6 @@ static orc_put orc_put_rows(orc_case *c)
     return p;
 }
 
-static void orc_scatter_add(orc_case *c)
-{
-    orc_put p = orc_put_of(c);
-    orc_out(c, tc_scatter_add(p.x, p.axis, p.index, p.src));
-}
-
 /* x with `number` where something will be stored. */
 static tc_tensor orc_clear(orc_case *c, const orc_put *p, tc_tensor number)
 {

@@ -7,22 +7,6 @@
 
 /* ---- shapes ---- */
 
-static void orc_reshape(orc_case *c) /* also view; as: the shape of another tensor */
-{
-    int64_t sizes[ORC_MAX_RANK];
-    int n = orc_is_tensor(orc_value(c, "shape")) ? orc_sizes(orc_tensor(c, "shape"), sizes)
-                                                 : orc_ints(c, "shape", sizes, ORC_MAX_RANK);
-    orc_out(c, tc_reshape_at(orc_tensor(c, "input"), n, sizes, TC_HERE));
-}
-
-static void orc_expand(orc_case *c)
-{
-    int64_t sizes[ORC_MAX_RANK];
-    int n = orc_is_tensor(orc_value(c, "shape")) ? orc_sizes(orc_tensor(c, "shape"), sizes)
-                                                 : orc_ints(c, "shape", sizes, ORC_MAX_RANK);
-    orc_out(c, tc_expand_at(orc_tensor(c, "input"), n, sizes, TC_HERE));
-}
-
 static void orc_flatten(orc_case *c) /* also ravel */
 {
     tc_tensor x = orc_tensor(c, "input");
@@ -59,19 +43,6 @@ static void orc_unflatten(orc_case *c)
         }
     }
     orc_out(c, tc_reshape_at(x, n, out, TC_HERE));
-}
-
-static void orc_permute(orc_case *c)
-{
-    int64_t order[ORC_MAX_RANK];
-    int n = orc_ints(c, "dims", order, ORC_MAX_RANK);
-    orc_out(c, tc_permute_at(orc_tensor(c, "input"), n, order, TC_HERE));
-}
-
-static void orc_transpose(orc_case *c)
-{
-    orc_out(c, tc_transpose(orc_tensor(c, "input"), orc_axis_arg(c, "dim0", 0),
-                            orc_axis_arg(c, "dim1", 0)));
 }
 
 static void orc_movedim(orc_case *c)
@@ -141,11 +112,6 @@ static void orc_squeeze(orc_case *c)
         }
     }
     orc_out(c, tc_reshape_at(x, n, out, TC_HERE));
-}
-
-static void orc_unsqueeze(orc_case *c)
-{
-    orc_out(c, tc_unsqueeze(orc_tensor(c, "input"), orc_axis_arg(c, "dim", 0)));
 }
 
 static void orc_broadcast_tensors(orc_case *c)
@@ -456,18 +422,9 @@ static void orc_triangle(orc_case *c)
 
 /* ---- products ---- */
 
-/* matmul, mm, bmm, mv, __rmatmul__, and dot and vdot, which take vectors only. */
-static void orc_matmul(orc_case *c)
+static void orc_dot(orc_case *c) /* of vectors only */
 {
-    const char *op = json_string(c->spec, "op");
-    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
-    if (strstr(op, "dot")) {
-        orc_out(c, tc_einsum("i,i->", TC_TENSORS(a, b)));
-    } else if (!strcmp(op, "bmm")) {
-        orc_out(c, tc_bmm(a, b));
-    } else {
-        orc_out(c, op[0] == '_' ? tc_matmul(b, a) : tc_matmul(a, b));
-    }
+    orc_out(c, tc_einsum("i,i->", TC_TENSORS(orc_tensor(c, "input"), orc_tensor(c, "other"))));
 }
 
 static void orc_inner(orc_case *c)
@@ -514,13 +471,6 @@ static void orc_add_product(orc_case *c)
         product = tc_mul_at(orc_of(product), orc_arg(c, "alpha"), TC_HERE);
     }
     orc_out(c, tc_add_at(orc_scaled(c, "input", "beta"), orc_of(product), TC_HERE));
-}
-
-static void orc_einsum(orc_case *c)
-{
-    tc_tensor items[ORC_MAX_TENSORS];
-    tc_tensors list = {items, orc_tensors(c, "operands", items, ORC_MAX_TENSORS)};
-    orc_out(c, tc_einsum(orc_text(c, "equation", ""), list));
 }
 
 static void orc_tensordot(orc_case *c)
@@ -686,19 +636,14 @@ static void orc_max_pool(orc_case *c)
 
 /* ---- indices ---- */
 
-static void orc_gather(orc_case *c) /* also take_along_dim with an axis and equal sizes */
-{
-    orc_out(c,
-            tc_gather(orc_tensor(c, "input"), orc_axis_arg(c, "dim", 0), orc_tensor(c, "index")));
-}
-
+/* Without an axis: counted through all of x. */
 static void orc_take_along_dim(orc_case *c)
 {
-    if (orc_has(c, "dim")) {
-        orc_gather(c);
+    if (orc_has(c, "axis")) {
+        orc_call(c, "gather");
         return;
     }
-    orc_out(c, tc_gather(tc_reshape(orc_tensor(c, "input"), -1), 0,
+    orc_out(c, tc_gather(tc_reshape(orc_tensor(c, "x"), -1), 0,
                          tc_reshape(orc_tensor(c, "index"), -1)));
 }
 
@@ -718,13 +663,6 @@ static tc_tensor orc_rows(tc_tensor x, int axis, tc_tensor index)
 static void orc_take(orc_case *c)
 {
     orc_out(c, orc_rows(tc_reshape(orc_tensor(c, "input"), -1), 0, orc_tensor(c, "index")));
-}
-
-static void orc_index_select(orc_case *c)
-{
-    tc_tensor index = orc_tensor(c, "index");
-    tc_tensor y = tc_index_select(orc_tensor(c, "input"), orc_axis_arg(c, "dim", 0), index);
-    orc_out(c, y);
 }
 
 static void orc_embedding(orc_case *c)
