@@ -1,34 +1,56 @@
 /* Expected texts of every stage of a few graphs: the kernel IR, the loops and the C source for a
- * machine of 32-byte vectors whatever this one has, and the loops and CUDA source for blocks of
- * threads. The files lie beside this one; after a wanted change `make golden` rewrites them, and
- * the diff is for review. */
+ * machine of 32-byte vectors whatever this one has, the loops and CUDA source for blocks of
+ * threads, and OpenCL C; plan and steps of a program of several kernels. The files lie beside this
+ * one; after a wanted change `make golden` rewrites them, and the diff is for review. */
 #define TC_CUDA
 #include "inside.h"
 
 #include "../tc_test.h"
 
+#include "../../examples/opencl/tc_opencl.h"
+
 #define FOLDER "tests/golden/"
 
 enum { MOST = 8 }; /* inputs or outputs of a graph */
 
-static const tci_machine cpu = {.vector_bytes = 32};
-static const tci_machine gpu = {.vector_bytes = TCI_CUDA_THREAD_BYTES,
-                                .block_threads = TCI_CUDA_MAX_THREADS,
-                                .matrix_units = 132,
-                                .facts = {.processors = 132, .all_bytes = 6150}};
-static const tci_machine packing = {.vector_bytes = 64, .has_work = true};
+/* What a text is made for; schedule: of all kernels, where it is not the cheapest one. */
+typedef struct made_for {
+    tci_machine machine;
+    tci_dialect *(*dialect)(tci_scratch *s, int vector_bytes);
+    const char *schedule;
+} made_for;
+
+static tci_dialect *opencl_dialect(tci_scratch *s, int vector_bytes)
+{
+    (void)tc_opencl_register;
+    return tci_dialect_make(s, &ocl_dialect, vector_bytes);
+}
+
+static const made_for cpu = {{.vector_bytes = 32}, tci_dialect_c, NULL};
+static const made_for gpu = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
+                            .block_threads = TCI_CUDA_MAX_THREADS,
+                            .matrix_units = 132,
+                            .facts = {.processors = 132, .all_bytes = 6150}},
+                           tci_dialect_cuda, NULL};
+static const made_for packing = {{.vector_bytes = 64, .has_work = true}, tci_dialect_c, NULL};
+static const made_for panels = {{.vector_bytes = 32, .has_work = true}, tci_dialect_c,
+                                  "packed rows=2 unroll=1 depth=16 columns=16"};
+static const made_for unit = {{.vector_bytes = 64, .has_work = true, .matrix_units = 1},
+                              tci_dialect_c, NULL};
+static const made_for opencl = {{.vector_bytes = 0}, opencl_dialect, NULL};
 
 /* ---- from a tensor to text ---- */
 
-static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan, tci_machine machine)
+static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan, made_for on)
 {
-    tci_dialect *d = machine.block_threads ? tci_dialect_cuda(s, machine.vector_bytes)
-                                           : tci_dialect_c(s, machine.vector_bytes);
-    tci_str body = {.s = s};
+    tci_dialect *d = on.dialect(s, on.machine.vector_bytes);
+    tci_str body = {.s = s}, why = {.s = s};
     for (int i = 0; i < plan->n_kernels; i++) {
         char symbol[32];
         tci_launch launch;
-        tci_loop *loop = tci_loop_schedule(s, plan->kernels[i], machine, &launch);
+        tci_loop *loop = tci_loop_schedule_as(s, plan->kernels[i], on.machine, on.schedule, &why,
+                                              &launch);
+        CHECK_MSG(!why.n, "%s: %s", on.schedule, tci_str_text(&why));
         tci_loop_verify(s, loop);
         snprintf(symbol, sizeof(symbol), "kernel_%d", i);
         tci_str_printf(out, "== %s\n", plan->kernels[i]->name);
@@ -42,9 +64,10 @@ static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan, tc
 }
 
 /* The plan of the outputs; inputs are in order. Appends the rewritten graph to `out`. */
-static tci_plan *plan_of(tci_str *out, tc_tensors inputs, tc_tensors outputs, tci_machine machine)
+static tci_plan *plan_of(tci_str *out, tc_tensors inputs, tc_tensors outputs, made_for on)
 {
     tci_scratch *s = out->s;
+    tci_machine machine = on.machine;
     tci_node *in[MOST], *roots[MOST];
     tci_target target;
     memset(&target, 0, sizeof(target));
@@ -73,28 +96,27 @@ static tci_plan *plan_of(tci_str *out, tc_tensors inputs, tc_tensors outputs, tc
 
 /* Graph and groups. In scratch. */
 static const char *groups_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
-                             tci_machine machine)
+                             made_for on)
 {
     tci_str *out = TCI_NEW(s, tci_str);
     out->s = s;
-    tci_plan *plan = plan_of(out, inputs, outputs, machine);
+    tci_plan *plan = plan_of(out, inputs, outputs, on);
     tci_str_add(out, "== groups\n");
     tci_fusion_print(out, plan->fusion);
     return tci_str_text(out);
 }
 
 /* Graph, plan, kernels, loops and source. In scratch. */
-static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
-                           tci_machine machine)
+static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs, made_for on)
 {
     tci_str *out = TCI_NEW(s, tci_str);
     out->s = s;
-    tci_plan *plan = plan_of(out, inputs, outputs, machine);
-    if (!machine.block_threads) {
+    tci_plan *plan = plan_of(out, inputs, outputs, on);
+    if (!on.machine.block_threads) {
         tci_str_add(out, "== plan\n");
         tci_plan_print(out, plan);
     }
-    print_kernels(out, s, plan, machine);
+    print_kernels(out, s, plan, on);
     return tci_str_text(out);
 }
 
@@ -135,29 +157,12 @@ static void compare_lines(const char *name, const char *got, const char *want)
     }
 }
 
-typedef const char *(*maker)(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
-                             tci_machine machine);
-
-static void check_text(const char *name, tc_tensors inputs, tc_tensors outputs,
-                       tci_machine machine, maker make)
+/* Compares with the file of that name, or writes it. */
+static void check_file(const char *name, const char *got)
 {
-    static tci_scratch s;
     char path[200];
-    for (int i = 0; i < outputs.n; i++) {
-        tc_tensor y = outputs.items[i];
-        CHECK_MSG(!tc_status_of(y), "%s: %s", name, tc_error(y));
-        if (tc_status_of(y)) {
-            return;
-        }
-    }
+    const char *how = getenv("TC_TEST_GOLDEN");
     snprintf(path, sizeof(path), FOLDER "%s.txt", name);
-    tci_scratch_init(&s);
-    if (setjmp(s.escape)) {
-        CHECK_MSG(false, "%s: %s", name, s.message);
-        tci_scratch_free(&s);
-        return;
-    }
-    const char *got = make(&s, inputs, outputs, machine), *how = getenv("TC_TEST_GOLDEN");
     if (how && !strcmp(how, "update")) {
         FILE *file = fopen(path, "wb");
         CHECK_MSG(file && fputs(got, file) >= 0, "%s cannot be written", path);
@@ -172,12 +177,34 @@ static void check_text(const char *name, tc_tensors inputs, tc_tensors outputs,
         }
         free(want);
     }
+}
+
+typedef const char *(*maker)(tci_scratch *s, tc_tensors inputs, tc_tensors outputs, made_for on);
+
+static void check_text(const char *name, tc_tensors inputs, tc_tensors outputs,
+                       made_for on, maker make)
+{
+    static tci_scratch s;
+    for (int i = 0; i < outputs.n; i++) {
+        tc_tensor y = outputs.items[i];
+        CHECK_MSG(!tc_status_of(y), "%s: %s", name, tc_error(y));
+        if (tc_status_of(y)) {
+            return;
+        }
+    }
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s: %s", name, s.message);
+        tci_scratch_free(&s);
+        return;
+    }
+    check_file(name, make(&s, inputs, outputs, on));
     tci_scratch_free(&s);
 }
 
-static void check_on(const char *name, tc_tensors inputs, tc_tensor y, tci_machine machine)
+static void check_on(const char *name, tc_tensors inputs, tc_tensor y, made_for on)
 {
-    check_text(name, inputs, TC_TENSORS(y), machine, text_of);
+    check_text(name, inputs, TC_TENSORS(y), on, text_of);
 }
 
 static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
@@ -308,6 +335,116 @@ TEST(groups_of_gathers)
     tc_tensor rows = tc_mul(tc_index_select(x, 0, i), 2);
     tc_tensor y = tc_exp(tc_index_select(rows, 0, j));
     check_groups("groups_gather", TC_TENSORS(x, i, j), TC_TENSORS(tc_sum(y, TC_AXES(1), false)));
+    tc_ctx_free(ctx);
+}
+
+/* ---- programs ---- */
+
+/* What the spine dumps of a program: its rewritten graph, its plan, what a run does. */
+static void check_program(const char *name, tc_tensors inputs, tc_tensors outputs)
+{
+    static const char *const stages[] = {"rewrite", "plan", "steps"};
+    char folder[] = "/tmp/tc_test_golden_XXXXXX", path[100], text[8000];
+    size_t n = 0;
+    REQUIRE(mkdtemp(folder) != NULL);
+    tc_program *f = NULL;
+    tc_options options = {.backend = "interp", .no_disk_cache = true,
+                          .dump = "rewrite,plan,steps", .dump_dir = folder};
+    CHECK_MSG(!tc_compile_fn(inputs, outputs, &options, &f), "%s",
+              tc_ctx_error(outputs.items[0].ctx));
+    for (int i = 0; i < TCI_COUNT(stages); i++) {
+        snprintf(path, sizeof(path), "%s/%s.txt", folder, stages[i]);
+        char *part = read_file(path);
+        CHECK_MSG(part != NULL, "%s is missing", path);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "== %s\n%s", stages[i],
+                              part ? part : "");
+        REQUIRE(n < sizeof(text));
+        free(part);
+        remove(path);
+    }
+    CHECK(!remove(folder));
+    check_file(name, text);
+    tc_program_free(f);
+}
+
+/* Constants in another form are made once, rows may be missing, a parameter changes. */
+TEST(several_kernels)
+{
+    tc_ctx *ctx = open_ctx();
+    float table[8 * 6] = {1}, zeros[6] = {0};
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 10, 6), i = tc_input(ctx, "i", TC_I64, 4);
+    tc_tensor scaled = tc_exp(tc_borrow(ctx, table, TC_F32, 8, 6));
+    tc_tensor product = tc_matmul(x, tc_transpose(scaled, 0, 1));
+    tc_tensor chosen = tc_index_select(tc_softmax(product, 1), 0, i);
+    tc_tensor seen = tc_param(ctx, zeros, TC_F32, 6);
+    tc_tensor now = tc_assign(seen, tc_add(seen, tc_sum(x, TC_AXES(0), false)));
+    check_program("program", TC_TENSORS(x, i), TC_TENSORS(chosen, now));
+    tc_ctx_free(ctx);
+}
+
+/* ---- kernels of other forms ---- */
+
+TEST(indices)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 40, 16), y = tc_input(ctx, "y", TC_F32, 8, 16),
+              i = tc_input(ctx, "i", TC_I64, 8);
+    check_golden("gather", TC_TENSORS(x, i), tc_mul(tc_index_select(x, 0, i), 2));
+    check_golden("scatter_add", TC_TENSORS(x, i, y), tc_index_add(x, 0, i, y));
+    tc_ctx_free(ctx);
+}
+
+TEST(joined_and_padded)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 24), y = tc_input(ctx, "y", TC_F32, 40);
+    check_golden("cat", TC_TENSORS(x, y), tc_neg(tc_cat(TC_TENSORS(x, y), 0)));
+    check_golden("pad", TC_TENSORS(x), tc_exp(tc_pad(x, 0, 8, 5, 1)));
+    tc_ctx_free(ctx);
+}
+
+/* Factors packed into panels, which tiles of registers read. */
+TEST(panels)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 32), w = tc_input(ctx, "w", TC_F32, 32, 32);
+    check_on("panels", TC_TENSORS(x, w), tc_matmul(x, w), panels);
+    tc_ctx_free(ctx);
+}
+
+TEST(convolution)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 2, 8, 8),
+              w = tc_input(ctx, "w", TC_F32, 3, 2, 3, 3);
+    check_golden("convolution", TC_TENSORS(x, w),
+                 tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}}));
+    tc_ctx_free(ctx);
+}
+
+/* bf16 factors in the tiles of a processor's matrix unit. */
+TEST(tiles)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 128, 96), w = tc_input(ctx, "w", TC_BF16, 96, 96);
+    check_on("tiles", TC_TENSORS(x, w), tc_cast(tc_matmul(x, w), TC_BF16), unit);
+    tc_ctx_free(ctx);
+}
+
+TEST(gradient)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 10), g;
+    REQUIRE(tc_grad(tc_sum(tc_exp(tc_mul(x, x)), TC_ALL, false), &x, 1, &g) == TC_OK);
+    check_golden("gradient", TC_TENSORS(x), g);
+    tc_ctx_free(ctx);
+}
+
+TEST(opencl_kernels)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10);
+    check_on("opencl", TC_TENSORS(x), tc_sum(tc_mul(x, x), TC_AXES(1), false), opencl);
     tc_ctx_free(ctx);
 }
 
