@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "fada734823bce0d0"
+#define TCI_BUILD "8493f3cc497f068e"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -7336,7 +7336,11 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "the high half of the exact product a * b")
 
 /* DEVSQ: count, mean and squared deviations of the elements so far, joined as Chan, Golub and
- * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979). */
+ * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979).
+ * ONLINE: the largest element m so far and the sum of exp(a - m), as Milakov and Gimelshein have it
+ * (Online normalizer calculation for softmax, 2018): the sum of the tuple with the smaller m is
+ * scaled, the other is taken as it is. What that makes 0 is 0 whatever the sum was: that of -inf
+ * alone is NaN, as exp(a - m) is then, until something larger is joined to it. */
 #define TCI_COMBINES(X)                                                                            \
     X(SUM, sum, TCI_P1(T, 0), E(A), C(ADD(A, B)))                                                  \
     X(PROD, prod, TCI_P1(T, 1), E(A), C(MUL(A, B)))                                                \
@@ -7360,6 +7364,12 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
                       ADD(ADD(A2, B2), MUL(MUL(SUB(B1, A1), SUB(B1, A1)),                          \
                                            MUL(T(A), DIV(T(B), T(ADD(A, B)))))))))                 \
     )                                                                                              \
+    X(ONLINE, online, TCI_P2(T, LOWEST, T, 0), E(A, ADD(K(1), SUB(A, A))),                         \
+      C(MAX(A, B),                                                                                 \
+        ADD(SELECT(LT(A, B), B1, A1),                                                              \
+            SELECT(EQ(A, B), B1,                                                                   \
+                   SELECT(EQ(EXP(NEG(ABS(SUB(A, B)))), K(0)), K(0),                                \
+                          MUL(EXP(NEG(ABS(SUB(A, B)))), SELECT(LT(A, B), A1, B1)))))))             \
     X(DOT, dot, TCI_P1(T, 0), PAIR, C(FMA(B, B1, A)))
 
 #define TCI_REDUCE_OPS(X)                                                                          \
@@ -8555,6 +8565,14 @@ static const uint8_t tci_formula_words[] = {
         TCI_W_A1, TCI_P_SUB, TCI_P_MUL, TCI_W_A, TCI_W_T, TCI_W_B, TCI_W_T, TCI_W_A, TCI_W_B,
         TCI_P_ADD, TCI_W_T, TCI_P_DIV, TCI_P_MUL, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT,
         TCI_P_SELECT, TCI_W_END,
+    /* ONLINE */ TCI_W_A, TCI_W_END,
+    /* ONLINE */ TCI_W_K + 2, TCI_W_A, TCI_W_A, TCI_P_SUB, TCI_P_ADD, TCI_W_END,
+    /* ONLINE */ TCI_W_A, TCI_W_B, TCI_W_MAX, TCI_W_END,
+    /* ONLINE */ TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_A, TCI_W_B,
+        TCI_P_EQ, TCI_W_B1, TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_P_ABS, TCI_P_NEG, TCI_P_EXP,
+        TCI_W_K + 0, TCI_P_EQ, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_P_ABS, TCI_P_NEG,
+        TCI_P_EXP, TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_A1, TCI_W_B1, TCI_P_SELECT, TCI_P_MUL,
+        TCI_P_SELECT, TCI_P_SELECT, TCI_P_ADD, TCI_W_END,
     /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
@@ -8651,7 +8669,8 @@ static const tci_combine_row tci_combine_rows[] = {
     [TCI_RED_ARGMAX] = {{521, 523, 0}, {525, 540, 0}},
     [TCI_RED_ARGMIN] = {{555, 557, 0}, {559, 574, 0}},
     [TCI_RED_DEVSQ] = {{589, 591, 593}, {597, 601, 625}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {658, 0, 0}},
+    [TCI_RED_ONLINE] = {{658, 660, 0}, {666, 670, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {706, 0, 0}},
 };
 
 /* ---- src/ops/formula.c, continued ---- */
@@ -8768,6 +8787,7 @@ TCI_FN void tci_combine_make(tci_combine *c, int red, tc_dtype t);
 TCI_FN const char *tci_red_name(int red);
 TCI_FN int tci_red_parts(int red);
 TCI_FN int tci_red_takes(int red); /* values that an element is: as many as parts, or two factors */
+TCI_FN int tci_red_cost(int red, tc_dtype t); /* flops of a step */
 TCI_FN tc_dtype tci_red_dtype(int red, int part, tc_dtype t);        /* of a part */
 TCI_FN tc_dtype tci_red_taken(int red, int which, tc_dtype t);       /* of a value of an element */
 TCI_FN tci_value tci_red_identity(int red, int part, tc_dtype t);
@@ -9000,6 +9020,19 @@ TCI_FN void tci_combine_make(tci_combine *c, int red, tc_dtype t)
         }
         c->part[part] = (int8_t)stack[0];
     }
+}
+
+TCI_FN int tci_red_cost(int red, tc_dtype t)
+{
+    tci_combine c;
+    int cost = 0;
+    tci_combine_make(&c, red, t);
+    for (int i = 0; i < c.n; i++) {
+        int op = c.insts[i].op;
+        bool best = op == TCI_W_MAX || op == TCI_W_MIN;
+        cost += best ? 1 : op == TCI_W_K ? 0 : tci_prim_get((tci_prim)op)->cost;
+    }
+    return cost;
 }
 /* ---- src/ops/helpers.c ---- */
 /* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
@@ -16837,7 +16870,8 @@ enum {
     TCI_CLASS_PIECE_ROW = 4096,  /* least elements of a row's piece, */
     TCI_CLASS_LONG_ROW = 2 * TCI_CLASS_PIECE_ROW, /* and of a row that is cut into several */
     TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
-    TCI_CLASS_THREAD_BYTES = 16  /* and of the values that one of them holds */
+    TCI_CLASS_THREAD_BYTES = 16, /* and of the values that one of them holds */
+    TCI_CLASS_ROW_VECTORS = 16   /* lanes of a row that registers hold, over all that is loaded */
 };
 
 typedef struct tci_machine {
@@ -16997,6 +17031,9 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
+ * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
+ * it rounds where the sum is scaled, as m grows.
  * What an element takes in of a SCATTER's stores is in the order of the points, one after the
  * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
  * dtype at each step. Outer points share no element, so nothing else has to be in order.
@@ -17199,7 +17236,7 @@ TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
 /* The n of the kernel's LANES(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
-/* The class in words: "LANES(64)". */
+/* The class in words: "LANES(64)", "ONLINE LANES(64)". */
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
@@ -17957,6 +17994,7 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 {
     static const char *const names[] = {"CHAIN", "LANES", "SPLIT", "MATRIX"};
+    tci_str_add(out, red->op == TCI_RED_ONLINE ? "ONLINE " : "");
     tci_str_add(out, names[red->order]);
     if (red->order_n > 0) {
         tci_str_printf(out, "(%d)", (int)red->order_n);
@@ -21584,6 +21622,10 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * form; and then the numeric classes of its reductions. */
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+/* Of a SUM over stage `row`: the MAX that it is better made with in one pass (class ONLINE); -1:
+ * there is none. */
+TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,
+                            tci_machine machine);
 TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders);
 /* The same where results must be reproducible: REDUCE n as its axes lie in the graph, and those of
  * group g, which are of one class. */
@@ -25505,11 +25547,21 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
  *
+ * The combine row of a reduction is part of its class too:
+ *
+ *   ONLINE    a sum of exp(v - m), m the largest v of the same row, where the row is far: the sum
+ *             is scaled as m grows, so both are made in one pass over the row. A row is far when
+ *             the first pass leaves it in no near memory: on a processor from TCI_CLASS_FAR bytes
+ *             on, on a machine of blocks when a block cannot hold it in registers (loop/row.c).
+ *             Near rows are read twice: a step of ONLINE waits for an exp, and rounds once more.
+ *             Where a size is a symbol the row is far if it always is.
+ *
  * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
  * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
  * the graph has them, is LANES(64) over these axes as one, and any other one is CHAIN. Axes of both
  * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
- * size 1, which a program of known sizes does not have, changes neither: its sum is its element. */
+ * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
+ * sum is ONLINE. */
 
 enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
@@ -25517,6 +25569,7 @@ enum {
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
+    TCI_CLASS_FAR = 1 << 20,     /* bytes of a row that near memory does not hold */
     TCI_CLASS_PART = 512,        /* products of a part, about */
     TCI_CLASS_SLAB = 16,
     TCI_CLASS_STEP_MOST = 1536   /* products that are not cut to make parts of whole steps */
@@ -25656,6 +25709,73 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* ---- online ---- */
+
+/* The MAX over the axes of stage `row` whose result m a sum of exp(v - m) over that stage has; -1:
+ * inst is something else. */
+static int tci_class_max_of_exp(const tci_kernel *k, const tci_kstage *row, int inst)
+{
+    const tci_kinst *power = &k->insts[inst];
+    bool is_exp = power->op == TCI_K_PRIM && power->prim == TCI_P_EXP;
+    const tci_kinst *less = is_exp ? &k->insts[power->args[0]] : power;
+    if (!is_exp || less->op != TCI_K_PRIM || less->prim != TCI_P_SUB ||
+        k->insts[less->args[1]].op != TCI_K_RED) {
+        return -1;
+    }
+    int r = tci_kinst_number(&k->insts[less->args[1]]);
+    const tci_kstage *of = &k->stages[k->reds[r].stage];
+    bool same = k->reds[r].op == TCI_RED_MAX && k->reds[r].in[0] == less->args[0] &&
+                of->n_axes == row->n_axes && of->n_kept == 0 && row->n_kept == 0;
+    for (int i = 0; i < row->n_axes && same; i++) {
+        same = of->axes[i] == row->axes[i];
+    }
+    return same ? r : -1;
+}
+
+/* Of all loads that value v of a stage makes for one outer point: how many there are in bytes of
+ * what lies in memory, and of what registers hold. */
+static void tci_class_row_bytes(const tci_kernel *k, const tci_kstage *row, int v, tci_dim *memory,
+                                tci_dim *registers)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[v] = true;
+    *memory = *registers = 0;
+    for (int i = v; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        tci_dim n = 1;
+        bool varies = false;
+        for (int a = 0; a < row->n_axes && in->op == TCI_K_LOAD; a++) {
+            bool walks = in->axes >> TCI_MIN(row->axes[a], 63) & 1;
+            n = walks ? tci_dim_mul(n, k->axes[row->axes[a]].size) : n;
+            varies |= walks;
+        }
+        if (live[i] && varies) {
+            tc_dtype stored = (tc_dtype)k->operands[tci_kinst_number(in)].dtype;
+            *memory = tci_dim_add(*memory, tci_dim_mul(n, tci_dtype_get(stored)->bytes));
+            n = tci_dim_mul(n, tci_dtype_get((tc_dtype)in->dtype)->bytes);
+            *registers = tci_dim_add(*registers, n);
+        }
+    }
+}
+
+TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,
+                            tci_machine machine)
+{
+    int max = red->op == TCI_RED_SUM ? tci_class_max_of_exp(k, row, red->in[0]) : -1;
+    if (max < 0 || machine.reproducible) {
+        return -1;
+    }
+    tci_dim memory, registers;
+    tci_class_row_bytes(k, row, k->reds[max].in[0], &memory, &registers);
+    int64_t held = TCI_CLASS_THREADS * TCI_CLASS_THREAD_BYTES * TCI_CLASS_ROW_VECTORS;
+    bool far = machine.block_threads > 0 ? tci_dim_lt(held, registers)
+                                         : tci_dim_le(TCI_CLASS_FAR, memory);
+    return far ? max : -1;
+}
+
 /* ---- parts ---- */
 
 /* Products of the axes that the stage sums, from number `from` on, or a bound where sizes are
@@ -25789,6 +25909,15 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
 }
 
 /* A line where kernel k has another class than it would have if it need not be reproducible. */
+static void tci_class_report_online(const tci_kernel *k, tci_machine machine, tci_str *orders)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        if (tci_class_online(k, &k->stages[k->reds[r].stage], &k->reds[r], machine) >= 0) {
+            tci_str_printf(orders, "%s: two passes, to be reproducible, else ONLINE\n", k->name);
+        }
+    }
+}
+
 TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders)
 {
     if (!machine.reproducible || k->n_reds == 0) {
@@ -25806,6 +25935,7 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
         tci_kernel_print_order(orders, &k->reds[0]);
         tci_str_add(orders, "\n");
     }
+    tci_class_report_online(k, machine, orders);
     machine.reproducible = true;
     k->vector = vector;
     tci_class_choose(k, machine);
@@ -25854,6 +25984,7 @@ typedef struct tci_pk {
     tci_plan *plan;
     tci_kernel *k;
     tci_lower l;
+    tci_machine machine;
     int32_t attempt;
     tci_pk_family outer;
     tci_pk_family *families; int32_t n_families, cap_families;
@@ -26247,20 +26378,39 @@ static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
     return red;
 }
 
-/* The values that an element of the root is, in the dtypes of its parts. */
+/* The values that element `element` of the root is, in the dtypes of its parts. */
+static void tci_pk_element(tci_pk *p, const tci_root *r, const int *domain, int element,
+                           tci_kred *red)
+{
+    for (int i = 0; i < TCI_PARTS && tci_formula_element(red->op, i); i++) {
+        red->in[i] = tci_lower_element(p->k, tci_formula_element(red->op, i),
+                                       tci_red_dtype(red->op, i, (tc_dtype)red->dtype), element,
+                                       domain[r->n_domain - 1]);
+    }
+}
+
+/* What the root takes in. */
 static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
 {
-    tc_dtype t = (tc_dtype)red->dtype;
     for (int i = 0; i < r->node->n_in; i++) {
         int value = tci_lower_value(&p->l, r->node->in[i],
                                     tci_plan_input_index(&p->l, r, i, domain), 0);
-        red->in[i] = tci_lower_convert(p->k, value, t);
+        red->in[i] = tci_lower_convert(p->k, value, (tc_dtype)red->dtype);
     }
-    int element = red->in[0];
-    for (int i = 0; i < TCI_PARTS && tci_formula_element(red->op, i); i++) {
-        red->in[i] = tci_lower_element(p->k, tci_formula_element(red->op, i),
-                                       tci_red_dtype(red->op, i, t), element,
-                                       domain[r->n_domain - 1]);
+    tci_pk_element(p, r, domain, red->in[0], red);
+}
+
+/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. */
+static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *domain,
+                          tci_kred *red)
+{
+    const tci_pk_family *f = &p->families[family];
+    const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
+    int max = tci_class_online(p->k, &row, red, p->machine);
+    if (max >= 0) {
+        red->op = TCI_RED_ONLINE;
+        red->part = 1;
+        tci_pk_element(p, r, domain, p->k->reds[max].in[0], red);
     }
 }
 
@@ -26276,6 +26426,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
     tci_kred red = tci_pk_red(n, t);
     tci_pk_take(p, r, domain, &red);
+    tci_pk_online(p, r, p->members[member].family, domain, &red);
     int after = -1;
     for (int i = 0; i < tci_red_takes(red.op); i++) {
         after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
@@ -26395,7 +26546,8 @@ static void tci_pk_measure(tci_kernel *k)
     }
     for (int r = 0; r < k->n_reds; r++) {
         uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
-        flops += (k->reds[r].op == TCI_RED_DOT ? 2 : 1) * tci_pk_points(k, axes);
+        int cost = tci_red_cost(k->reds[r].op, (tc_dtype)k->reds[r].dtype);
+        flops += cost * tci_pk_points(k, axes);
     }
     for (int p = 0; p < k->n_operands; p++) {
         double points = 0;
@@ -26454,7 +26606,8 @@ static void tci_pk_measure_all(tci_kernel *k)
     for (int r = 0; r < k->n_reds; r++) {
         uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
         tci_dim points = tci_pk_all_points(k, axes);
-        flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
+        int cost = tci_red_cost(k->reds[r].op, (tc_dtype)k->reds[r].dtype);
+        flops = tci_dim_add(flops, tci_dim_mul(points, cost));
     }
     for (int p = 0; p < k->n_operands; p++) {
         tci_dim points = 0, all = k->operands[p].n;
@@ -26573,7 +26726,7 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine)
 {
-    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
+    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan, .machine = machine};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
     p.red_of = plan->red_of;
     tci_pk_find_families(&p);
@@ -33879,8 +34032,6 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
 #endif
 
 /* ---- src/loop/row.c, continued ---- */
-enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
-
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, n_loads = 0;
@@ -33903,7 +34054,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
         n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
     }
     int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
-    return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
+    return n * TCI_MAX(n_loads, 1) <= TCI_CLASS_ROW_VECTORS ? (int)n : 0;
 }
 
 /* Lanes with an element: the others keep what they have. */
@@ -57574,7 +57725,8 @@ static void tci_explain_classes(tci_str *out, const tci_kernel *k)
 {
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r], *before = red - (r > 0);
-        bool same = red->order == before->order && red->order_n == before->order_n;
+        bool same = red->order == before->order && red->order_n == before->order_n &&
+                    (red->op == TCI_RED_ONLINE) == (before->op == TCI_RED_ONLINE);
         if (r == 0 || !same) {
             tci_str_add(out, r == 0 ? ", class " : " ");
             tci_kernel_print_order(out, red);

@@ -31,7 +31,8 @@ static void tci_explain_classes(tci_str *out, const tci_kernel *k)
 {
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r], *before = red - (r > 0);
-        bool same = red->order == before->order && red->order_n == before->order_n;
+        bool same = red->order == before->order && red->order_n == before->order_n &&
+                    (red->op == TCI_RED_ONLINE) == (before->op == TCI_RED_ONLINE);
         if (r == 0 || !same) {
             tci_str_add(out, r == 0 ? ", class " : " ");
             tci_kernel_print_order(out, red);

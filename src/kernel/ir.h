@@ -43,6 +43,9 @@
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
+ * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
+ * it rounds where the sum is scaled, as m grows.
  * What an element takes in of a SCATTER's stores is in the order of the points, one after the
  * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
  * dtype at each step. Outer points share no element, so nothing else has to be in order.
@@ -249,7 +252,7 @@ TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
 /* The n of the kernel's LANES(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
-/* The class in words: "LANES(64)". */
+/* The class in words: "LANES(64)", "ONLINE LANES(64)". */
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */

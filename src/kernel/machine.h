@@ -33,7 +33,8 @@ enum {
     TCI_CLASS_PIECE_ROW = 4096,  /* least elements of a row's piece, */
     TCI_CLASS_LONG_ROW = 2 * TCI_CLASS_PIECE_ROW, /* and of a row that is cut into several */
     TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
-    TCI_CLASS_THREAD_BYTES = 16  /* and of the values that one of them holds */
+    TCI_CLASS_THREAD_BYTES = 16, /* and of the values that one of them holds */
+    TCI_CLASS_ROW_VECTORS = 16   /* lanes of a row that registers hold, over all that is loaded */
 };
 
 typedef struct tci_machine {

@@ -13,8 +13,6 @@
  * the lanes of a warp. */
 #include "row.h"
 
-enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
-
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, n_loads = 0;
@@ -37,7 +35,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
         n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
     }
     int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
-    return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
+    return n * TCI_MAX(n_loads, 1) <= TCI_CLASS_ROW_VECTORS ? (int)n : 0;
 }
 
 /* Lanes with an element: the others keep what they have. */

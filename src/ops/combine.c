@@ -232,3 +232,16 @@ TCI_FN void tci_combine_make(tci_combine *c, int red, tc_dtype t)
         c->part[part] = (int8_t)stack[0];
     }
 }
+
+TCI_FN int tci_red_cost(int red, tc_dtype t)
+{
+    tci_combine c;
+    int cost = 0;
+    tci_combine_make(&c, red, t);
+    for (int i = 0; i < c.n; i++) {
+        int op = c.insts[i].op;
+        bool best = op == TCI_W_MAX || op == TCI_W_MIN;
+        cost += best ? 1 : op == TCI_W_K ? 0 : tci_prim_get((tci_prim)op)->cost;
+    }
+    return cost;
+}

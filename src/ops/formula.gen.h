@@ -154,6 +154,14 @@ static const uint8_t tci_formula_words[] = {
         TCI_W_A1, TCI_P_SUB, TCI_P_MUL, TCI_W_A, TCI_W_T, TCI_W_B, TCI_W_T, TCI_W_A, TCI_W_B,
         TCI_P_ADD, TCI_W_T, TCI_P_DIV, TCI_P_MUL, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT,
         TCI_P_SELECT, TCI_W_END,
+    /* ONLINE */ TCI_W_A, TCI_W_END,
+    /* ONLINE */ TCI_W_K + 2, TCI_W_A, TCI_W_A, TCI_P_SUB, TCI_P_ADD, TCI_W_END,
+    /* ONLINE */ TCI_W_A, TCI_W_B, TCI_W_MAX, TCI_W_END,
+    /* ONLINE */ TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_A, TCI_W_B,
+        TCI_P_EQ, TCI_W_B1, TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_P_ABS, TCI_P_NEG, TCI_P_EXP,
+        TCI_W_K + 0, TCI_P_EQ, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_P_ABS, TCI_P_NEG,
+        TCI_P_EXP, TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_A1, TCI_W_B1, TCI_P_SELECT, TCI_P_MUL,
+        TCI_P_SELECT, TCI_P_SELECT, TCI_P_ADD, TCI_W_END,
     /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
@@ -250,5 +258,6 @@ static const tci_combine_row tci_combine_rows[] = {
     [TCI_RED_ARGMAX] = {{521, 523, 0}, {525, 540, 0}},
     [TCI_RED_ARGMIN] = {{555, 557, 0}, {559, 574, 0}},
     [TCI_RED_DEVSQ] = {{589, 591, 593}, {597, 601, 625}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {658, 0, 0}},
+    [TCI_RED_ONLINE] = {{658, 660, 0}, {666, 670, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {706, 0, 0}},
 };

@@ -124,7 +124,11 @@
       "the high half of the exact product a * b")
 
 /* DEVSQ: count, mean and squared deviations of the elements so far, joined as Chan, Golub and
- * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979). */
+ * LeVeque do (Updating formulae and a pairwise algorithm for computing sample variances, 1979).
+ * ONLINE: the largest element m so far and the sum of exp(a - m), as Milakov and Gimelshein have it
+ * (Online normalizer calculation for softmax, 2018): the sum of the tuple with the smaller m is
+ * scaled, the other is taken as it is. What that makes 0 is 0 whatever the sum was: that of -inf
+ * alone is NaN, as exp(a - m) is then, until something larger is joined to it. */
 #define TCI_COMBINES(X)                                                                            \
     X(SUM, sum, TCI_P1(T, 0), E(A), C(ADD(A, B)))                                                  \
     X(PROD, prod, TCI_P1(T, 1), E(A), C(MUL(A, B)))                                                \
@@ -148,6 +152,12 @@
                       ADD(ADD(A2, B2), MUL(MUL(SUB(B1, A1), SUB(B1, A1)),                          \
                                            MUL(T(A), DIV(T(B), T(ADD(A, B)))))))))                 \
     )                                                                                              \
+    X(ONLINE, online, TCI_P2(T, LOWEST, T, 0), E(A, ADD(K(1), SUB(A, A))),                         \
+      C(MAX(A, B),                                                                                 \
+        ADD(SELECT(LT(A, B), B1, A1),                                                              \
+            SELECT(EQ(A, B), B1,                                                                   \
+                   SELECT(EQ(EXP(NEG(ABS(SUB(A, B)))), K(0)), K(0),                                \
+                          MUL(EXP(NEG(ABS(SUB(A, B)))), SELECT(LT(A, B), A1, B1)))))))             \
     X(DOT, dot, TCI_P1(T, 0), PAIR, C(FMA(B, B1, A)))
 
 #define TCI_REDUCE_OPS(X)                                                                          \

@@ -14,11 +14,21 @@
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
  *
+ * The combine row of a reduction is part of its class too:
+ *
+ *   ONLINE    a sum of exp(v - m), m the largest v of the same row, where the row is far: the sum
+ *             is scaled as m grows, so both are made in one pass over the row. A row is far when
+ *             the first pass leaves it in no near memory: on a processor from TCI_CLASS_FAR bytes
+ *             on, on a machine of blocks when a block cannot hold it in registers (loop/row.c).
+ *             Near rows are read twice: a step of ONLINE waits for an exp, and rounds once more.
+ *             Where a size is a symbol the row is far if it always is.
+ *
  * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
  * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
  * the graph has them, is LANES(64) over these axes as one, and any other one is CHAIN. Axes of both
  * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
- * size 1, which a program of known sizes does not have, changes neither: its sum is its element. */
+ * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
+ * sum is ONLINE. */
 #include "../kernel/matrix.h"
 #include "group.h"
 
@@ -28,6 +38,7 @@ enum {
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
+    TCI_CLASS_FAR = 1 << 20,     /* bytes of a row that near memory does not hold */
     TCI_CLASS_PART = 512,        /* products of a part, about */
     TCI_CLASS_SLAB = 16,
     TCI_CLASS_STEP_MOST = 1536   /* products that are not cut to make parts of whole steps */
@@ -167,6 +178,73 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* ---- online ---- */
+
+/* The MAX over the axes of stage `row` whose result m a sum of exp(v - m) over that stage has; -1:
+ * inst is something else. */
+static int tci_class_max_of_exp(const tci_kernel *k, const tci_kstage *row, int inst)
+{
+    const tci_kinst *power = &k->insts[inst];
+    bool is_exp = power->op == TCI_K_PRIM && power->prim == TCI_P_EXP;
+    const tci_kinst *less = is_exp ? &k->insts[power->args[0]] : power;
+    if (!is_exp || less->op != TCI_K_PRIM || less->prim != TCI_P_SUB ||
+        k->insts[less->args[1]].op != TCI_K_RED) {
+        return -1;
+    }
+    int r = tci_kinst_number(&k->insts[less->args[1]]);
+    const tci_kstage *of = &k->stages[k->reds[r].stage];
+    bool same = k->reds[r].op == TCI_RED_MAX && k->reds[r].in[0] == less->args[0] &&
+                of->n_axes == row->n_axes && of->n_kept == 0 && row->n_kept == 0;
+    for (int i = 0; i < row->n_axes && same; i++) {
+        same = of->axes[i] == row->axes[i];
+    }
+    return same ? r : -1;
+}
+
+/* Of all loads that value v of a stage makes for one outer point: how many there are in bytes of
+ * what lies in memory, and of what registers hold. */
+static void tci_class_row_bytes(const tci_kernel *k, const tci_kstage *row, int v, tci_dim *memory,
+                                tci_dim *registers)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[v] = true;
+    *memory = *registers = 0;
+    for (int i = v; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        tci_dim n = 1;
+        bool varies = false;
+        for (int a = 0; a < row->n_axes && in->op == TCI_K_LOAD; a++) {
+            bool walks = in->axes >> TCI_MIN(row->axes[a], 63) & 1;
+            n = walks ? tci_dim_mul(n, k->axes[row->axes[a]].size) : n;
+            varies |= walks;
+        }
+        if (live[i] && varies) {
+            tc_dtype stored = (tc_dtype)k->operands[tci_kinst_number(in)].dtype;
+            *memory = tci_dim_add(*memory, tci_dim_mul(n, tci_dtype_get(stored)->bytes));
+            n = tci_dim_mul(n, tci_dtype_get((tc_dtype)in->dtype)->bytes);
+            *registers = tci_dim_add(*registers, n);
+        }
+    }
+}
+
+TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,
+                            tci_machine machine)
+{
+    int max = red->op == TCI_RED_SUM ? tci_class_max_of_exp(k, row, red->in[0]) : -1;
+    if (max < 0 || machine.reproducible) {
+        return -1;
+    }
+    tci_dim memory, registers;
+    tci_class_row_bytes(k, row, k->reds[max].in[0], &memory, &registers);
+    int64_t held = TCI_CLASS_THREADS * TCI_CLASS_THREAD_BYTES * TCI_CLASS_ROW_VECTORS;
+    bool far = machine.block_threads > 0 ? tci_dim_lt(held, registers)
+                                         : tci_dim_le(TCI_CLASS_FAR, memory);
+    return far ? max : -1;
+}
+
 /* ---- parts ---- */
 
 /* Products of the axes that the stage sums, from number `from` on, or a bound where sizes are
@@ -300,6 +378,15 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
 }
 
 /* A line where kernel k has another class than it would have if it need not be reproducible. */
+static void tci_class_report_online(const tci_kernel *k, tci_machine machine, tci_str *orders)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        if (tci_class_online(k, &k->stages[k->reds[r].stage], &k->reds[r], machine) >= 0) {
+            tci_str_printf(orders, "%s: two passes, to be reproducible, else ONLINE\n", k->name);
+        }
+    }
+}
+
 TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders)
 {
     if (!machine.reproducible || k->n_reds == 0) {
@@ -317,6 +404,7 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
         tci_kernel_print_order(orders, &k->reds[0]);
         tci_str_add(orders, "\n");
     }
+    tci_class_report_online(k, machine, orders);
     machine.reproducible = true;
     k->vector = vector;
     tci_class_choose(k, machine);

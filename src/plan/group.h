@@ -237,6 +237,10 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * form; and then the numeric classes of its reductions. */
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+/* Of a SUM over stage `row`: the MAX that it is better made with in one pass (class ONLINE); -1:
+ * there is none. */
+TCI_FN int tci_class_online(const tci_kernel *k, const tci_kstage *row, const tci_kred *red,
+                            tci_machine machine);
 TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders);
 /* The same where results must be reproducible: REDUCE n as its axes lie in the graph, and those of
  * group g, which are of one class. */

@@ -43,6 +43,7 @@ typedef struct tci_pk {
     tci_plan *plan;
     tci_kernel *k;
     tci_lower l;
+    tci_machine machine;
     int32_t attempt;
     tci_pk_family outer;
     tci_pk_family *families; int32_t n_families, cap_families;
@@ -436,20 +437,39 @@ static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
     return red;
 }
 
-/* The values that an element of the root is, in the dtypes of its parts. */
+/* The values that element `element` of the root is, in the dtypes of its parts. */
+static void tci_pk_element(tci_pk *p, const tci_root *r, const int *domain, int element,
+                           tci_kred *red)
+{
+    for (int i = 0; i < TCI_PARTS && tci_formula_element(red->op, i); i++) {
+        red->in[i] = tci_lower_element(p->k, tci_formula_element(red->op, i),
+                                       tci_red_dtype(red->op, i, (tc_dtype)red->dtype), element,
+                                       domain[r->n_domain - 1]);
+    }
+}
+
+/* What the root takes in. */
 static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
 {
-    tc_dtype t = (tc_dtype)red->dtype;
     for (int i = 0; i < r->node->n_in; i++) {
         int value = tci_lower_value(&p->l, r->node->in[i],
                                     tci_plan_input_index(&p->l, r, i, domain), 0);
-        red->in[i] = tci_lower_convert(p->k, value, t);
+        red->in[i] = tci_lower_convert(p->k, value, (tc_dtype)red->dtype);
     }
-    int element = red->in[0];
-    for (int i = 0; i < TCI_PARTS && tci_formula_element(red->op, i); i++) {
-        red->in[i] = tci_lower_element(p->k, tci_formula_element(red->op, i),
-                                       tci_red_dtype(red->op, i, t), element,
-                                       domain[r->n_domain - 1]);
+    tci_pk_element(p, r, domain, red->in[0], red);
+}
+
+/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. */
+static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *domain,
+                          tci_kred *red)
+{
+    const tci_pk_family *f = &p->families[family];
+    const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
+    int max = tci_class_online(p->k, &row, red, p->machine);
+    if (max >= 0) {
+        red->op = TCI_RED_ONLINE;
+        red->part = 1;
+        tci_pk_element(p, r, domain, p->k->reds[max].in[0], red);
     }
 }
 
@@ -465,6 +485,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
     tci_kred red = tci_pk_red(n, t);
     tci_pk_take(p, r, domain, &red);
+    tci_pk_online(p, r, p->members[member].family, domain, &red);
     int after = -1;
     for (int i = 0; i < tci_red_takes(red.op); i++) {
         after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
@@ -584,7 +605,8 @@ static void tci_pk_measure(tci_kernel *k)
     }
     for (int r = 0; r < k->n_reds; r++) {
         uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
-        flops += (k->reds[r].op == TCI_RED_DOT ? 2 : 1) * tci_pk_points(k, axes);
+        int cost = tci_red_cost(k->reds[r].op, (tc_dtype)k->reds[r].dtype);
+        flops += cost * tci_pk_points(k, axes);
     }
     for (int p = 0; p < k->n_operands; p++) {
         double points = 0;
@@ -643,7 +665,8 @@ static void tci_pk_measure_all(tci_kernel *k)
     for (int r = 0; r < k->n_reds; r++) {
         uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
         tci_dim points = tci_pk_all_points(k, axes);
-        flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
+        int cost = tci_red_cost(k->reds[r].op, (tc_dtype)k->reds[r].dtype);
+        flops = tci_dim_add(flops, tci_dim_mul(points, cost));
     }
     for (int p = 0; p < k->n_operands; p++) {
         tci_dim points = 0, all = k->operands[p].n;
@@ -762,7 +785,7 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine)
 {
-    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
+    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan, .machine = machine};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
     p.red_of = plan->red_of;
     tci_pk_find_families(&p);

@@ -458,6 +458,8 @@ TEST(blocks_of_threads)
               n = tc_input(ctx, "n", TC_F32, 96, 128), v = tc_input(ctx, "v", TC_F32, 10000);
     check_on("cuda_gelu", TC_TENSORS(v), tc_gelu(v), gpu);
     check_on("cuda_softmax", TC_TENSORS(x), tc_softmax(x, -1), gpu);
+    tc_tensor far = tc_input(ctx, "far", TC_F32, 1100, 50000);
+    check_on("cuda_softmax_far", TC_TENSORS(far), tc_softmax(far, -1), gpu);
     check_on("cuda_layer_norm", TC_TENSORS(x, w, b), tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5),
              gpu);
     check_on("cuda_sum_columns", TC_TENSORS(x), tc_sum(x, TC_AXES(0), false), gpu);

@@ -184,6 +184,9 @@ TEST(the_identity_changes_nothing)
                 one[1].f = samples[i];
                 one[2].f = 0.5;
             }
+            if (red == TCI_RED_ONLINE) { /* the largest, and the sum of exp(a - largest) */
+                one[1].f = samples[i] - samples[i] + 3;
+            }
             if (red == TCI_RED_DOT || red == TCI_RED_ANY || red == TCI_RED_ALL) {
                 continue; /* of factors; of bools */
             }
@@ -216,6 +219,47 @@ TEST(argmax_takes_the_first)
             int want = ties ? TCI_MIN(i, j) : nan_i || v[i] > v[j] ? (nan_j ? j : i) : j;
             join(&c, a, b, out);
             CHECK_EQ_INT(out[1].i, want);
+        }
+    }
+}
+
+/* One element as ONLINE takes it in. */
+static void online_of(double x, tci_value *one)
+{
+    one[0].f = x;
+    one[1].f = 1 + (x - x);
+}
+
+/* Whatever the order in which elements are joined: the sum of exp(a - largest), which is NaN where
+ * that is. */
+TEST(online_is_the_sum_of_powers)
+{
+    static const double v[] = {-INFINITY, -3e38, -90, -1.5, 0, 0.25, 0.25, 80, 3e38, INFINITY, NAN};
+    enum { V = TCI_COUNT(v) };
+    tci_combine c;
+    tci_combine_make(&c, TCI_RED_ONLINE, TC_F32);
+    for (int code = 0; code < V * V * V * V; code++) {
+        double x[4] = {v[code % V], v[code / V % V], v[code / V / V % V], v[code / V / V / V]};
+        double most = x[0], want = 0;
+        tci_value part[4][TCI_PARTS], left[TCI_PARTS], right[TCI_PARTS], out[2][TCI_PARTS];
+        for (int i = 0; i < 4; i++) {
+            online_of(x[i], part[i]);
+            most = x[i] > most || x[i] != x[i] ? x[i] : most;
+        }
+        for (int i = 0; i < 4; i++) {
+            want += exp((double)(float)(x[i] - most));
+        }
+        join(&c, part[0], part[1], left);
+        join(&c, part[2], part[3], right);
+        join(&c, left, right, out[0]);
+        join(&c, left, part[2], right);
+        join(&c, right, part[3], out[1]);
+        for (int way = 0; way < 2; way++) {
+            CHECK(same(TC_F32, out[way][0], (tci_value){.f = most}));
+            CHECK_MSG(want != want ? out[way][1].f != out[way][1].f
+                                   : fabs(out[way][1].f - want) <= 4e-7 * want,
+                      "%g %g %g %g: %.9g, expected %.9g", x[0], x[1], x[2], x[3], out[way][1].f,
+                      want);
         }
     }
 }

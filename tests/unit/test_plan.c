@@ -93,4 +93,107 @@ TEST(a_node_that_was_there_before_stays_forced)
     tci_scratch_free(&s);
 }
 
+/* ---- rows that are read once ---- */
+
+typedef tci_node *(*rows_of)(tci_graph *g, tci_node *x);
+
+static tci_node *softmax(tci_graph *g, tci_node *x) { return tci_build_softmax(g, x, 1, false); }
+static tci_node *log_softmax(tci_graph *g, tci_node *x) { return tci_build_softmax(g, x, 1, true); }
+static tci_node *losses(tci_graph *g, tci_node *x)
+{
+    tci_node *target = tci_graph_node(g, TCI_OP_INPUT, TC_I32, 1, x->shape, 0, NULL, 0, NULL);
+    return tci_build_cross_entropy(g, x, target);
+}
+
+/* How many stages of the plan read x element by element, and not where an index says. */
+static int readings(tci_scratch *s, const tci_plan *p)
+{
+    int n = 0;
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int stage = 0; stage < k->n_stages; stage++) {
+            bool *live = TCI_NEW_ARRAY(s, bool, k->n_insts + 1), reads = false;
+            uint64_t axes = tci_cost_stage_axes(k, stage);
+            tci_dim base, *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1);
+            tci_cost_mark(k, stage, true, live);
+            for (int i = 0; i < k->n_insts; i++) {
+                const tci_kinst *in = &k->insts[i];
+                reads |= live[i] && in->op == TCI_K_LOAD && (in->axes & axes) != 0 &&
+                         tci_kx_affine(k, in->x, coef, &base) &&
+                         p->steps[t].operands[tci_kinst_number(in)] == 0;
+            }
+            n += reads;
+        }
+    }
+    return n;
+}
+
+/* Of rows of x[rows, n] as a machine's plan makes them; *online: whether a class is ONLINE. */
+static int count_readings(rows_of make, tc_dtype dtype, int64_t rows, int64_t n,
+                          tci_machine machine, bool *online)
+{
+    tci_scratch s;
+    tci_graph g;
+    int got = -1;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s", s.message);
+        return -1;
+    }
+    tci_graph_init(&g, &s, NULL);
+    tci_dim shape[2] = {rows, n};
+    tci_node *x = tci_graph_node(&g, TCI_OP_INPUT, dtype, 2, shape, 0, NULL, 0, NULL);
+    tci_node *root = make(&g, x), *inputs[2] = {x, NULL};
+    int n_inputs = 1;
+    for (int i = 0; i < root->n_in && root->n_in == 2; i++) {
+        inputs[i] = root->in[i];
+        n_inputs = 2;
+    }
+    tci_node **now = tci_rewrite(&s, &g, &root, 1);
+    tci_plan *p = tci_plan_make(&s, &g, inputs, n_inputs, NULL, 0, now, 1, machine);
+    tci_plan_verify(&s, p);
+    got = readings(&s, p);
+    *online = false;
+    for (int i = 0; i < p->n_kernels; i++) {
+        for (int r = 0; r < p->kernels[i]->n_reds; r++) {
+            *online |= p->kernels[i]->reds[r].op == TCI_RED_ONLINE;
+        }
+    }
+    tci_scratch_free(&s);
+    return got;
+}
+
+/* Far rows once for the largest and the sum, and once more where each element has a result. Near
+ * ones stay where they were read. */
+TEST(far_rows_are_read_once)
+{
+    const tci_machine processor = {.vector_bytes = 32};
+    const tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024};
+    const tci_machine same = {.vector_bytes = 32, .reproducible = true};
+    static const struct {
+        rows_of make;
+        tc_dtype dtype;
+        int64_t rows, n;
+        int machine, readings;
+    } cases[] = {
+        {softmax, TC_F32, 100, 262144, 0, 2},     {softmax, TC_F32, 100, 262143, 0, 3},
+        {softmax, TC_F64, 100, 131072, 0, 2},     {softmax, TC_F64, 100, 131071, 0, 3},
+        {log_softmax, TC_BF16, 70, 1000000, 0, 2}, {log_softmax, TC_BF16, 70, 500000, 0, 3},
+        {losses, TC_F32, 4096, 300000, 0, 1},     {losses, TC_F32, 4096, 50257, 0, 2},
+        {losses, TC_F32, 4096, 50257, 1, 1},      {losses, TC_BF16, 4096, 50257, 1, 1},
+        {softmax, TC_F32, 8192, 131072, 1, 2},    {softmax, TC_F32, 8192, 32768, 1, 3},
+        {softmax, TC_F32, 8192, 32769, 1, 2},     {losses, TC_F32, 4096, 300000, 2, 2},
+        {softmax, TC_F32, 8192, 131072, 2, 3},
+    };
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        tci_machine m = cases[i].machine == 0 ? processor : cases[i].machine == 1 ? blocks : same;
+        bool online, element = cases[i].make != losses;
+        int got = count_readings(cases[i].make, cases[i].dtype, cases[i].rows, cases[i].n, m,
+                                 &online);
+        CHECK_MSG(got == cases[i].readings, "case %d: read %d times, expected %d", i, got,
+                  cases[i].readings);
+        CHECK_MSG(online == (cases[i].readings == 1 + element), "case %d", i);
+    }
+}
+
 TEST_MAIN
