@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "8493f3cc497f068e"
+#define TCI_BUILD "2a69fde58c0c51ee"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -10147,10 +10147,11 @@ typedef struct tci_storage {
     tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
 } tci_storage;
 
+/* Passes keep what they know of nodes beside them (graph/table.h). */
 typedef struct tci_node {
     uint16_t op;
     int8_t dtype;             /* tc_dtype */
-    uint8_t mark;             /* free for the pass that runs; 0 between passes */
+    bool stateful;            /* a parameter, or computed from one: a run may change its value */
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
@@ -10158,8 +10159,6 @@ typedef struct tci_node {
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
-    /* a parameter, or computed from one: a run of a program may change its value */
-    bool stateful;
     uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;
@@ -10171,7 +10170,6 @@ typedef struct tci_node {
     const char *name;         /* INPUT */
     tc_site site;             /* the user's line that made it */
     const char *call;         /* the public call that stands there, "tc_gather"; NULL: unknown */
-    void *pass;               /* free for the pass that runs */
 } tci_node;
 
 /* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
@@ -10765,18 +10763,22 @@ static inline tci_table tci_table_on(tci_graph *g, size_t item_bytes)
 TCI_FN void tci_table_free(tci_table *t);
 TCI_FN void *tci_table_make(tci_table *t, const tci_node *n); /* of tci_table_at, for a new page */
 
+/* The item of n, which was asked for before. */
+TCI_INLINE void *tci_table_item(const tci_table *t, const tci_node *n)
+{
+    return t->pages[n->id / TCI_TABLE_PAGE] + n->id % TCI_TABLE_PAGE * t->item_bytes;
+}
+
 /* The item of n; NULL if none of its page was asked for, which is as good as zeros. */
-static inline void *tci_table_find(const tci_table *t, const tci_node *n)
+TCI_INLINE void *tci_table_find(const tci_table *t, const tci_node *n)
 {
     uint32_t page = n->id / TCI_TABLE_PAGE;
-    return page < t->n_pages && t->pages[page]
-               ? t->pages[page] + n->id % TCI_TABLE_PAGE * t->item_bytes
-               : NULL;
+    return page < t->n_pages && t->pages[page] ? tci_table_item(t, n) : NULL;
 }
 
 /* The item of n, to be written. NULL, but never in scratch: out of memory, as the graph's
  * error says. */
-static inline void *tci_table_at(tci_table *t, const tci_node *n)
+TCI_INLINE void *tci_table_at(tci_table *t, const tci_node *n)
 {
     void *item = tci_table_find(t, n);
     return TCI_LIKELY(item) ? item : tci_table_make(t, n);
@@ -10784,31 +10786,34 @@ static inline void *tci_table_at(tci_table *t, const tci_node *n)
 
 /* ---- sets: tables of bool ---- */
 
-static inline bool tci_table_has(const tci_table *set, const tci_node *n)
+TCI_INLINE bool tci_table_has(const tci_table *set, const tci_node *n)
 {
     const bool *in = (const bool *)tci_table_find(set, n);
     return in && *in;
 }
 
-/* In scratch alone. False: it was in the set before. */
-static inline bool tci_table_add(tci_table *set, const tci_node *n)
+/* False: it was in the set before; or, but never in scratch, out of memory. */
+TCI_INLINE bool tci_table_add(tci_table *set, const tci_node *n)
 {
-    bool *in = (bool *)tci_table_at(set, n), was = *in;
+    bool *in = (bool *)tci_table_at(set, n);
+    if (!in || *in) {
+        return false;
+    }
     *in = true;
-    return !was;
+    return true;
 }
 
 /* ---- tables of nodes: what stands for each ---- */
 
-static inline void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
+TCI_INLINE void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
 {
     *(tci_node **)tci_table_at(now, n) = stands;
 }
 
 /* One that was put. */
-static inline tci_node *tci_table_get(const tci_table *now, const tci_node *n)
+TCI_INLINE tci_node *tci_table_get(const tci_table *now, const tci_node *n)
 {
-    return *(tci_node *const *)tci_table_find(now, n);
+    return *(tci_node *const *)tci_table_item(now, n);
 }
 
 /* n over what stands for its inputs: n itself where each stands for itself. */
@@ -10868,7 +10873,7 @@ TCI_FN void *tci_table_make(tci_table *t, const tci_node *n)
         return NULL;
     }
     t->pages[page] = tci_table_new(t, TCI_TABLE_PAGE * t->item_bytes);
-    return tci_table_find(t, n);
+    return t->pages[page] ? tci_table_item(t, n) : NULL;
 }
 
 TCI_FN void tci_table_free(tci_table *t)
@@ -13429,7 +13434,7 @@ static tci_print tci_print_begin(tci_scratch *s, tci_node *const *roots, int n_r
 
 static int tci_print_number(const tci_print *p, const tci_node *n)
 {
-    return *(const int *)tci_table_find(&p->numbers, n);
+    return *(const int *)tci_table_item(&p->numbers, n);
 }
 
 static void tci_graph_print_value(tci_str *out, const tci_node *n)
@@ -15859,15 +15864,15 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
  * A composite without a rule of its own is expanded in place and differentiated by this same walk,
  * which then ends at the composite's inputs.
  *
- * A node's `pass` holds its place in the list while the walk runs; a walk inside a walk gives back
- * what it found there. */
+ * Walks share the table of the nodes' places; a walk inside a walk gives back what it found there,
+ * which costs no more than the nodes it meets. */
 
 #include <string.h>
 
 typedef struct tci_grad_place {
     tci_node *node;
     tci_node *grad;   /* the sum so far; NULL: nothing yet */
-    void *old_pass;
+    int32_t old_at;
     bool asked;       /* its gradient is a result */
     bool leads;       /* an asked-for node lies at or behind it, along floats */
     bool passes;      /* one lies behind it: its operands take their part */
@@ -15878,20 +15883,22 @@ typedef struct tci_grad_walk {
     tci_graph *g;
     tci_grad_place *places;
     int n, cap;
+    tci_table *at; /* of int32_t: the place of a node, if that is where it is */
 } tci_grad_walk;
 
 /* ---- the list ---- */
 
 static tci_grad_place *tci_grad_find(const tci_grad_walk *w, const tci_node *n)
 {
-    uintptr_t at = (uintptr_t)n->pass;
-    return at < (uintptr_t)w->n && w->places[at].node == n ? &w->places[at] : NULL;
+    const int32_t *at = tci_table_find(w->at, n);
+    return at && *at < w->n && w->places[*at].node == n ? &w->places[*at] : NULL;
 }
 
 static void tci_grad_add_place(tci_grad_walk *w, tci_node *n)
 {
-    tci_grad_place p = {.node = n, .old_pass = n->pass};
-    n->pass = (void *)(uintptr_t)w->n;
+    int32_t *at = tci_table_at(w->at, n);
+    tci_grad_place p = {.node = n, .old_at = *at};
+    *at = w->n;
     TCI_PUSH(w->s, w->places, w->n, w->cap, p);
 }
 
@@ -15949,8 +15956,8 @@ static void tci_grad_add(tci_grad_walk *w, const tci_vjp *v, tci_node *to, tci_n
     p->grad = p->grad ? tci_vjp_built(v, tci_build_ew(w->g, TCI_OP_ADD, both)) : grad;
 }
 
-static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
-                         tci_node *const *wanted, int n, bool ends, tci_node **grads);
+static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
+                         int n, bool ends, tci_node **grads);
 
 static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
 {
@@ -15964,7 +15971,8 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_node *n = v->n;
     tci_node *inner = tci_vjp_built(v, tci_expand_composite(w->g, n));
     tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
-    tci_grad_run(w->s, w->g, inner, v->grad, n->in, n->n_in, true, grads);
+    tci_grad_walk walk = {.s = w->s, .g = w->g, .at = w->at};
+    tci_grad_run(walk, inner, v->grad, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
         bool again = false; /* one that stands twice has all of its gradient at both places */
         for (int k = 0; k < i; k++) {
@@ -16003,11 +16011,10 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
     }
 }
 
-/* ends: the wanted nodes are the ends of the walk. */
-static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
-                         tci_node *const *wanted, int n, bool ends, tci_node **grads)
+/* A walk that has listed nothing yet. ends: the wanted nodes are its ends. */
+static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
+                         int n, bool ends, tci_node **grads)
 {
-    tci_grad_walk w = {.s = s, .g = g};
     for (int i = 0; ends && i < n; i++) {
         if (!tci_grad_find(&w, wanted[i])) {
             tci_grad_add_place(&w, wanted[i]);
@@ -16033,14 +16040,16 @@ static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node 
         grads[i] = p ? p->grad : NULL;
     }
     for (int i = w.n - 1; i >= 0; i--) {
-        w.places[i].node->pass = w.places[i].old_pass;
+        *(int32_t *)tci_table_at(w.at, w.places[i].node) = w.places[i].old_at;
     }
 }
 
 TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
                            tci_node *const *wanted, int n, tci_node **grads)
 {
-    tci_grad_run(s, g, root, seed, wanted, n, false, grads);
+    tci_table at = tci_table_in(s, sizeof(int32_t));
+    tci_grad_walk walk = {.s = s, .g = g, .at = &at};
+    tci_grad_run(walk, root, seed, wanted, n, false, grads);
 }
 
 /* ---- src/rewrite/rewrite.c ---- */
@@ -21515,10 +21524,9 @@ typedef struct tci_pnode {
     /* the last walk (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
-/* Of one that the outputs do not need: NULL, or an item without a meaning. */
-static inline tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
+TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
 {
-    return (tci_pnode *)tci_table_find(&f->known, n);
+    return (tci_pnode *)tci_table_item(&f->known, n);
 }
 
 /* Has memory of its own, whatever is planned. */
@@ -27400,13 +27408,13 @@ static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
         tci_pnode_of(f, f->nodes.items[i])->buffer = -1;
     }
     for (int b = 0; b < p->n_buffers; b++) {
-        tci_pnode *leaf = tci_pnode_of(f, p->buffers[b].node);
+        tci_pnode *leaf = tci_table_find(&f->known, p->buffers[b].node);
         if (leaf) {
             leaf->buffer = b;
         }
     }
     for (int i = 0; i < n_literals; i++) {
-        tci_pnode *literal = tci_pnode_of(f, literals[i]);
+        tci_pnode *literal = tci_table_find(&f->known, literals[i]);
         if (literal) {
             literal->buffer = i;
         }
@@ -45257,11 +45265,14 @@ TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
 
 /* Sees each node once it and its inputs have their values, each element in the compute dtype. */
 typedef struct tci_reference_watch {
-    void (*see)(void *user, const tci_node *n);
+    void (*see)(void *user, const tci_node *n, const tci_table *values);
     void *user;
 } tci_reference_watch;
-/* In `see` only: the values of a node, or of an input of it. */
-TCI_FN const tci_value *tci_reference_values(const tci_node *n);
+/* Of a watch's `values`: those of the node, or of an input of it. */
+static inline const tci_value *tci_reference_values(const tci_table *values, const tci_node *n)
+{
+    return *(tci_value *const *)tci_table_item(values, n);
+}
 
 /* Evaluates `roots` given the memory of INPUT nodes (inputs[i] for input_nodes[i], dense). Writes
  * root j densely, in its dtype, to outputs[j]. wide = true: floats are computed in f64 all the way
@@ -45285,6 +45296,7 @@ typedef struct tci_ref {
     tci_node *const *inputs;
     const void *const *memory;
     int n_inputs;
+    tci_table values; /* of tci_value *: those of the nodes so far */
 } tci_ref;
 
 /* ---- dense indices ---- */
@@ -45321,9 +45333,9 @@ static int64_t tci_ref_flat(int rank, const tci_dim *shape, const int64_t *at)
     return flat;
 }
 
-static tci_value *tci_ref_of(const tci_node *n)
+static const tci_value *tci_ref_of(const tci_ref *r, const tci_node *n)
 {
-    return n->pass;
+    return tci_reference_values(&r->values, n);
 }
 
 static int64_t tci_ref_count(const tci_node *n)
@@ -45508,8 +45520,8 @@ static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *
 {
     tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        tci_ref_scalar a = {tci_ref_of(n->in[0])[i], t, r->wide};
-        tci_ref_scalar b = {tci_ref_of(n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
+        tci_ref_scalar a = {tci_ref_of(r, n->in[0])[i], t, r->wide};
+        tci_ref_scalar b = {tci_ref_of(r, n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
         tci_ref_scalar y = tci_ref_row(n->op, a, b);
         out[i] = tci_ref_round(r, y.v, y.t, (tc_dtype)n->dtype);
     }
@@ -45578,8 +45590,8 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
     for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         bool inside = tci_ref_source(r, n, at.at, to);
-        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
-                        : tci_ref_of(n->in[1])[0];
+        out[i] = inside ? tci_ref_of(r, in)[tci_ref_flat(in->rank, in->shape, to)]
+                        : tci_ref_of(r, n->in[1])[0];
     }
 }
 
@@ -45593,7 +45605,7 @@ static void tci_ref_cat(tci_ref *r, const tci_node *n, tci_value *out)
         while (at.at[axis] >= tci_dim_known(n->in[part]->shape[axis])) {
             at.at[axis] -= tci_dim_known(n->in[part++]->shape[axis]);
         }
-        out[i] = tci_ref_of(n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
+        out[i] = tci_ref_of(r, n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
         at.at[axis] = whole;
     }
 }
@@ -45617,10 +45629,10 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int64_t index =
-            tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
+            tci_value_cast(tci_ref_of(r, n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, index, tci_dim_known(x->shape[axis]));
         out[i] = at.at[axis] < 0 ? tci_ref_int(0)
-                                 : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
+                                 : tci_ref_of(r, x)[tci_ref_flat(x->rank, x->shape, at.at)];
         at.at[axis] = whole;
     }
 }
@@ -45669,7 +45681,7 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
         tci_ref_scalar acc = {*o, t, r->wide},
-                       v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
+                       v = {tci_value_cast(tci_ref_of(r, in)[i], from, t), t, r->wide};
         *o = tci_ref_combine(r, n->op, acc, v).v;
     }
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
@@ -45696,14 +45708,14 @@ static void tci_ref_scatter(tci_ref *r, const tci_node *n, tci_value *out)
     const tci_node *index = n->in[1];
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, n->rank, index->shape);
-    memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
+    memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
     for (int64_t i = 0; i < tci_ref_count(index); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
-        int64_t to = tci_value_cast(tci_ref_of(index)[i], (tc_dtype)index->dtype, TC_I64).i;
+        int64_t to = tci_value_cast(tci_ref_of(r, index)[i], (tc_dtype)index->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, to, tci_dim_known(n->shape[axis]));
         if (at.at[axis] >= 0) {
             tci_value *o = &out[tci_ref_flat(n->rank, n->shape, at.at)];
-            tci_ref_scalar old = {*o, t, r->wide}, v = {tci_ref_of(n->in[2])[i], t, r->wide};
+            tci_ref_scalar old = {*o, t, r->wide}, v = {tci_ref_of(r, n->in[2])[i], t, r->wide};
             *o = tci_ref_round(r, tci_ref_merge(r, (int)n->attr[1], old, v), t, (tc_dtype)n->dtype);
         }
         at.at[axis] = whole;
@@ -45734,7 +45746,7 @@ static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)in->dtype);
     const tci_ref_axis a = tci_ref_along(in, n->attr[0]);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
-        const tci_value *x = tci_ref_of(in) + tci_ref_start(&a, line);
+        const tci_value *x = tci_ref_of(r, in) + tci_ref_start(&a, line);
         int64_t best = 0;
         for (int64_t j = 1; j < a.size; j++) {
             tci_ref_scalar have = {x[best * a.inner], t, r->wide}, v = {x[j * a.inner], t, r->wide};
@@ -45761,7 +45773,7 @@ static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
         tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
         for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
             int64_t o = tci_ref_kept(n, in, at.at);
-            double x = tci_ref_of(in)[i].f;
+            double x = tci_ref_of(r, in)[i].f;
             *(pass ? &out[o].f : &mean[o]) +=
                 pass ? (x - mean[o]) * (x - mean[o]) : x / (double)count;
         }
@@ -45779,7 +45791,7 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
         const int64_t start = tci_ref_start(&a, line);
         tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
-            tci_ref_scalar v = {tci_ref_of(n->in[0])[start + j * a.inner], t, r->wide};
+            tci_ref_scalar v = {tci_ref_of(r, n->in[0])[start + j * a.inner], t, r->wide};
             acc = tci_ref_2(TCI_P_ADD, acc, v);
             out[start + j * a.inner] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
@@ -45840,7 +45852,7 @@ static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, con
     for (int i = 0; i < c->rank[k]; i++) {
         flat = flat * tci_dim_known(in->shape[i]) + at[c->place[k][i]];
     }
-    return tci_value_cast(tci_ref_of(in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
+    return tci_value_cast(tci_ref_of(r, in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
                           tci_ref_compute(r, (tc_dtype)n->dtype));
 }
 
@@ -45864,9 +45876,9 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- composites: the textbook formulas, in double ---- */
 
-static double tci_ref_double(const tci_node *n, int64_t i)
+static double tci_ref_double(const tci_ref *r, const tci_node *n, int64_t i)
 {
-    tci_value v = tci_ref_of(n)[i];
+    tci_value v = tci_ref_of(r, n)[i];
     return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f
                                                   : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
 }
@@ -45877,17 +45889,17 @@ static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int
 }
 
 /* The largest and log(sum(exp(x - largest))) of a line of x. */
-static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most,
-                            double *log_sum)
+static void tci_ref_log_sum(const tci_ref *r, const tci_node *x, const tci_ref_axis *a,
+                            int64_t start, double *most, double *log_sum)
 {
     double sum = 0;
     *most = -(double)INFINITY;
     for (int64_t j = 0; j < a->size; j++) {
-        double v = tci_ref_double(x, start + j * a->inner);
+        double v = tci_ref_double(r, x, start + j * a->inner);
         *most = v > *most || v != v ? v : *most;
     }
     for (int64_t j = 0; j < a->size; j++) {
-        sum += exp(tci_ref_double(x, start + j * a->inner) - *most);
+        sum += exp(tci_ref_double(r, x, start + j * a->inner) - *most);
     }
     *log_sum = log(sum);
 }
@@ -45899,9 +45911,9 @@ static void tci_ref_softmax(const tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
         double most, log_sum;
-        tci_ref_log_sum(x, &a, start, &most, &log_sum);
+        tci_ref_log_sum(r, x, &a, start, &most, &log_sum);
         for (int64_t j = 0; j < a.size; j++) {
-            double v = tci_ref_double(x, start + j * a.inner) - most;
+            double v = tci_ref_double(r, x, start + j * a.inner) - most;
             tci_ref_put(r, n, out, start + j * a.inner,
                         n->op == TCI_OP_SOFTMAX ? exp(v) / exp(log_sum) : v - log_sum);
         }
@@ -45916,7 +45928,7 @@ static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
     double per = 1;
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
     for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
-        sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(in, i);
+        sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(r, in, i);
     }
     for (int i = 0; i < n->n_attr; i++) {
         per *= (double)tci_dim_known(in->shape[n->attr[i]]);
@@ -45948,7 +45960,7 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
     const int n_axes = (int)n->attr[0];
     const int64_t *axes = n->attr + 1, count = tci_ref_count(x);
     const bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
-    const double eps = tci_ref_double(n->in[1], 0);
+    const double eps = tci_ref_double(r, n->in[1], 0);
     double per = 1;
     for (int i = 0; i < n_axes; i++) {
         per *= (double)tci_dim_known(x->shape[axes[i]]);
@@ -45957,19 +45969,19 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
            *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
     tci_ref_index at = tci_ref_walk(r, x->rank, x->shape);
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
-        mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(x, i) / per;
+        mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(r, x, i) / per;
     }
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
         int64_t group = tci_ref_among(x, axes, n_axes, at.at, false);
-        double d = tci_ref_double(x, i) - mean[group];
+        double d = tci_ref_double(r, x, i) - mean[group];
         var[group] += d * d / per;
     }
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
         int64_t group = tci_ref_among(x, axes, n_axes, at.at, false);
         int64_t within = tci_ref_among(x, axes, n_axes, at.at, true);
-        double y = (tci_ref_double(x, i) - mean[group]) / sqrt(var[group] + eps);
-        y = has_weight ? y * tci_ref_double(n->in[2], within) : y;
-        y = has_bias ? y + tci_ref_double(n->in[2 + has_weight], within) : y;
+        double y = (tci_ref_double(r, x, i) - mean[group]) / sqrt(var[group] + eps);
+        y = has_weight ? y * tci_ref_double(r, n->in[2], within) : y;
+        y = has_bias ? y + tci_ref_double(r, n->in[2 + has_weight], within) : y;
         tci_ref_put(r, n, out, i, y);
     }
 }
@@ -45982,10 +45994,11 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
         double most, log_sum;
-        tci_ref_log_sum(x, &a, start, &most, &log_sum);
-        int64_t index = tci_value_cast(tci_ref_of(target)[line], (tc_dtype)target->dtype, TC_I64).i;
+        tci_ref_log_sum(r, x, &a, start, &most, &log_sum);
+        int64_t index =
+            tci_value_cast(tci_ref_of(r, target)[line], (tc_dtype)target->dtype, TC_I64).i;
         index = tci_ref_check(r, index, a.size);
-        loss -= index < 0 ? 0 : tci_ref_double(x, start + index * a.inner) - most - log_sum;
+        loss -= index < 0 ? 0 : tci_ref_double(r, x, start + index * a.inner) - most - log_sum;
     }
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
@@ -46012,9 +46025,9 @@ static void tci_ref_philox(uint32_t c[4], uint32_t k0, uint32_t k1)
     }
 }
 
-static void tci_ref_random(const tci_node *n, tci_value *out)
+static void tci_ref_random(const tci_ref *r, const tci_node *n, tci_value *out)
 {
-    const uint64_t key = tci_ref_of(n->in[0])->u, stream = tci_ref_of(n->in[1])->u;
+    const uint64_t key = tci_ref_of(r, n->in[0])->u, stream = tci_ref_of(r, n->in[1])->u;
     const int words = n->dtype == TC_U64 ? 2 : 1;
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
         const uint64_t block = (uint64_t)i * (uint64_t)words / 4;
@@ -46026,10 +46039,10 @@ static void tci_ref_random(const tci_node *n, tci_value *out)
     }
 }
 
-static void tci_ref_where(const tci_node *n, tci_value *out)
+static void tci_ref_where(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
+        out[i] = tci_ref_of(r, n->in[tci_ref_of(r, n->in[0])[i].i ? 1 : 2])[i];
     }
 }
 
@@ -46037,7 +46050,7 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype from = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
+        out[i] = tci_ref_round(r, tci_ref_of(r, n->in[0])[i], from, (tc_dtype)n->dtype);
     }
 }
 
@@ -46046,7 +46059,7 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype from = (tc_dtype)n->in[0]->dtype;
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
         uint64_t bits = 0;
-        tci_value v = tci_ref_of(n->in[0])[i];
+        tci_value v = tci_ref_of(r, n->in[0])[i];
         v = r->wide && tci_dtype_is_float(from) ? tci_value_cast(v, TC_F64, from) : v;
         tci_value_store(from, &bits, v);
         out[i] = tci_value_load((tc_dtype)n->dtype, &bits);
@@ -46054,10 +46067,10 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
 }
 
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
-static void tci_ref_node(tci_ref *r, tci_node *n)
+static void tci_ref_node(tci_ref *r, const tci_node *n)
 {
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
-    n->pass = out;
+    *(tci_value **)tci_table_at(&r->values, n) = out;
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
     case TCI_OP_SUM:
@@ -46074,12 +46087,12 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST:
     case TCI_OP_IOTA: tci_ref_numbers(n, out); break;
-    case TCI_OP_RANDOM: tci_ref_random(n, out); break;
-    case TCI_OP_WHERE: tci_ref_where(n, out); break;
+    case TCI_OP_RANDOM: tci_ref_random(r, n, out); break;
+    case TCI_OP_WHERE: tci_ref_where(r, n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
     case TCI_OP_RESHAPE:
-        memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
+        memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
         break;
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:
@@ -46105,15 +46118,10 @@ static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
 {
     const tc_dtype t = (tc_dtype)n->dtype;
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        tci_value v = tci_ref_of(n)[i];
+        tci_value v = tci_ref_of(r, n)[i];
         v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
         tci_value_store(t, (char *)output + i * tci_dtype_get(t)->bytes, v);
     }
-}
-
-TCI_FN const tci_value *tci_reference_values(const tci_node *n)
-{
-    return n->pass;
 }
 
 static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
@@ -46130,6 +46138,7 @@ static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *i
     r->memory = inputs;
     r->n_inputs = n_inputs;
     tci_scratch_init(&r->s);
+    r->values = tci_table_in(&r->s, sizeof(tci_value *));
     tc_status status;
     if (setjmp(r->s.escape)) {
         status = r->s.why;
@@ -46138,14 +46147,11 @@ static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *i
         for (int i = 0; i < list.n; i++) {
             tci_ref_node(r, list.items[i]);
             if (watch) {
-                watch->see(watch->user, list.items[i]);
+                watch->see(watch->user, list.items[i], &r->values);
             }
         }
         for (int i = 0; i < n_roots; i++) {
             tci_ref_store(r, roots[i], outputs[i]);
-        }
-        for (int i = 0; i < list.n; i++) {
-            list.items[i]->pass = NULL;
         }
         status = r->status;
     }
@@ -46366,6 +46372,7 @@ typedef struct tci_request {
     tci_node **literals; int n_literals;    /* LITERAL nodes, first-use order: program slot i */
     tci_node **roots; int n_roots;          /* as given, but ASSIGN nodes last */
     int32_t *effects; int n_effects;        /* captured leaf that each of those changes */
+    tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */
@@ -46750,10 +46757,9 @@ TCI_FN const char *tci_forced_find(tci_scratch *s, const char *text, const char 
  * of creation reach the key; and the key is written straight from the user's nodes, because most
  * requests end in the memory cache and never need the copy.
  *
- * A visited node's `pass` holds twice its place in nodes, or twice its place in inputs plus one.
- * A node counts as visited only if that place really holds it, so stale values need no clearing
- * and an escape in the middle harms nothing. Key numbers: user input i is i, nodes[j] is
- * n_user_inputs + j. */
+ * Key numbers: user input i is i, nodes[j] is n_user_inputs + j; how many inputs there are is known
+ * when the walk is done. So the places of a request are j + 1 for nodes[j], and -(i + 1) for user
+ * input i. */
 #include <string.h>
 
 
@@ -46773,22 +46779,24 @@ typedef struct tci_key_walk {
     bool inputs_given;
 } tci_key_walk;
 
-/* The node's number in the key, or -1 when the walk has not met it. */
-static inline int tci_key_place(const tci_request *r, const tci_node *n)
+/* The place of n; 0: the walk has not met it. */
+TCI_INLINE int32_t *tci_key_place(tci_request *r, const tci_node *n)
 {
-    uintptr_t code = (uintptr_t)n->pass;
-    uintptr_t at = code >> 1;
-    if (code & 1) {
-        return at < (uintptr_t)r->n_user_inputs && r->inputs[at] == n ? (int)at : -1;
-    }
-    return at < (uintptr_t)r->n_nodes && r->nodes[at] == n ? r->n_user_inputs + (int)at : -1;
+    return tci_table_at(&r->places, n);
+}
+
+/* The number in the key of a node that the walk has met. */
+TCI_INLINE int tci_key_number_of(const tci_request *r, const tci_node *n)
+{
+    int32_t place = *(const int32_t *)tci_table_item(&r->places, n);
+    return place < 0 ? -place - 1 : r->n_user_inputs + place - 1;
 }
 
 static void tci_key_add_input(tci_key_walk *w, tci_node *n)
 {
     tci_request *r = w->r;
-    n->pass = (void *)((uintptr_t)r->n_user_inputs * 2 + 1);
     TCI_PUSH(w->s, r->inputs, r->n_user_inputs, w->cap_inputs, n);
+    *tci_key_place(r, n) = -r->n_user_inputs;
 }
 
 static inline bool tci_key_is_leaf(const tci_node *n)
@@ -46813,25 +46821,28 @@ static void tci_key_add_node(tci_key_walk *w, tci_node *n)
         tci_key_add_input(w, n);
         return;
     }
-    n->pass = (void *)((uintptr_t)r->n_nodes * 2);
     TCI_PUSH(w->s, r->nodes, r->n_nodes, w->cap_nodes, n);
+    *tci_key_place(r, n) = r->n_nodes;
+}
+
+/* To be visited, unless it was. A node that waits for its inputs is not met again below them. */
+static inline void tci_key_meet(tci_key_walk *w, tci_node *n)
+{
+    tci_key_frame frame = {n, 0};
+    if (!*tci_key_place(w->r, n)) {
+        TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
+    }
 }
 
 static void tci_key_visit(tci_key_walk *w, tci_node *root)
 {
-    tci_key_frame start = {root, 0};
-    if (tci_key_place(w->r, root) >= 0) {
-        return;
-    }
-    TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, start);
+    tci_key_meet(w, root);
     while (w->n_frames) {
         tci_key_frame *top = &w->frames[w->n_frames - 1];
         tci_node *n = top->node;
         if (tci_key_is_leaf(n) || top->next == n->n_in) {
+            tci_key_add_node(w, n);
             w->n_frames--;
-            if (tci_key_place(w->r, n) < 0) {
-                tci_key_add_node(w, n);
-            }
             continue;
         }
         tci_node *in = n->in[top->next++];
@@ -46841,10 +46852,7 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
                              "can only be an output of a program",
                              tci_op_name(n->op));
         }
-        if (tci_key_place(w->r, in) < 0) {
-            tci_key_frame frame = {in, 0};
-            TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
-        }
+        tci_key_meet(w, in);
     }
 }
 
@@ -46879,7 +46887,7 @@ static void tci_key_sort_inputs(tci_request *r)
         tci_key_sift(a, 0, last);
     }
     for (int i = 0; i < n; i++) {
-        a[i]->pass = (void *)((uintptr_t)i * 2 + 1);
+        *tci_key_place(r, a[i]) = -i - 1;
     }
 }
 
@@ -46888,7 +46896,7 @@ static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int 
     tci_request *r = w->r;
     w->inputs_given = user_inputs != NULL;
     for (int i = 0; user_inputs && i < n_inputs; i++) {
-        if (tci_key_place(r, user_inputs[i]) >= 0) {
+        if (*tci_key_place(r, user_inputs[i])) {
             tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "input %d is listed twice", i);
         }
         tci_key_add_input(w, user_inputs[i]);
@@ -47145,7 +47153,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        tci_key_number(k, (uint64_t)tci_key_place(r, n->in[i]));
+        tci_key_number(k, (uint64_t)tci_key_number_of(r, n->in[i]));
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
@@ -47199,7 +47207,7 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     }
     tci_key_reserve(&k, 10 * (size_t)r->n_roots);
     for (int i = 0; i < r->n_roots; i++) {
-        tci_key_number(&k, (uint64_t)tci_key_place(r, r->roots[i]));
+        tci_key_number(&k, (uint64_t)tci_key_number_of(r, r->roots[i]));
     }
     r->key = k.begin;
     r->key_bytes = (size_t)(k.at - k.begin);
@@ -47259,6 +47267,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     }
     tci_request *r = TCI_NEW(s, tci_request);
     r->n_roots = n_roots;
+    r->places = tci_table_in(s, sizeof(int32_t));
     r->n_effects = tci_key_sort_roots(s, r, roots);
     tci_key_walk w;
     memset(&w, 0, sizeof(w));
@@ -47298,23 +47307,12 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     }
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        in[i] = places[tci_key_place(r, n->in[i])];
+        in[i] = places[tci_key_number_of(r, n->in[i])];
     }
     const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
     const int64_t *attr = tci_key_own_words(s, r, n);
     return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
                           attr);
-}
-
-/* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
-static void tci_key_mark_places(const tci_request *r)
-{
-    for (int i = 0; i < r->n_user_inputs; i++) {
-        r->inputs[i]->pass = (void *)((uintptr_t)i * 2 + 1);
-    }
-    for (int i = 0; i < r->n_nodes; i++) {
-        r->nodes[i]->pass = (void *)((uintptr_t)i * 2);
-    }
 }
 
 /* Values of literals stay behind: a stage that looked at one would make code that is wrong for
@@ -47328,7 +47326,6 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     c.literals = TCI_NEW_ARRAY(s, tci_node *, r->n_literals);
     c.roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
     tci_node **places = TCI_NEW_ARRAY(s, tci_node *, r->n_user_inputs + r->n_nodes);
-    tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
         c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
@@ -47348,7 +47345,7 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
         }
     }
     for (int i = 0; i < r->n_roots; i++) {
-        c.roots[i] = places[tci_key_place(r, r->roots[i])];
+        c.roots[i] = places[tci_key_number_of(r, r->roots[i])];
     }
     return c;
 }
@@ -58914,11 +58911,11 @@ static bool tci_scope_push(tci_graph *g, tci_scope_uses *list, tci_node *n)
 }
 
 /* Lists root and what it needs of its own scope, and of the scope outside what was kept at `site`.
- * Nodes are marked while they are listed. False: out of memory, the list is cut. */
+ * False: out of memory, the list is cut. */
 static bool tci_scope_list_needs(tci_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
 {
-    bool ok = tci_scope_push(&ctx->graph, list, root);
-    root->mark = ok;
+    tci_table listed = tci_table_on(&ctx->graph, sizeof(bool));
+    bool ok = tci_scope_push(&ctx->graph, list, root) && tci_table_add(&listed, root);
     for (size_t at = 0; ok && at < list->n; at++) {
         const tci_node *n = list->items[at];
         for (int i = 0; ok && i < n->n_in; i++) {
@@ -58926,15 +58923,12 @@ static bool tci_scope_list_needs(tci_ctx *ctx, tci_node *root, tc_site site, tci
             const tci_keep *k = tci_scope_find_keep(ctx, in);
             bool kept_here = k && k->site.line == site.line && k->site.file == site.file &&
                              in->scope + 1 == root->scope;
-            if (!in->mark && (kept_here || in->scope == root->scope)) {
-                ok = tci_scope_push(&ctx->graph, list, in);
-                in->mark = ok;
+            if ((kept_here || in->scope == root->scope) && !tci_table_has(&listed, in)) {
+                ok = tci_scope_push(&ctx->graph, list, in) && tci_table_add(&listed, in);
             }
         }
     }
-    for (size_t i = 0; i < list->n; i++) {
-        list->items[i]->mark = 0;
-    }
+    tci_table_free(&listed);
     return ok;
 }
 
@@ -59434,9 +59428,25 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
 
 /* ---- tc_touch ---- */
 
-/* Forgets the values that were computed from x. Inputs are older than their users and outer scopes
- * older than inner ones, so one walk from the oldest node to the newest sees every input before its
- * users. */
+/* The set of x and what was made of it. Inputs are older than their users and outer scopes older
+ * than inner ones, so one walk from the oldest node to the newest sees every input before its
+ * users. False: out of memory. */
+static bool tci_leaf_find_stale(tci_table *stale, const tci_node *x, tci_node *const *newest_first,
+                                uint32_t n)
+{
+    bool ok = true;
+    for (uint32_t k = n; ok && k-- > 0;) {
+        const tci_node *at = newest_first[k];
+        bool is_stale = at == x;
+        for (int i = 0; i < at->n_in && !is_stale; i++) {
+            is_stale = tci_table_has(stale, at->in[i]);
+        }
+        ok = !is_stale || tci_table_add(stale, at);
+    }
+    return ok;
+}
+
+/* Forgets the values that were computed from x: all, or none when memory runs out. */
 static bool tci_leaf_forget(tci_graph *g, tci_node *x)
 {
     size_t bytes = (size_t)g->n_nodes * sizeof(tci_node *);
@@ -59450,22 +59460,18 @@ static bool tci_leaf_forget(tci_graph *g, tci_node *x)
             newest_first[n++] = at;
         }
     }
-    x->mark = 1;
-    for (uint32_t k = n; k-- > 0;) {
+    tci_table stale = tci_table_on(g, sizeof(bool));
+    bool ok = tci_leaf_find_stale(&stale, x, newest_first, n);
+    for (uint32_t k = 0; ok && k < n; k++) {
         tci_node *at = newest_first[k];
-        for (int i = 0; i < at->n_in && !at->mark; i++) {
-            at->mark = at->in[i]->mark;
-        }
-        if (at->mark && at != x && at->storage) {
+        if (at != x && at->storage && tci_table_has(&stale, at)) {
             tci_storage_release(at->storage);
             at->storage = NULL;
         }
     }
-    for (uint32_t k = 0; k < n; k++) {
-        newest_first[k]->mark = 0;
-    }
+    tci_table_free(&stale);
     tci_graph_resize(g, newest_first, bytes, 0);
-    return true;
+    return ok;
 }
 
 TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
@@ -61825,18 +61831,13 @@ typedef struct tci_lazy {
     tc_buf *bufs;
 } tci_lazy;
 
-/* Marks keep a node from being listed twice; nothing can escape between setting and clearing
- * them. */
 static void tci_lazy_list_missing(tci_lazy *w, tci_node *const *all, int n)
 {
+    tci_table listed = tci_table_in(&w->b.s, sizeof(bool));
     for (int i = 0; i < n; i++) {
-        if (!tci_node_is_value(all[i]) && !all[i]->mark) {
-            all[i]->mark = 1;
+        if (!tci_node_is_value(all[i]) && tci_table_add(&listed, all[i])) {
             w->nodes[w->n_nodes++] = all[i];
         }
-    }
-    for (int i = 0; i < w->n_nodes; i++) {
-        w->nodes[i]->mark = 0;
     }
 }
 

@@ -18,18 +18,13 @@ typedef struct tci_lazy {
     tc_buf *bufs;
 } tci_lazy;
 
-/* Marks keep a node from being listed twice; nothing can escape between setting and clearing
- * them. */
 static void tci_lazy_list_missing(tci_lazy *w, tci_node *const *all, int n)
 {
+    tci_table listed = tci_table_in(&w->b.s, sizeof(bool));
     for (int i = 0; i < n; i++) {
-        if (!tci_node_is_value(all[i]) && !all[i]->mark) {
-            all[i]->mark = 1;
+        if (!tci_node_is_value(all[i]) && tci_table_add(&listed, all[i])) {
             w->nodes[w->n_nodes++] = all[i];
         }
-    }
-    for (int i = 0; i < w->n_nodes; i++) {
-        w->nodes[i]->mark = 0;
     }
 }
 

@@ -266,9 +266,25 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
 
 /* ---- tc_touch ---- */
 
-/* Forgets the values that were computed from x. Inputs are older than their users and outer scopes
- * older than inner ones, so one walk from the oldest node to the newest sees every input before its
- * users. */
+/* The set of x and what was made of it. Inputs are older than their users and outer scopes older
+ * than inner ones, so one walk from the oldest node to the newest sees every input before its
+ * users. False: out of memory. */
+static bool tci_leaf_find_stale(tci_table *stale, const tci_node *x, tci_node *const *newest_first,
+                                uint32_t n)
+{
+    bool ok = true;
+    for (uint32_t k = n; ok && k-- > 0;) {
+        const tci_node *at = newest_first[k];
+        bool is_stale = at == x;
+        for (int i = 0; i < at->n_in && !is_stale; i++) {
+            is_stale = tci_table_has(stale, at->in[i]);
+        }
+        ok = !is_stale || tci_table_add(stale, at);
+    }
+    return ok;
+}
+
+/* Forgets the values that were computed from x: all, or none when memory runs out. */
 static bool tci_leaf_forget(tci_graph *g, tci_node *x)
 {
     size_t bytes = (size_t)g->n_nodes * sizeof(tci_node *);
@@ -282,22 +298,18 @@ static bool tci_leaf_forget(tci_graph *g, tci_node *x)
             newest_first[n++] = at;
         }
     }
-    x->mark = 1;
-    for (uint32_t k = n; k-- > 0;) {
+    tci_table stale = tci_table_on(g, sizeof(bool));
+    bool ok = tci_leaf_find_stale(&stale, x, newest_first, n);
+    for (uint32_t k = 0; ok && k < n; k++) {
         tci_node *at = newest_first[k];
-        for (int i = 0; i < at->n_in && !at->mark; i++) {
-            at->mark = at->in[i]->mark;
-        }
-        if (at->mark && at != x && at->storage) {
+        if (at != x && at->storage && tci_table_has(&stale, at)) {
             tci_storage_release(at->storage);
             at->storage = NULL;
         }
     }
-    for (uint32_t k = 0; k < n; k++) {
-        newest_first[k]->mark = 0;
-    }
+    tci_table_free(&stale);
     tci_graph_resize(g, newest_first, bytes, 0);
-    return true;
+    return ok;
 }
 
 TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)

@@ -143,11 +143,11 @@ static bool tci_scope_push(tci_graph *g, tci_scope_uses *list, tci_node *n)
 }
 
 /* Lists root and what it needs of its own scope, and of the scope outside what was kept at `site`.
- * Nodes are marked while they are listed. False: out of memory, the list is cut. */
+ * False: out of memory, the list is cut. */
 static bool tci_scope_list_needs(tci_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
 {
-    bool ok = tci_scope_push(&ctx->graph, list, root);
-    root->mark = ok;
+    tci_table listed = tci_table_on(&ctx->graph, sizeof(bool));
+    bool ok = tci_scope_push(&ctx->graph, list, root) && tci_table_add(&listed, root);
     for (size_t at = 0; ok && at < list->n; at++) {
         const tci_node *n = list->items[at];
         for (int i = 0; ok && i < n->n_in; i++) {
@@ -155,15 +155,12 @@ static bool tci_scope_list_needs(tci_ctx *ctx, tci_node *root, tc_site site, tci
             const tci_keep *k = tci_scope_find_keep(ctx, in);
             bool kept_here = k && k->site.line == site.line && k->site.file == site.file &&
                              in->scope + 1 == root->scope;
-            if (!in->mark && (kept_here || in->scope == root->scope)) {
-                ok = tci_scope_push(&ctx->graph, list, in);
-                in->mark = ok;
+            if ((kept_here || in->scope == root->scope) && !tci_table_has(&listed, in)) {
+                ok = tci_scope_push(&ctx->graph, list, in) && tci_table_add(&listed, in);
             }
         }
     }
-    for (size_t i = 0; i < list->n; i++) {
-        list->items[i]->mark = 0;
-    }
+    tci_table_free(&listed);
     return ok;
 }
 

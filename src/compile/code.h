@@ -162,6 +162,7 @@ typedef struct tci_request {
     tci_node **literals; int n_literals;    /* LITERAL nodes, first-use order: program slot i */
     tci_node **roots; int n_roots;          /* as given, but ASSIGN nodes last */
     int32_t *effects; int n_effects;        /* captured leaf that each of those changes */
+    tci_table places;                       /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */

@@ -8,10 +8,9 @@
  * of creation reach the key; and the key is written straight from the user's nodes, because most
  * requests end in the memory cache and never need the copy.
  *
- * A visited node's `pass` holds twice its place in nodes, or twice its place in inputs plus one.
- * A node counts as visited only if that place really holds it, so stale values need no clearing
- * and an escape in the middle harms nothing. Key numbers: user input i is i, nodes[j] is
- * n_user_inputs + j. */
+ * Key numbers: user input i is i, nodes[j] is n_user_inputs + j; how many inputs there are is known
+ * when the walk is done. So the places of a request are j + 1 for nodes[j], and -(i + 1) for user
+ * input i. */
 #include <string.h>
 
 #include "../base/env.h"
@@ -34,22 +33,24 @@ typedef struct tci_key_walk {
     bool inputs_given;
 } tci_key_walk;
 
-/* The node's number in the key, or -1 when the walk has not met it. */
-static inline int tci_key_place(const tci_request *r, const tci_node *n)
+/* The place of n; 0: the walk has not met it. */
+TCI_INLINE int32_t *tci_key_place(tci_request *r, const tci_node *n)
 {
-    uintptr_t code = (uintptr_t)n->pass;
-    uintptr_t at = code >> 1;
-    if (code & 1) {
-        return at < (uintptr_t)r->n_user_inputs && r->inputs[at] == n ? (int)at : -1;
-    }
-    return at < (uintptr_t)r->n_nodes && r->nodes[at] == n ? r->n_user_inputs + (int)at : -1;
+    return tci_table_at(&r->places, n);
+}
+
+/* The number in the key of a node that the walk has met. */
+TCI_INLINE int tci_key_number_of(const tci_request *r, const tci_node *n)
+{
+    int32_t place = *(const int32_t *)tci_table_item(&r->places, n);
+    return place < 0 ? -place - 1 : r->n_user_inputs + place - 1;
 }
 
 static void tci_key_add_input(tci_key_walk *w, tci_node *n)
 {
     tci_request *r = w->r;
-    n->pass = (void *)((uintptr_t)r->n_user_inputs * 2 + 1);
     TCI_PUSH(w->s, r->inputs, r->n_user_inputs, w->cap_inputs, n);
+    *tci_key_place(r, n) = -r->n_user_inputs;
 }
 
 static inline bool tci_key_is_leaf(const tci_node *n)
@@ -74,25 +75,28 @@ static void tci_key_add_node(tci_key_walk *w, tci_node *n)
         tci_key_add_input(w, n);
         return;
     }
-    n->pass = (void *)((uintptr_t)r->n_nodes * 2);
     TCI_PUSH(w->s, r->nodes, r->n_nodes, w->cap_nodes, n);
+    *tci_key_place(r, n) = r->n_nodes;
+}
+
+/* To be visited, unless it was. A node that waits for its inputs is not met again below them. */
+static inline void tci_key_meet(tci_key_walk *w, tci_node *n)
+{
+    tci_key_frame frame = {n, 0};
+    if (!*tci_key_place(w->r, n)) {
+        TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
+    }
 }
 
 static void tci_key_visit(tci_key_walk *w, tci_node *root)
 {
-    tci_key_frame start = {root, 0};
-    if (tci_key_place(w->r, root) >= 0) {
-        return;
-    }
-    TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, start);
+    tci_key_meet(w, root);
     while (w->n_frames) {
         tci_key_frame *top = &w->frames[w->n_frames - 1];
         tci_node *n = top->node;
         if (tci_key_is_leaf(n) || top->next == n->n_in) {
+            tci_key_add_node(w, n);
             w->n_frames--;
-            if (tci_key_place(w->r, n) < 0) {
-                tci_key_add_node(w, n);
-            }
             continue;
         }
         tci_node *in = n->in[top->next++];
@@ -102,10 +106,7 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
                              "can only be an output of a program",
                              tci_op_name(n->op));
         }
-        if (tci_key_place(w->r, in) < 0) {
-            tci_key_frame frame = {in, 0};
-            TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
-        }
+        tci_key_meet(w, in);
     }
 }
 
@@ -140,7 +141,7 @@ static void tci_key_sort_inputs(tci_request *r)
         tci_key_sift(a, 0, last);
     }
     for (int i = 0; i < n; i++) {
-        a[i]->pass = (void *)((uintptr_t)i * 2 + 1);
+        *tci_key_place(r, a[i]) = -i - 1;
     }
 }
 
@@ -149,7 +150,7 @@ static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int 
     tci_request *r = w->r;
     w->inputs_given = user_inputs != NULL;
     for (int i = 0; user_inputs && i < n_inputs; i++) {
-        if (tci_key_place(r, user_inputs[i]) >= 0) {
+        if (*tci_key_place(r, user_inputs[i])) {
             tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "input %d is listed twice", i);
         }
         tci_key_add_input(w, user_inputs[i]);
@@ -406,7 +407,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        tci_key_number(k, (uint64_t)tci_key_place(r, n->in[i]));
+        tci_key_number(k, (uint64_t)tci_key_number_of(r, n->in[i]));
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
@@ -460,7 +461,7 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     }
     tci_key_reserve(&k, 10 * (size_t)r->n_roots);
     for (int i = 0; i < r->n_roots; i++) {
-        tci_key_number(&k, (uint64_t)tci_key_place(r, r->roots[i]));
+        tci_key_number(&k, (uint64_t)tci_key_number_of(r, r->roots[i]));
     }
     r->key = k.begin;
     r->key_bytes = (size_t)(k.at - k.begin);
@@ -520,6 +521,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     }
     tci_request *r = TCI_NEW(s, tci_request);
     r->n_roots = n_roots;
+    r->places = tci_table_in(s, sizeof(int32_t));
     r->n_effects = tci_key_sort_roots(s, r, roots);
     tci_key_walk w;
     memset(&w, 0, sizeof(w));
@@ -559,23 +561,12 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     }
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        in[i] = places[tci_key_place(r, n->in[i])];
+        in[i] = places[tci_key_number_of(r, n->in[i])];
     }
     const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
     const int64_t *attr = tci_key_own_words(s, r, n);
     return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
                           attr);
-}
-
-/* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
-static void tci_key_mark_places(const tci_request *r)
-{
-    for (int i = 0; i < r->n_user_inputs; i++) {
-        r->inputs[i]->pass = (void *)((uintptr_t)i * 2 + 1);
-    }
-    for (int i = 0; i < r->n_nodes; i++) {
-        r->nodes[i]->pass = (void *)((uintptr_t)i * 2);
-    }
 }
 
 /* Values of literals stay behind: a stage that looked at one would make code that is wrong for
@@ -589,7 +580,6 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     c.literals = TCI_NEW_ARRAY(s, tci_node *, r->n_literals);
     c.roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
     tci_node **places = TCI_NEW_ARRAY(s, tci_node *, r->n_user_inputs + r->n_nodes);
-    tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
         c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
@@ -609,7 +599,7 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
         }
     }
     for (int i = 0; i < r->n_roots; i++) {
-        c.roots[i] = places[tci_key_place(r, r->roots[i])];
+        c.roots[i] = places[tci_key_number_of(r, r->roots[i])];
     }
     return c;
 }

@@ -9,8 +9,9 @@
  * A composite without a rule of its own is expanded in place and differentiated by this same walk,
  * which then ends at the composite's inputs.
  *
- * A node's `pass` holds its place in the list while the walk runs; a walk inside a walk gives back
- * what it found there. */
+ * Walks share the table of the nodes' places; a walk inside a walk gives back what it found there,
+ * which costs no more than the nodes it meets. */
+#include "../graph/table.h"
 #include "grad.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@
 typedef struct tci_grad_place {
     tci_node *node;
     tci_node *grad;   /* the sum so far; NULL: nothing yet */
-    void *old_pass;
+    int32_t old_at;
     bool asked;       /* its gradient is a result */
     bool leads;       /* an asked-for node lies at or behind it, along floats */
     bool passes;      /* one lies behind it: its operands take their part */
@@ -29,20 +30,22 @@ typedef struct tci_grad_walk {
     tci_graph *g;
     tci_grad_place *places;
     int n, cap;
+    tci_table *at; /* of int32_t: the place of a node, if that is where it is */
 } tci_grad_walk;
 
 /* ---- the list ---- */
 
 static tci_grad_place *tci_grad_find(const tci_grad_walk *w, const tci_node *n)
 {
-    uintptr_t at = (uintptr_t)n->pass;
-    return at < (uintptr_t)w->n && w->places[at].node == n ? &w->places[at] : NULL;
+    const int32_t *at = tci_table_find(w->at, n);
+    return at && *at < w->n && w->places[*at].node == n ? &w->places[*at] : NULL;
 }
 
 static void tci_grad_add_place(tci_grad_walk *w, tci_node *n)
 {
-    tci_grad_place p = {.node = n, .old_pass = n->pass};
-    n->pass = (void *)(uintptr_t)w->n;
+    int32_t *at = tci_table_at(w->at, n);
+    tci_grad_place p = {.node = n, .old_at = *at};
+    *at = w->n;
     TCI_PUSH(w->s, w->places, w->n, w->cap, p);
 }
 
@@ -100,8 +103,8 @@ static void tci_grad_add(tci_grad_walk *w, const tci_vjp *v, tci_node *to, tci_n
     p->grad = p->grad ? tci_vjp_built(v, tci_build_ew(w->g, TCI_OP_ADD, both)) : grad;
 }
 
-static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
-                         tci_node *const *wanted, int n, bool ends, tci_node **grads);
+static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
+                         int n, bool ends, tci_node **grads);
 
 static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
 {
@@ -115,7 +118,8 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_node *n = v->n;
     tci_node *inner = tci_vjp_built(v, tci_expand_composite(w->g, n));
     tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
-    tci_grad_run(w->s, w->g, inner, v->grad, n->in, n->n_in, true, grads);
+    tci_grad_walk walk = {.s = w->s, .g = w->g, .at = w->at};
+    tci_grad_run(walk, inner, v->grad, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
         bool again = false; /* one that stands twice has all of its gradient at both places */
         for (int k = 0; k < i; k++) {
@@ -154,11 +158,10 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
     }
 }
 
-/* ends: the wanted nodes are the ends of the walk. */
-static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
-                         tci_node *const *wanted, int n, bool ends, tci_node **grads)
+/* A walk that has listed nothing yet. ends: the wanted nodes are its ends. */
+static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
+                         int n, bool ends, tci_node **grads)
 {
-    tci_grad_walk w = {.s = s, .g = g};
     for (int i = 0; ends && i < n; i++) {
         if (!tci_grad_find(&w, wanted[i])) {
             tci_grad_add_place(&w, wanted[i]);
@@ -184,12 +187,14 @@ static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node 
         grads[i] = p ? p->grad : NULL;
     }
     for (int i = w.n - 1; i >= 0; i--) {
-        w.places[i].node->pass = w.places[i].old_pass;
+        *(int32_t *)tci_table_at(w.at, w.places[i].node) = w.places[i].old_at;
     }
 }
 
 TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
                            tci_node *const *wanted, int n, tci_node **grads)
 {
-    tci_grad_run(s, g, root, seed, wanted, n, false, grads);
+    tci_table at = tci_table_in(s, sizeof(int32_t));
+    tci_grad_walk walk = {.s = s, .g = g, .at = &at};
+    tci_grad_run(walk, root, seed, wanted, n, false, grads);
 }

@@ -75,10 +75,11 @@ typedef struct tci_storage {
     tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
 } tci_storage;
 
+/* Passes keep what they know of nodes beside them (graph/table.h). */
 typedef struct tci_node {
     uint16_t op;
     int8_t dtype;             /* tc_dtype */
-    uint8_t mark;             /* free for the pass that runs; 0 between passes */
+    bool stateful;            /* a parameter, or computed from one: a run may change its value */
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
@@ -86,8 +87,6 @@ typedef struct tci_node {
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
-    /* a parameter, or computed from one: a run of a program may change its value */
-    bool stateful;
     uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;
@@ -99,7 +98,6 @@ typedef struct tci_node {
     const char *name;         /* INPUT */
     tc_site site;             /* the user's line that made it */
     const char *call;         /* the public call that stands there, "tc_gather"; NULL: unknown */
-    void *pass;               /* free for the pass that runs */
 } tci_node;
 
 /* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */

@@ -27,7 +27,7 @@ static tci_print tci_print_begin(tci_scratch *s, tci_node *const *roots, int n_r
 
 static int tci_print_number(const tci_print *p, const tci_node *n)
 {
-    return *(const int *)tci_table_find(&p->numbers, n);
+    return *(const int *)tci_table_item(&p->numbers, n);
 }
 
 static void tci_graph_print_value(tci_str *out, const tci_node *n)

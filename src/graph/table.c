@@ -49,7 +49,7 @@ TCI_FN void *tci_table_make(tci_table *t, const tci_node *n)
         return NULL;
     }
     t->pages[page] = tci_table_new(t, TCI_TABLE_PAGE * t->item_bytes);
-    return tci_table_find(t, n);
+    return t->pages[page] ? tci_table_item(t, n) : NULL;
 }
 
 TCI_FN void tci_table_free(tci_table *t)

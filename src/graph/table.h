@@ -41,18 +41,22 @@ static inline tci_table tci_table_on(tci_graph *g, size_t item_bytes)
 TCI_FN void tci_table_free(tci_table *t);
 TCI_FN void *tci_table_make(tci_table *t, const tci_node *n); /* of tci_table_at, for a new page */
 
+/* The item of n, which was asked for before. */
+TCI_INLINE void *tci_table_item(const tci_table *t, const tci_node *n)
+{
+    return t->pages[n->id / TCI_TABLE_PAGE] + n->id % TCI_TABLE_PAGE * t->item_bytes;
+}
+
 /* The item of n; NULL if none of its page was asked for, which is as good as zeros. */
-static inline void *tci_table_find(const tci_table *t, const tci_node *n)
+TCI_INLINE void *tci_table_find(const tci_table *t, const tci_node *n)
 {
     uint32_t page = n->id / TCI_TABLE_PAGE;
-    return page < t->n_pages && t->pages[page]
-               ? t->pages[page] + n->id % TCI_TABLE_PAGE * t->item_bytes
-               : NULL;
+    return page < t->n_pages && t->pages[page] ? tci_table_item(t, n) : NULL;
 }
 
 /* The item of n, to be written. NULL, but never in scratch: out of memory, as the graph's
  * error says. */
-static inline void *tci_table_at(tci_table *t, const tci_node *n)
+TCI_INLINE void *tci_table_at(tci_table *t, const tci_node *n)
 {
     void *item = tci_table_find(t, n);
     return TCI_LIKELY(item) ? item : tci_table_make(t, n);
@@ -60,31 +64,34 @@ static inline void *tci_table_at(tci_table *t, const tci_node *n)
 
 /* ---- sets: tables of bool ---- */
 
-static inline bool tci_table_has(const tci_table *set, const tci_node *n)
+TCI_INLINE bool tci_table_has(const tci_table *set, const tci_node *n)
 {
     const bool *in = (const bool *)tci_table_find(set, n);
     return in && *in;
 }
 
-/* In scratch alone. False: it was in the set before. */
-static inline bool tci_table_add(tci_table *set, const tci_node *n)
+/* False: it was in the set before; or, but never in scratch, out of memory. */
+TCI_INLINE bool tci_table_add(tci_table *set, const tci_node *n)
 {
-    bool *in = (bool *)tci_table_at(set, n), was = *in;
+    bool *in = (bool *)tci_table_at(set, n);
+    if (!in || *in) {
+        return false;
+    }
     *in = true;
-    return !was;
+    return true;
 }
 
 /* ---- tables of nodes: what stands for each ---- */
 
-static inline void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
+TCI_INLINE void tci_table_put(tci_table *now, const tci_node *n, tci_node *stands)
 {
     *(tci_node **)tci_table_at(now, n) = stands;
 }
 
 /* One that was put. */
-static inline tci_node *tci_table_get(const tci_table *now, const tci_node *n)
+TCI_INLINE tci_node *tci_table_get(const tci_table *now, const tci_node *n)
 {
-    return *(tci_node *const *)tci_table_find(now, n);
+    return *(tci_node *const *)tci_table_item(now, n);
 }
 
 /* n over what stands for its inputs: n itself where each stands for itself. */

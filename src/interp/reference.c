@@ -22,6 +22,7 @@ typedef struct tci_ref {
     tci_node *const *inputs;
     const void *const *memory;
     int n_inputs;
+    tci_table values; /* of tci_value *: those of the nodes so far */
 } tci_ref;
 
 /* ---- dense indices ---- */
@@ -58,9 +59,9 @@ static int64_t tci_ref_flat(int rank, const tci_dim *shape, const int64_t *at)
     return flat;
 }
 
-static tci_value *tci_ref_of(const tci_node *n)
+static const tci_value *tci_ref_of(const tci_ref *r, const tci_node *n)
 {
-    return n->pass;
+    return tci_reference_values(&r->values, n);
 }
 
 static int64_t tci_ref_count(const tci_node *n)
@@ -245,8 +246,8 @@ static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *
 {
     tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        tci_ref_scalar a = {tci_ref_of(n->in[0])[i], t, r->wide};
-        tci_ref_scalar b = {tci_ref_of(n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
+        tci_ref_scalar a = {tci_ref_of(r, n->in[0])[i], t, r->wide};
+        tci_ref_scalar b = {tci_ref_of(r, n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
         tci_ref_scalar y = tci_ref_row(n->op, a, b);
         out[i] = tci_ref_round(r, y.v, y.t, (tc_dtype)n->dtype);
     }
@@ -315,8 +316,8 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
     for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         bool inside = tci_ref_source(r, n, at.at, to);
-        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
-                        : tci_ref_of(n->in[1])[0];
+        out[i] = inside ? tci_ref_of(r, in)[tci_ref_flat(in->rank, in->shape, to)]
+                        : tci_ref_of(r, n->in[1])[0];
     }
 }
 
@@ -330,7 +331,7 @@ static void tci_ref_cat(tci_ref *r, const tci_node *n, tci_value *out)
         while (at.at[axis] >= tci_dim_known(n->in[part]->shape[axis])) {
             at.at[axis] -= tci_dim_known(n->in[part++]->shape[axis]);
         }
-        out[i] = tci_ref_of(n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
+        out[i] = tci_ref_of(r, n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
         at.at[axis] = whole;
     }
 }
@@ -354,10 +355,10 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int64_t index =
-            tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
+            tci_value_cast(tci_ref_of(r, n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, index, tci_dim_known(x->shape[axis]));
         out[i] = at.at[axis] < 0 ? tci_ref_int(0)
-                                 : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
+                                 : tci_ref_of(r, x)[tci_ref_flat(x->rank, x->shape, at.at)];
         at.at[axis] = whole;
     }
 }
@@ -406,7 +407,7 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
         tci_ref_scalar acc = {*o, t, r->wide},
-                       v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
+                       v = {tci_value_cast(tci_ref_of(r, in)[i], from, t), t, r->wide};
         *o = tci_ref_combine(r, n->op, acc, v).v;
     }
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
@@ -433,14 +434,14 @@ static void tci_ref_scatter(tci_ref *r, const tci_node *n, tci_value *out)
     const tci_node *index = n->in[1];
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, n->rank, index->shape);
-    memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
+    memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
     for (int64_t i = 0; i < tci_ref_count(index); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
-        int64_t to = tci_value_cast(tci_ref_of(index)[i], (tc_dtype)index->dtype, TC_I64).i;
+        int64_t to = tci_value_cast(tci_ref_of(r, index)[i], (tc_dtype)index->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, to, tci_dim_known(n->shape[axis]));
         if (at.at[axis] >= 0) {
             tci_value *o = &out[tci_ref_flat(n->rank, n->shape, at.at)];
-            tci_ref_scalar old = {*o, t, r->wide}, v = {tci_ref_of(n->in[2])[i], t, r->wide};
+            tci_ref_scalar old = {*o, t, r->wide}, v = {tci_ref_of(r, n->in[2])[i], t, r->wide};
             *o = tci_ref_round(r, tci_ref_merge(r, (int)n->attr[1], old, v), t, (tc_dtype)n->dtype);
         }
         at.at[axis] = whole;
@@ -471,7 +472,7 @@ static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)in->dtype);
     const tci_ref_axis a = tci_ref_along(in, n->attr[0]);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
-        const tci_value *x = tci_ref_of(in) + tci_ref_start(&a, line);
+        const tci_value *x = tci_ref_of(r, in) + tci_ref_start(&a, line);
         int64_t best = 0;
         for (int64_t j = 1; j < a.size; j++) {
             tci_ref_scalar have = {x[best * a.inner], t, r->wide}, v = {x[j * a.inner], t, r->wide};
@@ -498,7 +499,7 @@ static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
         tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
         for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
             int64_t o = tci_ref_kept(n, in, at.at);
-            double x = tci_ref_of(in)[i].f;
+            double x = tci_ref_of(r, in)[i].f;
             *(pass ? &out[o].f : &mean[o]) +=
                 pass ? (x - mean[o]) * (x - mean[o]) : x / (double)count;
         }
@@ -516,7 +517,7 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
         const int64_t start = tci_ref_start(&a, line);
         tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
-            tci_ref_scalar v = {tci_ref_of(n->in[0])[start + j * a.inner], t, r->wide};
+            tci_ref_scalar v = {tci_ref_of(r, n->in[0])[start + j * a.inner], t, r->wide};
             acc = tci_ref_2(TCI_P_ADD, acc, v);
             out[start + j * a.inner] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
@@ -577,7 +578,7 @@ static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, con
     for (int i = 0; i < c->rank[k]; i++) {
         flat = flat * tci_dim_known(in->shape[i]) + at[c->place[k][i]];
     }
-    return tci_value_cast(tci_ref_of(in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
+    return tci_value_cast(tci_ref_of(r, in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
                           tci_ref_compute(r, (tc_dtype)n->dtype));
 }
 
@@ -601,9 +602,9 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- composites: the textbook formulas, in double ---- */
 
-static double tci_ref_double(const tci_node *n, int64_t i)
+static double tci_ref_double(const tci_ref *r, const tci_node *n, int64_t i)
 {
-    tci_value v = tci_ref_of(n)[i];
+    tci_value v = tci_ref_of(r, n)[i];
     return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f
                                                   : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
 }
@@ -614,17 +615,17 @@ static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int
 }
 
 /* The largest and log(sum(exp(x - largest))) of a line of x. */
-static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most,
-                            double *log_sum)
+static void tci_ref_log_sum(const tci_ref *r, const tci_node *x, const tci_ref_axis *a,
+                            int64_t start, double *most, double *log_sum)
 {
     double sum = 0;
     *most = -(double)INFINITY;
     for (int64_t j = 0; j < a->size; j++) {
-        double v = tci_ref_double(x, start + j * a->inner);
+        double v = tci_ref_double(r, x, start + j * a->inner);
         *most = v > *most || v != v ? v : *most;
     }
     for (int64_t j = 0; j < a->size; j++) {
-        sum += exp(tci_ref_double(x, start + j * a->inner) - *most);
+        sum += exp(tci_ref_double(r, x, start + j * a->inner) - *most);
     }
     *log_sum = log(sum);
 }
@@ -636,9 +637,9 @@ static void tci_ref_softmax(const tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
         double most, log_sum;
-        tci_ref_log_sum(x, &a, start, &most, &log_sum);
+        tci_ref_log_sum(r, x, &a, start, &most, &log_sum);
         for (int64_t j = 0; j < a.size; j++) {
-            double v = tci_ref_double(x, start + j * a.inner) - most;
+            double v = tci_ref_double(r, x, start + j * a.inner) - most;
             tci_ref_put(r, n, out, start + j * a.inner,
                         n->op == TCI_OP_SOFTMAX ? exp(v) / exp(log_sum) : v - log_sum);
         }
@@ -653,7 +654,7 @@ static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
     double per = 1;
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
     for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
-        sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(in, i);
+        sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(r, in, i);
     }
     for (int i = 0; i < n->n_attr; i++) {
         per *= (double)tci_dim_known(in->shape[n->attr[i]]);
@@ -685,7 +686,7 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
     const int n_axes = (int)n->attr[0];
     const int64_t *axes = n->attr + 1, count = tci_ref_count(x);
     const bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
-    const double eps = tci_ref_double(n->in[1], 0);
+    const double eps = tci_ref_double(r, n->in[1], 0);
     double per = 1;
     for (int i = 0; i < n_axes; i++) {
         per *= (double)tci_dim_known(x->shape[axes[i]]);
@@ -694,19 +695,19 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
            *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
     tci_ref_index at = tci_ref_walk(r, x->rank, x->shape);
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
-        mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(x, i) / per;
+        mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(r, x, i) / per;
     }
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
         int64_t group = tci_ref_among(x, axes, n_axes, at.at, false);
-        double d = tci_ref_double(x, i) - mean[group];
+        double d = tci_ref_double(r, x, i) - mean[group];
         var[group] += d * d / per;
     }
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
         int64_t group = tci_ref_among(x, axes, n_axes, at.at, false);
         int64_t within = tci_ref_among(x, axes, n_axes, at.at, true);
-        double y = (tci_ref_double(x, i) - mean[group]) / sqrt(var[group] + eps);
-        y = has_weight ? y * tci_ref_double(n->in[2], within) : y;
-        y = has_bias ? y + tci_ref_double(n->in[2 + has_weight], within) : y;
+        double y = (tci_ref_double(r, x, i) - mean[group]) / sqrt(var[group] + eps);
+        y = has_weight ? y * tci_ref_double(r, n->in[2], within) : y;
+        y = has_bias ? y + tci_ref_double(r, n->in[2 + has_weight], within) : y;
         tci_ref_put(r, n, out, i, y);
     }
 }
@@ -719,10 +720,11 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
         double most, log_sum;
-        tci_ref_log_sum(x, &a, start, &most, &log_sum);
-        int64_t index = tci_value_cast(tci_ref_of(target)[line], (tc_dtype)target->dtype, TC_I64).i;
+        tci_ref_log_sum(r, x, &a, start, &most, &log_sum);
+        int64_t index =
+            tci_value_cast(tci_ref_of(r, target)[line], (tc_dtype)target->dtype, TC_I64).i;
         index = tci_ref_check(r, index, a.size);
-        loss -= index < 0 ? 0 : tci_ref_double(x, start + index * a.inner) - most - log_sum;
+        loss -= index < 0 ? 0 : tci_ref_double(r, x, start + index * a.inner) - most - log_sum;
     }
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
@@ -749,9 +751,9 @@ static void tci_ref_philox(uint32_t c[4], uint32_t k0, uint32_t k1)
     }
 }
 
-static void tci_ref_random(const tci_node *n, tci_value *out)
+static void tci_ref_random(const tci_ref *r, const tci_node *n, tci_value *out)
 {
-    const uint64_t key = tci_ref_of(n->in[0])->u, stream = tci_ref_of(n->in[1])->u;
+    const uint64_t key = tci_ref_of(r, n->in[0])->u, stream = tci_ref_of(r, n->in[1])->u;
     const int words = n->dtype == TC_U64 ? 2 : 1;
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
         const uint64_t block = (uint64_t)i * (uint64_t)words / 4;
@@ -763,10 +765,10 @@ static void tci_ref_random(const tci_node *n, tci_value *out)
     }
 }
 
-static void tci_ref_where(const tci_node *n, tci_value *out)
+static void tci_ref_where(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
+        out[i] = tci_ref_of(r, n->in[tci_ref_of(r, n->in[0])[i].i ? 1 : 2])[i];
     }
 }
 
@@ -774,7 +776,7 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype from = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
+        out[i] = tci_ref_round(r, tci_ref_of(r, n->in[0])[i], from, (tc_dtype)n->dtype);
     }
 }
 
@@ -783,7 +785,7 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype from = (tc_dtype)n->in[0]->dtype;
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
         uint64_t bits = 0;
-        tci_value v = tci_ref_of(n->in[0])[i];
+        tci_value v = tci_ref_of(r, n->in[0])[i];
         v = r->wide && tci_dtype_is_float(from) ? tci_value_cast(v, TC_F64, from) : v;
         tci_value_store(from, &bits, v);
         out[i] = tci_value_load((tc_dtype)n->dtype, &bits);
@@ -791,10 +793,10 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
 }
 
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
-static void tci_ref_node(tci_ref *r, tci_node *n)
+static void tci_ref_node(tci_ref *r, const tci_node *n)
 {
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
-    n->pass = out;
+    *(tci_value **)tci_table_at(&r->values, n) = out;
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
     case TCI_OP_SUM:
@@ -811,12 +813,12 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST:
     case TCI_OP_IOTA: tci_ref_numbers(n, out); break;
-    case TCI_OP_RANDOM: tci_ref_random(n, out); break;
-    case TCI_OP_WHERE: tci_ref_where(n, out); break;
+    case TCI_OP_RANDOM: tci_ref_random(r, n, out); break;
+    case TCI_OP_WHERE: tci_ref_where(r, n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
     case TCI_OP_RESHAPE:
-        memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
+        memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
         break;
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:
@@ -842,15 +844,10 @@ static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
 {
     const tc_dtype t = (tc_dtype)n->dtype;
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        tci_value v = tci_ref_of(n)[i];
+        tci_value v = tci_ref_of(r, n)[i];
         v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
         tci_value_store(t, (char *)output + i * tci_dtype_get(t)->bytes, v);
     }
-}
-
-TCI_FN const tci_value *tci_reference_values(const tci_node *n)
-{
-    return n->pass;
 }
 
 static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
@@ -867,6 +864,7 @@ static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *i
     r->memory = inputs;
     r->n_inputs = n_inputs;
     tci_scratch_init(&r->s);
+    r->values = tci_table_in(&r->s, sizeof(tci_value *));
     tc_status status;
     if (setjmp(r->s.escape)) {
         status = r->s.why;
@@ -875,14 +873,11 @@ static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *i
         for (int i = 0; i < list.n; i++) {
             tci_ref_node(r, list.items[i]);
             if (watch) {
-                watch->see(watch->user, list.items[i]);
+                watch->see(watch->user, list.items[i], &r->values);
             }
         }
         for (int i = 0; i < n_roots; i++) {
             tci_ref_store(r, roots[i], outputs[i]);
-        }
-        for (int i = 0; i < list.n; i++) {
-            list.items[i]->pass = NULL;
         }
         status = r->status;
     }

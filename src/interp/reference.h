@@ -8,11 +8,14 @@
 
 /* Sees each node once it and its inputs have their values, each element in the compute dtype. */
 typedef struct tci_reference_watch {
-    void (*see)(void *user, const tci_node *n);
+    void (*see)(void *user, const tci_node *n, const tci_table *values);
     void *user;
 } tci_reference_watch;
-/* In `see` only: the values of a node, or of an input of it. */
-TCI_FN const tci_value *tci_reference_values(const tci_node *n);
+/* Of a watch's `values`: those of the node, or of an input of it. */
+static inline const tci_value *tci_reference_values(const tci_table *values, const tci_node *n)
+{
+    return *(tci_value *const *)tci_table_item(values, n);
+}
 
 /* Evaluates `roots` given the memory of INPUT nodes (inputs[i] for input_nodes[i], dense). Writes
  * root j densely, in its dtype, to outputs[j]. wide = true: floats are computed in f64 all the way

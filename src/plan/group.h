@@ -130,10 +130,9 @@ typedef struct tci_pnode {
     /* the last walk (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
-/* Of one that the outputs do not need: NULL, or an item without a meaning. */
-static inline tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
+TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
 {
-    return (tci_pnode *)tci_table_find(&f->known, n);
+    return (tci_pnode *)tci_table_item(&f->known, n);
 }
 
 /* Has memory of its own, whatever is planned. */

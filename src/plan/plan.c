@@ -59,13 +59,13 @@ static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
         tci_pnode_of(f, f->nodes.items[i])->buffer = -1;
     }
     for (int b = 0; b < p->n_buffers; b++) {
-        tci_pnode *leaf = tci_pnode_of(f, p->buffers[b].node);
+        tci_pnode *leaf = tci_table_find(&f->known, p->buffers[b].node);
         if (leaf) {
             leaf->buffer = b;
         }
     }
     for (int i = 0; i < n_literals; i++) {
-        tci_pnode *literal = tci_pnode_of(f, literals[i]);
+        tci_pnode *literal = tci_table_find(&f->known, literals[i]);
         if (literal) {
             literal->buffer = i;
         }

@@ -143,14 +143,15 @@ static void case_free(fz_case *c)
 
 /* Every element of an elementwise node that the reference evaluator works out, against the row's
  * own definition over the same operands. */
-static void judge_node(void *user, const tci_node *n)
+static void judge_node(void *user, const tci_node *n, const tci_table *values)
 {
     fz_case *c = (fz_case *)user;
     if (!tci_op_is_ew(n->op)) {
         return;
     }
-    const tci_value *a = tci_reference_values(n->in[0]), *y = tci_reference_values(n);
-    const tci_value *b = tci_reference_values(n->in[n->n_in - 1]);
+    const tci_value *a = tci_reference_values(values, n->in[0]);
+    const tci_value *b = tci_reference_values(values, n->in[n->n_in - 1]);
+    const tci_value *y = tci_reference_values(values, n);
     tc_dtype t = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
     for (int64_t i = 0; i < tci_dim_known(tci_node_count(n)); i++) {
         judge_value j = judge_row(n->op, t, a[i], b[i]);

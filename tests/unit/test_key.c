@@ -247,6 +247,26 @@ TEST(the_copy_is_the_same_graph)
     end();
 }
 
+/* Two requests over the same nodes, each made before either is copied, as in a batch: a node has a
+ * place of its own in each. */
+TEST(requests_that_share_nodes_do_not_disturb_each_other)
+{
+    begin();
+    tci_node *a = input(8), *b = input(8);
+    tci_node *difference = node(TCI_OP_SUB, 8, 2, a, b);
+    tci_node *sine = node(TCI_OP_SIN, 8, 1, difference, NULL);
+    tci_node *const ab[2] = {a, b}, *const ba[2] = {b, a};
+    tci_request *one = tci_request_make(&scratch, ab, 2, &difference, 1, &options, NULL, NULL);
+    tci_request *two = tci_request_make(&scratch, ba, 2, &sine, 1, &options, NULL, NULL);
+    tci_request_copy c = tci_request_copy_graph(&scratch, one);
+    CHECK(c.roots[0]->op == TCI_OP_SUB);
+    CHECK(c.roots[0]->in[0] == c.inputs[0] && c.roots[0]->in[1] == c.inputs[1]);
+    c = tci_request_copy_graph(&scratch, two);
+    CHECK(c.roots[0]->op == TCI_OP_SIN && c.roots[0]->in[0]->op == TCI_OP_SUB);
+    CHECK(c.roots[0]->in[0]->in[0] == c.inputs[1] && c.roots[0]->in[0]->in[1] == c.inputs[0]);
+    end();
+}
+
 TEST(long_chains_need_no_stack_and_linear_time)
 {
     begin();

@@ -169,8 +169,8 @@ static void program(tci_graph *g, tci_node **x, tci_node *literals[2], tci_node 
     roots[1] = tci_graph_node(g, TCI_OP_SOFTMAX, TC_F32, 2, shape, 1, x, 1, &axis);
 }
 
-/* A table in use while the same graph is rewritten, printed and planned, twice: it keeps what it
- * has, and the second plan is the first one. */
+/* A table in use while the same graph is differentiated, rewritten, printed and planned, twice: it
+ * keeps what it has, and the second round finds what the first one did. */
 TEST(a_pass_may_run_within_another)
 {
     fixture *f = open_fixture();
@@ -188,8 +188,12 @@ TEST(a_pass_may_run_within_another)
     for (int i = 0; i < list.n; i++) {
         *(int32_t *)tci_table_at(&numbers, list.items[i]) = i + 1;
     }
+    tci_value one = {.f = 1};
+    tci_node *seed = tci_graph_const(&g, TC_F32, one), *grads[2];
+    seed = tci_build_broadcast(&g, seed, roots[1]->rank, roots[1]->shape);
     tci_str texts[2] = {{.s = &f->s}, {.s = &f->s}};
     for (int turn = 0; turn < 2; turn++) {
+        tci_grad_build(&f->s, &g, roots[1], seed, &x, 1, &grads[turn]);
         tci_node **now = tci_rewrite(&f->s, &g, roots, 2);
         tci_graph_print(&texts[turn], &f->s, now, 2);
         tci_machine machine = {.vector_bytes = 32};
@@ -199,6 +203,7 @@ TEST(a_pass_may_run_within_another)
         tci_plan_print(&texts[turn], p);
     }
     CHECK_STR(tci_str_text(&texts[1]), tci_str_text(&texts[0]));
+    CHECK(grads[0] && grads[1] == grads[0]);
     for (int i = 0; i < list.n; i++) {
         CHECK_EQ_INT(*(int32_t *)tci_table_find(&numbers, list.items[i]), i + 1);
     }
