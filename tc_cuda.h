@@ -625,8 +625,8 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
  * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
  * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in three places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h) and
- * BARRIER (local arrays may be read by other threads than wrote them). */
+ * Lanes meet in four places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h), BELOW (h
+ * lanes take the last of the h before) and BARRIER (local arrays may be read by other threads than wrote them). */
 #include <string.h>
 
 /* ---- src/cuda/dialect.h ---- */
@@ -869,6 +869,11 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "TC_I $T $n($T x, int h) {\n    if (h >= $Q) {\n        return tc_down(x, h / $Q);\n    }\n"
      "    $T r = x;\n    TC_LANES(r) {\n        if (i < h) {\n"
      "            r.v[i] = x.v[(i + h) % $Q];\n        }\n    }\n    return r;\n}\n"},
+    {TCI_MEM_BELOW, "below",
+     "TC_I $T $n($T x, $T none, int h) {\n    if (h >= $Q) {\n"
+     "        return tc_below(x, none, x.v[$Q - 1], h / $Q);\n    }\n    TC_LANES(none) {\n"
+     "        if (i & h) {\n            none.v[i] = x.v[((i | (h - 1)) ^ h) % $Q];\n        }\n"
+     "    }\n    return none;\n}\n"},
 };
 
 static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name, tc_dtype t,
@@ -954,7 +959,7 @@ static const char tci_cuda_halves_text[] =
     "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
     "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
 
-/* tc_lane and tc_down hold barriers before and after their use of the shared box, so that one
+/* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that one
  * may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
@@ -984,7 +989,15 @@ static const char tci_cuda_prelude_text[] =
     "    int from = (int)threadIdx.x - threads;\n"
     "    if (from >= 0 && from < threads) {\n        box[from] = x;\n    }\n    __syncthreads();\n"
     "    if ((int)threadIdx.x < threads) {\n        r = box[threadIdx.x];\n    }\n    return "
-    "r;\n}\n";
+    "r;\n}\n"
+    "template <class T, class E> TC_I T tc_below(const T &x, T none, E last, int threads) {\n"
+    "    const int from = ((int)threadIdx.x | (threads - 1)) ^ threads;\n"
+    "    if (threads < 32) {\n        last = __shfl_sync(0xffffffffu, last, from & 31);\n"
+    "    } else {\n        __shared__ E box[32];\n        __syncthreads();\n"
+    "        if ((threadIdx.x & 31) == 31) {\n            box[threadIdx.x / 32] = last;\n"
+    "        }\n        __syncthreads();\n        last = box[from / 32];\n    }\n"
+    "    if (threadIdx.x & threads) {\n        TC_LANES(none) {\n"
+    "            none.v[i] = last;\n        }\n    }\n    return none;\n}\n";
 
 static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 {

@@ -115,6 +115,7 @@
 #include "loop/outer.c"
 #include "loop/scatter.c"
 #include "loop/inner.c"
+#include "loop/scan.c"
 #include "loop/keep.c"
 #include "loop/stage.c"
 #include "loop/panel.c"

@@ -122,7 +122,7 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
                            tc_tensor *var, tc_tensor *mean, tc_site here);
 #define tc_var_mean(x, axes, correction, keepdims, var, mean)                                      \
     tc_var_mean_at((x), (axes), (correction), (keepdims), (var), (mean), TC_HERE)
-/* Running sum along an axis, in order; integers and bool in i64. */
+/* Running sum along an axis; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);

@@ -388,6 +388,26 @@ static void tci_cd_define_high_half(tci_cd_env *e)
            "($4)h);\n#endif\n}");
 }
 
+static void tci_cd_define_below(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return TC_MIX($1, v, none", h);
+        for (int i = 0; i < e->lanes; i++) {
+            tci_str_printf(&cases, ", %d", i & h ? (i | (h - 1)) ^ h : e->lanes + i);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&cases);
+    tci_cd_define(e, "TC_I $T $n($T v, $T none, int h) {\n    switch (h) {\n$2    default:\n"
+                     "        return v;\n    }\n}");
+}
+
 static void tci_cd_define_swap(tci_cd_env *e, bool high)
 {
     tci_cd *cd = e->cd;
@@ -451,6 +471,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
      "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
      "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
     {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_BELOW, "below", NULL, NULL},
     {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
@@ -479,6 +500,7 @@ static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
     [TCI_MEM_LANE] = "#define $n(v, i) (v)",
     [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
     [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+    [TCI_MEM_BELOW] = "#define $n(v, none, h) (none)",
     [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
     [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
 };
@@ -516,6 +538,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_HIGH_HALF) {
         tci_cd_define_high_half(e);
+        return;
+    }
+    if (m == TCI_MEM_BELOW) {
+        tci_cd_define_below(e);
         return;
     }
     if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {

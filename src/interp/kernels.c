@@ -9,7 +9,8 @@
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
  * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
- * end of the stage. */
+ * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later ones
+ * take in is kept for each step of the class. */
 #include <string.h>
 
 #include "steps.h"
@@ -594,7 +595,8 @@ static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tc
 static int64_t tci_exec_red_lanes(const tci_exec *e, const tci_interp_red *r, int part)
 {
     bool varies = e->p->values[r->acc[part]].varies;
-    return r->row > 0   ? r->row
+    return r->scan > 0  ? (int64_t)e->p->values[r->acc[part]].lanes
+           : r->row > 0 ? r->row
            : r->inner   ? e->p->vlanes
            : varies     ? e->outer_n
                         : TCI_INTERP_GROUP / r->bytes[part];
@@ -626,12 +628,83 @@ static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* ---- running values ---- */
+
+/* The first m lanes of v take in `before`: one element (a group of it), or as many. */
+static void tci_exec_scan_take(const tci_interp_red *r, char *v, const char *before, bool vary,
+                               int64_t m)
+{
+    const void *in[3] = {NULL, NULL, NULL};
+    uint8_t varies[3] = {0, 0, 0};
+    for (int a = 0; a < r->combine.n_in; a++) {
+        in[a] = r->source[a] == 0 ? before : v;
+        varies[a] = r->source[a] == 0 ? vary : 1;
+    }
+    tci_exec_apply(&r->combine, v, in, varies, m, true);
+}
+
+/* Step h, below TCI_VLANES, of m lanes from a multiple of TCI_VLANES on. */
+static void tci_exec_scan_step(tci_exec *e, const tci_interp_red *r, char *v, int64_t h, int64_t m)
+{
+    const int bytes = r->bytes[0];
+    for (int64_t i = 0; i < m; i += h) {
+        uint64_t bits = i & h ? tci_exec_peek(v + (i - 1) * bytes, bytes) : r->identity[0];
+        tci_exec_fill(e->spare + i * bytes, bytes, bits, TCI_MIN(h, m - i));
+    }
+    tci_exec_scan_take(r, v, e->spare, true, m);
+}
+
+/* m lanes, those of the axis from `at`, a multiple of TCI_VLANES, on. */
+static void tci_exec_scan_lanes(tci_exec *e, const tci_interp_red *r, char *v, int64_t at,
+                                int64_t m)
+{
+    const int bytes = r->bytes[0];
+    char *carry = e->ptr[r->acc[0]], *end = carry + TCI_INTERP_GROUP;
+    const char *last = v + (m - 1) * bytes;
+    for (int64_t h = 1; h < TCI_VLANES; h *= 2) {
+        tci_exec_scan_step(e, r, v, h, m);
+    }
+    for (int64_t h = TCI_VLANES; h < r->scan; h *= 2, end += TCI_INTERP_GROUP) {
+        if (at & h) {
+            tci_exec_scan_take(r, v, end, false, m);
+        } else if ((at + TCI_VLANES) % h == 0) {
+            tci_exec_splat(end, bytes, tci_exec_peek(last, bytes));
+        }
+    }
+    tci_exec_scan_take(r, v, carry, false, m);
+    if ((at + m) % r->scan == 0) {
+        tci_exec_splat(carry, bytes, tci_exec_peek(last, bytes));
+    }
+}
+
+static void tci_exec_fold_scan(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
+{
+    const int bytes = r->bytes[0];
+    const char *from = e->ptr[st->in[0]];
+    char *to = e->ptr[r->result];
+    if (st->vary[0]) {
+        memcpy(to, from, (size_t)(e->n * bytes));
+    } else {
+        tci_exec_fill(to, bytes, tci_exec_peek(from, bytes), e->n);
+    }
+    for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
+        tci_exec_scan_lanes(e, r, to + j * bytes, e->axes[r->axis] + j,
+                            TCI_MIN(e->n - j, (int64_t)TCI_VLANES));
+    }
+}
+
+/* ---- steps of reductions ---- */
+
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
     static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     const tci_interp_red *r = &e->p->reds[st->ref];
-    if (r->inner) {
-        tci_exec_fold_lanes(e, st, r);
+    if (r->inner || r->scan > 0) {
+        if (r->scan > 0) {
+            tci_exec_fold_scan(e, st, r);
+        } else {
+            tci_exec_fold_lanes(e, st, r);
+        }
         return;
     }
     const int64_t n = st->varies ? e->n : 1;

@@ -117,7 +117,8 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
     const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
     const int32_t *from = b->reds[red].in;
-    for (int i = st->n_axes - st->n_kept; i < st->n_axes; i++) {
+    bool scan = b->k->reds[red].order == TCI_ORDER_BLOCK_SCAN;
+    for (int i = st->n_axes - (scan ? 1 : st->n_kept); i < st->n_axes; i++) {
         row[st->axes[i]] = 1;
     }
     for (int j = 0; j < TCI_PARTS; j++) {
@@ -199,9 +200,13 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->part = from->part;
     r->stage = from->stage;
     r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
-    r->inner = b->p->inner;
-    r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+    r->scan = from->order == TCI_ORDER_BLOCK_SCAN ? from->order_n : 0;
+    r->inner = b->p->inner && r->scan == 0;
+    r->axis = b->p->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
     int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
+    for (int h = TCI_VLANES; h <= r->scan; h *= 2) {
+        lanes += TCI_INTERP_GROUP / tci_prep_bytes(t);
+    }
     if (tci_prep_keeps(b, red)) {
         tci_prep_row_addr(b, red, &lanes);
         TCI_ASSERT(b->s, r->n_parts == 1 && lanes < INT32_MAX);
@@ -220,11 +225,11 @@ static void tci_prep_fill_red(tci_prep *b, int red)
         r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
         r->acc[i] = tci_prep_own_value(b, r->bytes[i], varies, (int)lanes);
     }
-    r->result =
-        r->inner ? tci_prep_own_value(b, r->bytes[r->part], false, 0) : r->acc[r->part];
+    bool apart = r->inner || r->scan > 0;
+    r->result = apart ? tci_prep_own_value(b, r->bytes[r->part], r->scan > 0, 0) : r->acc[r->part];
     b->outer_value[node] = r->result;
     tci_prep_single(b, r, red);
-    TCI_ASSERT(b->s, r->row == 0 || r->single);
+    TCI_ASSERT(b->s, (r->row == 0 && r->scan == 0) || r->single);
 }
 
 TCI_FN void tci_prep_reds(tci_prep *b)

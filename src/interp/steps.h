@@ -142,7 +142,7 @@ typedef struct tci_interp_value {
     int64_t offset;         /* in the workspace */
 } tci_interp_value;
 
-/* One reduction. The parts of its accumulator start at their identities in each outer block; result
+/* One reduction. (Of a BLOCK_SCAN see `scan`.) The parts of its accumulator start at their identities in each outer block; result
  * holds the value after the stage (for one lane per outer point the part of the accumulator
  * itself, and so for a row that is kept; the last axis of a row takes whole blocks of TCI_VLANES,
  * so that a group written past its end is its own).
@@ -156,6 +156,10 @@ typedef struct tci_interp_red {
     int32_t axis;           /* inner: along which they lie */
     int32_t row;            /* elements of the row it keeps, 0: it keeps none */
     int32_t stage;
+    /* elements of a block (class BLOCK_SCAN), 0: none. Then `result` has the lanes of the section's
+     * block, and `acc` groups of one element each: first the last result so far, then for
+     * h = TCI_VLANES, 2 TCI_VLANES ... what the last of h elements has taken in, for those above */
+    int32_t scan;
     int32_t split;          /* products of a part (class SPLIT), 0: one chain */
     int32_t total;          /* value: SPLIT: what the parts before sum up to, -1 none */
     tci_interp_op add;      /* SPLIT: total, accumulator -> total */

@@ -26,7 +26,8 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
 TCI_FN int tci_kernel_lanes(const tci_kernel *k)
 {
     for (int r = 0; r < k->n_reds; r++) {
-        if (k->reds[r].order == TCI_ORDER_LANES) {
+        bool lanes = k->reds[r].order == TCI_ORDER_LANES;
+        if (lanes || k->reds[r].order == TCI_ORDER_BLOCK_SCAN) {
             return k->reds[r].order_n;
         }
     }

@@ -27,11 +27,17 @@
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
  * (tci_kred.order), which plan/class.c chooses and no schedule changes.
  *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
- *             FMAs, a SCAN always a chain.
+ *             FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
+ *   BLOCK_SCAN(n)  a SCAN in blocks of n elements of the LAST inner axis of the stage. In a block
+ *             element i takes in, for h = 1, 2, 4 .. n / 2 where i & h, what the last of the h
+ *             elements below has taken in so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then
+ *             all of them take in the last element of the block before, of the first one the
+ *             identity; blocks go on over the other inner axes (in order). To take in the identity
+ *             at any other place changes no bit either.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
  *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
  *             A DOT of up to n products is its chain.
@@ -58,9 +64,10 @@
  * a SCATTER's, in a VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage
  * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
  * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
- * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES,
- * all with one number, in others none has and none keeps axes; a reduction that keeps axes has one
- * result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32 alone. */
+ * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
+ * BLOCK_SCAN in a SCAN, all with one number, in others none has and none keeps axes; a reduction
+ * that keeps axes, and a SCAN, has one part; no other stage uses the value of a BLOCK_SCAN; SPLIT
+ * and MATRIX are for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -143,6 +150,7 @@ typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
     TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
     TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX
 } tci_korder;
@@ -250,7 +258,7 @@ TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 /* Whether a stage keeps axes. */
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
-/* The n of the kernel's LANES(n); of one without, the least. */
+/* The n of the kernel's LANES(n) and BLOCK_SCAN(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
 /* The class in words: "LANES(64)", "ONLINE LANES(64)". */
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);

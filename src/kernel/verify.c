@@ -277,13 +277,15 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     bool keeps = k->stages[red->stage].n_kept > 0;
-    TCI_ASSERT(s, (inner && !keeps) == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, (inner && scan) == (red->order == TCI_ORDER_BLOCK_SCAN));
     TCI_ASSERT(s, !keeps || (inner && red->order != TCI_ORDER_MATRIX));
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
-    TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
+    TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
     case TCI_ORDER_LANES:
+    case TCI_ORDER_BLOCK_SCAN:
         TCI_ASSERT(s, red->order_n == tci_kernel_lanes(k) && red->order_n >= TCI_VLANES);
         TCI_ASSERT(s, red->order_n <= TCI_VLANES_MAX && !(red->order_n & (red->order_n - 1)));
         return;

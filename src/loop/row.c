@@ -13,6 +13,8 @@
  * the lanes of a warp. */
 #include "row.h"
 
+#include "scan.h"
+
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, n_loads = 0;
@@ -192,7 +194,9 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     }
     for (int t = 0; t < k->n_stages; t++) {
         b->stage = t;
-        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+        if (k->stages[t].kind == TCI_STAGE_SCAN) {
+            tci_scan_vectors(b, t, n_vecs, vecs);
+        } else if (k->stages[t].kind == TCI_STAGE_REDUCE) {
             tci_row_reduce(b, t, n_vecs, vecs);
         } else {
             tci_row_map(b, t, n_vecs, vecs);

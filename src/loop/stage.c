@@ -8,6 +8,7 @@
 #include "inner.h"
 #include "keep.h"
 #include "outer.h"
+#include "scan.h"
 #include "scatter.h"
 
 TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
@@ -25,8 +26,14 @@ TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
             tci_stage_map_outer(b, stage, tile);
         }
         break;
-    case TCI_STAGE_REDUCE:
     case TCI_STAGE_SCAN:
+        if (inner) {
+            tci_stage_scan_inner(b, stage, next);
+        } else {
+            tci_stage_reduce_outer(b, stage, tile);
+        }
+        break;
+    case TCI_STAGE_REDUCE:
         if (st->n_kept > 0) {
             tci_keep_reduce(b, stage);
         } else if (inner && st->n_axes > 0) {

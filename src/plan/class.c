@@ -9,10 +9,12 @@
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
- *   CHAIN     other contractions, scans, rows that are kept, and reductions where neighbours along
- *             the last outer axis lie together in memory: each lane of a vector is a sum of its own
+ *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
+ *             along the last outer axis lie together in memory: each lane of a vector is a sum of
+ *             its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
+ *   BLOCK_SCAN(n)  other scans: of rows, with the same n
  *
  * The combine row of a reduction is part of its class too:
  *
@@ -25,7 +27,8 @@
  *
  * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
  * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
- * the graph has them, is LANES(64) over these axes as one, and any other one is CHAIN. Axes of both
+ * the graph has them, is LANES(64) over these axes as one, a scan along it BLOCK_SCAN(64), and any
+ * other one is CHAIN. Axes of both
  * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
  * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
  * sum is ONLINE. */
@@ -88,7 +91,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
     }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *stage = &k->stages[k->reds[r].stage];
-        if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN || stage->n_axes == 0) {
+        if (k->reds[r].op == TCI_RED_DOT || stage->n_axes == 0) {
             return TCI_VEC_OUTER;
         }
         inner = stage->axes[stage->n_axes - 1];
@@ -300,7 +303,7 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
 {
     for (int i = 0; i < g->n_roots; i++) {
         const tci_root *r = &f->roots[g->roots[i]];
-        if (r->kind == TCI_ROOT_REDUCE) {
+        if (r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN) {
             return tci_class_is_row(r->node);
         }
     }
@@ -363,7 +366,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
-        red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+        bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
+        red->order = !row  ? TCI_ORDER_CHAIN
+                     : scan ? TCI_ORDER_BLOCK_SCAN
+                            : TCI_ORDER_LANES;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
         int part = tci_class_part(k, red, machine);
         if (part > 0) {

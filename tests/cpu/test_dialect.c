@@ -353,6 +353,7 @@ static void print_memory(tci_dialect *d, const test_case *c, int index, tci_str 
     case TCI_MEM_HIGH_HALF:
         tci_str_printf(out, "%s(%s), (int)n", get, p.text);
         break;
+    case TCI_MEM_BELOW:
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
         tci_str_printf(out, "%s(%s), %s(%s + %d), (int)n", get, p.text, get, p.text, c->lanes);
@@ -580,7 +581,9 @@ static void judge_lane_row(const test_case *c, load_fn fn, int n)
         int from = c->mem == TCI_MEM_SPLAT ? 0 : c->mem == TCI_MEM_LANE ? n : i;
         from = c->mem == TCI_MEM_SET_LANE && i == n ? c->lanes - 1 : from;
         from = c->mem == TCI_MEM_HIGH_HALF && c->lanes > 1 ? i + n : from;
-        if (c->mem == TCI_MEM_SWAP_LOW) {
+        if (c->mem == TCI_MEM_BELOW) {
+            from = i & n ? (i | (n - 1)) ^ n : c->lanes + i;
+        } else if (c->mem == TCI_MEM_SWAP_LOW) {
             from = i & n ? c->lanes + i - n : i;
         } else if (c->mem == TCI_MEM_SWAP_HIGH) {
             from = i & n || c->lanes == 1 ? c->lanes + i : i + n;

@@ -176,7 +176,8 @@ static int add_red(tci_kernel *k, tci_red_op op, int stage, int a, int b)
     tci_kred r = {
         .op = (uint8_t)op, .dtype = k->insts[a].dtype, .stage = stage, .in = {a, b, -1}};
     r.part = (uint8_t)(tci_red_parts(op) - 1);
-    r.order = rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+    bool scan = k->stages[stage].kind == TCI_STAGE_SCAN;
+    r.order = !rows ? TCI_ORDER_CHAIN : scan ? TCI_ORDER_BLOCK_SCAN : TCI_ORDER_LANES;
     r.order_n = rows ? TCI_VLANES : 0;
     TCI_PUSH(&scratch, k->reds, k->n_reds, k->cap_reds, r);
     tci_kinst i = {0};
@@ -991,6 +992,22 @@ TEST(convolution)
 
 /* ---- scans ---- */
 
+/* Running sums of m rows of n, and half of each. */
+static void add_running_rows(tc_dtype t, int64_t m, int64_t n)
+{
+    tci_kernel *k = begin_kernel("running_rows");
+    k->vector = TCI_VEC_INNER;
+    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, true);
+    int a = tci_kernel_operand(k, t, false, m * n), o = tci_kernel_operand(k, t, true, m * n);
+    int half = tci_kernel_operand(k, t, true, m * n);
+    int x = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+    int st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
+    int v = load_at(k, a, x), r = add_red(k, TCI_RED_SUM, st, op1(k, TCI_P_NEG, v), -1);
+    add_store(k, st, o, x, r);
+    add_store(k, st, half, x, op2(k, TCI_P_SUB, r, v));
+    end_kernel(k);
+}
+
 TEST(scans)
 {
     BEGIN();
@@ -1016,6 +1033,11 @@ TEST(scans)
         st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
         add_store(k, st, o, x, add_red(k, TCI_RED_SUM, st, load_at(k, a, x), -1));
         end_kernel(k);
+    }
+    static const int64_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 100, 127, 128, 129, 331};
+    for (int i = 0; i < TCI_COUNT(lengths); i++) { /* in blocks of 64 */
+        static const tc_dtype types[] = {TC_F32, TC_F64, TC_I64, TC_BF16};
+        add_running_rows(types[i % 4], 3, lengths[i]);
     }
     tci_kernel *k = begin_kernel("cumsum_flat");
     int j = tci_kernel_axis(k, 50, true);

@@ -132,7 +132,17 @@ static tc_tensor rep_conv_back(tc_tensor x, tc_tensor w)
     return rep_grad(rep_conv(x, w), x);
 }
 
-enum { REP_CASES = 25 };
+static tc_tensor rep_running_rows(tc_tensor x, tc_tensor w)
+{
+    return tc_mul(tc_cumsum(tc_mul(x, 0.7), 1), tc_sum(w, TC_ALL, false));
+}
+
+static tc_tensor rep_running_columns(tc_tensor x, tc_tensor w)
+{
+    return rep_grad(tc_mul(tc_cumsum(x, 0), tc_sum(w, TC_ALL, false)), x);
+}
+
+enum { REP_CASES = 27 };
 static const rep_case rep_cases[REP_CASES] = {
     {"sum of all", rep_sum_all, {REP_N}, {REP_N}, 0, 100000},
     {"sum of all, two axes", rep_sum_all, {REP_N, 3}, {REP_N, 1}, 0, 4097},
@@ -143,6 +153,8 @@ static const rep_case rep_cases[REP_CASES] = {
     {"mean of outer axes", rep_mean_outer, {REP_N, 3, 5}, {3}, 1, 4097},
     {"mean in bf16", rep_mean_half, {7, REP_N}, {2}, 1, 100000},
     {"sum of a broadcast", rep_broadcast, {3, REP_N, 5}, {REP_N, 1}, 0, 4097},
+    {"running sums of rows", rep_running_rows, {3, REP_N}, {2}, 0, 100000},
+    {"running sums of columns, gradient", rep_running_columns, {REP_N, 5}, {2}, 0, 4097},
     {"sums by both axes", rep_both, {4, REP_N}, {4, 3}, 0, 4097},
     {"softmax", rep_softmax, {3, REP_N}, {REP_N}, 1, 100000},
     {"softmax of columns", rep_softmax_columns, {REP_N, 3}, {3}, 1, 4097},

@@ -240,6 +240,7 @@ TEST(rows)
     check_golden("softmax", TC_TENSORS(x), tc_softmax(x, -1));
     check_golden("layer_norm", TC_TENSORS(x, w, b), tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5));
     check_golden("flip_sum", TC_TENSORS(x), tc_sum(tc_flip(x, 1), TC_AXES(1), false));
+    check_golden("scan", TC_TENSORS(x), tc_cumsum(tc_mul(x, 2), 1));
     tc_ctx_free(ctx);
 }
 
@@ -465,6 +466,7 @@ TEST(blocks_of_threads)
     check_on("cuda_sum_columns", TC_TENSORS(x), tc_sum(x, TC_AXES(0), false), gpu);
     check_on("cuda_sum_all", TC_TENSORS(x), tc_sum(x, TC_ALL, false), gpu);
     check_on("cuda_transpose", TC_TENSORS(x), tc_add(tc_permute(x, 1, 0), 1), gpu);
+    check_on("cuda_scan", TC_TENSORS(x), tc_cumsum(tc_mul(x, 2), 1), gpu);
     check_on("cuda_flip", TC_TENSORS(x), tc_relu(tc_flip(x, 1)), gpu);
     check_on("cuda_layer", TC_TENSORS(m, n), tc_relu(tc_matmul(m, n)), gpu);
     tc_tensor image = tc_input(ctx, "image", TC_F32, 2, 16, 9, 9);

@@ -302,7 +302,15 @@ TEST(classes)
     BREAK(kernel_verifier, k, red->order_n, 64);
     BREAK(kernel_verifier, k, k->vector, TCI_VEC_INNER);
     k = kernel_with_sums(tc_cumsum(x, 1), &red);
+    CHECK(k->vector == TCI_VEC_INNER && red->order == TCI_ORDER_BLOCK_SCAN && red->order_n == 64);
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
+    BREAK(kernel_verifier, k, red->order_n, 96);
+    BREAK(kernel_verifier, k, red->op, TCI_RED_ARGMAX);
+    BREAK(kernel_verifier, k, k->vector, TCI_VEC_OUTER);
+    k = kernel_with_sums(tc_cumsum(x, 0), &red);
+    CHECK(k->vector == TCI_VEC_OUTER && red->order == TCI_ORDER_CHAIN && red->order_n == 0);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_BLOCK_SCAN);
     k = kernel_with_sums(tc_matmul(x, tc_input(ctx, "b", TC_F32, 50, 32)), &red);
     CHECK(red->op == TCI_RED_DOT && red->order == TCI_ORDER_CHAIN);
     BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
