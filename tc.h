@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2a69fde58c0c51ee"
+#define TCI_BUILD "0340f41823b10066"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1577,7 +1577,7 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
                            tc_tensor *var, tc_tensor *mean, tc_site here);
 #define tc_var_mean(x, axes, correction, keepdims, var, mean)                                      \
     tc_var_mean_at((x), (axes), (correction), (keepdims), (var), (mean), TC_HERE)
-/* Running sum along an axis, in order; integers and bool in i64. */
+/* Running sum along an axis; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
@@ -7421,7 +7421,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "sliding windows along axes as extra axes")                                                  \
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(SCAN, scan, 1, 2, 0, AXIS, OWN, "running sum along an axis")                                 \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
@@ -10107,7 +10107,9 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    with the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one
  *                    axis of size kernel per entry, appended in order:
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
- *   SCAN             axis (running sum, inclusive)
+ *   SCAN             axis (running sum, inclusive). Only plan/ gives it a second input, starts: an
+ *                    element for each of the axis' equal parts, of the dtype that x is computed in,
+ *                    at which the sums of the part begin
  *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
  *                    index and src of one shape, off the axis no larger than x's. Element by
  *                    element of src along the axis, in order, each goes to where its index names
@@ -13891,6 +13893,23 @@ static void tci_verify_same_as_input(const tci_verify *v)
                     "unlike its input");
 }
 
+static void tci_verify_scan(const tci_verify *v)
+{
+    const tci_node *n = v->n, *starts = n->n_in > 1 ? n->in[1] : NULL;
+    tci_verify_same_as_input(v);
+    tci_verify_that(v, n->rank > 0, "it has an axis");
+    if (!starts) {
+        return;
+    }
+    bool same = starts->rank == n->rank &&
+                starts->dtype == tci_dtype_get((tc_dtype)n->dtype)->compute;
+    for (int i = 0; same && i < n->rank; i++) {
+        same = i == n->attr[0] ? tci_dim_divides(starts->shape[i], n->shape[i])
+                               : starts->shape[i] == n->shape[i];
+    }
+    tci_verify_that(v, same, "a start for each part of the axis");
+}
+
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
@@ -13975,7 +13994,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_CAT: tci_verify_cat(v); break;
     case TCI_OP_WINDOW: tci_verify_move(v, tci_verify_window); break;
     case TCI_OP_GATHER: tci_verify_gather(v); break;
-    case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
+    case TCI_OP_SCAN: tci_verify_scan(v); break;
     case TCI_OP_SCATTER: tci_verify_scatter(v); break;
     case TCI_OP_SEGMENT: tci_verify_segment(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
@@ -17024,11 +17043,17 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
  * (tci_kred.order), which plan/class.c chooses and no schedule changes.
  *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
- *             FMAs, a SCAN always a chain.
+ *             FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
+ *   BLOCK_SCAN(n)  a SCAN in blocks of n elements of the LAST inner axis of the stage. In a block
+ *             element i takes in, for h = 1, 2, 4 .. n / 2 where i & h, what the last of the h
+ *             elements below has taken in so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then
+ *             all of them take in the last element of the block before, of the first one the
+ *             identity; blocks go on over the other inner axes (in order). To take in the identity
+ *             at any other place changes no bit either.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
  *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
  *             A DOT of up to n products is its chain.
@@ -17055,9 +17080,10 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * a SCATTER's, in a VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage
  * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
  * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
- * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES,
- * all with one number, in others none has and none keeps axes; a reduction that keeps axes has one
- * result; SCAN has CHAIN, SPLIT and MATRIX are for a DOT in f32 alone. */
+ * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
+ * BLOCK_SCAN in a SCAN, all with one number, in others none has and none keeps axes; a reduction
+ * that keeps axes, and a SCAN, has one part; no other stage uses the value of a BLOCK_SCAN; SPLIT
+ * and MATRIX are for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -17136,6 +17162,7 @@ typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
     TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
     TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX
 } tci_korder;
@@ -17243,7 +17270,7 @@ TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 /* Whether a stage keeps axes. */
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
-/* The n of the kernel's LANES(n); of one without, the least. */
+/* The n of the kernel's LANES(n) and BLOCK_SCAN(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
 /* The class in words: "LANES(64)", "ONLINE LANES(64)". */
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
@@ -17283,7 +17310,8 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
 TCI_FN int tci_kernel_lanes(const tci_kernel *k)
 {
     for (int r = 0; r < k->n_reds; r++) {
-        if (k->reds[r].order == TCI_ORDER_LANES) {
+        bool lanes = k->reds[r].order == TCI_ORDER_LANES;
+        if (lanes || k->reds[r].order == TCI_ORDER_BLOCK_SCAN) {
             return k->reds[r].order_n;
         }
     }
@@ -18002,7 +18030,7 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
 
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 {
-    static const char *const names[] = {"CHAIN", "LANES", "SPLIT", "MATRIX"};
+    static const char *const names[] = {"CHAIN", "LANES", "BLOCK_SCAN", "SPLIT", "MATRIX"};
     tci_str_add(out, red->op == TCI_RED_ONLINE ? "ONLINE " : "");
     tci_str_add(out, names[red->order]);
     if (red->order_n > 0) {
@@ -18355,13 +18383,15 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     bool keeps = k->stages[red->stage].n_kept > 0;
-    TCI_ASSERT(s, (inner && !keeps) == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, (inner && scan) == (red->order == TCI_ORDER_BLOCK_SCAN));
     TCI_ASSERT(s, !keeps || (inner && red->order != TCI_ORDER_MATRIX));
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
-    TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
+    TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
     case TCI_ORDER_LANES:
+    case TCI_ORDER_BLOCK_SCAN:
         TCI_ASSERT(s, red->order_n == tci_kernel_lanes(k) && red->order_n >= TCI_VLANES);
         TCI_ASSERT(s, red->order_n <= TCI_VLANES_MAX && !(red->order_n & (red->order_n - 1)));
         return;
@@ -21282,9 +21312,10 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
- * output axes, then the summed ones; for a SCAN its other axes, then the scanned one; for a SCATTER
- * its other axes, then its own axis, then that of src; of one whose stores are apart the output
- * axes, and of a SEGMENT those, then its order.
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts
+ * its axes, of which the scanned one counts parts, then that of a part); for a SCATTER its other
+ * axes, then its own axis, then that of src; of one whose stores are apart the output axes, and of
+ * a SEGMENT those, then its order.
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -21309,8 +21340,9 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  *    them before it
  *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
  *    roots alone; what another group reads, and what a SCAN makes, has a buffer
- *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
- *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
+ *  - a domain has an axis of the same size for each axis of its node, or two, of a SCAN with
+ *    starts, for the scanned one; an axis of a domain is an outer axis of its group, of the same
+ *    size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
@@ -21557,6 +21589,11 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
+/* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
+/* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
+ * below its double; 0: there is none. */
+TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
  * in `orders`. NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
@@ -21598,6 +21635,10 @@ TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_no
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
+/* Has SCAN n starts, so that its domain has parts? */
+TCI_FN bool tci_root_has_parts(const tci_node *n);
+/* Index of axis `axis` of r's node, given that of each domain axis. */
+TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
@@ -22354,6 +22395,131 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
                    (long long)products, (long long)chains, (long long)(p.length * inner));
     return tci_parts_narrow(&p, sum);
 }
+/* ---- src/plan/scan.c ---- */
+/* plan/scan.c - long running sums in parts.
+ *
+ * In: a SCAN. Out, or NULL where it is left alone: the sum of each part of its axis, the running
+ * sums of those (in parts again, where they are many), and the SCAN of every part, which begins at
+ * what the parts before it sum up to (a second input). x is read twice and the result written once,
+ * for work enough to go round.
+ *
+ * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
+ * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
+ * the shape and the kind of machine; sizes that are symbols, and results that must be reproducible,
+ * leave it whole. Parts are equal, so an axis without a divisor near the wanted length is padded by
+ * zeros, and what is behind its end cut off by a copy; a processor leaves it whole. */
+
+enum {
+    TCI_SCAN_FEW = 16,           /* rows of a processor up to which they are cut */
+    TCI_SCAN_PART = 32768,       /* elements of a part of them, about */
+    TCI_SCAN_COLUMNS = 1024,     /* columns that one block has side by side */
+    TCI_SCAN_NEIGHBOURS = 16,    /* from which an axis before them is one of columns */
+    TCI_SCAN_BLOCK_PART = 8192,  /* elements of a row that a block holds, about */
+    TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
+};
+
+typedef struct tci_scan_cut { int64_t size, length; bool even; } tci_scan_cut;
+
+/* The wanted length of a part; 0: n is left whole. */
+static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
+{
+    int64_t all = 1, behind = 1, size = tci_dim_known(n->shape[axis]);
+    for (int i = 0; i < n->rank; i++) {
+        all *= i == axis ? 1 : tci_dim_known(n->shape[i]);
+        behind *= i > axis ? tci_dim_known(n->shape[i]) : 1;
+    }
+    if (machine.block_threads == 0) {
+        return all <= TCI_SCAN_FEW && size >= 2 * TCI_SCAN_PART ? TCI_SCAN_PART : 0;
+    }
+    bool rows = behind < TCI_SCAN_NEIGHBOURS;
+    int64_t blocks = rows ? all : (all + TCI_SCAN_COLUMNS - 1) / TCI_SCAN_COLUMNS;
+    int64_t least = rows ? TCI_SCAN_BLOCK_PART : TCI_SCAN_COLUMN_PART;
+    int64_t parts = TCI_CLASS_PIECES / blocks;
+    if (parts < 2 || size < 2 * least) {
+        return 0;
+    }
+    return rows ? least : TCI_MAX(least, size / parts);
+}
+
+/* How n is cut; length 0: it is not. */
+static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
+{
+    tci_scan_cut cut = {0, 0, true};
+    for (int i = 0; i < n->rank; i++) {
+        if (!tci_dim_is_known(n->shape[i]) || tci_dim_known(n->shape[i]) == 0) {
+            return cut;
+        }
+    }
+    int64_t wanted = tci_scan_wanted(n, axis, machine);
+    cut.size = tci_dim_known(n->shape[axis]);
+    cut.length = wanted > 0 ? tci_plan_divisor(cut.size, wanted) : 0;
+    if (wanted > 0 && cut.length == 0 && machine.block_threads > 0) {
+        cut.even = false;
+        cut.length = wanted;
+        cut.size = (cut.size + wanted - 1) / wanted * wanted;
+    }
+    return cut;
+}
+
+static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
+{
+    TCI_ASSERT(a->s, n != NULL);
+    return n;
+}
+
+/* What the parts of x before each one sum up to: an element of `axis` for each part. */
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, int64_t length)
+{
+    tci_graph *g = a->g;
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
+    int64_t parts = tci_dim_known(x->shape[axis]) / length;
+    int summed = axis + 1;
+    for (int i = 0; i <= x->rank; i++) {
+        shape[i] = i == axis ? parts : i == summed ? length : x->shape[i - (i > axis)];
+    }
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    tci_node *sum = tci_scan_built(a, tci_build_cast(g, x, t));
+    sum = tci_scan_built(a, tci_build_reshape(g, sum, x->rank + 1, shape));
+    tc_axes axes = {&summed, 1, false};
+    sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
+    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, 0, parts - 1, 1));
+    sum = tci_scan_built(a, tci_build_scan(g, sum, axis));
+    tci_node *again = tci_plan_scan(a, sum);
+    sum = again ? again : sum;
+    tci_value zero = {.u = 0};
+    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1, 0, tci_graph_const(g, t, zero)));
+}
+
+TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
+{
+    tci_graph *g = a->g;
+    int axis = (int)tci_dim_known(n->attr[0]);
+    tci_scan_cut cut = tci_scan_choose(n, axis, a->machine);
+    if (cut.length == 0) {
+        return NULL;
+    }
+    int64_t parts = cut.size / cut.length;
+    if (a->machine.reproducible) {
+        tci_str_printf(a->orders, "scan: whole, to be reproducible, else %lld parts\n",
+                       (long long)parts);
+        return NULL;
+    }
+    tci_str_printf(a->orders, "scan of %lld elements: %lld parts of %lld\n",
+                   (long long)tci_dim_known(n->shape[axis]), (long long)parts,
+                   (long long)cut.length);
+    tci_node *in[2] = {n->in[0], NULL};
+    tci_dim behind = tci_dim_sub(cut.size, n->shape[axis]);
+    if (!cut.even) {
+        tci_value zero = {.u = 0};
+        tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
+        in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
+    }
+    in[1] = tci_scan_starts(a, in[0], axis, cut.length);
+    tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
+                                    in, n->n_attr, n->attr);
+    return cut.even ? scan
+                    : tci_scan_built(a, tci_build_slice(g, scan, axis, 0, n->shape[axis], 1));
+}
 /* ---- src/plan/images.c ---- */
 /* plan/images.c - contractions of windows with their channels last.
  *
@@ -22618,6 +22784,7 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
  *                      longer rows, where its rows begin at odd places)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
+ *   long SCAN         in parts (plan/scan.c)
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 
@@ -22648,9 +22815,8 @@ static int64_t tci_algo_nearer(int64_t best, int64_t d, int64_t want)
     return fits && nearer ? d : best;
 }
 
-/* The divisor of n nearest to want, the larger of two, from a fourth of it to below its double; 0
- * when there is none. Divisors come in pairs: as many steps as the root of n. */
-static int64_t tci_algo_divisor(int64_t n, int64_t want)
+/* Divisors come in pairs: as many steps as the root of n. */
+TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want)
 {
     int64_t best = 0;
     for (int64_t d = 1; d <= n / d; d++) {
@@ -22744,7 +22910,7 @@ static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
     }
     int at = cut.at, axis = (int)n->attr[at];
     int64_t size = tci_dim_known(x->shape[axis]), chunk = cut.chunk;
-    int64_t even = tci_algo_divisor(size, chunk);
+    int64_t even = tci_plan_divisor(size, chunk);
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
     if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
@@ -23282,6 +23448,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {
         made = tci_algo_contract(a, n);
+    } else if (n->op == TCI_OP_SCAN) {
+        made = tci_plan_scan(a, n);
     } else if (n->op == TCI_OP_SCATTER) {
         made = tci_plan_order(a, n);
     }
@@ -23333,6 +23501,19 @@ TCI_FN tci_put tci_root_puts(const tci_node *n)
            : n->op != TCI_OP_SCATTER                     ? TCI_PUT_NOTHING
            : tci_dim_known(n->attr[TCI_SCATTER_APART])   ? TCI_PUT_APART
                                                          : TCI_PUT_LINES;
+}
+
+TCI_FN bool tci_root_has_parts(const tci_node *n)
+{
+    return n->op == TCI_OP_SCAN && n->n_in > 1;
+}
+
+TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis)
+{
+    int x = domain[r->out_axis[axis]], last = r->n_domain - 1;
+    return tci_root_has_parts(r->node) && axis == r->node->attr[0]
+               ? tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last])
+               : x;
 }
 
 static bool tci_root_has(const int64_t *list, int n, int64_t v)
@@ -23387,7 +23568,8 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        bool along = r->kind == TCI_ROOT_SCAN || tci_root_puts(n) == TCI_PUT_LINES;
+        bool parts = tci_root_has_parts(n);
+        bool along = (r->kind == TCI_ROOT_SCAN && !parts) || tci_root_puts(n) == TCI_PUT_LINES;
         r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
@@ -23399,6 +23581,11 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[at] = n->shape[i];
         }
         r->n_out = along ? n->rank - 1 : n->rank;
+        if (parts) {
+            tci_dim n_parts = n->in[1]->shape[tci_dim_known(n->attr[0])];
+            r->domain[r->n_domain++] = tci_dim_div(r->domain[tci_dim_known(n->attr[0])], n_parts);
+            r->domain[tci_dim_known(n->attr[0])] = n_parts;
+        }
         if (tci_root_puts(n) == TCI_PUT_LINES) {
             r->domain[r->n_domain++] = n->in[1]->shape[tci_dim_known(n->attr[0])];
         } else if (tci_root_puts(n) == TCI_PUT_STRETCHES) {
@@ -23512,7 +23699,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
             bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
-            idx[i] = domain[along ? r->n_domain - 1 : r->out_axis[i]];
+            bool start = tci_root_has_parts(n) && input > 0;
+            idx[i] = along   ? domain[r->n_domain - 1]
+                     : start ? domain[r->out_axis[i]]
+                             : tci_root_index(l->k, r, domain, i);
         }
         return idx;
     }
@@ -25550,10 +25740,12 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
- *   CHAIN     other contractions, scans, rows that are kept, and reductions where neighbours along
- *             the last outer axis lie together in memory: each lane of a vector is a sum of its own
+ *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
+ *             along the last outer axis lie together in memory: each lane of a vector is a sum of
+ *             its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
+ *   BLOCK_SCAN(n)  other scans: of rows, with the same n
  *
  * The combine row of a reduction is part of its class too:
  *
@@ -25566,7 +25758,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  *
  * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
  * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
- * the graph has them, is LANES(64) over these axes as one, and any other one is CHAIN. Axes of both
+ * the graph has them, is LANES(64) over these axes as one, a scan along it BLOCK_SCAN(64), and any
+ * other one is CHAIN. Axes of both
  * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
  * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
  * sum is ONLINE. */
@@ -25627,7 +25820,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
     }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *stage = &k->stages[k->reds[r].stage];
-        if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN || stage->n_axes == 0) {
+        if (k->reds[r].op == TCI_RED_DOT || stage->n_axes == 0) {
             return TCI_VEC_OUTER;
         }
         inner = stage->axes[stage->n_axes - 1];
@@ -25839,7 +26032,7 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
 {
     for (int i = 0; i < g->n_roots; i++) {
         const tci_root *r = &f->roots[g->roots[i]];
-        if (r->kind == TCI_ROOT_REDUCE) {
+        if (r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN) {
             return tci_class_is_row(r->node);
         }
     }
@@ -25902,7 +26095,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         bool row = k->vector == TCI_VEC_INNER && k->stages[red->stage].n_kept == 0;
-        red->order = row ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+        bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
+        red->order = !row  ? TCI_ORDER_CHAIN
+                     : scan ? TCI_ORDER_BLOCK_SCAN
+                            : TCI_ORDER_LANES;
         red->order_n = row ? tci_class_lanes(k, machine) : 0;
         int part = tci_class_part(k, red, machine);
         if (part > 0) {
@@ -26316,7 +26512,7 @@ static int *tci_pk_out_index(tci_pk *p, const tci_root *r, const int *domain)
 {
     int *idx = TCI_NEW_ARRAY(p->s, int, r->node->rank + 1);
     for (int i = 0; i < r->node->rank; i++) {
-        idx[i] = domain[r->out_axis[i]];
+        idx[i] = tci_root_index(p->k, r, domain, i);
     }
     return idx;
 }
@@ -26400,7 +26596,8 @@ static void tci_pk_element(tci_pk *p, const tci_root *r, const int *domain, int 
 /* What the root takes in. */
 static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
 {
-    for (int i = 0; i < r->node->n_in; i++) {
+    int n_in = r->kind == TCI_ROOT_SCAN ? 1 : r->node->n_in; /* starts are added to it */
+    for (int i = 0; i < n_in; i++) {
         int value = tci_lower_value(&p->l, r->node->in[i],
                                     tci_plan_input_index(&p->l, r, i, domain), 0);
         red->in[i] = tci_lower_convert(p->k, value, (tc_dtype)red->dtype);
@@ -26420,6 +26617,15 @@ static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *d
         red->part = 1;
         tci_pk_element(p, r, domain, p->k->reds[max].in[0], red);
     }
+}
+
+/* The running value of a part behind what it starts with. */
+static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int value)
+{
+    tc_dtype t = (tc_dtype)p->k->insts[value].dtype;
+    int start = tci_lower_value(&p->l, r->node->in[1],
+                                tci_plan_input_index(&p->l, r, 1, domain), 0);
+    return tci_kernel_prim(p->k, TCI_P_ADD, t, 2, tci_lower_convert(p->k, start, t), value, -1);
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
@@ -26450,6 +26656,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     inst.x = inst.guard = -1;
     int value = tci_kernel_inst(p->k, inst);
     p->k->reds[tci_dim_known(inst.imm)].inst = value;
+    value = tci_root_has_parts(n) ? tci_pk_started(p, r, domain, value) : value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
     if (scan) {
         tci_pk_store(p, r, domain, p->red_of[root], red.stage);
@@ -27826,7 +28033,9 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
     TCI_ASSERT(s, r->n_out >= 0 && r->n_out <= r->n_domain);
     for (int a = 0; a < r->node->rank; a++) {
         TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
-        TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
+        bool parts = tci_root_has_parts(r->node) && a == r->node->attr[0];
+        tci_dim size = parts ? r->domain[r->n_domain - 1] : 1;
+        TCI_ASSERT(s, tci_dim_mul(r->domain[r->out_axis[a]], size) == r->node->shape[a]);
     }
     TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(f, r->node)->forced);
     TCI_ASSERT(s, (r->inner_of != NULL) == f->groups[r->group].keeps);
@@ -28115,6 +28324,9 @@ typedef enum tci_mem {
     TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
     /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
     TCI_MEM_HIGH_HALF,
+    /* T f(T v, T none, int h), h a power of 2: where i & h lane i takes lane (i | (h - 1)) ^ h of
+     * v, the last of the h lanes below; the others take that of none */
+    TCI_MEM_BELOW,
     /* T f(T a, T b, int h), h a power of 2: halves of blocks of 2 h lanes are exchanged. LOW: lane
      * i is a[i] where i & h is 0, else b[i - h]; HIGH: a[i + h], else b[i] */
     TCI_MEM_SWAP_LOW,
@@ -28582,6 +28794,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LANE:
     case TCI_MEM_LANE_REPEAT:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
+    case TCI_MEM_BELOW:
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
@@ -31810,6 +32023,238 @@ TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     tci_build_set(b, m.axis, NULL);
     tci_stage_close(b, st->axes, n_before, open);
 }
+/* ---- src/loop/scan.c ---- */
+/* loop/scan.c - a SCAN whose vectors lie along its axis (VEC_INNER): class BLOCK_SCAN(n).
+ *
+ * In: a stage; the outer point is bound. Out: its loops, a block of n elements at a time. The one
+ * idea: the steps of the class (kernel/ir.h) below the lanes of a vector move lanes, and at those
+ * above a vector either takes in one number, which a vector before it left, or leaves one. So the
+ * vectors of a block follow each other, whole, partial or absent, and any width gives the same
+ * bits; between blocks there is one number more, the result of the last element. */
+/* ---- src/loop/scan.h ---- */
+/* loop/scan.h - a SCAN whose vectors lie along its axis. */
+#ifndef TCI_LOOP_SCAN_H
+#define TCI_LOOP_SCAN_H
+
+
+TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis);
+/* The same where vecs are bindings of the one axis, all of it: it is read before any is stored. */
+TCI_FN void tci_scan_vectors(tci_build *b, int stage, int n, const tci_bind **vecs);
+
+#endif
+
+/* ---- src/loop/scan.c, continued ---- */
+enum { TCI_SCAN_MAX_CUTS = 8 };
+
+typedef struct tci_scan {
+    int stage, axis, next_axis;
+    int64_t n;              /* elements of a block */
+    tci_stage_tuple *carry; /* [red]: the last result of the block before */
+    tci_stage_tuple *ends;  /* [red * steps + step above the lanes]: left for vectors to come */
+    int n_steps;
+} tci_scan;
+
+static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    tci_scan m = {0};
+    m.stage = stage;
+    m.axis = st->axes[st->n_axes - 1];
+    m.next_axis = next_axis;
+    m.n = tci_kernel_lanes(k);
+    for (int64_t h = b->l->lanes; h < m.n; h *= 2) {
+        m.n_steps++;
+    }
+    m.carry = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
+    m.ends = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * m.n_steps + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            m.carry[r] = tci_stage_accumulator(b, &k->reds[r], 1);
+            for (int i = 0; i < m.n_steps; i++) {
+                m.ends[r * m.n_steps + i] = tci_stage_accumulator(b, &k->reds[r], 1);
+            }
+        }
+    }
+    return m;
+}
+
+/* ---- one vector ---- */
+
+static int tci_scan_last(tci_build *b, int value, int unused)
+{
+    (void)unused;
+    if (b->l->lanes == 1) {
+        return value;
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LANE;
+    st.args[0] = value;
+    st.imm = b->l->lanes - 1;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
+}
+
+static int tci_scan_widen(tci_build *b, int value, int unused)
+{
+    (void)unused;
+    return tci_build_widen(b, value, b->l->lanes);
+}
+
+/* Step h within the vector. */
+static tci_stage_tuple tci_scan_step(tci_build *b, const tci_kred *red, tci_stage_tuple v, int h)
+{
+    tci_stage_tuple none = tci_stage_each(b, tci_stage_identity(b, red), tci_scan_widen, 0);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BELOW;
+    st.args[0] = v.part[0];
+    st.args[1] = none.part[0];
+    st.imm = h;
+    tci_stage_tuple below = v;
+    below.part[0] =
+        tci_build_mem(b, st, (tc_dtype)b->l->values[v.part[0]].dtype, b->l->lanes, b->cur);
+    return tci_stage_combine(b, red, below, v);
+}
+
+/* What vector number u of a block, whose steps are made, takes in from those before it, and what it
+ * leaves. */
+static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u,
+                                     tci_stage_tuple v)
+{
+    const tci_kred *red = &b->k->reds[r];
+    int64_t lanes = b->l->lanes, at = u * lanes;
+    for (int i = 0; i < m->n_steps; i++) {
+        int64_t h = lanes << i;
+        tci_stage_tuple end = m->ends[r * m->n_steps + i];
+        if (at & h) {
+            v = tci_stage_combine(b, red, tci_stage_each(b, end, tci_scan_widen, 0), v);
+        } else if ((at + lanes) % h == 0) {
+            tci_stage_assign(b, end, tci_stage_each(b, v, tci_scan_last, 0));
+        }
+    }
+    v = tci_stage_combine(b, red, tci_stage_each(b, m->carry[r], tci_scan_widen, 0), v);
+    if (at + lanes == m->n) {
+        tci_stage_assign(b, m->carry[r], tci_stage_each(b, v, tci_scan_last, 0));
+    }
+    return v;
+}
+
+/* Bindings of the axis, as vectors from number u of a block on, one after the other: the steps of
+ * all of them, then their results and what is stored of these. */
+static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    tci_stage_tuple *v = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == m->stage) {
+                v[r * n + i] = tci_stage_each(b, tci_stage_operands(b, &k->reds[r]),
+                                              tci_scan_widen, 0);
+            }
+        }
+    }
+    for (int h = 1; h < b->l->lanes; h *= 2) {
+        for (int j = 0; j < k->n_reds * n; j++) {
+            if (k->reds[j / n].stage == m->stage) {
+                v[j] = tci_scan_step(b, &k->reds[j / n], v[j], h);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == m->stage) {
+                int64_t at = (u + i) % (m->n / b->l->lanes);
+                tci_stage_tuple result = tci_scan_join(b, m, r, at, v[r * n + i]);
+                tci_build_remember(b, k->reds[r].inst, result.part[0]);
+            }
+        }
+        tci_stage_stores(b, m->stage, NULL);
+    }
+}
+
+/* ---- the axis ---- */
+
+/* `count` elements from `at` on, which is a multiple of n; at most n of them. */
+static void tci_scan_block(tci_build *b, const tci_scan *m, tci_lin at, tci_dim lo, tci_dim hi,
+                           int64_t count)
+{
+    int64_t lanes = b->l->lanes;
+    for (int64_t u = 0; u * lanes < count; u++) {
+        int64_t left = count - u * lanes;
+        int n = left < lanes ? tci_lx_const(b->l, left) : -1;
+        tci_dim last = tci_dim_add(hi, -TCI_MAX(left - lanes, 0));
+        tci_dim first = tci_dim_add(lo, u * lanes);
+        const tci_bind *vec = tci_stage_vector(b, tci_lin_plus(at, u * lanes), first, last, n);
+        tci_build_set(b, m->axis, vec);
+        tci_stage_fetch_next(b, m->axis, m->next_axis, u * lanes);
+        tci_scan_run(b, m, u, 1, &vec);
+    }
+}
+
+/* The last elements of the axis, of which there are `count` behind `at`, fewer than n. */
+static void tci_scan_rest(tci_build *b, const tci_scan *m, tci_dim at, tci_dim count)
+{
+    int lanes = b->l->lanes;
+    tci_dim last = tci_dim_add(b->k->axes[m->axis].size, -1);
+    for (int u = 0; u * lanes < m->n; u++) {
+        int left = tci_lx_const(b->l, tci_dim_add(count, -u * lanes));
+        tci_lin first = tci_lin_const(tci_dim_add(at, u * lanes));
+        for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
+            tci_lopen open;
+            int there = partial ? tci_build_in_range(b, left, 1, lanes - 1)
+                                : tci_build_in_range(b, left, lanes, m->n);
+            tci_build_if(b, there, &open);
+            const tci_bind *vec = tci_stage_vector(b, first, 0, last, partial ? left : -1);
+            tci_scan_run(b, m, u, 1, &vec);
+            tci_build_close(b, &open);
+        }
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of n, or end is the axis' end. */
+static void tci_scan_stretch(tci_build *b, const tci_scan *m, tci_dim begin, tci_dim end)
+{
+    tci_dim whole = tci_dim_mul(tci_dim_div(tci_dim_sub(end, begin), m->n), m->n);
+    whole = tci_dim_add(begin, whole);
+    if (!tci_dim_le(whole, begin)) {
+        tci_lopen open;
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), m->n, &open);
+        tci_scan_block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), m->n);
+        tci_build_close(b, &open);
+    }
+    tci_dim count = tci_dim_sub(end, whole);
+    if (!tci_dim_is_known(count)) {
+        tci_scan_rest(b, m, whole, count);
+    } else if (tci_dim_known(count) > 0) {
+        tci_scan_block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1),
+                       tci_dim_known(count));
+    }
+}
+
+TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    tci_scan m = tci_scan_begin(b, stage, next_axis);
+    int n_before = st->n_axes - 1;
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    tci_dim cuts[2 * TCI_SCAN_MAX_CUTS + 1], begin = 0;
+    int n_cuts = tci_stage_cuts(b, m.axis, m.n, cuts, TCI_SCAN_MAX_CUTS);
+    cuts[n_cuts] = b->k->axes[m.axis].size;
+    for (int i = 0; i <= n_cuts; i++) {
+        tci_scan_stretch(b, &m, begin, cuts[i]);
+        begin = cuts[i];
+    }
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+}
+
+TCI_FN void tci_scan_vectors(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    tci_scan m = tci_scan_begin(b, stage, -1);
+    tci_scan_run(b, &m, 0, n, vecs);
+    tci_build_set(b, m.axis, NULL);
+}
 /* ---- src/loop/keep.c ---- */
 /* loop/keep.c - rows that a kernel's reductions keep, one outer point at a time.
  *
@@ -32075,8 +32520,14 @@ TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
             tci_stage_map_outer(b, stage, tile);
         }
         break;
-    case TCI_STAGE_REDUCE:
     case TCI_STAGE_SCAN:
+        if (inner && st->n_axes > 0) {
+            tci_stage_scan_inner(b, stage, next);
+        } else {
+            tci_stage_reduce_outer(b, stage, tile);
+        }
+        break;
+    case TCI_STAGE_REDUCE:
         if (st->n_kept > 0) {
             tci_keep_reduce(b, stage);
         } else if (inner && st->n_axes > 0) {
@@ -34039,6 +34490,7 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
 
 #endif
 
+
 /* ---- src/loop/row.c, continued ---- */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
@@ -34219,7 +34671,9 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     }
     for (int t = 0; t < k->n_stages; t++) {
         b->stage = t;
-        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+        if (k->stages[t].kind == TCI_STAGE_SCAN) {
+            tci_scan_vectors(b, t, n_vecs, vecs);
+        } else if (k->stages[t].kind == TCI_STAGE_REDUCE) {
             tci_row_reduce(b, t, n_vecs, vecs);
         } else {
             tci_row_map(b, t, n_vecs, vecs);
@@ -38225,7 +38679,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load",           "load_mask", "load_n",     "load_strided", "load_strided_n",
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
-        "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
+        "first_n",        "lane",      "set_lane",   "high_half",    "below",
+        "swap_low",
         "swap_high",      "prefetch",  "fence",
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
         "tiles_end",      "store_pairs",
@@ -40007,6 +40462,26 @@ static void tci_cd_define_high_half(tci_cd_env *e)
            "($4)h);\n#endif\n}");
 }
 
+static void tci_cd_define_below(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return TC_MIX($1, v, none", h);
+        for (int i = 0; i < e->lanes; i++) {
+            tci_str_printf(&cases, ", %d", i & h ? (i | (h - 1)) ^ h : e->lanes + i);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&cases);
+    tci_cd_define(e, "TC_I $T $n($T v, $T none, int h) {\n    switch (h) {\n$2    default:\n"
+                     "        return v;\n    }\n}");
+}
+
 static void tci_cd_define_swap(tci_cd_env *e, bool high)
 {
     tci_cd *cd = e->cd;
@@ -40070,6 +40545,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
      "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
      "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
     {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_BELOW, "below", NULL, NULL},
     {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
@@ -40098,6 +40574,7 @@ static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
     [TCI_MEM_LANE] = "#define $n(v, i) (v)",
     [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
     [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+    [TCI_MEM_BELOW] = "#define $n(v, none, h) (none)",
     [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
     [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
 };
@@ -40135,6 +40612,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_HIGH_HALF) {
         tci_cd_define_high_half(e);
+        return;
+    }
+    if (m == TCI_MEM_BELOW) {
+        tci_cd_define_below(e);
         return;
     }
     if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
@@ -41768,6 +42249,10 @@ typedef struct tci_interp_red {
     int32_t axis;           /* inner: along which they lie */
     int32_t row;            /* elements of the row it keeps, 0: it keeps none */
     int32_t stage;
+    /* elements of a block (class BLOCK_SCAN), 0: none. Then `result` has the lanes of the section's
+     * block, and `acc` groups of one element each: first the last result so far, then for
+     * h = TCI_VLANES, 2 TCI_VLANES ... what the last of h elements has taken in, for those above */
+    int32_t scan;
     int32_t split;          /* products of a part (class SPLIT), 0: one chain */
     int32_t total;          /* value: SPLIT: what the parts before sum up to, -1 none */
     tci_interp_op add;      /* SPLIT: total, accumulator -> total */
@@ -43022,7 +43507,8 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
     const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
     const int32_t *from = b->reds[red].in;
-    for (int i = st->n_axes - st->n_kept; i < st->n_axes; i++) {
+    bool scan = b->k->reds[red].order == TCI_ORDER_BLOCK_SCAN && st->n_axes > 0;
+    for (int i = st->n_axes - (scan ? 1 : st->n_kept); i < st->n_axes; i++) {
         row[st->axes[i]] = 1;
     }
     for (int j = 0; j < TCI_PARTS; j++) {
@@ -43104,9 +43590,13 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->part = from->part;
     r->stage = from->stage;
     r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
-    r->inner = b->p->inner;
-    r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+    r->scan = from->order == TCI_ORDER_BLOCK_SCAN ? from->order_n : 0;
+    r->inner = b->p->inner && r->scan == 0;
+    r->axis = b->p->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
     int64_t lanes = r->inner ? tci_kernel_lanes(b->k) : 0;
+    for (int h = TCI_VLANES; h <= r->scan; h *= 2) {
+        lanes += TCI_INTERP_GROUP / tci_prep_bytes(t);
+    }
     if (tci_prep_keeps(b, red)) {
         tci_prep_row_addr(b, red, &lanes);
         TCI_ASSERT(b->s, r->n_parts == 1 && lanes < INT32_MAX);
@@ -43125,11 +43615,12 @@ static void tci_prep_fill_red(tci_prep *b, int red)
         r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
         r->acc[i] = tci_prep_own_value(b, r->bytes[i], varies, (int)lanes);
     }
-    r->result =
-        r->inner ? tci_prep_own_value(b, r->bytes[r->part], false, 0) : r->acc[r->part];
+    bool lanes_vary = r->scan > 0 && r->axis >= 0;
+    r->result = r->inner || r->scan > 0 ? tci_prep_own_value(b, r->bytes[r->part], lanes_vary, 0)
+                                        : r->acc[r->part];
     b->outer_value[node] = r->result;
     tci_prep_single(b, r, red);
-    TCI_ASSERT(b->s, r->row == 0 || r->single);
+    TCI_ASSERT(b->s, (r->row == 0 && r->scan == 0) || r->single);
 }
 
 TCI_FN void tci_prep_reds(tci_prep *b)
@@ -44106,7 +44597,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
  * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
- * end of the stage. */
+ * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later ones
+ * take in is kept for each step of the class. */
 #include <string.h>
 
 
@@ -44690,7 +45182,8 @@ static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tc
 static int64_t tci_exec_red_lanes(const tci_exec *e, const tci_interp_red *r, int part)
 {
     bool varies = e->p->values[r->acc[part]].varies;
-    return r->row > 0   ? r->row
+    return r->scan > 0  ? (int64_t)e->p->values[r->acc[part]].lanes
+           : r->row > 0 ? r->row
            : r->inner   ? e->p->vlanes
            : varies     ? e->outer_n
                         : TCI_INTERP_GROUP / r->bytes[part];
@@ -44722,12 +45215,84 @@ static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* ---- running values ---- */
+
+/* The first m lanes of v take in `before`: one element (a group of it), or as many. */
+static void tci_exec_scan_take(const tci_interp_red *r, char *v, const char *before, bool vary,
+                               int64_t m)
+{
+    const void *in[3] = {NULL, NULL, NULL};
+    uint8_t varies[3] = {0, 0, 0};
+    for (int a = 0; a < r->combine.n_in; a++) {
+        in[a] = r->source[a] == 0 ? before : v;
+        varies[a] = r->source[a] == 0 ? vary : 1;
+    }
+    tci_exec_apply(&r->combine, v, in, varies, m, true);
+}
+
+/* Step h, below TCI_VLANES, of m lanes from a multiple of TCI_VLANES on. */
+static void tci_exec_scan_step(tci_exec *e, const tci_interp_red *r, char *v, int64_t h, int64_t m)
+{
+    const int bytes = r->bytes[0];
+    for (int64_t i = 0; i < m; i += h) {
+        uint64_t bits = i & h ? tci_exec_peek(v + (i - 1) * bytes, bytes) : r->identity[0];
+        tci_exec_fill(e->spare + i * bytes, bytes, bits, TCI_MIN(h, m - i));
+    }
+    tci_exec_scan_take(r, v, e->spare, true, m);
+}
+
+/* m lanes, those of the axis from `at`, a multiple of TCI_VLANES, on. */
+static void tci_exec_scan_lanes(tci_exec *e, const tci_interp_red *r, char *v, int64_t at,
+                                int64_t m)
+{
+    const int bytes = r->bytes[0];
+    char *carry = e->ptr[r->acc[0]], *end = carry + TCI_INTERP_GROUP;
+    const char *last = v + (m - 1) * bytes;
+    for (int64_t h = 1; h < TCI_VLANES; h *= 2) {
+        tci_exec_scan_step(e, r, v, h, m);
+    }
+    for (int64_t h = TCI_VLANES; h < r->scan; h *= 2, end += TCI_INTERP_GROUP) {
+        if (at & h) {
+            tci_exec_scan_take(r, v, end, false, m);
+        } else if ((at + TCI_VLANES) % h == 0) {
+            tci_exec_splat(end, bytes, tci_exec_peek(last, bytes));
+        }
+    }
+    tci_exec_scan_take(r, v, carry, false, m);
+    if ((at + m) % r->scan == 0) {
+        tci_exec_splat(carry, bytes, tci_exec_peek(last, bytes));
+    }
+}
+
+static void tci_exec_fold_scan(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
+{
+    const int bytes = r->bytes[0];
+    const char *from = e->ptr[st->in[0]];
+    char *to = e->ptr[r->result];
+    if (st->vary[0]) {
+        memcpy(to, from, (size_t)(e->n * bytes));
+    } else {
+        tci_exec_fill(to, bytes, tci_exec_peek(from, bytes), e->n);
+    }
+    int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
+    for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
+        tci_exec_scan_lanes(e, r, to + j * bytes, begin + j,
+                            TCI_MIN(e->n - j, (int64_t)TCI_VLANES));
+    }
+}
+
+/* ---- steps of reductions ---- */
+
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
     static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     const tci_interp_red *r = &e->p->reds[st->ref];
-    if (r->inner) {
-        tci_exec_fold_lanes(e, st, r);
+    if (r->inner || r->scan > 0) {
+        if (r->scan > 0) {
+            tci_exec_fold_scan(e, st, r);
+        } else {
+            tci_exec_fold_lanes(e, st, r);
+        }
         return;
     }
     const int64_t n = st->varies ? e->n : 1;
@@ -46101,7 +46666,10 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_WINDOW: tci_ref_move(r, n, out); break;
     case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
     case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
-    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_SCAN:
+        TCI_ASSERT(&r->s, n->n_in == 1);
+        tci_ref_scan(r, n, out);
+        break;
     case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
     case TCI_OP_ASSIGN:

@@ -90,6 +90,7 @@
 
 #include "plan/order.c"
 #include "plan/parts.c"
+#include "plan/scan.c"
 #include "plan/images.c"
 #include "plan/algorithm.c"
 #include "plan/root.c"

@@ -9,8 +9,9 @@
  * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
  * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h), BELOW (h
- * lanes take the last of the h before) and BARRIER (local arrays may be read by other threads than wrote them). */
+ * Lanes meet in four places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h), BELOW
+ * (h lanes take the last of the h before) and BARRIER (local arrays may be read by other threads
+ * than wrote them). */
 #include <string.h>
 
 #include "../emit/c_spell.h"
@@ -332,8 +333,8 @@ static const char tci_cuda_halves_text[] =
     "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
     "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
 
-/* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that one
- * may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
+/* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that
+ * one may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
     "#define TC_I static __device__ __forceinline__\n"

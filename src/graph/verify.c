@@ -333,6 +333,23 @@ static void tci_verify_same_as_input(const tci_verify *v)
                     "unlike its input");
 }
 
+static void tci_verify_scan(const tci_verify *v)
+{
+    const tci_node *n = v->n, *starts = n->n_in > 1 ? n->in[1] : NULL;
+    tci_verify_same_as_input(v);
+    tci_verify_that(v, n->rank > 0, "it has an axis");
+    if (!starts) {
+        return;
+    }
+    bool same = starts->rank == n->rank &&
+                starts->dtype == tci_dtype_get((tc_dtype)n->dtype)->compute;
+    for (int i = 0; same && i < n->rank; i++) {
+        same = i == n->attr[0] ? tci_dim_divides(starts->shape[i], n->shape[i])
+                               : starts->shape[i] == n->shape[i];
+    }
+    tci_verify_that(v, same, "a start for each part of the axis");
+}
+
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
@@ -417,7 +434,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_CAT: tci_verify_cat(v); break;
     case TCI_OP_WINDOW: tci_verify_move(v, tci_verify_window); break;
     case TCI_OP_GATHER: tci_verify_gather(v); break;
-    case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
+    case TCI_OP_SCAN: tci_verify_scan(v); break;
     case TCI_OP_SCATTER: tci_verify_scatter(v); break;
     case TCI_OP_SEGMENT: tci_verify_segment(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;

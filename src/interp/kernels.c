@@ -687,8 +687,9 @@ static void tci_exec_fold_scan(tci_exec *e, const tci_interp_step *st, const tci
     } else {
         tci_exec_fill(to, bytes, tci_exec_peek(from, bytes), e->n);
     }
+    int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
     for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        tci_exec_scan_lanes(e, r, to + j * bytes, e->axes[r->axis] + j,
+        tci_exec_scan_lanes(e, r, to + j * bytes, begin + j,
                             TCI_MIN(e->n - j, (int64_t)TCI_VLANES));
     }
 }

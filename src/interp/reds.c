@@ -117,7 +117,7 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
     const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
     const int32_t *from = b->reds[red].in;
-    bool scan = b->k->reds[red].order == TCI_ORDER_BLOCK_SCAN;
+    bool scan = b->k->reds[red].order == TCI_ORDER_BLOCK_SCAN && st->n_axes > 0;
     for (int i = st->n_axes - (scan ? 1 : st->n_kept); i < st->n_axes; i++) {
         row[st->axes[i]] = 1;
     }
@@ -225,8 +225,9 @@ static void tci_prep_fill_red(tci_prep *b, int red)
         r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
         r->acc[i] = tci_prep_own_value(b, r->bytes[i], varies, (int)lanes);
     }
-    bool apart = r->inner || r->scan > 0;
-    r->result = apart ? tci_prep_own_value(b, r->bytes[r->part], r->scan > 0, 0) : r->acc[r->part];
+    bool lanes_vary = r->scan > 0 && r->axis >= 0;
+    r->result = r->inner || r->scan > 0 ? tci_prep_own_value(b, r->bytes[r->part], lanes_vary, 0)
+                                        : r->acc[r->part];
     b->outer_value[node] = r->result;
     tci_prep_single(b, r, red);
     TCI_ASSERT(b->s, (r->row == 0 && r->scan == 0) || r->single);

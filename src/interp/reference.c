@@ -827,7 +827,10 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_WINDOW: tci_ref_move(r, n, out); break;
     case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
     case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
-    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_SCAN:
+        TCI_ASSERT(&r->s, n->n_in == 1);
+        tci_ref_scan(r, n, out);
+        break;
     case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
     case TCI_OP_ASSIGN:

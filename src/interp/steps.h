@@ -142,7 +142,7 @@ typedef struct tci_interp_value {
     int64_t offset;         /* in the workspace */
 } tci_interp_value;
 
-/* One reduction. (Of a BLOCK_SCAN see `scan`.) The parts of its accumulator start at their identities in each outer block; result
+/* One reduction. The parts of its accumulator start at their identities in each outer block; result
  * holds the value after the stage (for one lane per outer point the part of the accumulator
  * itself, and so for a row that is kept; the last axis of a row takes whole blocks of TCI_VLANES,
  * so that a group written past its end is its own).

@@ -33,8 +33,8 @@ typedef enum tci_mem {
     TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
     /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
     TCI_MEM_HIGH_HALF,
-    /* T f(T v, T none, int h), h a power of 2: lane i where i & h takes lane (i | (h - 1)) ^ h of v,
-     * the last of the h lanes below; the others that of none */
+    /* T f(T v, T none, int h), h a power of 2: where i & h lane i takes lane (i | (h - 1)) ^ h of
+     * v, the last of the h lanes below; the others take that of none */
     TCI_MEM_BELOW,
     /* T f(T a, T b, int h), h a power of 2: halves of blocks of 2 h lanes are exchanged. LOW: lane
      * i is a[i] where i & h is 0, else b[i - h]; HIGH: a[i + h], else b[i] */

@@ -27,7 +27,7 @@ TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
         }
         break;
     case TCI_STAGE_SCAN:
-        if (inner) {
+        if (inner && st->n_axes > 0) {
             tci_stage_scan_inner(b, stage, next);
         } else {
             tci_stage_reduce_outer(b, stage, tile);

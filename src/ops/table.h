@@ -209,7 +209,7 @@
       "sliding windows along axes as extra axes")                                                  \
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(SCAN, scan, 1, 2, 0, AXIS, OWN, "running sum along an axis")                                 \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \

@@ -10,6 +10,7 @@
  *                      longer rows, where its rows begin at odd places)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
+ *   long SCAN         in parts (plan/scan.c)
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
@@ -43,9 +44,8 @@ static int64_t tci_algo_nearer(int64_t best, int64_t d, int64_t want)
     return fits && nearer ? d : best;
 }
 
-/* The divisor of n nearest to want, the larger of two, from a fourth of it to below its double; 0
- * when there is none. Divisors come in pairs: as many steps as the root of n. */
-static int64_t tci_algo_divisor(int64_t n, int64_t want)
+/* Divisors come in pairs: as many steps as the root of n. */
+TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want)
 {
     int64_t best = 0;
     for (int64_t d = 1; d <= n / d; d++) {
@@ -139,7 +139,7 @@ static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
     }
     int at = cut.at, axis = (int)n->attr[at];
     int64_t size = tci_dim_known(x->shape[axis]), chunk = cut.chunk;
-    int64_t even = tci_algo_divisor(size, chunk);
+    int64_t even = tci_plan_divisor(size, chunk);
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
     if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
@@ -677,6 +677,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {
         made = tci_algo_contract(a, n);
+    } else if (n->op == TCI_OP_SCAN) {
+        made = tci_plan_scan(a, n);
     } else if (n->op == TCI_OP_SCATTER) {
         made = tci_plan_order(a, n);
     }

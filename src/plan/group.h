@@ -3,9 +3,10 @@
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
- * output axes, then the summed ones; for a SCAN its other axes, then the scanned one; for a SCATTER
- * its other axes, then its own axis, then that of src; of one whose stores are apart the output
- * axes, and of a SEGMENT those, then its order.
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts
+ * its axes, of which the scanned one counts parts, then that of a part); for a SCATTER its other
+ * axes, then its own axis, then that of src; of one whose stores are apart the output axes, and of
+ * a SEGMENT those, then its order.
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -30,8 +31,9 @@
  *    them before it
  *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
  *    roots alone; what another group reads, and what a SCAN makes, has a buffer
- *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
- *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
+ *  - a domain has an axis of the same size for each axis of its node, or two, of a SCAN with
+ *    starts, for the scanned one; an axis of a domain is an outer axis of its group, of the same
+ *    size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
@@ -163,6 +165,11 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
+/* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
+/* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
+ * below its double; 0: there is none. */
+TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
  * in `orders`. NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
@@ -204,6 +211,10 @@ TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_no
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
+/* Has SCAN n starts, so that its domain has parts? */
+TCI_FN bool tci_root_has_parts(const tci_node *n);
+/* Index of axis `axis` of r's node, given that of each domain axis. */
+TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);

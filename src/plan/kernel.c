@@ -367,7 +367,7 @@ static int *tci_pk_out_index(tci_pk *p, const tci_root *r, const int *domain)
 {
     int *idx = TCI_NEW_ARRAY(p->s, int, r->node->rank + 1);
     for (int i = 0; i < r->node->rank; i++) {
-        idx[i] = domain[r->out_axis[i]];
+        idx[i] = tci_root_index(p->k, r, domain, i);
     }
     return idx;
 }
@@ -451,7 +451,8 @@ static void tci_pk_element(tci_pk *p, const tci_root *r, const int *domain, int 
 /* What the root takes in. */
 static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
 {
-    for (int i = 0; i < r->node->n_in; i++) {
+    int n_in = r->kind == TCI_ROOT_SCAN ? 1 : r->node->n_in; /* starts are added to it */
+    for (int i = 0; i < n_in; i++) {
         int value = tci_lower_value(&p->l, r->node->in[i],
                                     tci_plan_input_index(&p->l, r, i, domain), 0);
         red->in[i] = tci_lower_convert(p->k, value, (tc_dtype)red->dtype);
@@ -471,6 +472,15 @@ static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *d
         red->part = 1;
         tci_pk_element(p, r, domain, p->k->reds[max].in[0], red);
     }
+}
+
+/* The running value of a part behind what it starts with. */
+static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int value)
+{
+    tc_dtype t = (tc_dtype)p->k->insts[value].dtype;
+    int start = tci_lower_value(&p->l, r->node->in[1],
+                                tci_plan_input_index(&p->l, r, 1, domain), 0);
+    return tci_kernel_prim(p->k, TCI_P_ADD, t, 2, tci_lower_convert(p->k, start, t), value, -1);
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
@@ -501,6 +511,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     inst.x = inst.guard = -1;
     int value = tci_kernel_inst(p->k, inst);
     p->k->reds[tci_dim_known(inst.imm)].inst = value;
+    value = tci_root_has_parts(n) ? tci_pk_started(p, r, domain, value) : value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
     if (scan) {
         tci_pk_store(p, r, domain, p->red_of[root], red.stage);

@@ -29,6 +29,19 @@ TCI_FN tci_put tci_root_puts(const tci_node *n)
                                                          : TCI_PUT_LINES;
 }
 
+TCI_FN bool tci_root_has_parts(const tci_node *n)
+{
+    return n->op == TCI_OP_SCAN && n->n_in > 1;
+}
+
+TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis)
+{
+    int x = domain[r->out_axis[axis]], last = r->n_domain - 1;
+    return tci_root_has_parts(r->node) && axis == r->node->attr[0]
+               ? tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last])
+               : x;
+}
+
 static bool tci_root_has(const int64_t *list, int n, int64_t v)
 {
     for (int i = 0; i < n; i++) {
@@ -81,7 +94,8 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        bool along = r->kind == TCI_ROOT_SCAN || tci_root_puts(n) == TCI_PUT_LINES;
+        bool parts = tci_root_has_parts(n);
+        bool along = (r->kind == TCI_ROOT_SCAN && !parts) || tci_root_puts(n) == TCI_PUT_LINES;
         r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
@@ -93,6 +107,11 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[at] = n->shape[i];
         }
         r->n_out = along ? n->rank - 1 : n->rank;
+        if (parts) {
+            tci_dim n_parts = n->in[1]->shape[tci_dim_known(n->attr[0])];
+            r->domain[r->n_domain++] = tci_dim_div(r->domain[tci_dim_known(n->attr[0])], n_parts);
+            r->domain[tci_dim_known(n->attr[0])] = n_parts;
+        }
         if (tci_root_puts(n) == TCI_PUT_LINES) {
             r->domain[r->n_domain++] = n->in[1]->shape[tci_dim_known(n->attr[0])];
         } else if (tci_root_puts(n) == TCI_PUT_STRETCHES) {
@@ -206,7 +225,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
             bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
-            idx[i] = domain[along ? r->n_domain - 1 : r->out_axis[i]];
+            bool start = tci_root_has_parts(n) && input > 0;
+            idx[i] = along   ? domain[r->n_domain - 1]
+                     : start ? domain[r->out_axis[i]]
+                             : tci_root_index(l->k, r, domain, i);
         }
         return idx;
     }

@@ -77,6 +77,22 @@ static tc_tensor weight_gradient(tc_tensor x, tc_tensor y)
     return dw;
 }
 
+/* Of running sums every 1021st. */
+static tc_tensor running(tc_tensor x, tc_tensor y)
+{
+    return tc_slice(tc_cumsum(tc_mul(x, y), 0), 0, 1020, TC_END, 1021);
+}
+static tc_tensor running_rows(tc_tensor x, tc_tensor y)
+{
+    x = tc_cumsum(tc_mul(tc_reshape(x, 3, -1), tc_reshape(y, 3, -1)), 1);
+    return tc_slice(x, 1, 1020, TC_END, 1021);
+}
+static tc_tensor running_columns(tc_tensor x, tc_tensor y)
+{
+    x = tc_cumsum(tc_add(tc_reshape(x, -1, 3), tc_reshape(y, -1, 3)), 0);
+    return tc_slice(x, 0, 1020, TC_END, 1021);
+}
+
 static const struct { const char *name; expression make; int n; tc_dtype dtype; bool parts; }
     sums[] = {
     {"dot", dot, 1 << 20, TC_F32, true},
@@ -101,6 +117,12 @@ static const struct { const char *name; expression make; int n; tc_dtype dtype; 
     {"vector by wide matrix", of_vector_wide, 640 * 2000, TC_F32, true},
     {"two axes", two_axes, 16 * 70 * 901, TC_F32, true},
     {"two axes, a long one inside", two_long_axes, 16 * 3 * 20011, TC_F32, true},
+    {"running sum", running, 1 << 20, TC_F32, true},
+    {"running sum of a prime length", running, 1000003, TC_F32, false},
+    {"running sum of f16", running, 65536, TC_F16, true},
+    {"running sum, short", running, 65535, TC_BF16, false},
+    {"running sums of rows", running_rows, 3 * 70000, TC_F32, true},
+    {"running sums of columns", running_columns, 3 * 66000, TC_F32, true},
     {"gradient of a weight", weight_gradient, 64 * 2048, TC_F32, true},
 };
 

@@ -1,0 +1,126 @@
+/* plan/scan.c - long running sums in parts.
+ *
+ * In: a SCAN. Out, or NULL where it is left alone: the sum of each part of its axis, the running
+ * sums of those (in parts again, where they are many), and the SCAN of every part, which begins at
+ * what the parts before it sum up to (a second input). x is read twice and the result written once,
+ * for work enough to go round.
+ *
+ * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
+ * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
+ * the shape and the kind of machine; sizes that are symbols, and results that must be reproducible,
+ * leave it whole. Parts are equal, so an axis without a divisor near the wanted length is padded by
+ * zeros, and what is behind its end cut off by a copy; a processor leaves it whole. */
+#include "../graph/build.h"
+#include "group.h"
+
+enum {
+    TCI_SCAN_FEW = 16,           /* rows of a processor up to which they are cut */
+    TCI_SCAN_PART = 32768,       /* elements of a part of them, about */
+    TCI_SCAN_COLUMNS = 1024,     /* columns that one block has side by side */
+    TCI_SCAN_NEIGHBOURS = 16,    /* from which an axis before them is one of columns */
+    TCI_SCAN_BLOCK_PART = 8192,  /* elements of a row that a block holds, about */
+    TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
+};
+
+typedef struct tci_scan_cut { int64_t size, length; bool even; } tci_scan_cut;
+
+/* The wanted length of a part; 0: n is left whole. */
+static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
+{
+    int64_t all = 1, behind = 1, size = tci_dim_known(n->shape[axis]);
+    for (int i = 0; i < n->rank; i++) {
+        all *= i == axis ? 1 : tci_dim_known(n->shape[i]);
+        behind *= i > axis ? tci_dim_known(n->shape[i]) : 1;
+    }
+    if (machine.block_threads == 0) {
+        return all <= TCI_SCAN_FEW && size >= 2 * TCI_SCAN_PART ? TCI_SCAN_PART : 0;
+    }
+    bool rows = behind < TCI_SCAN_NEIGHBOURS;
+    int64_t blocks = rows ? all : (all + TCI_SCAN_COLUMNS - 1) / TCI_SCAN_COLUMNS;
+    int64_t least = rows ? TCI_SCAN_BLOCK_PART : TCI_SCAN_COLUMN_PART;
+    int64_t parts = TCI_CLASS_PIECES / blocks;
+    if (parts < 2 || size < 2 * least) {
+        return 0;
+    }
+    return rows ? least : TCI_MAX(least, size / parts);
+}
+
+/* How n is cut; length 0: it is not. */
+static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
+{
+    tci_scan_cut cut = {0, 0, true};
+    for (int i = 0; i < n->rank; i++) {
+        if (!tci_dim_is_known(n->shape[i]) || tci_dim_known(n->shape[i]) == 0) {
+            return cut;
+        }
+    }
+    int64_t wanted = tci_scan_wanted(n, axis, machine);
+    cut.size = tci_dim_known(n->shape[axis]);
+    cut.length = wanted > 0 ? tci_plan_divisor(cut.size, wanted) : 0;
+    if (wanted > 0 && cut.length == 0 && machine.block_threads > 0) {
+        cut.even = false;
+        cut.length = wanted;
+        cut.size = (cut.size + wanted - 1) / wanted * wanted;
+    }
+    return cut;
+}
+
+static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
+{
+    TCI_ASSERT(a->s, n != NULL);
+    return n;
+}
+
+/* What the parts of x before each one sum up to: an element of `axis` for each part. */
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, int64_t length)
+{
+    tci_graph *g = a->g;
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
+    int64_t parts = tci_dim_known(x->shape[axis]) / length;
+    int summed = axis + 1;
+    for (int i = 0; i <= x->rank; i++) {
+        shape[i] = i == axis ? parts : i == summed ? length : x->shape[i - (i > axis)];
+    }
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    tci_node *sum = tci_scan_built(a, tci_build_cast(g, x, t));
+    sum = tci_scan_built(a, tci_build_reshape(g, sum, x->rank + 1, shape));
+    tc_axes axes = {&summed, 1, false};
+    sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
+    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, 0, parts - 1, 1));
+    sum = tci_scan_built(a, tci_build_scan(g, sum, axis));
+    tci_node *again = tci_plan_scan(a, sum);
+    sum = again ? again : sum;
+    tci_value zero = {.u = 0};
+    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1, 0, tci_graph_const(g, t, zero)));
+}
+
+TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
+{
+    tci_graph *g = a->g;
+    int axis = (int)tci_dim_known(n->attr[0]);
+    tci_scan_cut cut = tci_scan_choose(n, axis, a->machine);
+    if (cut.length == 0) {
+        return NULL;
+    }
+    int64_t parts = cut.size / cut.length;
+    if (a->machine.reproducible) {
+        tci_str_printf(a->orders, "scan: whole, to be reproducible, else %lld parts\n",
+                       (long long)parts);
+        return NULL;
+    }
+    tci_str_printf(a->orders, "scan of %lld elements: %lld parts of %lld\n",
+                   (long long)tci_dim_known(n->shape[axis]), (long long)parts,
+                   (long long)cut.length);
+    tci_node *in[2] = {n->in[0], NULL};
+    tci_dim behind = tci_dim_sub(cut.size, n->shape[axis]);
+    if (!cut.even) {
+        tci_value zero = {.u = 0};
+        tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
+        in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
+    }
+    in[1] = tci_scan_starts(a, in[0], axis, cut.length);
+    tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
+                                    in, n->n_attr, n->attr);
+    return cut.even ? scan
+                    : tci_scan_built(a, tci_build_slice(g, scan, axis, 0, n->shape[axis], 1));
+}
