@@ -1051,6 +1051,17 @@ TEST(scans)
 
 /* ---- every candidate ---- */
 
+/* One more: kernel i by the schedule of that text. */
+static void add_forced(int i, const char *text)
+{
+    char name[sizeof(names[0])];
+    REQUIRE(n_kernels < MAX_KERNELS);
+    snprintf(name, sizeof(name), "%.28s [%.30s]", names[i], text);
+    memcpy(names[n_kernels], name, sizeof(name));
+    kernels[n_kernels] = kernels[i];
+    forced[n_kernels++] = text;
+}
+
 /* Behind the first n kernels, one for each of their candidates, which are forced by their text. */
 static void add_candidates(int n, int vector_bytes)
 {
@@ -1068,10 +1079,7 @@ static void add_candidates(int n, int vector_bytes)
                       tci_str_text(&why));
             tci_sched_print(&again, &parsed);
             CHECK_STR(tci_str_text(&again), tci_str_text(&text));
-            REQUIRE(n_kernels < MAX_KERNELS);
-            kernels[n_kernels] = kernels[i];
-            forced[n_kernels] = tci_str_text(&text);
-            snprintf(names[n_kernels++], sizeof(names[0]), "%.28s [%.30s]", names[i], text.text);
+            add_forced(i, tci_str_text(&text));
         }
     }
 }
@@ -1092,10 +1100,8 @@ static void add_odd_schedules(int n, int vector_bytes)
             tci_sched s;
             const char *text = tci_scratch_printf(&scratch, odd[o], a->lanes);
             CHECK_MSG(tci_sched_parse(text, &s, &why), "%s: %s", text, tci_str_text(&why));
-            if (tci_sched_fits(a, &s) && n_kernels < MAX_KERNELS) {
-                kernels[n_kernels] = kernels[i];
-                forced[n_kernels] = text;
-                snprintf(names[n_kernels++], sizeof(names[0]), "%.28s [%.30s]", names[i], text);
+            if (tci_sched_fits(a, &s)) {
+                add_forced(i, text);
             }
         }
     }

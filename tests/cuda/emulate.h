@@ -208,14 +208,13 @@ static tc_status emu_compile(void *user, tc_build *build)
         fclose(file);
         snprintf(command, sizeof(command),
                  "c++ -std=c++17 -w -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fwrapv -fPIC "
-                 "-Itests/cuda -shared -o '%s' '%s' -lm >'%s.log' 2>&1",
-                 build->outputs[i], path, path);
+                 "-Itests/cuda -shared -o '%s' '%s' -lm >'%s.log' 2>&1 || "
+                 "{ head -c 2000 '%s.log'; false; }",
+                 build->outputs[i], path, path, path);
         build->processes++;
         int failed = system(command);
         remove(path);
         if (failed) {
-            snprintf(command, sizeof(command), "head -c 2000 '%s.log'", path);
-            system(command);
             return TC_ERR_COMPILER;
         }
         strncat(path, ".log", sizeof(path) - strlen(path) - 1);

@@ -337,34 +337,40 @@ static int draw_next(tci_kernel *k, uint32_t *state, const int *drawn, int n, in
     }
 }
 
+/* Values of drawn expressions that are wrong or out of their range. */
+static int count_wrong(tci_kernel *k, uint32_t seed)
+{
+    static int64_t values[AXES + DRAWN][60];
+    int drawn[AXES + DRAWN], wrong = 0;
+    for (int i = 0; i < AXES; i++) {
+        tci_kernel_axis(k, axis_sizes[i], false);
+        drawn[i] = tci_kx_axis(k, i);
+    }
+    for (int p = 0; p < 60; p++) {
+        values[0][p] = p / 30;
+        values[1][p] = p / 6 % 5;
+        values[2][p] = p % 6;
+    }
+    for (int n = AXES; n < AXES + DRAWN; n++) {
+        drawn[n] = draw_next(k, &seed, drawn, n, values, values[n]);
+        const tci_kx *e = &k->kx[drawn[n]];
+        for (int p = 0; p < 60; p++) {
+            const int64_t at[AXES] = {p / 30, p / 6 % 5, p % 6};
+            int64_t want = values[n][p];
+            wrong += value_of(k, drawn[n], at) != want || want < e->lo || want > e->hi;
+        }
+    }
+    return wrong;
+}
+
 TEST(what_is_simplified_means_what_it_meant)
 {
     static tci_scratch s;
-    static int64_t values[AXES + DRAWN][60];
-    for (uint32_t seed = 0; seed < 400; seed++) {
-        uint32_t state = seed;
-        int drawn[AXES + DRAWN], wrong = 0;
+    static uint32_t seed; /* it outlives a jump */
+    for (seed = 0; seed < 400; seed++) {
         tci_scratch_init(&s);
         REQUIRE(!setjmp(s.escape));
-        tci_kernel *k = tci_kernel_make(&s);
-        for (int i = 0; i < AXES; i++) {
-            tci_kernel_axis(k, axis_sizes[i], false);
-            drawn[i] = tci_kx_axis(k, i);
-        }
-        for (int p = 0; p < 60; p++) {
-            values[0][p] = p / 30;
-            values[1][p] = p / 6 % 5;
-            values[2][p] = p % 6;
-        }
-        for (int n = AXES; n < AXES + DRAWN; n++) {
-            drawn[n] = draw_next(k, &state, drawn, n, values, values[n]);
-            const tci_kx *e = &k->kx[drawn[n]];
-            for (int p = 0; p < 60; p++) {
-                const int64_t at[AXES] = {p / 30, p / 6 % 5, p % 6};
-                int64_t want = values[n][p];
-                wrong += value_of(k, drawn[n], at) != want || want < e->lo || want > e->hi;
-            }
-        }
+        int wrong = count_wrong(tci_kernel_make(&s), seed);
         CHECK_MSG(wrong == 0, "seed %u: %d values are wrong or out of range", seed, wrong);
         tci_scratch_free(&s);
     }

@@ -24,9 +24,9 @@ static void check_same(int line, const char *name, tc_tensor got, tc_tensor want
 /* That the call of this name, inputs and attributes is that tensor. */
 #define SAME(wanted, name, inputs, attrs)                                                          \
     check_same(__LINE__, name, tc_op(ctx, name, inputs, attrs), (wanted))
-#define ONE(wanted, name, ...) SAME(wanted, name, TC_TENSORS(x), TC_ATTRS(__VA_ARGS__))
-#define TWO(wanted, name, ...) SAME(wanted, name, TC_TENSORS(x, y), TC_ATTRS(__VA_ARGS__))
-#define NONE(wanted, name, ...) SAME(wanted, name, TC_TENSORS(), TC_ATTRS(__VA_ARGS__))
+#define ONE(wanted, name, attrs) SAME(wanted, name, TC_TENSORS(x), attrs)
+#define TWO(wanted, name, attrs) SAME(wanted, name, TC_TENSORS(x, y), attrs)
+#define NONE(wanted, name, attrs) SAME(wanted, name, TC_TENSORS(), attrs)
 
 TEST(every_elementwise_row)
 {
@@ -47,14 +47,15 @@ TEST(every_reduction)
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
 #define OVER_SAME(name)                                                                            \
-    ONE(tc_##name(x, TC_AXES(1), true), #name, TC_ATTR("axes", -1), TC_ATTR("keepdims", true));    \
-    ONE(tc_##name(x, TC_AXES(1, 0), false), #name, TC_ATTR_LIST("axes", 0, 1));                    \
-    ONE(tc_##name(x, TC_ALL, false), #name);
+    ONE(tc_##name(x, TC_AXES(1), true), #name,                                                     \
+        TC_ATTRS(TC_ATTR("axes", -1), TC_ATTR("keepdims", true)));                                 \
+    ONE(tc_##name(x, TC_AXES(1, 0), false), #name, TC_ATTRS(TC_ATTR_LIST("axes", 0, 1)));          \
+    ONE(tc_##name(x, TC_ALL, false), #name, TC_ATTRS());
 #define OVER_SUM OVER_SAME
 #define OVER_BOOL OVER_SAME
 #define OVER_FLOAT OVER_SAME
 #define OVER_INDEX(name)                                                                           \
-    ONE(tc_##name(x, 1, true), #name, TC_ATTR("axis", 1), TC_ATTR("keepdims", 1));
+    ONE(tc_##name(x, 1, true), #name, TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("keepdims", 1)));
 #define ROW(id, name, rule, ...) OVER_##rule(name)
     TCI_REDUCE_OPS(ROW)
 #undef ROW
@@ -65,24 +66,23 @@ TEST(made_and_drawn)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), key = tc_input(ctx, "key", TC_U64);
-    NONE(tc_full(ctx, 0.5, TC_F64, 3, 4), "full", TC_ATTR("value", 0.5), TC_ATTR("dtype", TC_F64),
-         TC_ATTR_LIST("sizes", 3, 4));
-    NONE(tc_full(ctx, 1, TC_I32), "full", TC_ATTR("value", 1), TC_ATTR("dtype", TC_I32),
-         TC_ATTR_LIST("sizes"));
-    NONE(tc_arange(ctx, 1, 9, 2, TC_I16), "arange", TC_ATTR("start", 1), TC_ATTR("stop", 9),
-         TC_ATTR("step", 2), TC_ATTR("dtype", TC_I16));
+    NONE(tc_full(ctx, 0.5, TC_F64, 3, 4), "full",
+         TC_ATTRS(TC_ATTR("value", 0.5), TC_ATTR("dtype", TC_F64), TC_ATTR_LIST("sizes", 3, 4)));
+    NONE(tc_arange(ctx, 1, 9, 2, TC_I16), "arange",
+         TC_ATTRS(TC_ATTR("start", 1), TC_ATTR("stop", 9), TC_ATTR("step", 2),
+                  TC_ATTR("dtype", TC_I16)));
     SAME(tc_fold_in(key, 2), "fold_in", TC_TENSORS(key), TC_ATTRS(TC_ATTR("number", 2)));
     SAME(tc_rand(ctx, key, TC_F32, 5), "rand", TC_TENSORS(key),
          TC_ATTRS(TC_ATTR("dtype", TC_F32), TC_ATTR("sizes", 5)));
-    NONE(tc_randn(ctx, 2, TC_F32, 5, 6), "randn", TC_ATTR("key", 2), TC_ATTR("dtype", TC_F32),
-         TC_ATTR_LIST("sizes", 5, 6));
+    NONE(tc_randn(ctx, 2, TC_F32, 5, 6), "randn",
+         TC_ATTRS(TC_ATTR("key", 2), TC_ATTR("dtype", TC_F32), TC_ATTR_LIST("sizes", 5, 6)));
     SAME(tc_random_bits(ctx, key, TC_U8, 5), "random_bits", TC_TENSORS(key),
          TC_ATTRS(TC_ATTR("dtype", TC_U8), TC_ATTR("sizes", 5)));
     SAME(tc_randint(ctx, key, -1, 2, TC_I8, 5), "randint", TC_TENSORS(key),
          TC_ATTRS(TC_ATTR("low", -1), TC_ATTR("high", 2), TC_ATTR("dtype", TC_I8),
                   TC_ATTR("sizes", 5)));
     SAME(tc_bernoulli(x, key), "bernoulli", TC_TENSORS(x, key), TC_ATTRS());
-    ONE(tc_dropout(x, 0.5, key), "dropout", TC_ATTR("p", 0.5), TC_ATTR("key", key));
+    ONE(tc_dropout(x, 0.5, key), "dropout", TC_ATTRS(TC_ATTR("p", 0.5), TC_ATTR("key", key)));
     tc_ctx_free(ctx);
 }
 
@@ -91,19 +91,19 @@ TEST(over_axes)
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
     tc_tensor target = tc_input(ctx, "t", TC_I64, 3), both[2], wanted[2];
-    ONE(tc_mean(x, TC_AXES(0), false), "mean", TC_ATTR("axes", 0));
-    ONE(tc_var(x, TC_ALL, 1, false), "var");
-    ONE(tc_std(x, TC_AXES(1), 0.5, true), "std", TC_ATTR("axes", 1), TC_ATTR("correction", 0.5),
-        TC_ATTR("keepdims", true));
+    ONE(tc_mean(x, TC_AXES(0), false), "mean", TC_ATTRS(TC_ATTR("axes", 0)));
+    ONE(tc_var(x, TC_ALL, 1, false), "var", TC_ATTRS());
+    ONE(tc_std(x, TC_AXES(1), 0.5, true), "std",
+        TC_ATTRS(TC_ATTR("axes", 1), TC_ATTR("correction", 0.5), TC_ATTR("keepdims", true)));
     CHECK_EQ_INT(tc_op_results(ctx, "var_mean", TC_TENSORS(x), TC_ATTRS(), both, 2), TC_OK);
     tc_var_mean(x, TC_ALL, 1, false, &wanted[0], &wanted[1]);
     check_same(__LINE__, "var of var_mean", both[0], wanted[0]);
     check_same(__LINE__, "mean of var_mean", both[1], wanted[1]);
-    ONE(tc_cumsum(x, 1), "cumsum", TC_ATTR("axis", 1));
-    ONE(tc_softmax(x, 1), "softmax", TC_ATTR("axis", -1));
-    ONE(tc_log_softmax(x, 0), "log_softmax", TC_ATTR("axis", 0));
-    TWO(tc_layer_norm(x, TC_AXES(1), y, TC_NONE, 0.5), "layer_norm", TC_ATTR("axes", 1),
-        TC_ATTR("eps", 0.5));
+    ONE(tc_cumsum(x, 1), "cumsum", TC_ATTRS(TC_ATTR("axis", 1)));
+    ONE(tc_softmax(x, 1), "softmax", TC_ATTRS(TC_ATTR("axis", -1)));
+    ONE(tc_log_softmax(x, 0), "log_softmax", TC_ATTRS(TC_ATTR("axis", 0)));
+    TWO(tc_layer_norm(x, TC_AXES(1), y, TC_NONE, 0.5), "layer_norm",
+        TC_ATTRS(TC_ATTR("axes", 1), TC_ATTR("eps", 0.5)));
     SAME(tc_layer_norm(x, TC_AXES(1), TC_NONE, y, 0.5), "layer_norm", TC_TENSORS(x, TC_NONE, y),
          TC_ATTRS(TC_ATTR("axes", 1), TC_ATTR("eps", 0.5)));
     SAME(tc_cross_entropy(x, target), "cross_entropy", TC_TENSORS(x, target), TC_ATTRS());
@@ -115,21 +115,21 @@ TEST(movement)
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 1, 4);
     SAME(tc_where(x, 2, y), "where", TC_TENSORS(x, TC_NONE, y), TC_ATTRS(TC_ATTR("a", 2)));
-    ONE(tc_cast(x, TC_BF16), "cast", TC_ATTR("dtype", TC_BF16));
-    ONE(tc_bitcast(x, TC_I32), "bitcast", TC_ATTR("dtype", TC_I32));
-    ONE(tc_reshape(x, 2, -1), "reshape", TC_ATTR_LIST("sizes", 2, -1));
-    ONE(tc_reshape(x, 12), "reshape", TC_ATTR("sizes", 12));
-    ONE(tc_permute(x, 1, 0), "permute", TC_ATTR_LIST("order", 1, 0));
-    ONE(tc_transpose(x, 0, 1), "transpose", TC_ATTR("axis_a", -2), TC_ATTR("axis_b", -1));
+    ONE(tc_cast(x, TC_BF16), "cast", TC_ATTRS(TC_ATTR("dtype", TC_BF16)));
+    ONE(tc_bitcast(x, TC_I32), "bitcast", TC_ATTRS(TC_ATTR("dtype", TC_I32)));
+    ONE(tc_reshape(x, 2, -1), "reshape", TC_ATTRS(TC_ATTR_LIST("sizes", 2, -1)));
+    ONE(tc_reshape(x, 12), "reshape", TC_ATTRS(TC_ATTR("sizes", 12)));
+    ONE(tc_permute(x, 1, 0), "permute", TC_ATTRS(TC_ATTR_LIST("order", 1, 0)));
+    ONE(tc_transpose(x, 0, 1), "transpose", TC_ATTRS(TC_ATTR("axis_a", -2), TC_ATTR("axis_b", -1)));
     SAME(tc_expand(y, 5, 4), "expand", TC_TENSORS(y), TC_ATTRS(TC_ATTR_LIST("sizes", 5, -1)));
     SAME(tc_squeeze(y, 0), "squeeze", TC_TENSORS(y), TC_ATTRS(TC_ATTR("axis", 0)));
-    ONE(tc_unsqueeze(x, 1), "unsqueeze", TC_ATTR("axis", 1));
-    ONE(tc_slice(x, 1, 1, TC_END, 2), "slice", TC_ATTR("axis", 1), TC_ATTR("start", 1),
-        TC_ATTR("step", 2));
-    ONE(tc_flip(x, 1), "flip", TC_ATTR("axis", 1));
-    ONE(tc_pad(x, 1, 2, 0, 0.5), "pad", TC_ATTR("axis", 1), TC_ATTR("before", 2),
-        TC_ATTR("value", 0.5));
-    TWO(tc_cat(TC_TENSORS(x, y), 0), "cat", TC_ATTR("axis", 0));
+    ONE(tc_unsqueeze(x, 1), "unsqueeze", TC_ATTRS(TC_ATTR("axis", 1)));
+    ONE(tc_slice(x, 1, 1, TC_END, 2), "slice",
+        TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("start", 1), TC_ATTR("step", 2)));
+    ONE(tc_flip(x, 1), "flip", TC_ATTRS(TC_ATTR("axis", 1)));
+    ONE(tc_pad(x, 1, 2, 0, 0.5), "pad",
+        TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("before", 2), TC_ATTR("value", 0.5)));
+    TWO(tc_cat(TC_TENSORS(x, y), 0), "cat", TC_ATTRS(TC_ATTR("axis", 0)));
     tc_ctx_free(ctx);
 }
 
@@ -146,10 +146,11 @@ TEST(indices_and_products)
     SAME(tc_scatter_min(x, 0, i, x), "scatter_min", TC_TENSORS(x, i, x), axis);
     SAME(tc_scatter_max(x, 0, i, x), "scatter_max", TC_TENSORS(x, i, x), axis);
     SAME(tc_index_add(x, 0, j, x), "index_add", TC_TENSORS(x, j, x), axis);
-    TWO(tc_matmul(x, y), "matmul");
+    TWO(tc_matmul(x, y), "matmul", TC_ATTRS());
     tc_tensor a = tc_reshape(x, 1, 3, 4), b = tc_reshape(y, 1, 4, 5);
     SAME(tc_bmm(a, b), "bmm", TC_TENSORS(a, b), TC_ATTRS());
-    TWO(tc_einsum("ik,kj->ji", TC_TENSORS(x, y)), "einsum", TC_ATTR_TEXT("spec", "ik,kj->ji"));
+    TWO(tc_einsum("ik,kj->ji", TC_TENSORS(x, y)), "einsum",
+        TC_ATTRS(TC_ATTR_TEXT("spec", "ik,kj->ji")));
     tc_ctx_free(ctx);
 }
 
@@ -164,9 +165,11 @@ TEST(windows_and_state)
     SAME(tc_conv2d(x, y, bias, &conv), "conv2d", TC_TENSORS(x, y, bias),
          TC_ATTRS(TC_ATTR_LIST("stride", 2, 1), TC_ATTR("padding", 1),
                   TC_ATTR_LIST("dilation", 1, 2), TC_ATTR("groups", 2)));
-    TWO(tc_conv2d(x, y, TC_NONE, (&(tc_conv){.groups = 2})), "conv2d", TC_ATTR("groups", 2));
-    ONE(tc_max_pool2d(x, &pool), "max_pool2d", TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1),
-        TC_ATTR_LIST("padding", 1, 0), TC_ATTR("ceil_mode", true));
+    TWO(tc_conv2d(x, y, TC_NONE, (&(tc_conv){.groups = 2})), "conv2d",
+        TC_ATTRS(TC_ATTR("groups", 2)));
+    ONE(tc_max_pool2d(x, &pool), "max_pool2d",
+        TC_ATTRS(TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1), TC_ATTR_LIST("padding", 1, 0),
+                 TC_ATTR("ceil_mode", true)));
     float zeros[4] = {0};
     tc_tensor p = tc_param(ctx, zeros, TC_F32, 4);
     CHECK_EQ_INT(tc_eval(tc_op(ctx, "assign", TC_TENSORS(p), TC_ATTRS(TC_ATTR("value", 3.0)))),
@@ -207,6 +210,8 @@ TEST(lists_in_memory)
                        {.name = "dtype", .value = TC_ARG(TC_F32)},
                        {.name = "sizes", .n = 100, .items = ones}};
     CHECK_EQ_INT(tc_rank(tc_op(ctx, "full", TC_TENSORS(), TC_ATTRS_N(many, 3))), 100);
+    many[2].n = 0;
+    SAME(tc_full(ctx, 1, TC_F32), "full", TC_TENSORS(), TC_ATTRS_N(many, 3));
     tc_ctx_free(ctx);
 }
 
@@ -220,27 +225,27 @@ static void check_says(int line, tc_tensor t, tc_status status, const char *text
     CHECK_EQ_INT(tc_status_of(t), status);
 }
 /* What is said of the op when given these. */
-#define SAYS(text, name, inputs, ...)                                                              \
-    check_says(__LINE__, tc_op(ctx, name, inputs, TC_ATTRS(__VA_ARGS__)), TC_ERR_ARGUMENT, text)
+#define SAYS(text, name, inputs, attrs)                                                            \
+    check_says(__LINE__, tc_op(ctx, name, inputs, attrs), TC_ERR_ARGUMENT, text)
 #define SOFTMAX ": expected softmax(x: tensor, axis: axis)"
 
 TEST(names_that_are_not_there)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
-    SAYS("there is no op 'sofmax': softmax is near", "sofmax", TC_TENSORS(x));
-    SAYS("there is no op 'Relu': relu is near", "Relu", TC_TENSORS(x));
-    SAYS("there is no op 'conv': conv2d is near", "conv", TC_TENSORS(x));
-    SAYS("there is no op 'contract'", "contract", TC_TENSORS(x));
-    SAYS("there is no op ''", "", TC_TENSORS(x));
-    SAYS("there is no op '(null)'", NULL, TC_TENSORS(x));
-    SAYS("there is no 'dim'" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("dim", 1));
-    SAYS("there is no '(null)'" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR(NULL, 1));
-    SAYS("'axis' is missing" SOFTMAX, "softmax", TC_TENSORS(x));
-    SAYS("'x' is missing" SOFTMAX, "softmax", TC_TENSORS(), TC_ATTR("axis", 1));
-    SAYS("'x' is given twice" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("x", x));
-    SAYS("2 inputs are given" SOFTMAX, "softmax", TC_TENSORS(x, x), TC_ATTR("axis", 1));
-    SAYS("1 results of var_mean are asked for: it has 2", "var_mean", TC_TENSORS(x));
+    SAYS("there is no op 'sofmax': softmax is near", "sofmax", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op 'Relu': relu is near", "Relu", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op 'conv': conv2d is near", "conv", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op 'contract'", "contract", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op ''", "", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op '(null)'", NULL, TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no 'dim'" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("dim", 1)));
+    SAYS("there is no '(null)'" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR(NULL, 1)));
+    SAYS("'axis' is missing" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTRS());
+    SAYS("'x' is missing" SOFTMAX, "softmax", TC_TENSORS(), TC_ATTRS(TC_ATTR("axis", 1)));
+    SAYS("'x' is given twice" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("x", x)));
+    SAYS("2 inputs are given" SOFTMAX, "softmax", TC_TENSORS(x, x), TC_ATTRS(TC_ATTR("axis", 1)));
+    SAYS("1 results of var_mean are asked for: it has 2", "var_mean", TC_TENSORS(x), TC_ATTRS());
     tc_ctx_free(ctx);
 }
 
@@ -248,23 +253,24 @@ TEST(values_that_are_of_another_kind)
 {
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
-    SAYS("'axis' is 0.5" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("axis", 0.5));
-    SAYS("'axis' is a tensor" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR("axis", x));
-    SAYS("'axis' is a list of 1" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTR_LIST("axis", 1));
+    SAYS("'axis' is 0.5" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", 0.5)));
+    SAYS("'axis' is a tensor" SOFTMAX, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", x)));
+    SAYS("'axis' is a list of 1" SOFTMAX, "softmax", TC_TENSORS(x),
+         TC_ATTRS(TC_ATTR_LIST("axis", 1)));
     SAYS("'axis' is the text \"last\"" SOFTMAX, "softmax", TC_TENSORS(x),
-         TC_ATTR_TEXT("axis", "last"));
-    SAYS("'x' is 3" SOFTMAX, "softmax", TC_TENSORS(), TC_ATTR("x", 3));
+         TC_ATTRS(TC_ATTR_TEXT("axis", "last")));
+    SAYS("'x' is 3" SOFTMAX, "softmax", TC_TENSORS(), TC_ATTRS(TC_ATTR("x", 3)));
     SAYS("'dtype' is 99: expected cast(x: tensor, dtype: dtype)", "cast", TC_TENSORS(x),
-         TC_ATTR("dtype", 99));
+         TC_ATTRS(TC_ATTR("dtype", 99)));
     SAYS("'keepdims' is 2: expected argmax(x: tensor, axis: axis, keepdims: flag = false)",
-         "argmax", TC_TENSORS(x), TC_ATTR("axis", 0), TC_ATTR("keepdims", 2));
+         "argmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", 0), TC_ATTR("keepdims", 2)));
     SAYS("'sizes' is 1.5: expected reshape(x: tensor, sizes: sizes)", "reshape", TC_TENSORS(x),
-         TC_ATTR("sizes", 1.5));
+         TC_ATTRS(TC_ATTR("sizes", 1.5)));
     SAYS("'xs' is given twice: expected cat(xs: tensors, axis: axis)", "cat", TC_TENSORS(x),
-         TC_ATTR("xs", x));
+         TC_ATTRS(TC_ATTR("xs", x)));
     SAYS("'kernel' is a list of 3: expected max_pool2d(x: tensor, kernel: pair, stride: pair = 0, "
          "padding: pair = 0, dilation: pair = 1, ceil_mode: flag = false)",
-         "max_pool2d", TC_TENSORS(x), TC_ATTR_LIST("kernel", 1, 2, 3));
+         "max_pool2d", TC_TENSORS(x), TC_ATTRS(TC_ATTR_LIST("kernel", 1, 2, 3)));
     tc_ctx_free(ctx);
 }
 
