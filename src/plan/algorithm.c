@@ -2,7 +2,8 @@
  *
  *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
  *                      partial results a second reduction combines, so that there is parallel work
- *                      and the order is fixed by the shape and the kind of machine
+ *                      and the order is fixed by the shape and the kind of machine; of a sum of
+ *                      exp(x - max) each chunk has a max of its own
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
@@ -197,6 +198,60 @@ static tci_node *tci_algo_reproducible(const tci_algo *a, tci_node *n)
 }
 
 static tci_node *tci_algo_node(const tci_algo *a, tci_node *n);
+
+/* m over the axes that it was reduced by, as x has them. */
+static tci_node *tci_algo_spread(const tci_algo *a, tci_node *m, const tci_node *x, int n_axes,
+                                 const int64_t *axes)
+{
+    tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
+    for (int i = 0; i < n_axes; i++) {
+        ones[axes[i]] = 1;
+    }
+    return tci_build_broadcast(a->g, tci_build_reshape(a->g, m, x->rank, ones), x->rank, x->shape);
+}
+
+/* exp(x - m), m of x by these axes. */
+static tci_node *tci_algo_powers(const tci_algo *a, tci_node *x, tci_node *m, int n_axes,
+                                 const int64_t *axes)
+{
+    tci_node *less[2] = {x, tci_algo_spread(a, m, x, n_axes, axes)};
+    tci_node *shifted = tci_build_ew(a->g, TCI_OP_SUB, less);
+    return tci_build_ew(a->g, TCI_OP_EXP, &shifted);
+}
+
+/* A sum of exp(x - m) whose m, the largest x, is cut: each part has a largest element of its own,
+ * so that no part waits for m and x is read once for both. The parts are scaled as they are added;
+ * one that is scaled to nothing is nothing, also where it is NaN: all of it is -inf then. */
+static tci_node *tci_algo_cut_powers(const tci_algo *a, tci_node *n)
+{
+    const tci_node *shifted = n->op == TCI_OP_SUM && n->in[0]->op == TCI_OP_EXP ? n->in[0]->in[0]
+                                                                                  : n;
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (shifted->op != TCI_OP_SUB || shifted->dtype != n->dtype || tci_dtype_is_half(t)) {
+        return NULL;
+    }
+    tci_node *x = shifted->in[0];
+    tci_node *most = tci_graph_node(a->g, TCI_OP_MAX, t, n->rank, n->shape, 1, &x, n->n_attr,
+                                    n->attr);
+    tci_node *cut = tci_algo_split(a, most), *sum;
+    if (!cut || shifted->in[1] != tci_algo_spread(a, cut, x, n->n_attr, n->attr)) {
+        return NULL;
+    }
+    tci_node *part = cut->in[0];
+    x = part->in[0];
+    sum = tci_algo_powers(a, x, part, part->n_attr, part->attr);
+    sum = tci_graph_node(a->g, TCI_OP_SUM, t, part->rank, part->shape, 1, &sum, part->n_attr,
+                         part->attr);
+    tci_node *scale = tci_algo_powers(a, part, cut, cut->n_attr, cut->attr);
+    tci_node *zero = tci_build_broadcast(a->g, tci_graph_const(a->g, t, (tci_value){.f = 0}),
+                                         part->rank, part->shape);
+    tci_node *none[2] = {scale, zero}, *scaled[2] = {sum, scale};
+    sum = tci_build_where(a->g, tci_build_ew(a->g, TCI_OP_EQ, none), zero,
+                          tci_build_ew(a->g, TCI_OP_MUL, scaled));
+    tci_str_printf(a->orders, "sum of exp(x - max): %lld parts, each with a max of its own\n",
+                   (long long)tci_dim_known(part->shape[cut->attr[0]]));
+    return tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &sum, 1, cut->attr);
+}
 
 /* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
  * count: as a mean and a sum of squares, which read all of it twice, but are sums, and so joined
@@ -672,7 +727,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
     } else if (tci_op_is_reduce(n->op) && a->machine.reproducible) {
         made = tci_algo_reproducible(a, n);
     } else if (tci_op_is_reduce(n->op)) {
-        made = tci_algo_split(a, n);
+        made = tci_algo_cut_powers(a, n);
+        made = made ? made : tci_algo_split(a, n);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {

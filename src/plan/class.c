@@ -23,7 +23,9 @@
  *             the first pass leaves it in no near memory: on a processor from TCI_CLASS_FAR bytes
  *             on, on a machine of blocks when a block cannot hold it in registers (loop/row.c).
  *             Near rows are read twice: a step of ONLINE waits for an exp, and rounds once more.
- *             Where a size is a symbol the row is far if it always is.
+ *             Where a size is a symbol the row is far if it always is. A row that is cut
+ *             (plan/algorithm.c) is not waited for: each part has an m of its own, and is near or
+ *             far itself.
  *
  * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
  * same for all sizes and machines: a reduction whose axes end with the last one of its input, as

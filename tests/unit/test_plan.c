@@ -105,32 +105,43 @@ static tci_node *losses(tci_graph *g, tci_node *x)
     return tci_build_cross_entropy(g, x, target);
 }
 
-/* How many stages of the plan read x element by element, and not where an index says. */
-static int readings(tci_scratch *s, const tci_plan *p)
+/* Whether a load reads all of its operand, element by element. */
+static bool reads_all(const tci_kernel *k, const tci_kinst *load)
+{
+    tci_dim points = 1;
+    for (int a = 0; a < k->n_axes; a++) {
+        points = load->axes >> a & 1 ? tci_dim_mul(points, k->axes[a].size) : points;
+    }
+    return points == k->operands[tci_kinst_number(load)].n;
+}
+
+/* How many stages of the plan read all of x; how many kernels. */
+static int readings(tci_scratch *s, const tci_plan *p, int *kernels)
 {
     int n = 0;
+    *kernels = 0;
     for (int t = 0; t < p->n_steps; t++) {
+        int before = n;
         const tci_kernel *k = p->kernels[p->steps[t].kernel];
         for (int stage = 0; stage < k->n_stages; stage++) {
             bool *live = TCI_NEW_ARRAY(s, bool, k->n_insts + 1), reads = false;
-            uint64_t axes = tci_cost_stage_axes(k, stage);
-            tci_dim base, *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1);
             tci_cost_mark(k, stage, true, live);
             for (int i = 0; i < k->n_insts; i++) {
                 const tci_kinst *in = &k->insts[i];
-                reads |= live[i] && in->op == TCI_K_LOAD && (in->axes & axes) != 0 &&
-                         tci_kx_affine(k, in->x, coef, &base) &&
+                reads |= live[i] && in->op == TCI_K_LOAD && reads_all(k, in) &&
                          p->steps[t].operands[tci_kinst_number(in)] == 0;
             }
             n += reads;
         }
+        *kernels += n > before;
     }
     return n;
 }
 
-/* Of rows of x[rows, n] as a machine's plan makes them; *online: whether a class is ONLINE. */
+/* Of rows of x[rows, n] as a machine's plan makes them; *kernels: that read x; *online: whether a
+ * class is ONLINE. */
 static int count_readings(rows_of make, tc_dtype dtype, int64_t rows, int64_t n,
-                          tci_machine machine, bool *online)
+                          tci_machine machine, int *kernels, bool *online)
 {
     tci_scratch s;
     tci_graph g;
@@ -152,7 +163,7 @@ static int count_readings(rows_of make, tc_dtype dtype, int64_t rows, int64_t n,
     tci_node **now = tci_rewrite(&s, &g, &root, 1);
     tci_plan *p = tci_plan_make(&s, &g, inputs, n_inputs, NULL, 0, now, 1, machine);
     tci_plan_verify(&s, p);
-    got = readings(&s, p);
+    got = readings(&s, p, kernels);
     *online = false;
     for (int i = 0; i < p->n_kernels; i++) {
         for (int r = 0; r < p->kernels[i]->n_reds; r++) {
@@ -188,12 +199,33 @@ TEST(far_rows_are_read_once)
     for (int i = 0; i < TCI_COUNT(cases); i++) {
         tci_machine m = cases[i].machine == 0 ? processor : cases[i].machine == 1 ? blocks : same;
         bool online, element = cases[i].make != losses;
-        int got = count_readings(cases[i].make, cases[i].dtype, cases[i].rows, cases[i].n, m,
-                                 &online);
+        int kernels, got = count_readings(cases[i].make, cases[i].dtype, cases[i].rows, cases[i].n,
+                                          m, &kernels, &online);
         CHECK_MSG(got == cases[i].readings, "case %d: read %d times, expected %d", i, got,
                   cases[i].readings);
         CHECK_MSG(online == (cases[i].readings == 1 + element), "case %d", i);
     }
+}
+
+/* Rows that are cut come from memory once for the largest and the sum: the parts of both are made
+ * by one kernel. */
+TEST(rows_that_are_cut_come_from_memory_once)
+{
+    const tci_machine processor = {.vector_bytes = 32};
+    const tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024};
+    const tci_machine same = {.vector_bytes = 32, .reproducible = true};
+    bool online;
+    int kernels;
+    count_readings(softmax, TC_F32, 3, 1000000, processor, &kernels, &online);
+    CHECK(kernels == 2 && !online);
+    count_readings(losses, TC_BF16, 8, 262144, processor, &kernels, &online);
+    CHECK(kernels == 1 && !online);
+    count_readings(softmax, TC_F32, 3, 1000000, same, &kernels, &online);
+    CHECK(kernels == 1 && !online); /* no part: each row by one kernel */
+    count_readings(log_softmax, TC_F64, 10, 160000, blocks, &kernels, &online);
+    CHECK(kernels == 2 && !online);
+    count_readings(softmax, TC_F32, 10, 4000000, blocks, &kernels, &online);
+    CHECK(kernels == 2 && online); /* long parts: a block does not hold one */
 }
 
 TEST_MAIN
