@@ -57,18 +57,6 @@ static tc_status tci_cuda_compile(void *user, tc_build *build)
 
 /* ---- modules ---- */
 
-static tc_status tci_cuda_load_image(const tci_cuda_device *d, const void *cubin, void **handle)
-{
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (status) {
-        return status;
-    }
-    status = tci_cuda_check(tci_cuda_driver()->module_load(handle, cubin), "cuModuleLoadData");
-    tci_cuda_leave(d, before);
-    return status;
-}
-
 static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, const char *path,
                                       void **module)
 {
@@ -79,7 +67,8 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_cuda_load_image(tci_cuda_of(user), cubin, &m->handle);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->module_load(&m->handle, cubin), "cuModuleLoadData");
     if (status) {
         tci_heap_free(m);
         return status;
@@ -114,16 +103,12 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
 {
     /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
     enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
-    const tci_cu *cu = tci_cuda_driver();
-    void *before;
-    if (tci_cuda_enter(d, &before)) {
-        return false;
-    }
+    tci_cuda_stay in = tci_cuda_enter(d);
     bool found =
-        !cu->module_find(&f->handle, m->handle, symbol) &&
-        !cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
+        !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
+        !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
         tci_cuda_read_skeleton(d, m, symbol, f);
-    tci_cuda_leave(d, before);
+    tci_cuda_leave(&in, TC_OK);
     return found;
 }
 
@@ -147,13 +132,12 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
 
 static void tci_cuda_module_free(void *user, void *module)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_module *m = module;
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->module_free(m->handle);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->module_free(m->handle);
     }
+    tci_cuda_leave(&in, TC_OK);
     while (m->functions) {
         tci_cuda_function *next = m->functions->next;
         tci_heap_free(m->functions);
@@ -166,25 +150,19 @@ static void tci_cuda_module_free(void *user, void *module)
 
 static void *tci_cuda_alloc(void *user, int64_t bytes)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cu_ptr p = 0;
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->alloc(&p, (size_t)bytes), "cuMemAlloc");
-        tci_cuda_leave(d, before);
-    }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
     return status ? NULL : (void *)(uintptr_t)p;
 }
 
 static void tci_cuda_free(void *user, void *memory)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->free((tci_cu_ptr)(uintptr_t)memory);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->free((tci_cu_ptr)(uintptr_t)memory);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 /* Memory of another device is copied like the host's. */
@@ -192,21 +170,15 @@ static bool tci_cuda_is_device(void *user, const void *memory)
 {
     /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
     enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_ORDINAL = 9, TCI_CU_DEVICE = 2 };
-    const tci_cuda_device *d = tci_cuda_of(user);
     unsigned type = 0;
     int ordinal = -1;
-    void *before;
-    if (tci_cuda_enter(d, &before)) {
-        return false;
-    }
     tci_cu_ptr p = (tci_cu_ptr)(uintptr_t)memory;
-    int code = tci_cuda_driver()->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p);
-    bool is_device = !code && type == TCI_CU_DEVICE;
-    if (is_device) {
-        code = tci_cuda_driver()->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p);
-    }
-    tci_cuda_leave(d, before);
-    return is_device && !code && ordinal == d->index;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    bool is_own = !in.status && !in.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p) &&
+                  type == TCI_CU_DEVICE &&
+                  !in.cu->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p) && ordinal == in.d->index;
+    tci_cuda_leave(&in, TC_OK);
+    return is_own;
 }
 
 /* ---- what users call (api/cuda.h) ---- */

@@ -73,24 +73,24 @@ TCI_FN tc_status tci_cuda_check_process(void)
                : TC_OK;
 }
 
-TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before)
+TCI_FN tci_cuda_stay tci_cuda_enter(const tci_cuda_device *d)
 {
-    tc_status status = tci_cuda_check_process();
-    *before = d->context;
-    if (!status) {
-        status = tci_cuda_check(tci_cuda.cu->context_get(before), "cuCtxGetCurrent");
+    tci_cuda_stay in = {d, tci_cuda.cu, d->context, tci_cuda_check_process()};
+    if (!in.status) {
+        in.status = tci_cuda_check(in.cu->context_get(&in.before), "cuCtxGetCurrent");
     }
-    if (!status && *before != d->context) {
-        status = tci_cuda_check(tci_cuda.cu->context_set(d->context), "cuCtxSetCurrent");
+    if (!in.status && in.before != d->context) {
+        in.status = tci_cuda_check(in.cu->context_set(d->context), "cuCtxSetCurrent");
     }
-    return status;
+    return in;
 }
 
-TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before)
+TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status)
 {
-    if (before != d->context) {
-        tci_cuda.cu->context_set(before);
+    if (!in->status && in->before != in->d->context) {
+        in->cu->context_set(in->before);
     }
+    return in->status ? in->status : status;
 }
 
 static void tci_cuda_after_fork(void)
@@ -116,15 +116,12 @@ static tc_status tci_cuda_open(tci_cuda_device *d, int device)
     const tci_cu *cu = tci_cuda.cu;
     tc_status status =
         tci_cuda_check(cu->context_retain(&d->context, device), "cuDevicePrimaryCtxRetain");
-    void *before;
     tci_cuda.is_used = tci_cuda.is_used || !status;
-    status = status ? status : tci_cuda_enter(d, &before);
     if (status) {
         return status;
     }
-    status = tci_cuda_check(cu->stream_create(&d->stream, 1), "cuStreamCreate");
-    tci_cuda_leave(d, before);
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(d);
+    return TCI_CUDA_DO(&in, cu->stream_create(&d->stream, 1), "cuStreamCreate");
 }
 
 static int tci_cuda_attribute(int which, int device)

@@ -44,10 +44,20 @@ TCI_FN const char *tci_cuda_last_error(void *user);
 /* A process made by fork has no device of its parent's, and no call of the driver may be made in
  * it. */
 TCI_FN tc_status tci_cuda_check_process(void);
-/* Makes the device's context this thread's, if it succeeds until tci_cuda_leave; *before: what it
- * was. */
-TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before);
-TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before);
+/* A stay in a device's context, which is this thread's from tci_cuda_enter to tci_cuda_leave. With
+ * a status there is none, and no call of the driver is made; it is left all the same. */
+typedef struct tci_cuda_stay {
+    const tci_cuda_device *d;
+    const tci_cu *cu;
+    void *before; /* the context that the thread had */
+    tc_status status;
+} tci_cuda_stay;
+TCI_FN tci_cuda_stay tci_cuda_enter(const tci_cuda_device *d);
+/* The status of the stay, or else of what was done in it. */
+TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
+/* A stay for one call of the driver, which `what` names where it fails. */
+#define TCI_CUDA_DO(in, call, what)                                                                \
+    tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
 /* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
 TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);

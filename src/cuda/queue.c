@@ -90,12 +90,13 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
     return true;
 }
 
-static void *tci_cuda_stream(const tci_cuda_device *d, void *queue)
+static void *tci_cuda_stream(const tci_cuda_stay *in, void *queue)
 {
-    return queue ? queue : d->stream;
+    return queue ? queue : in->d->stream;
 }
 
-static tc_status tci_cuda_launch_inside(const tc_launch *launch, void *stream)
+static tc_status tci_cuda_launch_inside(const tci_cuda_stay *in, const tc_launch *launch,
+                                        void *stream)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
     tci_cu_kernel_params k;
@@ -104,56 +105,43 @@ static tc_status tci_cuda_launch_inside(const tc_launch *launch, void *stream)
         return TC_ERR_LIMIT;
     }
     void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
-    return tci_cuda_check(tci_cuda_driver()->launch(k.function, k.grid_x, 1, 1, k.block_x,
-                                                    k.block_y, 1, k.shared_bytes, stream, params,
-                                                    NULL),
+    return tci_cuda_check(in->cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
+                                         k.shared_bytes, stream, params, NULL),
                           "cuLaunchKernel");
 }
 
 static tc_status tci_cuda_queue_launch(void *user, void *queue, const tc_launch *launch)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
     if (launch->task_end == launch->task_begin) {
         return TC_OK;
     }
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_launch_inside(launch, tci_cuda_stream(d, queue));
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    void *stream = tci_cuda_stream(&in, queue);
+    return tci_cuda_leave(&in, in.status ? TC_OK : tci_cuda_launch_inside(&in, launch, stream));
 }
 
 static tc_status tci_cuda_queue_sync(void *user, void *queue)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->stream_wait(tci_cuda_stream(d, queue)),
-                                "a kernel failed");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_wait(tci_cuda_stream(&in, queue)), "a kernel failed");
 }
 
 /* ---- sequences ---- */
 
 TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_sequence *s = sequence;
-    void *before;
-    if (s && !tci_cuda_enter(d, &before)) {
-        if (s->executable) {
-            tci_cuda_driver()->graph_exec_free(s->executable);
-        }
-        if (s->graph) {
-            tci_cuda_driver()->graph_free(s->graph);
-        }
-        tci_cuda_leave(d, before);
+    if (!s) {
+        return;
     }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status && s->executable) {
+        in.cu->graph_exec_free(s->executable);
+    }
+    if (!in.status && s->graph) {
+        in.cu->graph_free(s->graph);
+    }
+    tci_cuda_leave(&in, TC_OK);
     tci_heap_free(s);
 }
 
@@ -203,18 +191,14 @@ static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *laun
 
 TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
-    void *before;
     *sequence = NULL;
     if (!s) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_make_graph(s, launches, n);
-        tci_cuda_leave(d, before);
-    }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = in.status ? TC_OK : tci_cuda_make_graph(s, launches, n);
+    status = tci_cuda_leave(&in, status);
     if (status) {
         tci_cuda_sequence_free(user, s);
         s = NULL;
@@ -225,17 +209,10 @@ TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, v
 
 static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     const tci_cuda_sequence *s = sequence;
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->graph_launch(s->executable, tci_cuda_stream(d, queue)),
-            "cuGraphLaunch");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->graph_launch(s->executable, tci_cuda_stream(&in, queue)),
+                       "cuGraphLaunch");
 }
 
 /* ---- copies ---- */
@@ -243,17 +220,11 @@ static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
 static tc_status tci_cuda_queue_copy(void *user, void *queue, void *to, const void *from,
                                      int64_t bytes)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->copy((tci_cu_ptr)(uintptr_t)to,
-                                                        (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
-                                                        tci_cuda_stream(d, queue)),
-                                "cuMemcpyAsync");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in,
+                       in.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from,
+                                   (size_t)bytes, tci_cuda_stream(&in, queue)),
+                       "cuMemcpyAsync");
 }
 
 TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
@@ -263,15 +234,12 @@ TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, in
 
 TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tc_status status = tci_cuda_queue_copy(user, NULL, to, from, bytes);
-    void *before;
-    status = status ? status : tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->stream_wait(d->stream), "cuStreamSynchronize");
-        tci_cuda_leave(d, before);
+    if (status) {
+        return status;
     }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_wait(in.d->stream), "cuStreamSynchronize");
 }
 
 /* ---- the device's own queue ---- */
@@ -295,102 +263,64 @@ TCI_FN tc_status tci_cuda_sync(void *user)
 
 static tc_status tci_cuda_queue_make(void *user, void **queue)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
     *queue = NULL;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->stream_create(queue, 1), "cuStreamCreate");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_create(queue, 1), "cuStreamCreate");
 }
 
 static void tci_cuda_queue_free(void *user, void *queue)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->stream_free(queue);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->stream_free(queue);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 /* ---- events ---- */
 
 static tc_status tci_cuda_event_make(void *user, void **event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
     *event = NULL;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->event_create(event, 0), "cuEventCreate");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->event_create(event, 0), "cuEventCreate");
 }
 
 static void tci_cuda_event_free(void *user, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->event_free(event);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->event_free(event);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 static tc_status tci_cuda_event_record(void *user, void *queue, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->event_record(event, tci_cuda_stream(d, queue)), "cuEventRecord");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->event_record(event, tci_cuda_stream(&in, queue)),
+                       "cuEventRecord");
 }
 
 static tc_status tci_cuda_event_wait(void *user, void *queue, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->stream_after(tci_cuda_stream(d, queue), event, 0),
-            "cuStreamWaitEvent");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_after(tci_cuda_stream(&in, queue), event, 0),
+                       "cuStreamWaitEvent");
 }
 
 static tc_status tci_cuda_event_sync(void *user, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->event_wait(event), "a kernel failed");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->event_wait(event), "a kernel failed");
 }
 
 static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double *ms)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     float elapsed = 0;
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->event_elapsed(&elapsed, from, to),
-                                "cuEventElapsedTime");
-        tci_cuda_leave(d, before);
-    }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status =
+        TCI_CUDA_DO(&in, in.cu->event_elapsed(&elapsed, from, to), "cuEventElapsedTime");
     *ms = elapsed;
     return status;
 }
@@ -400,26 +330,20 @@ static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double
 static void *tci_cuda_host_alloc(void *user, int64_t bytes)
 {
     enum { TCI_CU_PORTABLE_MAPPED = 3 }; /* CU_MEMHOSTALLOC_... */
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *memory = NULL, *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->host_alloc(&memory, (size_t)bytes, TCI_CU_PORTABLE_MAPPED),
-            "cuMemHostAlloc");
-        tci_cuda_leave(d, before);
-    }
+    void *memory = NULL;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(
+        &in, in.cu->host_alloc(&memory, (size_t)bytes, TCI_CU_PORTABLE_MAPPED), "cuMemHostAlloc");
     return status ? NULL : memory;
 }
 
 static void tci_cuda_host_free(void *user, void *memory)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->host_free(memory);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->host_free(memory);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 TCI_FN const tc_backend_queues *tci_cuda_queues(void)
