@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9789bc864d7ceca5"
+#define TCI_BUILD "bc450c15d338f85d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -11831,18 +11831,24 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
     return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
+/* Which axes of x are meant, in w; x itself becomes a float. *n: how many, -1 where none can be
+ * said. */
+static int64_t *tci_build_float_axes(tci_graph *g, tci_node **x, tc_axes axes, tci_words *w, int *n)
+{
+    w->items = NULL;
+    if (*x && !tci_dtype_is_float((tc_dtype)(*x)->dtype)) {
+        *x = tci_build_cast(g, *x, TC_F32);
+    }
+    int64_t *picked = *x ? tci_words_get(g, w, (*x)->rank) : NULL;
+    *n = picked ? tci_build_pick_axes(g, *x, axes, picked) : -1;
+    return picked;
+}
+
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims)
 {
     tci_words w;
-    if (!x) {
-        return NULL;
-    }
-    x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
-    int64_t *picked = x ? tci_words_get(g, &w, x->rank) : NULL;
-    if (!picked) {
-        return NULL;
-    }
-    int n = tci_build_pick_axes(g, x, axes, picked);
+    int n;
+    int64_t *picked = tci_build_float_axes(g, &x, axes, &w, &n);
     tci_node *r = n < 0    ? NULL
                   : n == 0 ? x
                            : tci_build_drop_axes(g, TCI_OP_MEAN, (tc_dtype)x->dtype, x, picked, n);
@@ -11860,12 +11866,12 @@ static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_
     for (int i = 0; i < x->rank; i++) {
         count = picked[i] ? tci_dim_mul(count, x->shape[i]) : count;
     }
-    tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
-                       tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
     if (tci_dim_is_known(count)) {
         double rest = (double)tci_dim_known(count) - correction;
         return tci_graph_const(g, t, (tci_value){.f = TCI_MAX(rest, 0)});
     }
+    tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
+                       tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
     in[0] = tci_build_ew(g, TCI_OP_SUB, in);
     in[1] = tci_graph_const(g, TC_F64, (tci_value){.f = 0});
     return tci_build_cast(g, tci_build_ew(g, TCI_OP_MAXIMUM, in), t);
@@ -11875,15 +11881,8 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
                                bool keepdims)
 {
     tci_words w;
-    if (!x) {
-        return NULL;
-    }
-    x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
-    int64_t *picked = x ? tci_words_get(g, &w, x->rank) : NULL;
-    if (!picked) {
-        return NULL;
-    }
-    int n = tci_build_pick_axes(g, x, axes, picked);
+    int n;
+    int64_t *picked = tci_build_float_axes(g, &x, axes, &w, &n);
     if (n < 0) {
         return tci_words_put(g, &w, NULL);
     }
@@ -35874,7 +35873,8 @@ struct tci_form {
     const char *name;
     const char *numbers[TCI_FORM_NUMBERS]; /* their names; NULL: no more */
     bool (*fits)(const tci_ask *a, const int64_t *n);
-    /* Writes those worth weighing, what has served best first; fits says no of some. */
+    /* Writes those worth weighing, what has served best first; fits says no of some. NULL where
+     * there are no numbers. */
     int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
     double (*cost_ns)(const tci_ask *a, const int64_t *n); /* from when it begins */
     /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
@@ -36850,13 +36850,6 @@ static bool tci_point_fits(const tci_ask *a, const int64_t *n)
     return a->k->n_outer == 0 && a->k->vector == TCI_VEC_OUTER && !tci_ask_on_unit(a);
 }
 
-static int tci_point_candidates(const tci_ask *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a, (void)n;
-    return 1;
-}
-
 static double tci_point_cost(const tci_ask *a, const int64_t *n)
 {
     (void)n;
@@ -37114,16 +37107,16 @@ static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build
 
 TCI_FN const tci_form *const *tci_map_forms(void)
 {
-    static const tci_form point = {"point", {0}, tci_point_fits, tci_point_candidates,
-                                   tci_point_cost, tci_point_emit, tci_point_note};
+    static const tci_form point = {"point", {0}, tci_point_fits, NULL, tci_point_cost,
+                                   tci_point_emit, tci_point_note};
     static const tci_form map = {"map", {"unroll", "lanes", "threads", "stream"}, tci_map_fits,
                                  tci_map_candidates, tci_map_cost, tci_map_emit, tci_map_note};
     static const tci_form block = {"block", {"unroll"}, tci_block_fits, tci_block_candidates,
                                    tci_block_cost, tci_block_emit, tci_block_note};
     static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
                                     tci_turn_cost, tci_turn_emit, tci_turn_note};
-    static const tci_form squares = {"squares", {0}, tci_squares_fits, tci_point_candidates,
-                                     tci_squares_cost, tci_squares_emit, tci_squares_note};
+    static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
+                                     tci_squares_emit, tci_squares_note};
     static const tci_form *const forms[] = {&point, &map, &block, &square, &squares, NULL};
     return forms;
 }
@@ -37233,13 +37226,13 @@ static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
 {
     int64_t rows, unroll;
     tci_tile_largest(a, a->flops, &rows, &unroll);
-    const int64_t shapes[][2] = {{rows, unroll},     {(rows + 1) / 2, unroll}, {rows, 1},
-                                 {rows, unroll / 2}, {1, unroll}};
-    for (int i = 0; i < TCI_COUNT(shapes); i++) {
-        const int64_t shape[TCI_FORM_NUMBERS] = {shapes[i][0], shapes[i][1], a->lanes, a->threads};
-        memcpy(n[i], shape, sizeof(shape));
-    }
-    return (int)TCI_COUNT(shapes);
+    const int64_t all[][TCI_FORM_NUMBERS] = {{rows, unroll, a->lanes, a->threads},
+                                             {(rows + 1) / 2, unroll, a->lanes, a->threads},
+                                             {rows, 1, a->lanes, a->threads},
+                                             {rows, unroll / 2, a->lanes, a->threads},
+                                             {1, unroll, a->lanes, a->threads}};
+    memcpy(n, all, sizeof(all));
+    return (int)TCI_COUNT(all);
 }
 
 /* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
@@ -37588,13 +37581,6 @@ static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
     return tci_ask_on_unit(a) && a->machine.block_threads == 0;
 }
 
-static int tci_unit_candidates(const tci_ask *a,
-                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a, (void)n;
-    return 1;
-}
-
 static double tci_unit_cost(const tci_ask *a, const int64_t *n)
 {
     const tc_machine *m = &a->machine.facts;
@@ -37821,8 +37807,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
     static const tci_form packed = {"packed", {"rows", "unroll", "depth", "columns"},
                                     tci_packed_fits, tci_packed_candidates, tci_packed_cost,
                                     tci_packed_emit, tci_packed_note};
-    static const tci_form unit = {"unit", {0}, tci_unit_fits, tci_unit_candidates, tci_unit_cost,
-                                  tci_unit_emit, tci_unit_note};
+    static const tci_form unit = {"unit", {0}, tci_unit_fits, NULL, tci_unit_cost, tci_unit_emit,
+                                  tci_unit_note};
     static const tci_form product = {"product",
                                      {"rows", "columns", "row_points", "column_points"},
                                      tci_products_fits, tci_products_candidates,
@@ -38330,12 +38316,6 @@ static bool tci_row_fits(const tci_ask *a, const int64_t *n)
     return tci_row_held(a) > 0;
 }
 
-static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a, (void)n;
-    return 1;
-}
-
 /* Memory is read once. */
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
@@ -38370,7 +38350,7 @@ static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b,
 
 TCI_FN const tci_form *const *tci_rows_forms(void)
 {
-    static const tci_form row = {"row", {0}, tci_row_fits, tci_row_candidates, tci_row_cost,
+    static const tci_form row = {"row", {0}, tci_row_fits, NULL, tci_row_cost,
                                  tci_row_emit_units, tci_row_note};
     static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
                                   tci_rows_candidates, tci_rows_cost, tci_rows_emit,
@@ -38460,7 +38440,7 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
     const tci_form *form;
     for (int f = 0; (form = tci_sched_form(f)) != NULL; f++) {
         int64_t numbers[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS] = {{0}};
-        int n_numbers = form->candidates(a, numbers);
+        int n_numbers = form->numbers[0] ? form->candidates(a, numbers) : 1;
         for (int i = 0; i < n_numbers; i++) {
             if (form->fits(a, numbers[i])) {
                 tci_sched s = {form, {0}, tci_sched_cost(a, form, numbers[i])};
@@ -60699,38 +60679,18 @@ static tc_tensor tci_ops_put(const char *name, tc_tensor x, int axis, tc_tensor 
     return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, nx, axis, ni, ns, mode));
 }
 
-TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here)
-{
-    return tci_ops_put("tc_scatter", x, axis, index, src, TCI_MODE_SET, here, tci_build_scatter);
-}
-
-TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                   tc_site here)
-{
-    return tci_ops_put("tc_scatter_add", x, axis, index, src, TCI_MODE_ADD, here,
-                       tci_build_scatter);
-}
-
-TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                   tc_site here)
-{
-    return tci_ops_put("tc_scatter_min", x, axis, index, src, TCI_MODE_MIN, here,
-                       tci_build_scatter);
-}
-
-TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                   tc_site here)
-{
-    return tci_ops_put("tc_scatter_max", x, axis, index, src, TCI_MODE_MAX, here,
-                       tci_build_scatter);
-}
-
-TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                 tc_site here)
-{
-    return tci_ops_put("tc_index_add", x, axis, index, src, TCI_MODE_ADD, here,
-                       tci_build_index_put);
-}
+#define TCI_OPS_PUT(name, mode, build)                                                             \
+    TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,         \
+                                    tc_site here)                                                  \
+    {                                                                                              \
+        return tci_ops_put("tc_" #name, x, axis, index, src, TCI_MODE_##mode, here, build);        \
+    }
+TCI_OPS_PUT(scatter, SET, tci_build_scatter)
+TCI_OPS_PUT(scatter_add, ADD, tci_build_scatter)
+TCI_OPS_PUT(scatter_min, MIN, tci_build_scatter)
+TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
+TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
+#undef TCI_OPS_PUT
 
 TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
                               tc_site here)

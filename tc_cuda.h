@@ -1468,10 +1468,20 @@ TCI_FN const char *tci_cuda_last_error(void *user);
 /* A process made by fork has no device of its parent's, and no call of the driver may be made in
  * it. */
 TCI_FN tc_status tci_cuda_check_process(void);
-/* Makes the device's context this thread's, if it succeeds until tci_cuda_leave; *before: what it
- * was. */
-TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before);
-TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before);
+/* A stay in a device's context, which is this thread's from tci_cuda_enter to tci_cuda_leave. With
+ * a status there is none, and no call of the driver is made; it is left all the same. */
+typedef struct tci_cuda_stay {
+    const tci_cuda_device *d;
+    const tci_cu *cu;
+    void *before; /* the context that the thread had */
+    tc_status status;
+} tci_cuda_stay;
+TCI_FN tci_cuda_stay tci_cuda_enter(const tci_cuda_device *d);
+/* The status of the stay, or else of what was done in it. */
+TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
+/* A stay for one call of the driver, which `what` names where it fails. */
+#define TCI_CUDA_DO(in, call, what)                                                                \
+    tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
 /* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
 TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);
@@ -1550,24 +1560,24 @@ TCI_FN tc_status tci_cuda_check_process(void)
                : TC_OK;
 }
 
-TCI_FN tc_status tci_cuda_enter(const tci_cuda_device *d, void **before)
+TCI_FN tci_cuda_stay tci_cuda_enter(const tci_cuda_device *d)
 {
-    tc_status status = tci_cuda_check_process();
-    *before = d->context;
-    if (!status) {
-        status = tci_cuda_check(tci_cuda.cu->context_get(before), "cuCtxGetCurrent");
+    tci_cuda_stay in = {d, tci_cuda.cu, d->context, tci_cuda_check_process()};
+    if (!in.status) {
+        in.status = tci_cuda_check(in.cu->context_get(&in.before), "cuCtxGetCurrent");
     }
-    if (!status && *before != d->context) {
-        status = tci_cuda_check(tci_cuda.cu->context_set(d->context), "cuCtxSetCurrent");
+    if (!in.status && in.before != d->context) {
+        in.status = tci_cuda_check(in.cu->context_set(d->context), "cuCtxSetCurrent");
     }
-    return status;
+    return in;
 }
 
-TCI_FN void tci_cuda_leave(const tci_cuda_device *d, void *before)
+TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status)
 {
-    if (before != d->context) {
-        tci_cuda.cu->context_set(before);
+    if (!in->status && in->before != in->d->context) {
+        in->cu->context_set(in->before);
     }
+    return in->status ? in->status : status;
 }
 
 static void tci_cuda_after_fork(void)
@@ -1593,15 +1603,12 @@ static tc_status tci_cuda_open(tci_cuda_device *d, int device)
     const tci_cu *cu = tci_cuda.cu;
     tc_status status =
         tci_cuda_check(cu->context_retain(&d->context, device), "cuDevicePrimaryCtxRetain");
-    void *before;
     tci_cuda.is_used = tci_cuda.is_used || !status;
-    status = status ? status : tci_cuda_enter(d, &before);
     if (status) {
         return status;
     }
-    status = tci_cuda_check(cu->stream_create(&d->stream, 1), "cuStreamCreate");
-    tci_cuda_leave(d, before);
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(d);
+    return TCI_CUDA_DO(&in, cu->stream_create(&d->stream, 1), "cuStreamCreate");
 }
 
 static int tci_cuda_attribute(int which, int device)
@@ -1781,12 +1788,13 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
     return true;
 }
 
-static void *tci_cuda_stream(const tci_cuda_device *d, void *queue)
+static void *tci_cuda_stream(const tci_cuda_stay *in, void *queue)
 {
-    return queue ? queue : d->stream;
+    return queue ? queue : in->d->stream;
 }
 
-static tc_status tci_cuda_launch_inside(const tc_launch *launch, void *stream)
+static tc_status tci_cuda_launch_inside(const tci_cuda_stay *in, const tc_launch *launch,
+                                        void *stream)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
     tci_cu_kernel_params k;
@@ -1795,56 +1803,43 @@ static tc_status tci_cuda_launch_inside(const tc_launch *launch, void *stream)
         return TC_ERR_LIMIT;
     }
     void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
-    return tci_cuda_check(tci_cuda_driver()->launch(k.function, k.grid_x, 1, 1, k.block_x,
-                                                    k.block_y, 1, k.shared_bytes, stream, params,
-                                                    NULL),
+    return tci_cuda_check(in->cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
+                                         k.shared_bytes, stream, params, NULL),
                           "cuLaunchKernel");
 }
 
 static tc_status tci_cuda_queue_launch(void *user, void *queue, const tc_launch *launch)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
     if (launch->task_end == launch->task_begin) {
         return TC_OK;
     }
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_launch_inside(launch, tci_cuda_stream(d, queue));
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    void *stream = tci_cuda_stream(&in, queue);
+    return tci_cuda_leave(&in, in.status ? TC_OK : tci_cuda_launch_inside(&in, launch, stream));
 }
 
 static tc_status tci_cuda_queue_sync(void *user, void *queue)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->stream_wait(tci_cuda_stream(d, queue)),
-                                "a kernel failed");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_wait(tci_cuda_stream(&in, queue)), "a kernel failed");
 }
 
 /* ---- sequences ---- */
 
 TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_sequence *s = sequence;
-    void *before;
-    if (s && !tci_cuda_enter(d, &before)) {
-        if (s->executable) {
-            tci_cuda_driver()->graph_exec_free(s->executable);
-        }
-        if (s->graph) {
-            tci_cuda_driver()->graph_free(s->graph);
-        }
-        tci_cuda_leave(d, before);
+    if (!s) {
+        return;
     }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status && s->executable) {
+        in.cu->graph_exec_free(s->executable);
+    }
+    if (!in.status && s->graph) {
+        in.cu->graph_free(s->graph);
+    }
+    tci_cuda_leave(&in, TC_OK);
     tci_heap_free(s);
 }
 
@@ -1894,18 +1889,14 @@ static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *laun
 
 TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
-    void *before;
     *sequence = NULL;
     if (!s) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_make_graph(s, launches, n);
-        tci_cuda_leave(d, before);
-    }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = in.status ? TC_OK : tci_cuda_make_graph(s, launches, n);
+    status = tci_cuda_leave(&in, status);
     if (status) {
         tci_cuda_sequence_free(user, s);
         s = NULL;
@@ -1916,17 +1907,10 @@ TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, v
 
 static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     const tci_cuda_sequence *s = sequence;
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->graph_launch(s->executable, tci_cuda_stream(d, queue)),
-            "cuGraphLaunch");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->graph_launch(s->executable, tci_cuda_stream(&in, queue)),
+                       "cuGraphLaunch");
 }
 
 /* ---- copies ---- */
@@ -1934,17 +1918,11 @@ static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
 static tc_status tci_cuda_queue_copy(void *user, void *queue, void *to, const void *from,
                                      int64_t bytes)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->copy((tci_cu_ptr)(uintptr_t)to,
-                                                        (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
-                                                        tci_cuda_stream(d, queue)),
-                                "cuMemcpyAsync");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in,
+                       in.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from,
+                                   (size_t)bytes, tci_cuda_stream(&in, queue)),
+                       "cuMemcpyAsync");
 }
 
 TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
@@ -1954,15 +1932,12 @@ TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, in
 
 TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tc_status status = tci_cuda_queue_copy(user, NULL, to, from, bytes);
-    void *before;
-    status = status ? status : tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->stream_wait(d->stream), "cuStreamSynchronize");
-        tci_cuda_leave(d, before);
+    if (status) {
+        return status;
     }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_wait(in.d->stream), "cuStreamSynchronize");
 }
 
 /* ---- the device's own queue ---- */
@@ -1986,102 +1961,64 @@ TCI_FN tc_status tci_cuda_sync(void *user)
 
 static tc_status tci_cuda_queue_make(void *user, void **queue)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
     *queue = NULL;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->stream_create(queue, 1), "cuStreamCreate");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_create(queue, 1), "cuStreamCreate");
 }
 
 static void tci_cuda_queue_free(void *user, void *queue)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->stream_free(queue);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->stream_free(queue);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 /* ---- events ---- */
 
 static tc_status tci_cuda_event_make(void *user, void **event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
     *event = NULL;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->event_create(event, 0), "cuEventCreate");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->event_create(event, 0), "cuEventCreate");
 }
 
 static void tci_cuda_event_free(void *user, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->event_free(event);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->event_free(event);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 static tc_status tci_cuda_event_record(void *user, void *queue, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->event_record(event, tci_cuda_stream(d, queue)), "cuEventRecord");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->event_record(event, tci_cuda_stream(&in, queue)),
+                       "cuEventRecord");
 }
 
 static tc_status tci_cuda_event_wait(void *user, void *queue, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->stream_after(tci_cuda_stream(d, queue), event, 0),
-            "cuStreamWaitEvent");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->stream_after(tci_cuda_stream(&in, queue), event, 0),
+                       "cuStreamWaitEvent");
 }
 
 static tc_status tci_cuda_event_sync(void *user, void *event)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->event_wait(event), "a kernel failed");
-        tci_cuda_leave(d, before);
-    }
-    return status;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    return TCI_CUDA_DO(&in, in.cu->event_wait(event), "a kernel failed");
 }
 
 static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double *ms)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     float elapsed = 0;
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->event_elapsed(&elapsed, from, to),
-                                "cuEventElapsedTime");
-        tci_cuda_leave(d, before);
-    }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status =
+        TCI_CUDA_DO(&in, in.cu->event_elapsed(&elapsed, from, to), "cuEventElapsedTime");
     *ms = elapsed;
     return status;
 }
@@ -2091,26 +2028,20 @@ static tc_status tci_cuda_event_elapsed(void *user, void *from, void *to, double
 static void *tci_cuda_host_alloc(void *user, int64_t bytes)
 {
     enum { TCI_CU_PORTABLE_MAPPED = 3 }; /* CU_MEMHOSTALLOC_... */
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *memory = NULL, *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(
-            tci_cuda_driver()->host_alloc(&memory, (size_t)bytes, TCI_CU_PORTABLE_MAPPED),
-            "cuMemHostAlloc");
-        tci_cuda_leave(d, before);
-    }
+    void *memory = NULL;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(
+        &in, in.cu->host_alloc(&memory, (size_t)bytes, TCI_CU_PORTABLE_MAPPED), "cuMemHostAlloc");
     return status ? NULL : memory;
 }
 
 static void tci_cuda_host_free(void *user, void *memory)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->host_free(memory);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->host_free(memory);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 TCI_FN const tc_backend_queues *tci_cuda_queues(void)
@@ -2186,18 +2117,6 @@ static tc_status tci_cuda_compile(void *user, tc_build *build)
 
 /* ---- modules ---- */
 
-static tc_status tci_cuda_load_image(const tci_cuda_device *d, const void *cubin, void **handle)
-{
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (status) {
-        return status;
-    }
-    status = tci_cuda_check(tci_cuda_driver()->module_load(handle, cubin), "cuModuleLoadData");
-    tci_cuda_leave(d, before);
-    return status;
-}
-
 static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, const char *path,
                                       void **module)
 {
@@ -2208,7 +2127,8 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_cuda_load_image(tci_cuda_of(user), cubin, &m->handle);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->module_load(&m->handle, cubin), "cuModuleLoadData");
     if (status) {
         tci_heap_free(m);
         return status;
@@ -2243,16 +2163,12 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
 {
     /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
     enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
-    const tci_cu *cu = tci_cuda_driver();
-    void *before;
-    if (tci_cuda_enter(d, &before)) {
-        return false;
-    }
+    tci_cuda_stay in = tci_cuda_enter(d);
     bool found =
-        !cu->module_find(&f->handle, m->handle, symbol) &&
-        !cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
+        !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
+        !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
         tci_cuda_read_skeleton(d, m, symbol, f);
-    tci_cuda_leave(d, before);
+    tci_cuda_leave(&in, TC_OK);
     return found;
 }
 
@@ -2276,13 +2192,12 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
 
 static void tci_cuda_module_free(void *user, void *module)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cuda_module *m = module;
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->module_free(m->handle);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->module_free(m->handle);
     }
+    tci_cuda_leave(&in, TC_OK);
     while (m->functions) {
         tci_cuda_function *next = m->functions->next;
         tci_heap_free(m->functions);
@@ -2295,25 +2210,19 @@ static void tci_cuda_module_free(void *user, void *module)
 
 static void *tci_cuda_alloc(void *user, int64_t bytes)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
     tci_cu_ptr p = 0;
-    void *before;
-    tc_status status = tci_cuda_enter(d, &before);
-    if (!status) {
-        status = tci_cuda_check(tci_cuda_driver()->alloc(&p, (size_t)bytes), "cuMemAlloc");
-        tci_cuda_leave(d, before);
-    }
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
     return status ? NULL : (void *)(uintptr_t)p;
 }
 
 static void tci_cuda_free(void *user, void *memory)
 {
-    const tci_cuda_device *d = tci_cuda_of(user);
-    void *before;
-    if (!tci_cuda_enter(d, &before)) {
-        tci_cuda_driver()->free((tci_cu_ptr)(uintptr_t)memory);
-        tci_cuda_leave(d, before);
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->free((tci_cu_ptr)(uintptr_t)memory);
     }
+    tci_cuda_leave(&in, TC_OK);
 }
 
 /* Memory of another device is copied like the host's. */
@@ -2321,21 +2230,15 @@ static bool tci_cuda_is_device(void *user, const void *memory)
 {
     /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
     enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_ORDINAL = 9, TCI_CU_DEVICE = 2 };
-    const tci_cuda_device *d = tci_cuda_of(user);
     unsigned type = 0;
     int ordinal = -1;
-    void *before;
-    if (tci_cuda_enter(d, &before)) {
-        return false;
-    }
     tci_cu_ptr p = (tci_cu_ptr)(uintptr_t)memory;
-    int code = tci_cuda_driver()->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p);
-    bool is_device = !code && type == TCI_CU_DEVICE;
-    if (is_device) {
-        code = tci_cuda_driver()->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p);
-    }
-    tci_cuda_leave(d, before);
-    return is_device && !code && ordinal == d->index;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    bool is_own = !in.status && !in.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE, p) &&
+                  type == TCI_CU_DEVICE &&
+                  !in.cu->pointer_attribute(&ordinal, TCI_CU_ORDINAL, p) && ordinal == in.d->index;
+    tci_cuda_leave(&in, TC_OK);
+    return is_own;
 }
 
 /* ---- what users call (api/cuda.h) ---- */

@@ -579,38 +579,18 @@ static tc_tensor tci_ops_put(const char *name, tc_tensor x, int axis, tc_tensor 
     return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, nx, axis, ni, ns, mode));
 }
 
-TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here)
-{
-    return tci_ops_put("tc_scatter", x, axis, index, src, TCI_MODE_SET, here, tci_build_scatter);
-}
-
-TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                   tc_site here)
-{
-    return tci_ops_put("tc_scatter_add", x, axis, index, src, TCI_MODE_ADD, here,
-                       tci_build_scatter);
-}
-
-TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                   tc_site here)
-{
-    return tci_ops_put("tc_scatter_min", x, axis, index, src, TCI_MODE_MIN, here,
-                       tci_build_scatter);
-}
-
-TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                   tc_site here)
-{
-    return tci_ops_put("tc_scatter_max", x, axis, index, src, TCI_MODE_MAX, here,
-                       tci_build_scatter);
-}
-
-TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
-                                 tc_site here)
-{
-    return tci_ops_put("tc_index_add", x, axis, index, src, TCI_MODE_ADD, here,
-                       tci_build_index_put);
-}
+#define TCI_OPS_PUT(name, mode, build)                                                             \
+    TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,         \
+                                    tc_site here)                                                  \
+    {                                                                                              \
+        return tci_ops_put("tc_" #name, x, axis, index, src, TCI_MODE_##mode, here, build);        \
+    }
+TCI_OPS_PUT(scatter, SET, tci_build_scatter)
+TCI_OPS_PUT(scatter_add, ADD, tci_build_scatter)
+TCI_OPS_PUT(scatter_min, MIN, tci_build_scatter)
+TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
+TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
+#undef TCI_OPS_PUT
 
 TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
                               tc_site here)

@@ -729,18 +729,24 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
     return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
+/* Which axes of x are meant, in w; x itself becomes a float. *n: how many, -1 where none can be
+ * said. */
+static int64_t *tci_build_float_axes(tci_graph *g, tci_node **x, tc_axes axes, tci_words *w, int *n)
+{
+    w->items = NULL;
+    if (*x && !tci_dtype_is_float((tc_dtype)(*x)->dtype)) {
+        *x = tci_build_cast(g, *x, TC_F32);
+    }
+    int64_t *picked = *x ? tci_words_get(g, w, (*x)->rank) : NULL;
+    *n = picked ? tci_build_pick_axes(g, *x, axes, picked) : -1;
+    return picked;
+}
+
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims)
 {
     tci_words w;
-    if (!x) {
-        return NULL;
-    }
-    x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
-    int64_t *picked = x ? tci_words_get(g, &w, x->rank) : NULL;
-    if (!picked) {
-        return NULL;
-    }
-    int n = tci_build_pick_axes(g, x, axes, picked);
+    int n;
+    int64_t *picked = tci_build_float_axes(g, &x, axes, &w, &n);
     tci_node *r = n < 0    ? NULL
                   : n == 0 ? x
                            : tci_build_drop_axes(g, TCI_OP_MEAN, (tc_dtype)x->dtype, x, picked, n);
@@ -758,12 +764,12 @@ static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_
     for (int i = 0; i < x->rank; i++) {
         count = picked[i] ? tci_dim_mul(count, x->shape[i]) : count;
     }
-    tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
-                       tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
     if (tci_dim_is_known(count)) {
         double rest = (double)tci_dim_known(count) - correction;
         return tci_graph_const(g, t, (tci_value){.f = TCI_MAX(rest, 0)});
     }
+    tci_node *in[2] = {tci_build_size_value(g, count, TC_F64),
+                       tci_graph_const(g, TC_F64, (tci_value){.f = correction})};
     in[0] = tci_build_ew(g, TCI_OP_SUB, in);
     in[1] = tci_graph_const(g, TC_F64, (tci_value){.f = 0});
     return tci_build_cast(g, tci_build_ew(g, TCI_OP_MAXIMUM, in), t);
@@ -773,15 +779,8 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
                                bool keepdims)
 {
     tci_words w;
-    if (!x) {
-        return NULL;
-    }
-    x = tci_dtype_is_float((tc_dtype)x->dtype) ? x : tci_build_cast(g, x, TC_F32);
-    int64_t *picked = x ? tci_words_get(g, &w, x->rank) : NULL;
-    if (!picked) {
-        return NULL;
-    }
-    int n = tci_build_pick_axes(g, x, axes, picked);
+    int n;
+    int64_t *picked = tci_build_float_axes(g, &x, axes, &w, &n);
     if (n < 0) {
         return tci_words_put(g, &w, NULL);
     }

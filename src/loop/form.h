@@ -45,7 +45,8 @@ struct tci_form {
     const char *name;
     const char *numbers[TCI_FORM_NUMBERS]; /* their names; NULL: no more */
     bool (*fits)(const tci_ask *a, const int64_t *n);
-    /* Writes those worth weighing, what has served best first; fits says no of some. */
+    /* Writes those worth weighing, what has served best first; fits says no of some. NULL where
+     * there are no numbers. */
     int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
     double (*cost_ns)(const tci_ask *a, const int64_t *n); /* from when it begins */
     /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */

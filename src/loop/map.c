@@ -63,13 +63,6 @@ static bool tci_point_fits(const tci_ask *a, const int64_t *n)
     return a->k->n_outer == 0 && a->k->vector == TCI_VEC_OUTER && !tci_ask_on_unit(a);
 }
 
-static int tci_point_candidates(const tci_ask *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a, (void)n;
-    return 1;
-}
-
 static double tci_point_cost(const tci_ask *a, const int64_t *n)
 {
     (void)n;
@@ -327,16 +320,16 @@ static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build
 
 TCI_FN const tci_form *const *tci_map_forms(void)
 {
-    static const tci_form point = {"point", {0}, tci_point_fits, tci_point_candidates,
-                                   tci_point_cost, tci_point_emit, tci_point_note};
+    static const tci_form point = {"point", {0}, tci_point_fits, NULL, tci_point_cost,
+                                   tci_point_emit, tci_point_note};
     static const tci_form map = {"map", {"unroll", "lanes", "threads", "stream"}, tci_map_fits,
                                  tci_map_candidates, tci_map_cost, tci_map_emit, tci_map_note};
     static const tci_form block = {"block", {"unroll"}, tci_block_fits, tci_block_candidates,
                                    tci_block_cost, tci_block_emit, tci_block_note};
     static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
                                     tci_turn_cost, tci_turn_emit, tci_turn_note};
-    static const tci_form squares = {"squares", {0}, tci_squares_fits, tci_point_candidates,
-                                     tci_squares_cost, tci_squares_emit, tci_squares_note};
+    static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
+                                     tci_squares_emit, tci_squares_note};
     static const tci_form *const forms[] = {&point, &map, &block, &square, &squares, NULL};
     return forms;
 }

@@ -234,12 +234,6 @@ static bool tci_row_fits(const tci_ask *a, const int64_t *n)
     return tci_row_held(a) > 0;
 }
 
-static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a, (void)n;
-    return 1;
-}
-
 /* Memory is read once. */
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
@@ -274,7 +268,7 @@ static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b,
 
 TCI_FN const tci_form *const *tci_rows_forms(void)
 {
-    static const tci_form row = {"row", {0}, tci_row_fits, tci_row_candidates, tci_row_cost,
+    static const tci_form row = {"row", {0}, tci_row_fits, NULL, tci_row_cost,
                                  tci_row_emit_units, tci_row_note};
     static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
                                   tci_rows_candidates, tci_rows_cost, tci_rows_emit,

@@ -80,7 +80,7 @@ TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most)
     const tci_form *form;
     for (int f = 0; (form = tci_sched_form(f)) != NULL; f++) {
         int64_t numbers[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS] = {{0}};
-        int n_numbers = form->candidates(a, numbers);
+        int n_numbers = form->numbers[0] ? form->candidates(a, numbers) : 1;
         for (int i = 0; i < n_numbers; i++) {
             if (form->fits(a, numbers[i])) {
                 tci_sched s = {form, {0}, tci_sched_cost(a, form, numbers[i])};

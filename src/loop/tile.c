@@ -111,13 +111,13 @@ static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
 {
     int64_t rows, unroll;
     tci_tile_largest(a, a->flops, &rows, &unroll);
-    const int64_t shapes[][2] = {{rows, unroll},     {(rows + 1) / 2, unroll}, {rows, 1},
-                                 {rows, unroll / 2}, {1, unroll}};
-    for (int i = 0; i < TCI_COUNT(shapes); i++) {
-        const int64_t shape[TCI_FORM_NUMBERS] = {shapes[i][0], shapes[i][1], a->lanes, a->threads};
-        memcpy(n[i], shape, sizeof(shape));
-    }
-    return (int)TCI_COUNT(shapes);
+    const int64_t all[][TCI_FORM_NUMBERS] = {{rows, unroll, a->lanes, a->threads},
+                                             {(rows + 1) / 2, unroll, a->lanes, a->threads},
+                                             {rows, 1, a->lanes, a->threads},
+                                             {rows, unroll / 2, a->lanes, a->threads},
+                                             {1, unroll, a->lanes, a->threads}};
+    memcpy(n, all, sizeof(all));
+    return (int)TCI_COUNT(all);
 }
 
 /* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
@@ -466,13 +466,6 @@ static bool tci_unit_fits(const tci_ask *a, const int64_t *n)
     return tci_ask_on_unit(a) && a->machine.block_threads == 0;
 }
 
-static int tci_unit_candidates(const tci_ask *a,
-                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a, (void)n;
-    return 1;
-}
-
 static double tci_unit_cost(const tci_ask *a, const int64_t *n)
 {
     const tc_machine *m = &a->machine.facts;
@@ -699,8 +692,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
     static const tci_form packed = {"packed", {"rows", "unroll", "depth", "columns"},
                                     tci_packed_fits, tci_packed_candidates, tci_packed_cost,
                                     tci_packed_emit, tci_packed_note};
-    static const tci_form unit = {"unit", {0}, tci_unit_fits, tci_unit_candidates, tci_unit_cost,
-                                  tci_unit_emit, tci_unit_note};
+    static const tci_form unit = {"unit", {0}, tci_unit_fits, NULL, tci_unit_cost, tci_unit_emit,
+                                  tci_unit_note};
     static const tci_form product = {"product",
                                      {"rows", "columns", "row_points", "column_points"},
                                      tci_products_fits, tci_products_candidates,
