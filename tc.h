@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "bc450c15d338f85d"
+#define TCI_BUILD "2f1624f51c49ebd3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -17064,6 +17064,15 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ *   STEPS     of a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the DOT
+ *             of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values. Keys
+ *             come in steps; what is summed so far is scaled whenever a larger score comes, the
+ *             powers rather than the weights are rounded, and the division is made at the end.
+ *             The interpreter computes LANES and the chain, so results agree between executors
+ *             within
+ *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
+ *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
+ *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
  * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
  * it rounds where the sum is scaled, as m grows.
@@ -17080,9 +17089,9 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
  * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
  * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
- * BLOCK_SCAN in a SCAN, all with one number, in others none has and none keeps axes; a reduction
- * that keeps axes, and a SCAN, has one part; no other stage uses the value of a BLOCK_SCAN; SPLIT
- * and MATRIX are for a DOT in f32 alone. */
+ * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
+ * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
+ * of a BLOCK_SCAN; SPLIT and MATRIX are for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -17163,7 +17172,8 @@ typedef enum tci_korder {
     TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
     TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
     TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
-    TCI_ORDER_MATRIX
+    TCI_ORDER_MATRIX,
+    TCI_ORDER_STEPS
 } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */
@@ -18029,7 +18039,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
 
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 {
-    static const char *const names[] = {"CHAIN", "LANES", "BLOCK_SCAN", "SPLIT", "MATRIX"};
+    static const char *const names[] = {"CHAIN", "LANES",  "BLOCK_SCAN",
+                                        "SPLIT", "MATRIX", "STEPS"};
     tci_str_add(out, red->op == TCI_RED_ONLINE ? "ONLINE " : "");
     tci_str_add(out, names[red->order]);
     if (red->order_n > 0) {
@@ -18382,9 +18393,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     bool keeps = k->stages[red->stage].n_kept > 0;
-    TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES));
+    bool steps = red->order == TCI_ORDER_STEPS && red->op == TCI_RED_SUM;
+    TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES || steps));
     TCI_ASSERT(s, (inner && scan) == (red->order == TCI_ORDER_BLOCK_SCAN));
-    TCI_ASSERT(s, !keeps || (inner && red->order != TCI_ORDER_MATRIX));
+    TCI_ASSERT(s, !keeps || inner);
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     switch ((tci_korder)red->order) {
@@ -18399,6 +18411,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
         return;
     case TCI_ORDER_MATRIX:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
+        return;
+    case TCI_ORDER_STEPS:
+        TCI_ASSERT(s, red->order_n == 0 && red->dtype == TC_F32);
+        TCI_ASSERT(s, red->op == TCI_RED_SUM || (red->op == TCI_RED_DOT && keeps));
         return;
     }
     TCI_ASSERT(s, false);
@@ -20691,6 +20707,13 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* Parts of it. The strides of load `inst`; false where it is no plain box of memory. */
+TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side);
+/* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. */
+TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
+                               tci_matrix_side *side);
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
 /* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
 TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 
@@ -20706,8 +20729,7 @@ enum {
 
 /* ---- recognising ---- */
 
-/* The strides of load `inst`; false where it is no plain box of memory. */
-static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
 {
     const tci_kinst *in = &k->insts[inst];
     if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
@@ -20727,11 +20749,10 @@ static bool tci_matrix_is_aligned(int64_t stride)
     return stride % TCI_MATRIX_ALIGN == 0;
 }
 
-/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
-static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
-                               int own, tci_matrix_side *side)
+TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
+                               tci_matrix_side *side)
 {
-    int64_t along = coef[k->n_axes - 1];
+    int64_t along = coef[summed];
     side->along_k = along == 1;
     side->pitch = side->along_k ? coef[own] : along;
     bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
@@ -20810,10 +20831,9 @@ static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
     return false;
 }
 
-/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
-static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x)
 {
-    x->value = k->reds[0].inst;
+    x->value = k->reds[red].inst;
     x->staged = TC_F32;
     for (int i = x->value + 1; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
@@ -20846,8 +20866,8 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     int8_t t = k->operands[side[0].operand].dtype;
     bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
                 tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
-                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
-                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+                tci_matrix_side_of(x, coef[a], x->m_axis, k->n_axes - 1, &side[a]) &&
+                tci_matrix_side_of(x, coef[1 - a], x->n_axis, k->n_axes - 1, &side[1 - a]);
     if (!fits) {
         return false;
     }
@@ -20870,7 +20890,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         found = tci_boxes_find(k, x);
     }
     if (found) {
-        tci_matrix_value(k, x);
+        tci_matrix_value(k, 0, x);
     }
     return found;
 }
@@ -21283,6 +21303,311 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_boxes_depth(k, x) && tci_boxes_axes(k, x) && tci_boxes_are_boxes(k, x, 0) &&
            tci_boxes_are_boxes(k, x, 1);
 }
+/* ---- src/kernel/attention.c ---- */
+/* kernel/attention.c - which kernels of rows between two contractions are attention for a matrix
+ * unit.
+ *
+ * In: a kernel, the machine. Out: whether it is
+ *
+ *     stage 0  s = DOT of queries and keys over d, keeping the keys
+ *     stage 1  m = MAX over the keys of x, a value made of s
+ *     stage 2  l = SUM over the keys of e = exp(x - m)
+ *     stage 3  w = e * (1 / l) or e / l, kept
+ *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
+ *     stage 5  stores of values made of o
+ *
+ * and its two products as the unit sees them. Like kernel/matrix.c this is a function of shape,
+ * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+/* ---- src/kernel/attention.h ---- */
+/* kernel/attention.h - rows of attention that a GPU's matrix unit takes, as kernels. */
+#ifndef TCI_KERNEL_ATTENTION_H
+#define TCI_KERNEL_ATTENTION_H
+
+
+enum {
+    TCI_ATTENTION_SIZE = 256, /* of a query, and of a value, at most */
+    TCI_ATTENTION_LEAST = 16  /* of both, and keys of a row */
+};
+
+/* The two products share m (queries) and the batch. */
+typedef struct tci_attention {
+    tci_matrix scores;  /* A: queries, B: keys; n counts keys */
+    tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
+    int32_t score;      /* the instruction whose rows the weights are made of */
+    int32_t rings;      /* of keys, and of values, each of scores.columns */
+} tci_attention;
+
+/* Does the machine's unit take the kernel, and is it worth it? */
+TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
+/* Everything but the tile; false: it is no such kernel. */
+TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
+/* Of a kernel that fits: MATRIX and STEPS where they belong. */
+TCI_FN void tci_attention_set_orders(tci_kernel *k);
+
+#endif
+
+/* ---- src/kernel/attention.c, continued ---- */
+#include <string.h>
+
+/* Its stages, and its reductions: one each. */
+enum {
+    TCI_ATTENTION_SCORES,
+    TCI_ATTENTION_MOST,
+    TCI_ATTENTION_SUM,
+    TCI_ATTENTION_WEIGHTS,
+    TCI_ATTENTION_RESULT,
+    TCI_ATTENTION_REDS
+};
+
+/* ---- the stages ---- */
+
+static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int n_kept)
+{
+    return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
+}
+
+static bool tci_attention_has_sizes(const tci_kernel *k)
+{
+    bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
+                k->n_outer <= 1 + TCI_MATRIX_BATCH && !k->faults;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
+               tci_dim_known(k->axes[a].size) <= INT32_MAX;
+    }
+    return fits;
+}
+
+/* The stages and reductions, and the axes of d, keys and values. */
+static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
+{
+    static const uint8_t ops[TCI_ATTENTION_REDS] = {TCI_RED_DOT, TCI_RED_MAX, TCI_RED_SUM,
+                                                    TCI_RED_MAX, TCI_RED_DOT};
+    static const uint8_t n_axes[TCI_ATTENTION_REDS] = {2, 1, 1, 1, 2};
+    static const uint8_t kept[TCI_ATTENTION_REDS] = {1, 0, 0, 1, 1};
+    if (k->vector != TCI_VEC_INNER || k->n_reds != TCI_ATTENTION_REDS ||
+        k->n_stages <= TCI_ATTENTION_REDS || !tci_attention_has_sizes(k)) {
+        return false;
+    }
+    for (int r = 0; r < TCI_ATTENTION_REDS; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->op != ops[r] || red->dtype != TC_F32 || red->stage != r ||
+            !tci_attention_walks(&k->stages[r], TCI_STAGE_REDUCE, n_axes[r], kept[r])) {
+            return false;
+        }
+    }
+    axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
+    axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
+    axes[2] = k->stages[TCI_ATTENTION_RESULT].axes[1];
+    bool fits = k->n_axes == k->n_outer + 3 &&
+                k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
+    for (int r = TCI_ATTENTION_MOST; r <= TCI_ATTENTION_WEIGHTS; r++) {
+        fits = fits && k->stages[r].axes[0] == axes[1];
+    }
+    for (int t = TCI_ATTENTION_REDS; t < k->n_stages; t++) {
+        fits = fits && tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
+               k->stages[t].axes[0] == axes[2];
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage >= TCI_ATTENTION_REDS;
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+static const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+{
+    const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
+    return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
+}
+
+/* Is it 1 / l? */
+static bool tci_attention_is_inverse(const tci_kernel *k, int inst)
+{
+    const tci_kinst *in = tci_attention_prim(k, inst, TCI_P_DIV);
+    return in && k->insts[in->args[0]].op == TCI_K_CONST && k->insts[in->args[0]].value.f == 1 &&
+           in->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+}
+
+/* Is `inst` the weight of the power e? */
+static bool tci_attention_is_weight(const tci_kernel *k, int inst, int e)
+{
+    const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
+    const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
+    if (by) {
+        return by->args[0] == e && by->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+    }
+    return times && ((times->args[0] == e && tci_attention_is_inverse(k, times->args[1])) ||
+                     (times->args[1] == e && tci_attention_is_inverse(k, times->args[0])));
+}
+
+/* What is rounded to dtype t, where it is. */
+static int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+{
+    const tci_kinst *in =
+        tci_attention_prim(k, inst, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16);
+    return in ? in->args[0] : inst;
+}
+
+/* Is it made of no other reduction than the second product? */
+static bool tci_attention_is_end(const tci_kernel *k, int inst, bool *seen)
+{
+    const tci_kinst *in = &k->insts[inst];
+    bool fits = in->op != TCI_K_RED || tci_kinst_number(in) == TCI_ATTENTION_RESULT;
+    for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
+        fits = tci_attention_is_end(k, in->args[a], seen);
+    }
+    seen[inst] = true;
+    return fits;
+}
+
+/* Scores, powers and stores as above; sets x->score and *power. */
+static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
+{
+    x->score = k->reds[TCI_ATTENTION_MOST].in[0];
+    *power = k->reds[TCI_ATTENTION_SUM].in[0];
+    const tci_kinst *exp = tci_attention_prim(k, *power, TCI_P_EXP);
+    const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+    bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool fits = off && off->args[0] == x->score &&
+                off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
+                k->insts[x->score].stage == TCI_ATTENTION_SCORES;
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        fits = tci_attention_is_end(k, k->stores[i].value, seen);
+    }
+    return fits;
+}
+
+/* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
+ * they are kept? */
+static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
+{
+    const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
+    int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
+    return (from != inst || of != kept->in[0]) && from == kept->inst &&
+           tci_attention_is_weight(k, of, power);
+}
+
+/* ---- the products ---- */
+
+/* The rows: the longest outer axis that the queries have and neither keys nor values. The rest is
+ * the batch. */
+static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_matrix *x)
+{
+    x->m_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
+        bool own = coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0;
+        x->m_axis = own && longer ? a : x->m_axis;
+    }
+    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
+        if (a != x->m_axis) {
+            x->batch_axis[x->n_batch] = a;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
+        }
+    }
+    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
+    x->y_axis = -1;
+    return x->m_axis >= 0;
+}
+
+/* Queries, keys and values lie along d, d and their own axis. */
+static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
+                                int8_t t, tci_attention *x)
+{
+    int64_t *coef[3];
+    tci_matrix_side side[3] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        coef[i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+        if (!tci_matrix_load(k, loads[i], coef[i], &side[i]) ||
+            k->operands[side[i].operand].dtype != t) {
+            return false;
+        }
+    }
+    tci_matrix *s = &x->scores, *r = &x->result;
+    if (!tci_attention_rows(k, coef, s)) {
+        return false;
+    }
+    s->dtype = t;
+    *r = *s;
+    s->n_axis = axes[1];
+    r->n_axis = axes[2];
+    s->k = tci_dim_known(k->axes[axes[0]].size);
+    s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
+    r->n = tci_dim_known(k->axes[axes[2]].size);
+    bool fits = coef[0][axes[1]] == 0 &&
+                tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]) &&
+                tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]) &&
+                tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2]);
+    s->side[0] = side[0];
+    s->side[1] = side[1];
+    r->side[1] = side[2];
+    return fits && side[0].along_k && side[1].along_k && !side[2].along_k;
+}
+
+/* The loads of queries, keys and values, and the other factor of the values; false: there are
+ * none. */
+static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t loads[3],
+                                int *weights)
+{
+    const tci_kred *s = &k->reds[TCI_ATTENTION_SCORES], *r = &k->reds[TCI_ATTENTION_RESULT];
+    int keys = k->insts[s->in[1]].axes >> axes[1] & 1, values = k->insts[r->in[1]].op == TCI_K_LOAD;
+    loads[0] = s->in[1 - keys];
+    loads[1] = s->in[keys];
+    loads[2] = r->in[values];
+    *weights = r->in[1 - values];
+    return k->insts[loads[2]].op == TCI_K_LOAD;
+}
+
+TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
+{
+    int axes[3], weights, power;
+    int32_t loads[3];
+    memset(x, 0, sizeof(*x));
+    if (!tci_attention_has_form(k, axes) || !tci_attention_has_values(k, x, &power) ||
+        !tci_attention_loads(k, axes, loads, &weights)) {
+        return false;
+    }
+    int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
+    bool found = tci_dtype_is_half((tc_dtype)t) &&
+                 tci_attention_has_weights(k, weights, t, power) &&
+                 tci_attention_sides(k, axes, loads, t, x);
+    if (found) {
+        tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+    }
+    return found;
+}
+
+TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_attention x;
+    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_attention_find(k, &x)) {
+        return false;
+    }
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_MATRIX_TILE_ROWS / 2));
+    double flops = 2.0 * (double)x.scores.m * (double)x.scores.n *
+                   (double)(x.scores.k + x.result.n);
+    for (int i = 0; i < x.scores.n_batch; i++) {
+        tiles *= (double)x.scores.batch[i];
+        flops *= (double)x.scores.batch[i];
+    }
+    return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
+           x.scores.k >= TCI_ATTENTION_LEAST && x.scores.k <= TCI_ATTENTION_SIZE &&
+           x.result.n >= TCI_ATTENTION_LEAST && x.result.n <= TCI_ATTENTION_SIZE &&
+           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
+TCI_FN void tci_attention_set_orders(tci_kernel *k)
+{
+    static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
+    for (int i = 0; i < 3; i++) {
+        k->reds[reds[i]].order = i == 0 ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+        k->reds[reds[i]].order_n = 0;
+    }
+}
 
 /* ---- src/plan/order.c ---- */
 /* plan/order.c - a SCATTER as stretches of an order, for machines of blocks.
@@ -21512,6 +21837,7 @@ typedef struct tci_group {
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
     bool has_reduce, has_contract, has_scan, has_scatter;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
+    bool on_unit;                 /* worth it only as a kernel of a matrix unit */
     bool keeps;                   /* its contractions keep rows: */
     int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
@@ -22800,6 +23126,7 @@ enum {
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
     TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */
+    TCI_ALGO_SCORES = 8,          /* operations between a score and its product, at most */
     TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
@@ -23282,7 +23609,34 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
     return whole;
 }
 
-/* Operand n with that copy below it, where its source needs one. */
+/* Is n made, element by element, of a contraction? */
+static bool tci_algo_is_scores(const tci_node *n, int depth)
+{
+    bool found = n->op == TCI_OP_CONTRACT;
+    bool goes = depth < TCI_ALGO_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_algo_is_scores(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* Is n the weights of attention, which one kernel makes of its scores (plan/pattern.c)? */
+static bool tci_algo_is_weights(const tci_node *n)
+{
+    while (n->op == TCI_OP_CAST) {
+        n = n->in[0];
+    }
+    for (int i = 0; i < 2 && (n->op == TCI_OP_MUL || n->op == TCI_OP_DIV); i++) {
+        const tci_node *e = n->in[i];
+        if (e->op == TCI_OP_EXP && e->in[0]->op == TCI_OP_SUB) {
+            return tci_algo_is_scores(e->in[0]->in[0], 0);
+        }
+    }
+    return false;
+}
+
+/* Operand n with that copy below it, where its source needs one: weights of attention are in no
+ * memory. */
 static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
 {
     if (n != source) {
@@ -23294,7 +23648,7 @@ static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source
     int last = tci_algo_last_axis(n);
     tci_dim longer =
         tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
-    if (longer == n->shape[last]) {
+    if (longer == n->shape[last] || tci_algo_is_weights(n)) {
         tci_algo_force(a, n);
         return n;
     }
@@ -24816,7 +25170,7 @@ typedef struct tci_pattern_state {
 
 typedef struct tci_pattern {
     const char *name;
-    bool keeps;
+    bool keeps, on_unit;
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
     /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
@@ -25056,6 +25410,34 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
 }
 
+/* Of the contractions of a join: both of f16 or bf16, of known sizes that suit a GPU's matrix unit,
+ * and the first not forced into memory, as plan/plan.c does where kernel/attention.c, which sees
+ * the kernel, says no. */
+static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
+                                  tci_why *why)
+{
+    const tci_machine *m = &p->machine;
+    bool fits = m->matrix_units > 0 && m->block_threads > 0 && !m->reproducible;
+    (void)saved;
+    *why = TCI_WHY_PRICE;
+    for (int i = 0; i < j->n_roots && fits; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int d = 0; d < r->n_domain; d++) {
+            fits = fits && tci_dim_is_known(r->domain[d]);
+        }
+        if (r->kind == TCI_ROOT_CONTRACT && fits) {
+            int64_t rows = tci_dim_known(r->domain[r->n_out - 2]);
+            bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
+            fits = !(makes && tci_pnode_of(j->f, r->node)->forced) &&
+                   r->n_domain == r->n_out + 1 &&
+                   tci_dim_known(r->domain[r->n_out]) >= TCI_ATTENTION_LEAST &&
+                   tci_dim_known(r->domain[r->n_out - 1]) >= TCI_ATTENTION_LEAST &&
+                   rows >= TCI_MATRIX_ROWS;
+        }
+    }
+    return fits && tci_pattern_has_half(j);
+}
+
 /* ---- one space ---- */
 
 /* A group that one other reads, with no contraction and no running sum to hold it apart. */
@@ -25081,10 +25463,12 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"a contraction of rows of a contraction", true, tci_pattern_match_attention,
+    {"attention on a matrix unit", true, true, tci_pattern_match_attention,
+     tci_pattern_unit_pays},
+    {"a contraction of rows of a contraction", true, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},
-    {"rows of a contraction", true, tci_pattern_match_rows, tci_pattern_rows_pay},
-    {"groups over one space", false, tci_pattern_match_space, tci_pattern_always_pays},
+    {"rows of a contraction", true, false, tci_pattern_match_rows, tci_pattern_rows_pay},
+    {"groups over one space", false, false, tci_pattern_match_space, tci_pattern_always_pays},
 };
 
 /* ---- trying ---- */
@@ -25133,6 +25517,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
     if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, m->saved, &why)) {
         tci_join_build(&j);
         p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
+        p->f->groups[j.group[TCI_JOIN_INTO]].on_unit = m->pattern->on_unit;
         for (int part = 0; part < 3; part++) {
             if (j.group[part] >= 0) {
                 p->into[j.group[part]] = j.group[TCI_JOIN_INTO];
@@ -25793,6 +26178,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   STEPS     with them, the weights of attention that it takes (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
@@ -26166,6 +26552,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
+    }
+    if (!machine.reproducible && tci_attention_fits(k, machine)) {
+        tci_attention_set_orders(k);
     }
 }
 
@@ -26662,13 +27051,14 @@ static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kre
     tci_pk_element(p, r, domain, red->in[0], red);
 }
 
-/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. */
+/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. A matrix unit's rows
+ * have a class of their own (kernel/attention.c). */
 static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *domain,
                           tci_kred *red)
 {
     const tci_pk_family *f = &p->families[family];
     const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
-    int max = tci_class_online(p->k, &row, red, p->machine);
+    int max = p->g->on_unit ? -1 : tci_class_online(p->k, &row, red, p->machine);
     if (max >= 0) {
         red->op = TCI_RED_ONLINE;
         red->part = 1;
@@ -27769,6 +28159,19 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tc
     return any;
 }
 
+/* A group that is worth it only on a matrix unit, as a kernel that none takes: its first
+ * contraction is forced into memory, so that it is apart. True when it is one. */
+static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_kernel *k,
+                          tci_table *forced)
+{
+    int first = 0;
+    while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
+        first++;
+    }
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX &&
+           tci_table_add(forced, f->roots[g->roots[first]].node);
+}
+
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
 static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
@@ -27791,6 +28194,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
+        any |= forced && tci_plan_part(f, g, low.kernel, forced);
         for (int m = 0; m < g->n_roots; m++) {
             p->red_of[g->roots[m]] = -1;
         }
@@ -28493,7 +28897,7 @@ typedef struct tci_llocal {
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
-    bool is_given;    /* memory that the skeleton's main loop fills */
+    bool is_given;    /* memory of the skeleton's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -28524,6 +28928,10 @@ struct tci_loop {
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
+    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `score` the block for
+     * one score, which is read and written where `given` is. */
+    const struct tci_attention *attention;
+    struct tci_loop *score;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */
@@ -33898,6 +34306,13 @@ TCI_FN const tci_matrix_tile *tci_matrix_tiles(void);
 /* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
  * columns); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+/* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
+ * whose chain begins with stage `first`; */
+TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
+/* where the main loop stands: on a whole number of columns or of groups of rows; */
+TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis);
+/* the chain behind stage `stage`, for the rows at hand. */
+TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                             tci_launch *launch);
@@ -34039,13 +34454,22 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_ma
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
-static int64_t tci_matrix_chain_cost(const tci_kernel *k)
+/* Of the stages from `first` on, for an element of the result. */
+static int64_t tci_matrix_chain_cost(const tci_kernel *k, int first)
 {
     int64_t cost = 0;
-    for (int t = 1; t < k->n_stages; t++) {
+    for (int t = first; t < k->n_stages; t++) {
         cost += tci_stage_cost(k, t);
     }
     return cost;
+}
+
+TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
+{
+    x->group_rows = tci_matrix_chain_cost(k, first) <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
 }
 
 /* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
@@ -34060,9 +34484,8 @@ static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, con
             known = tci_matrix_find(k, x) && tci_matrix_shape(x, &tiles[i], &machine->facts);
         }
     }
-    x->group_rows = tci_matrix_chain_cost(k) <= TCI_MATRIX_LIGHT ? 4 : 2;
-    while (known && x->m % x->group_rows != 0) {
-        x->group_rows /= 2;
+    if (known) {
+        tci_matrix_set_groups(k, 1, x);
     }
     return known;
 }
@@ -34073,13 +34496,12 @@ TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, con
     if (!tci_matrix_with(k, machine, tile, &x)) {
         return -1;
     }
-    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k), machine) / machine->facts.ghz;
+    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k, 1), machine) / machine->facts.ghz;
 }
 
 /* ---- the hole ---- */
 
-/* Where the main loop stands: on a whole number of columns or of groups of rows. */
-static tci_lin tci_matrix_given(tci_build *b, int axis)
+TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {
     const tci_matrix *x = b->l->matrix;
     tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
@@ -34090,11 +34512,11 @@ static tci_lin tci_matrix_given(tci_build *b, int axis)
 }
 
 /* The sums of the rows at hand, where the main loop has left them. */
-static void tci_matrix_keep(tci_build *b, const tci_matrix *x)
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
 {
     int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
     b->l->locals[local].is_given = true;
-    tci_lkeep *keep = tci_build_keep(b, x->value, local, 0);
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, stage);
     keep->is_padded = true;
     keep->coef[x->m_axis] = x->staged_pitch;
     keep->coef[x->n_axis] = 1;
@@ -34137,9 +34559,9 @@ static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64
     tci_build_close(b, &open);
 }
 
-static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
+TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
 {
-    tci_matrix_keep(b, x);
+    tci_matrix_keep(b, x, stage);
     for (int i = 0; i < x->n_batch; i++) {
         tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
         tci_build_set(b, x->batch_axis[i],
@@ -34149,7 +34571,7 @@ static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
         tci_build_set(b, x->y_axis,
                       tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
-    b->stage = 1;
+    b->stage = stage + 1;
     int64_t own = x->own_columns;
     int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
     if (x->n % own == 0) {
@@ -34175,9 +34597,206 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     b->l->lanes = x->lanes;
     b->l->threads = x->row_threads;
     b->l->matrix = x;
-    tci_matrix_hole(b, x);
+    tci_matrix_hole(b, x, 0);
     launch->n_tasks = TCI_MIN(x->tiles, machine->matrix_units);
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
+}
+/* ---- src/loop/attention.c ---- */
+/* loop/attention.c - the schedule of attention on a GPU's matrix units.
+ *
+ * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
+ * loop IR: the value of one score, and the chain behind the second product, which is that of any
+ * product (loop/matrix.c). */
+/* ---- src/loop/attention.h ---- */
+/* loop/attention.h - attention on a GPU's matrix units: what the skeleton's main loop must know.
+ *
+ * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
+ * of four more warps loads the queries of a tile, and then, step by step, keys and values into
+ * rings. A consumer multiplies queries and keys into registers, takes each score through the
+ * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
+ * row's largest so far, which are at once, rounded, the first factor of the product with the
+ * values. The sums of a step are made while the powers of the next one are. Behind the last step
+ * they are divided and left in shared memory as loop/matrix.h says, where the same warps take their
+ * rows through the rest of the kernel. */
+#ifndef TCI_LOOP_ATTENTION_H
+#define TCI_LOOP_ATTENTION_H
+
+
+enum { TCI_ATTENTION_TILES = 4 };
+
+/* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
+static inline int tci_attention_slabs(int64_t size)
+{
+    return (int)((size + TCI_MATRIX_DEPTH_STEP - 1) / TCI_MATRIX_DEPTH_STEP);
+}
+
+/* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
+ * sums, and of all with barriers and the rounding up of its start. */
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
+/* The time of a kernel of attention with a tile (consumers, keys of a step); -1: it does not
+ * fit. */
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+
+#endif
+
+
+/* ---- src/loop/attention.c, continued ---- */
+enum {
+    TCI_ATTENTION_BARRIERS = 256,  /* bytes for them */
+    TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
+    TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
+    TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
+    TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
+    TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
+};
+
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.rows * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP *
+           2;
+}
+
+TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->result.n) * TCI_MATRIX_DEPTH_STEP *
+           2;
+}
+
+TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
+{
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    return TCI_ATTENTION_ALIGNED + tci_attention_queries_bytes(x) + x->rings * step +
+           tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
+}
+
+/* What both products have of the tile, and the values' columns. */
+static void tci_attention_shape(tci_matrix *x, int consumers)
+{
+    x->consumers = x->buffers = consumers;
+    x->sub_rows = 1;
+    x->rows = TCI_MATRIX_SUB * consumers;
+    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
+    x->tiles_n = 1;
+    x->tiles = x->tiles_m;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+}
+
+static void tci_attention_columns(tci_matrix *x)
+{
+    int step = 2 * TCI_ATTENTION_ROUND;
+    x->columns = (int32_t)((x->n + step - 1) / step * step);
+    x->own_columns = (int32_t)x->n;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
+    }
+    x->row_threads = TCI_MIN(x->lanes / 4, TCI_MATRIX_WARP);
+    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile, tci_attention *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128);
+    if (!known || !tci_attention_find(k, x)) {
+        return false;
+    }
+    tci_attention_shape(&x->scores, (int)tile[0]);
+    tci_attention_shape(&x->result, (int)tile[0]);
+    tci_attention_columns(&x->result);
+    x->scores.columns = (int32_t)tile[1];
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    x->rings = TCI_ATTENTION_RINGS;
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
+    int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
+    if (room < 0 || held > TCI_ATTENTION_HELD) {
+        return false;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
+    return true;
+}
+
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_attention_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
+    double cells = (double)x.scores.rows * x.scores.columns;
+    double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
+    double powers = cells / TCI_ATTENTION_POWERS;
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
+    double step = x.scores.consumers > 1 ? TCI_MAX(multiply, powers) + 0.2 * (multiply + powers)
+                                         : multiply + powers;
+    return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
+}
+
+/* ---- the hole for scores ---- */
+
+static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x)
+{
+    const tci_kernel *k = of->k;
+    const tci_matrix *m = &x->scores;
+    tci_loop *l = tci_loop_make(of->s, k);
+    tci_build *b = tci_build_make(of->s, k, l);
+    l->threads = l->lanes = 1;
+    l->matrix = &x->scores;
+    int local = tci_build_local(b, TC_F32, 1, 0);
+    l->locals[local].is_given = true;
+    tci_build_keep(b, k->reds[0].inst, local, k->reds[0].stage);
+    for (int a = 0; a < k->n_axes; a++) {
+        if (a < k->n_outer || a == m->n_axis) {
+            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
+            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
+                                               false, -1));
+        }
+    }
+    b->stage = k->reds[0].stage + 1;
+    tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+    store.mem = TCI_MEM_STORE_ONE;
+    store.base = ~local;
+    store.x = tci_lx_const(l, 0);
+    store.args[0] = tci_build_value(b, x->score);
+    tci_loop_append(l, 0, store);
+    return l;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_attention_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->result.lanes;
+    b->l->threads = x->result.row_threads;
+    b->l->matrix = &x->result;
+    b->l->attention = x;
+    b->l->score = tci_attention_score(b, x);
+    tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+    launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
+    launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }
 /* ---- src/loop/tiles.c ---- */
 /* loop/tiles.c - contractions on a CPU's matrix unit.
@@ -37131,6 +37750,7 @@ TCI_FN const tci_form *const *tci_map_forms(void)
  *   product  a contraction in tiles of a block of threads (loop/product.c)
  *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
+ *   attention  rows between two contractions there (loop/attention.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -37794,6 +38414,45 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
                    x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, x->is_boxes ? ", boxes" : "");
 }
 
+/* ---- attention ---- */
+
+static bool tci_attention_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_attention_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_attention_form_candidates(const tci_ask *a,
+                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
+        n[i][0] = 2 - i / 2;
+        n[i][1] = i % 2 ? 64 : 128;
+    }
+    return TCI_ATTENTION_TILES;
+}
+
+static double tci_attention_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_attention_ns(a->k, &a->machine, n);
+}
+
+static void tci_attention_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
+{
+    tci_attention_emit(b, &a->machine, n, launch);
+}
+
+static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages",
+                   x->scores.rows, x->scores.columns, x->rings);
+}
+
 /* ---- rows ---- */
 
 TCI_FN const tci_form *const *tci_tile_forms(void)
@@ -37820,8 +38479,12 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
                                     tci_matrix_form_note};
-    static const tci_form *const forms[] = {&product, &spread, &packed, &panel,
-                                            &tile,    &unit,   &matrix, NULL};
+    static const tci_form attention = {"attention", {"consumers", "keys"},
+                                       tci_attention_form_fits, tci_attention_form_candidates,
+                                       tci_attention_form_cost, tci_attention_form_emit,
+                                       tci_attention_form_note};
+    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel, &tile,
+                                            &unit,    &matrix, &attention, NULL};
     return forms;
 }
 /* ---- src/loop/strip.c ---- */
@@ -39248,6 +39911,9 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
     v.locals = TCI_NEW_ARRAY(s, uint8_t, l->n_locals + 1);
     tci_lverify_block(&v, 0, -1);
     tci_loop_walk(s, l);
+    if (l->score) {
+        tci_loop_verify(s, l->score);
+    }
 }
 /* ---- src/emit/c_like.c ---- */
 /* emit/c_like.c - prints loop IR as a function in a C-like language.
@@ -39291,6 +39957,10 @@ struct tci_dialect {
      * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
+    /* Of a skeleton with a block for scores: what stands before it and behind it, both before the
+     * function's own statements. */
+    void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
+    void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
@@ -39629,8 +40299,7 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
         return;
     }
     if (m->is_given) {
-        tci_str_printf(c->out, "const %s *const m%d = (const %s *)given;\n", ctype, st->dst,
-                       ctype);
+        tci_str_printf(c->out, "%s *const m%d = (%s *)given;\n", ctype, st->dst, ctype);
         return;
     }
     if (m->work >= 0) {
@@ -39735,6 +40404,12 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                        qualifier, type);
         tci_dialect_number(out, d->words->operand, i);
         tci_str_add(out, ";\n");
+    }
+    if (l->score) {
+        tci_c_like score = {out, d, l->score};
+        d->score_head(d, out, symbol, l);
+        tci_c_block(&score, 0, 1);
+        d->score_tail(d, out, symbol, l);
     }
     tci_c_block(&c, 0, 1);
     d->tail(d, out, symbol, l);

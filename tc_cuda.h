@@ -29,7 +29,10 @@
 #define TCI_CUDA_MATRIX_H
 
 
-enum { TCI_CUDA_MAPS = 2, TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */ };
+enum {
+    TCI_CUDA_MAPS = 3,      /* at most */
+    TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */
+};
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled. */
 typedef struct tci_cuda_map {
@@ -48,15 +51,27 @@ typedef struct tci_cuda_skeleton {
     int64_t shared_bytes;
     int64_t block_x;   /* threads that a row of the tile is spread over */
     int64_t block_y;   /* 32 * warps / block_x */
+    int64_t n_maps;
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
 
-TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x);
+/* Its parts for other skeletons: rows of m or n that the boxes of a side hold, the map of a side,
+ * the text of its loads as a function `name`, and of the constant. */
+TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which);
+TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which);
+TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which);
+TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x);
+TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_cuda_skeleton *k);
+TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x);
+
 /* Definitions that every such kernel of a file shares. */
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out);
 /* The product that a kernel with this main loop calls: once in a file. */
 TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
+/* Where the operands of a kernel's struct of arguments are: the declaration and what opens it. */
+TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
+                                   int n_words, int warps);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words);
@@ -80,14 +95,14 @@ enum {
 /* Rows of m or n that the boxes of a side hold. Beyond the side's end nothing is loaded where one
  * tile is all of it: filling with zeros takes time, and what the products make of the rest of
  * shared memory is in rows and columns that are not stored. */
-static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
+TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
 {
     int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
     if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
         return x->own_columns;
     }
     int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
-    return (int)TCI_MIN(tile, tci_dim_known(tci_dim_ceil_div(own, whole)) * whole);
+    return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
 }
 
 /* How many elements a box has along a side's axis for this axis of the kernel. */
@@ -127,7 +142,7 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
     }
 }
 
-static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
+TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
     int64_t own = which == 0 ? x->m : x->n;
@@ -159,7 +174,7 @@ static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     return map;
 }
 
-TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
+static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
@@ -167,6 +182,7 @@ TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
     int warps = 4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS;
     k.block_x = x->row_threads;
     k.block_y = TCI_MATRIX_WARP * warps / x->row_threads;
+    k.n_maps = 2;
     k.maps[0] = tci_cuda_matrix_map(x, 0);
     k.maps[1] = tci_cuda_matrix_map(x, 1);
     return k;
@@ -327,7 +343,7 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 
 /* ---- products ---- */
 
-static const char *tci_cuda_matrix_type(const tci_matrix *x)
+TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
 {
     return x->dtype == TC_F16 ? "f16" : "bf16";
 }
@@ -361,11 +377,10 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
 
 /* ---- the kernel ---- */
 
-static void tci_cuda_matrix_words(tci_str *out, const char *symbol, const tci_matrix *x)
+TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_cuda_skeleton *k)
 {
-    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
-    int64_t words[sizeof(k) / sizeof(int64_t)];
-    memcpy(words, &k, sizeof(k));
+    int64_t words[sizeof(*k) / sizeof(int64_t)];
+    memcpy(words, k, sizeof(*k));
     tci_str_printf(out, "extern \"C\" __constant__ long long "
                    "%s_skeleton[] = {", symbol);
     for (int i = 0; i < TCI_COUNT(words); i++) {
@@ -406,13 +421,14 @@ static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
  * that lies fastest, else one. */
-static void tci_cuda_matrix_load_boxes(tci_str *out, const tci_matrix *x, int which)
+static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
+                                       int which)
 {
     const tci_matrix_side *side = &x->side[which];
     int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
-                   "tc_place p, int k) {\n", "ab"[which]);
+                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n", name);
     tci_cuda_matrix_steps(out, x);
     if (which == 1 && x->y_axis >= 0) {
         tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
@@ -436,18 +452,18 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const tci_matrix *x, int wh
 }
 
 /* Loads the boxes of one stage of A or B. */
-static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
+TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
 {
     if (x->is_boxes) {
-        tci_cuda_matrix_load_boxes(out, x, which);
+        tci_cuda_matrix_load_boxes(out, name, x, which);
         return;
     }
     const tci_matrix_side *side = &x->side[which];
-    char letter = "ab"[which], own = "mn"[which];
+    char own = "mn"[which];
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
                    "tc_place p, int k) {\n",
-                   letter);
+                   name);
     if (side->along_k) {
         tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
     } else {
@@ -467,7 +483,7 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
  * batch is slowest. */
-static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
+TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
@@ -519,8 +535,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "        TC_MULTIPLY(%s, %d, %d, %d)(d, a, b, add);\n    }\n",
                    x->staged == TC_F16 ? "f16" : "bf16", x->columns / 2, tci_cuda_matrix_type(x),
                    x->columns, !x->side[0].along_k, !x->side[1].along_k);
-    tci_cuda_matrix_loads(out, x, 0);
-    tci_cuda_matrix_loads(out, x, 1);
+    tci_cuda_matrix_loads(out, "load_a", x, 0);
+    tci_cuda_matrix_loads(out, "load_b", x, 1);
     tci_cuda_matrix_place(out, x);
     tci_str_add(out, "};\n");
 }
@@ -579,25 +595,32 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
     }
     tci_str_printf(out,
-                   "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
                    "tc_staged<%s_shape>(%d * part + row);\n",
                    symbol, x->buffers == 1 ? 0 : TCI_MATRIX_SUB * x->sub_rows);
+}
+
+TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
+                                   int n_words, int warps)
+{
+    tci_str_printf(out,
+                   "struct %s_args { tc_map maps[%d]; void *bufs[%d]; tc_i64 lits[%d]; "
+                   "tc_i64 *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
+                   "%s(const __grid_constant__ %s_args args)\n{\n",
+                   symbol, n_maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
+                   TCI_MATRIX_WARP * warps, symbol, symbol);
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words)
 {
     const tci_matrix *x = l->matrix;
-    tci_cuda_matrix_words(out, symbol, x);
+    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
+    tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_matrix_class(out, symbol, x);
-    tci_str_printf(out,
-                   "struct %s_args { tc_map maps[%d]; void *bufs[%d]; tc_i64 lits[%d]; "
-                   "tc_i64 *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
-                   "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol,
-                   symbol);
+    tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
+                           4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");
@@ -612,6 +635,405 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
                    "        tc_warp_arrive<%s_shape>(tc_taken<%s_shape>(at, part));\n"
                    "    }\n    }\n    }\n}\n",
                    symbol, symbol);
+}
+/* ---- src/cuda/attention.c ---- */
+/* cuda/attention.c - see cuda/attention.h. The text of the main loop, in the layers of
+ * cuda/matrix.c, whose small functions it shares.
+ *
+ * Shared memory, from a multiple of 1024: the queries of a tile, a ring of steps of keys, one of
+ * values, what is left of the sums, barriers. Slot 0 is the queries, then come the keys' ring and
+ * the values', each slot with a barrier that it is full and one that it is empty. Queries and keys
+ * lie in slabs of 64 elements of d, a row for each query or key; values in parts of 64 keys, each
+ * of slabs of 64 columns, a row for each key.
+ *
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key
+ * 8 * (i / 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are the
+ * registers that the second product takes its first factor from, as they stand.
+ *
+ * Invariants: the sums of a step are waited for behind the powers of the next one: what would let
+ * the compiler wait earlier is held by tc_attention_behind, and no register of a product under way
+ * is touched. Warps leave and take rows of their own, so a warp's meeting is enough there. */
+/* ---- src/cuda/attention.h ---- */
+/* cuda/attention.h - the main loop of attention on Hopper's matrix units, as text. */
+#ifndef TCI_CUDA_ATTENTION_H
+#define TCI_CUDA_ATTENTION_H
+
+
+/* Definitions that every such kernel of a file shares, behind those of cuda/matrix.h. */
+TCI_FN void tci_cuda_attention_prelude(tci_str *out);
+/* The product of weights in registers and values in shared memory: once in a file. */
+TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_attention *x);
+TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_attention *x);
+/* The kernel up to its operands; from there to the hole for scores; behind that up to the hole for
+ * rows; and the end. */
+TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_attention_scores(tci_str *out, const char *symbol, const tci_loop *l);
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_loop *l);
+TCI_FN void tci_cuda_attention_tail(tci_str *out);
+
+#endif
+
+/* ---- src/cuda/attention.c, continued ---- */
+#include <string.h>
+
+/* ---- the prelude ---- */
+
+static const char tci_cuda_attention_ptx[] =
+    "#ifndef TC_NO_PTX\n"
+    "#define TC_MULTIPLY_HELD(type, columns) tc_multiply_held_##type##_##columns\n"
+    "template <int n> TC_I void tc_registers_fewer() {\n"
+    "    asm volatile(\"setmaxnreg.dec.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
+    "template <int n> TC_I void tc_registers_more() {\n"
+    "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
+    "TC_I float tc_swap(float x, int lanes) {\n"
+    "    return __shfl_xor_sync(0xffffffffu, x, lanes);\n}\n"
+    "TC_I float tc_power_of_2(float x) {\n    float r;\n"
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n    return r;\n}\n"
+    "template <int n> TC_I void tc_attention_behind(float (&s)[n], float sum) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < n; i += 8) {\n"
+    "        asm volatile(\"\" : \"+f\"(s[i]), \"+f\"(s[i + 1]), \"+f\"(s[i + 2]), "
+    "\"+f\"(s[i + 3]), \"+f\"(s[i + 4]), \"+f\"(s[i + 5]), \"+f\"(s[i + 6]), \"+f\"(s[i + 7]) "
+    ":: \"memory\");\n    }\n"
+    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.lt.f32 p, %0, 0f00000000;\\n@!p bra L%=;\\n"
+    "trap;\\nL%=:\\n}\" :: \"f\"(sum) : \"memory\");\n}\n"
+    "#endif\n";
+
+static const char tci_cuda_attention_loading[] =
+    "template <class S> TC_I void tc_attention_begin(unsigned at) {\n"
+    "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
+    "        for (int i = 0; i < S::stages; i++) {\n"
+    "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
+    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
+    "template <class S> TC_I void tc_attention_load(unsigned at, const tc_map *maps) {\n"
+    "    int ring = 0;\n    unsigned parity = 1, first = 1;\n"
+    "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x, first ^= 1) {\n"
+    "        tc_place p = S::place(t);\n"
+    "        tc_barrier_wait(tc_empty<S>(at, 0), first);\n"
+    "        tc_barrier_expect(tc_full<S>(at, 0), S::queries_loaded);\n"
+    "        for (int k = 0; k < S::depth; k += 64) {\n"
+    "            S::load_queries(at + k / 64 * S::queries_slab, maps, tc_full<S>(at, 0), p, k);\n"
+    "        }\n"
+    "        for (int key = 0; key < S::keys; key += S::step) {\n"
+    "            const int slot = 1 + ring, after = 1 + S::rings + ring;\n"
+    "            p.n = key;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
+    "            tc_barrier_expect(tc_full<S>(at, slot), S::keys_loaded);\n"
+    "            for (int k = 0; k < S::depth; k += 64) {\n"
+    "                S::load_keys(at + S::keys_at + ring * S::keys_bytes + "
+    "k / 64 * S::keys_slab, maps + 1, tc_full<S>(at, slot), p, k);\n            }\n"
+    "            p.n = 0;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, after), parity);\n"
+    "            tc_barrier_expect(tc_full<S>(at, after), S::values_bytes);\n"
+    "            for (int k = 0; k < S::step; k += 64) {\n"
+    "                S::load_values(at + S::values_at + ring * S::values_bytes + "
+    "k / 64 * S::values_part, maps + 2, tc_full<S>(at, after), p, key + k);\n            }\n"
+    "            if (++ring == S::rings) {\n                ring = 0;\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n}\n";
+
+/* A thread's part of a tile. most and sum: of its two rows; scale: what the sums so far are worth
+ * beside the step at hand. */
+static const char tci_cuda_attention_steps[] =
+    "template <class S> struct tc_attention {\n"
+    "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
+    "    unsigned w[S::step / 4];\n};\n"
+    "template <class S>\n"
+    "TC_I void tc_attention_scores(tc_attention<S> &x, unsigned at, int group, int ring) {\n"
+    "    const unsigned long long q = tc_box(at + group * 8192);\n"
+    "    const unsigned long long k = tc_box(at + S::keys_at + ring * S::keys_bytes);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < (S::depth + 15) / 16; i++) {\n"
+    "        S::multiply(x.s, q + i / 4 * (S::queries_slab / 16) + i % 4 * 2,\n"
+    "                    k + i / 4 * (S::keys_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
+    "    tc_products_commit();\n}\n"
+    "template <class S>\n"
+    "TC_I void tc_attention_sums(tc_attention<S> &x, unsigned at, int ring, int add) {\n"
+    "    const unsigned long long v = tc_box(at + S::values_at + ring * S::values_bytes);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 16; i++) {\n"
+    "        S::multiply_held(x.o, x.w + 4 * i, v + i / 4 * (S::values_part / 16) + i % 4 * 128,\n"
+    "                         i > 0 ? 1 : add);\n    }\n"
+    "    tc_products_commit();\n}\n"
+    "template <class S, class F>\n"
+    "TC_I void tc_attention_values(tc_attention<S> &x, tc_place p, int group, int key, F score) {\n"
+    "    const int lane = tc_warp_lane<S>(), first = key + 2 * (lane & 3);\n"
+    "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
+    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 2; i++) {\n"
+    "        x.s[i] = score(x.s[i], rows[i / 2 % 2], S::keys_end(first + i / 4 * 8 + i % 2));\n"
+    "    }\n"
+    "    if (S::keys % S::step != 0 && key + S::step > S::keys) {\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i++) {\n"
+    "            x.s[i] = first + i / 4 * 8 + i % 2 < S::keys ? x.s[i] : -__builtin_inff();\n"
+    "        }\n    }\n}\n"
+    "template <class S> TC_I void tc_attention_powers(tc_attention<S> &x, bool fresh) {\n"
+    "    const float log2e = 1.44269504f;\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < 2; r++) {\n"
+    "        float most = fmaxf(x.s[2 * r], x.s[2 * r + 1]), sum = 0;\n"
+    "#pragma unroll\n"
+    "        for (int i = 4; i < S::step / 2; i += 4) {\n"
+    "            most = fmaxf(most, fmaxf(x.s[i + 2 * r], x.s[i + 2 * r + 1]));\n        }\n"
+    "        most = fmaxf(most, tc_swap(most, 1));\n"
+    "        most = fmaxf(most, tc_swap(most, 2));\n"
+    "        const float old = fresh ? -__builtin_inff() : x.most[r];\n"
+    "        x.most[r] = fmaxf(old, most);\n"
+    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r] * log2e;\n"
+    "        x.scale[r] = tc_power_of_2(__fmaf_rn(old, log2e, -off));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i += 4) {\n"
+    "#pragma unroll\n"
+    "            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {\n"
+    "                x.s[j] = tc_power_of_2(__fmaf_rn(x.s[j], log2e, -off));\n"
+    "                sum += x.s[j];\n            }\n        }\n"
+    "        x.sum[r] = fresh ? sum : __fmaf_rn(x.sum[r], x.scale[r], sum);\n    }\n}\n"
+    "template <class S> TC_I void tc_attention_round(tc_attention<S> &x) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 4; i++) {\n"
+    "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
+
+/* A tile: ring, parity and first go on from the tile before. */
+static const char tci_cuda_attention_tile[] =
+    "template <class S, class F>\n"
+    "TC_I void tc_attention_tile(unsigned at, int group, int &ring, unsigned &parity, "
+    "unsigned first,\n                            tc_place p, F score) {\n"
+    "    tc_attention<S> x;\n"
+    "    tc_barrier_wait(tc_full<S>(at, 0), first);\n"
+    "    tc_barrier_wait(tc_full<S>(at, 1 + ring), parity);\n"
+    "    tc_attention_scores<S>(x, at, group, ring);\n"
+    "    tc_products_wait<0>();\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, 1 + ring));\n"
+    "    tc_attention_values<S>(x, p, group, 0, score);\n"
+    "    tc_attention_powers<S>(x, true);\n"
+    "    tc_attention_round<S>(x);\n"
+    "    for (int key = S::step; key < S::keys; key += S::step) {\n"
+    "        const int before = ring;\n        const unsigned old = parity;\n"
+    "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
+    "        }\n"
+    "        tc_barrier_wait(tc_full<S>(at, 1 + ring), parity);\n"
+    "        tc_attention_scores<S>(x, at, group, ring);\n"
+    "        tc_barrier_wait(tc_full<S>(at, 1 + S::rings + before), old);\n"
+    "        tc_attention_sums<S>(x, at, before, key > S::step);\n"
+    "        tc_products_wait<1>();\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, 1 + ring));\n"
+    "        tc_attention_values<S>(x, p, group, key, score);\n"
+    "        tc_attention_powers<S>(x, false);\n"
+    "        tc_attention_behind(x.s, fminf(x.sum[0], x.sum[1]));\n"
+    "        tc_products_wait<0>();\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, 1 + S::rings + before));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::columns / 2; i++) {\n"
+    "            x.o[i] *= x.scale[i / 2 % 2];\n        }\n"
+    "        tc_attention_round<S>(x);\n    }\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, 0));\n"
+    "    tc_barrier_wait(tc_full<S>(at, 1 + S::rings + ring), parity);\n"
+    "    tc_attention_sums<S>(x, at, ring, S::keys > S::step);\n"
+    "    tc_products_wait<0>();\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, 1 + S::rings + ring));\n"
+    "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
+    "    float by[2];\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < 2; r++) {\n"
+    "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
+    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n    }\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::columns / 2; i++) {\n"
+    "        x.o[i] *= by[i / 2 % 2];\n    }\n"
+    "    tc_matrix_leave<S>(x.o, at + S::staged_at + 64 * group * S::staged_pitch * "
+    "S::staged_bytes);\n    __syncwarp();\n}\n";
+
+TCI_FN void tci_cuda_attention_prelude(tci_str *out)
+{
+    tci_str_add(out, tci_cuda_attention_ptx);
+    tci_str_add(out, tci_cuda_attention_loading);
+    tci_str_add(out, tci_cuda_attention_steps);
+    tci_str_add(out, tci_cuda_attention_tile);
+}
+
+/* ---- products ---- */
+
+TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_attention *x)
+{
+    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(&x->result),
+                              x->result.columns);
+}
+
+TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_attention *x)
+{
+    const char *type = tci_cuda_matrix_type(&x->result);
+    int n = x->result.columns / 2;
+    tci_str_printf(out,
+                   "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], const unsigned *a, "
+                   "unsigned long long b, int add) {\n"
+                   "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
+                   "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
+                   name, n, n + 5, x->result.columns, type, type);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
+    }
+    tci_str_printf(out, "}, {%%%d, %%%d, %%%d, %%%d}, %%%d, p, 1, 1, 1;\\n}\"\n        : ", n,
+                   n + 1, n + 2, n + 3, n + 4);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(out, "%s\"+f\"(d[%d])", i ? ", " : "", i);
+    }
+    tci_str_add(out, " : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), "
+                     "\"r\"(add));\n}\n#endif\n");
+}
+
+/* ---- the kernel ---- */
+
+static int tci_cuda_attention_warps(const tci_attention *x)
+{
+    return 4 * x->scores.consumers + 4;
+}
+
+static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
+{
+    tci_cuda_skeleton k;
+    memset(&k, 0, sizeof(k));
+    k.shared_bytes = tci_attention_shared_bytes(x);
+    k.block_x = x->result.row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->result.row_threads;
+    k.n_maps = 3;
+    k.maps[0] = tci_cuda_matrix_map(&x->scores, 0);
+    k.maps[1] = tci_cuda_matrix_map(&x->scores, 1);
+    k.maps[2] = tci_cuda_matrix_map(&x->result, 1);
+    return k;
+}
+
+/* The last of n, where tiles of `tile` go beyond: what is read for a row or key that does not exist
+ * is that of the last one. */
+static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
+{
+    tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
+    if (n % tile == 0) {
+        tci_str_add(out, "i;\n    }\n");
+    } else {
+        tci_str_printf(out, "i < %lld ? i : %lld;\n    }\n", (long long)n, (long long)n - 1);
+    }
+}
+
+static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
+    long long keys_at = (long long)tci_attention_queries_bytes(x);
+    long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
+    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
+    const char *type = tci_cuda_matrix_type(s);
+    tci_str_printf(out,
+                   "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
+                   "columns = %d, tiles = %lld, consumers = %d,\n        rings = %d, stages = %d, "
+                   "row_threads = %d, queries_slab = %d, queries_loaded = %d,\n"
+                   "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
+                   "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
+                   "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
+                   "barriers = %lld\n    };\n",
+                   symbol, (long long)s->k, (long long)s->n, s->columns, r->columns,
+                   (long long)s->tiles, s->consumers, x->rings, 2 * x->rings + 1, r->row_threads,
+                   s->rows * line, tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
+                   (int)tci_attention_keys_bytes(x), s->columns * line,
+                   tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
+                   (int)tci_attention_values_bytes(x),
+                   TCI_MATRIX_SUB * line * tci_attention_slabs(r->n), staged_at,
+                   (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
+                   staged_at + (long long)tci_matrix_staged_bytes(r));
+    tci_str_printf(out,
+                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
+                   "}\n"
+                   "    TC_I unsigned weights(float low, float high) { return tc_pair_%s(low, "
+                   "high); }\n"
+                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n"
+                   "    TC_I void multiply_held(float (&d)[%d], const unsigned *a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
+                   r->staged == TC_F16 ? "f16" : "bf16", type, s->columns / 2, type, s->columns,
+                   r->columns / 2, type, r->columns);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "keys", s->n, s->columns);
+    tci_cuda_matrix_loads(out, "load_queries", s, 0);
+    tci_cuda_matrix_loads(out, "load_keys", s, 1);
+    tci_cuda_matrix_loads(out, "load_values", r, 1);
+    tci_cuda_matrix_place(out, r);
+    tci_str_add(out, "};\n");
+}
+
+/* 168 registers a thread of twelve warps, and what the loading warps do not need goes to the
+ * others; of eight warps each has all that it can. */
+TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
+{
+    const tci_attention *x = l->attention;
+    tci_cuda_skeleton k = tci_cuda_attention_describe(x);
+    int loader = 4 * x->scores.consumers;
+    bool moves = x->scores.consumers > 1;
+    tci_cuda_skeleton_words(out, symbol, &k);
+    tci_cuda_attention_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, 3, n_words, tci_cuda_attention_warps(x));
+    tci_str_printf(out,
+                   "    TC_SHARED;\n"
+                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
+                   "    tc_attention_begin<%s_shape>(at);\n"
+                   "    const int warp = tc_warp<%s_shape>();\n"
+                   "    if (warp >= %d) {\n%s"
+                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
+                   "            tc_attention_load<%s_shape>(at, args.maps);\n        }\n"
+                   "        return;\n    }\n%s"
+                   "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
+                   "    tc_i64 *fault = args.fault;\n",
+                   symbol, symbol, loader, moves ? "        tc_registers_fewer<24>();\n" : "",
+                   loader, symbol, symbol, moves ? "    tc_registers_more<240>();\n" : "");
+}
+
+TCI_FN void tci_cuda_attention_scores(tci_str *out, const char *symbol, const tci_loop *l)
+{
+    const tci_matrix *s = &l->attention->scores;
+    tci_str_printf(out,
+                   "    int ring = 0;\n    unsigned parity = 0, first = 0;\n"
+                   "    for (int t = blockIdx.x; t < %s_shape::tiles; t += gridDim.x, "
+                   "first ^= 1) {\n"
+                   "    const tc_place p = %s_shape::place(t);\n",
+                   symbol, symbol);
+    for (int i = 0; i < s->n_batch; i++) {
+        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
+    }
+    tci_str_printf(out,
+                   "    const auto score = [&](float value, int row, int key) {\n"
+                   "    void *given = &value;\n"
+                   "    const tc_i64 at_%d = row, at_%d = key;\n",
+                   s->m_axis, s->n_axis);
+}
+
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_loop *l)
+{
+    const tci_matrix *r = &l->attention->result;
+    int groups = TCI_MATRIX_WARP / r->row_threads; /* of rows that a warp is at */
+    tci_str_printf(out,
+                   "    return value;\n    };\n"
+                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, first, p, score);\n"
+                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n"
+                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
+                   "row += %d) {\n"
+                   "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n"
+                   "    if (at_%d >= %lld) {\n        break;\n    }\n"
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "%s_shape::staged_at + row * (%s_shape::staged_pitch * "
+                   "%s_shape::staged_bytes);\n",
+                   symbol, groups, r->group_rows, groups * r->group_rows, r->m_axis, r->n_axis,
+                   r->m_axis, (long long)r->m, symbol, symbol, symbol);
+}
+
+TCI_FN void tci_cuda_attention_tail(tci_str *out)
+{
+    tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
 }
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
@@ -1023,11 +1445,45 @@ static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
     }
 }
 
+static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    tci_cuda_matrix_need(d, &x->scores);
+    tci_cd_intern(cd, "tc_attention", &is_new);
+    if (is_new) {
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    if (is_new) {
+        tci_cuda_attention_product(&cd->out, name, x);
+    }
+}
+
+static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
+                                const tci_loop *l)
+{
+    (void)d;
+    tci_cuda_attention_scores(out, symbol, l);
+}
+
+static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
+                                const tci_loop *l)
+{
+    (void)d;
+    tci_cuda_attention_rows(out, symbol, l);
+}
+
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
+    if (l->attention) {
+        tci_cuda_attention_need(d, l->attention);
+        tci_cuda_attention_head(out, symbol, l, n_words);
+        return;
+    }
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
         tci_cuda_matrix_head(out, symbol, l, n_words);
@@ -1048,7 +1504,9 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (l->matrix) {
+    if (l->attention) {
+        tci_cuda_attention_tail(out);
+    } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);
     } else {
         tci_str_add(out, "}\n");
@@ -1083,6 +1541,8 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->type = tci_cuda_type;
     d->prelude = tci_cuda_prelude;
     d->head = tci_cuda_head;
+    d->score_head = tci_cuda_score_head;
+    d->score_tail = tci_cuda_score_tail;
     d->tail = tci_cuda_tail;
     return d;
 }
@@ -1743,7 +2203,8 @@ static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
     const tci_cuda_function *f = launch->function;
-    int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
+    int n_maps = f->is_skeleton ? (int)f->skeleton.n_maps : 0;
+    int map_words = n_maps * TCI_CUDA_MAP_WORDS;
     int n_words = map_words + n_buffers + n_literals + 1;
     if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
         return false;
@@ -2154,7 +2615,7 @@ static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_modu
     f->is_skeleton = true;
     return bytes == sizeof(*k) &&
            !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
-           !cu->stream_wait(d->stream) &&
+           !cu->stream_wait(d->stream) && k->n_maps <= TCI_CUDA_MAPS &&
            !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
 

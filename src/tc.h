@@ -87,6 +87,7 @@
 #include "kernel/concrete.c"
 #include "kernel/matrix.c"
 #include "kernel/boxes.c"
+#include "kernel/attention.c"
 
 #include "plan/order.c"
 #include "plan/parts.c"
@@ -122,6 +123,7 @@
 #include "loop/panel.c"
 #include "loop/blocked.c"
 #include "loop/matrix.c"
+#include "loop/attention.c"
 #include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"

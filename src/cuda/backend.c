@@ -94,7 +94,7 @@ static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_modu
     f->is_skeleton = true;
     return bytes == sizeof(*k) &&
            !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, d->stream) &&
-           !cu->stream_wait(d->stream) &&
+           !cu->stream_wait(d->stream) && k->n_maps <= TCI_CUDA_MAPS &&
            !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
 

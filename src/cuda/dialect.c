@@ -16,7 +16,7 @@
 
 #include "../emit/c_spell.h"
 #include "dialect.h"
-#include "matrix.h"
+#include "attention.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -396,11 +396,45 @@ static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
     }
 }
 
+static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    tci_cuda_matrix_need(d, &x->scores);
+    tci_cd_intern(cd, "tc_attention", &is_new);
+    if (is_new) {
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    if (is_new) {
+        tci_cuda_attention_product(&cd->out, name, x);
+    }
+}
+
+static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
+                                const tci_loop *l)
+{
+    (void)d;
+    tci_cuda_attention_scores(out, symbol, l);
+}
+
+static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
+                                const tci_loop *l)
+{
+    (void)d;
+    tci_cuda_attention_rows(out, symbol, l);
+}
+
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
+    if (l->attention) {
+        tci_cuda_attention_need(d, l->attention);
+        tci_cuda_attention_head(out, symbol, l, n_words);
+        return;
+    }
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
         tci_cuda_matrix_head(out, symbol, l, n_words);
@@ -421,7 +455,9 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (l->matrix) {
+    if (l->attention) {
+        tci_cuda_attention_tail(out);
+    } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);
     } else {
         tci_str_add(out, "}\n");
@@ -456,6 +492,8 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->type = tci_cuda_type;
     d->prelude = tci_cuda_prelude;
     d->head = tci_cuda_head;
+    d->score_head = tci_cuda_score_head;
+    d->score_tail = tci_cuda_score_tail;
     d->tail = tci_cuda_tail;
     return d;
 }

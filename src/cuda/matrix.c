@@ -34,14 +34,14 @@ enum {
 /* Rows of m or n that the boxes of a side hold. Beyond the side's end nothing is loaded where one
  * tile is all of it: filling with zeros takes time, and what the products make of the rest of
  * shared memory is in rows and columns that are not stored. */
-static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
+TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
 {
     int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
     if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
         return x->own_columns;
     }
     int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
-    return (int)TCI_MIN(tile, tci_dim_known(tci_dim_ceil_div(own, whole)) * whole);
+    return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
 }
 
 /* How many elements a box has along a side's axis for this axis of the kernel. */
@@ -81,7 +81,7 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
     }
 }
 
-static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
+TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
     int64_t own = which == 0 ? x->m : x->n;
@@ -113,7 +113,7 @@ static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     return map;
 }
 
-TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
+static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
@@ -121,6 +121,7 @@ TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
     int warps = 4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS;
     k.block_x = x->row_threads;
     k.block_y = TCI_MATRIX_WARP * warps / x->row_threads;
+    k.n_maps = 2;
     k.maps[0] = tci_cuda_matrix_map(x, 0);
     k.maps[1] = tci_cuda_matrix_map(x, 1);
     return k;
@@ -281,7 +282,7 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 
 /* ---- products ---- */
 
-static const char *tci_cuda_matrix_type(const tci_matrix *x)
+TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
 {
     return x->dtype == TC_F16 ? "f16" : "bf16";
 }
@@ -315,11 +316,10 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
 
 /* ---- the kernel ---- */
 
-static void tci_cuda_matrix_words(tci_str *out, const char *symbol, const tci_matrix *x)
+TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_cuda_skeleton *k)
 {
-    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
-    int64_t words[sizeof(k) / sizeof(int64_t)];
-    memcpy(words, &k, sizeof(k));
+    int64_t words[sizeof(*k) / sizeof(int64_t)];
+    memcpy(words, k, sizeof(*k));
     tci_str_printf(out, "extern \"C\" __constant__ long long "
                    "%s_skeleton[] = {", symbol);
     for (int i = 0; i < TCI_COUNT(words); i++) {
@@ -360,13 +360,14 @@ static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
  * that lies fastest, else one. */
-static void tci_cuda_matrix_load_boxes(tci_str *out, const tci_matrix *x, int which)
+static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
+                                       int which)
 {
     const tci_matrix_side *side = &x->side[which];
     int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
-                   "tc_place p, int k) {\n", "ab"[which]);
+                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n", name);
     tci_cuda_matrix_steps(out, x);
     if (which == 1 && x->y_axis >= 0) {
         tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
@@ -390,18 +391,18 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const tci_matrix *x, int wh
 }
 
 /* Loads the boxes of one stage of A or B. */
-static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
+TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
 {
     if (x->is_boxes) {
-        tci_cuda_matrix_load_boxes(out, x, which);
+        tci_cuda_matrix_load_boxes(out, name, x, which);
         return;
     }
     const tci_matrix_side *side = &x->side[which];
-    char letter = "ab"[which], own = "mn"[which];
+    char own = "mn"[which];
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
                    "tc_place p, int k) {\n",
-                   letter);
+                   name);
     if (side->along_k) {
         tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
     } else {
@@ -421,7 +422,7 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
  * batch is slowest. */
-static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
+TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
@@ -473,8 +474,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "        TC_MULTIPLY(%s, %d, %d, %d)(d, a, b, add);\n    }\n",
                    x->staged == TC_F16 ? "f16" : "bf16", x->columns / 2, tci_cuda_matrix_type(x),
                    x->columns, !x->side[0].along_k, !x->side[1].along_k);
-    tci_cuda_matrix_loads(out, x, 0);
-    tci_cuda_matrix_loads(out, x, 1);
+    tci_cuda_matrix_loads(out, "load_a", x, 0);
+    tci_cuda_matrix_loads(out, "load_b", x, 1);
     tci_cuda_matrix_place(out, x);
     tci_str_add(out, "};\n");
 }
@@ -533,25 +534,32 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
     }
     tci_str_printf(out,
-                   "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
                    "tc_staged<%s_shape>(%d * part + row);\n",
                    symbol, x->buffers == 1 ? 0 : TCI_MATRIX_SUB * x->sub_rows);
+}
+
+TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
+                                   int n_words, int warps)
+{
+    tci_str_printf(out,
+                   "struct %s_args { tc_map maps[%d]; void *bufs[%d]; tc_i64 lits[%d]; "
+                   "tc_i64 *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
+                   "%s(const __grid_constant__ %s_args args)\n{\n",
+                   symbol, n_maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
+                   TCI_MATRIX_WARP * warps, symbol, symbol);
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words)
 {
     const tci_matrix *x = l->matrix;
-    tci_cuda_matrix_words(out, symbol, x);
+    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
+    tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_matrix_class(out, symbol, x);
-    tci_str_printf(out,
-                   "struct %s_args { tc_map maps[%d]; void *bufs[%d]; tc_i64 lits[%d]; "
-                   "tc_i64 *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
-                   "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol,
-                   symbol);
+    tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
+                           4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");

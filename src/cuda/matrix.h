@@ -7,7 +7,10 @@
 #include "../loop/ir.h"
 #include "../loop/matrix.h"
 
-enum { TCI_CUDA_MAPS = 2, TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */ };
+enum {
+    TCI_CUDA_MAPS = 3,      /* at most */
+    TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */
+};
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled. */
 typedef struct tci_cuda_map {
@@ -26,15 +29,27 @@ typedef struct tci_cuda_skeleton {
     int64_t shared_bytes;
     int64_t block_x;   /* threads that a row of the tile is spread over */
     int64_t block_y;   /* 32 * warps / block_x */
+    int64_t n_maps;
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
 
-TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x);
+/* Its parts for other skeletons: rows of m or n that the boxes of a side hold, the map of a side,
+ * the text of its loads as a function `name`, and of the constant. */
+TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which);
+TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which);
+TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which);
+TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x);
+TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_cuda_skeleton *k);
+TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x);
+
 /* Definitions that every such kernel of a file shares. */
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out);
 /* The product that a kernel with this main loop calls: once in a file. */
 TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
+/* Where the operands of a kernel's struct of arguments are: the declaration and what opens it. */
+TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
+                                   int n_words, int warps);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words);

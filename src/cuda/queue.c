@@ -45,7 +45,8 @@ static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
     const tci_cuda_function *f = launch->function;
-    int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
+    int n_maps = f->is_skeleton ? (int)f->skeleton.n_maps : 0;
+    int map_words = n_maps * TCI_CUDA_MAP_WORDS;
     int n_words = map_words + n_buffers + n_literals + 1;
     if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
         return false;

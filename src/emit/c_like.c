@@ -325,8 +325,7 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
         return;
     }
     if (m->is_given) {
-        tci_str_printf(c->out, "const %s *const m%d = (const %s *)given;\n", ctype, st->dst,
-                       ctype);
+        tci_str_printf(c->out, "%s *const m%d = (%s *)given;\n", ctype, st->dst, ctype);
         return;
     }
     if (m->work >= 0) {
@@ -431,6 +430,12 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                        qualifier, type);
         tci_dialect_number(out, d->words->operand, i);
         tci_str_add(out, ";\n");
+    }
+    if (l->score) {
+        tci_c_like score = {out, d, l->score};
+        d->score_head(d, out, symbol, l);
+        tci_c_block(&score, 0, 1);
+        d->score_tail(d, out, symbol, l);
     }
     tci_c_block(&c, 0, 1);
     d->tail(d, out, symbol, l);

@@ -49,6 +49,15 @@
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ *   STEPS     of a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the DOT
+ *             of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values. Keys
+ *             come in steps; what is summed so far is scaled whenever a larger score comes, the
+ *             powers rather than the weights are rounded, and the division is made at the end.
+ *             The interpreter computes LANES and the chain, so results agree between executors
+ *             within
+ *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
+ *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
+ *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
  * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
  * it rounds where the sum is scaled, as m grows.
@@ -65,9 +74,9 @@
  * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
  * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
  * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
- * BLOCK_SCAN in a SCAN, all with one number, in others none has and none keeps axes; a reduction
- * that keeps axes, and a SCAN, has one part; no other stage uses the value of a BLOCK_SCAN; SPLIT
- * and MATRIX are for a DOT in f32 alone. */
+ * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
+ * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
+ * of a BLOCK_SCAN; SPLIT and MATRIX are for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -152,7 +161,8 @@ typedef enum tci_korder {
     TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
     TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
     TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
-    TCI_ORDER_MATRIX
+    TCI_ORDER_MATRIX,
+    TCI_ORDER_STEPS
 } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */

@@ -15,8 +15,7 @@ enum {
 
 /* ---- recognising ---- */
 
-/* The strides of load `inst`; false where it is no plain box of memory. */
-static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
 {
     const tci_kinst *in = &k->insts[inst];
     if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
@@ -36,11 +35,10 @@ static bool tci_matrix_is_aligned(int64_t stride)
     return stride % TCI_MATRIX_ALIGN == 0;
 }
 
-/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
-static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
-                               int own, tci_matrix_side *side)
+TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
+                               tci_matrix_side *side)
 {
-    int64_t along = coef[k->n_axes - 1];
+    int64_t along = coef[summed];
     side->along_k = along == 1;
     side->pitch = side->along_k ? coef[own] : along;
     bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
@@ -119,10 +117,9 @@ static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
     return false;
 }
 
-/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
-static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x)
 {
-    x->value = k->reds[0].inst;
+    x->value = k->reds[red].inst;
     x->staged = TC_F32;
     for (int i = x->value + 1; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
@@ -155,8 +152,8 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     int8_t t = k->operands[side[0].operand].dtype;
     bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
                 tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
-                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
-                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+                tci_matrix_side_of(x, coef[a], x->m_axis, k->n_axes - 1, &side[a]) &&
+                tci_matrix_side_of(x, coef[1 - a], x->n_axis, k->n_axes - 1, &side[1 - a]);
     if (!fits) {
         return false;
     }
@@ -179,7 +176,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         found = tci_boxes_find(k, x);
     }
     if (found) {
-        tci_matrix_value(k, x);
+        tci_matrix_value(k, 0, x);
     }
     return found;
 }

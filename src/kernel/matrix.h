@@ -67,6 +67,13 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* Parts of it. The strides of load `inst`; false where it is no plain box of memory. */
+TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side);
+/* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. */
+TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
+                               tci_matrix_side *side);
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
 /* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
 TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 

@@ -277,9 +277,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     bool keeps = k->stages[red->stage].n_kept > 0;
-    TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES));
+    bool steps = red->order == TCI_ORDER_STEPS && red->op == TCI_RED_SUM;
+    TCI_ASSERT(s, (inner && !keeps && !scan) == (red->order == TCI_ORDER_LANES || steps));
     TCI_ASSERT(s, (inner && scan) == (red->order == TCI_ORDER_BLOCK_SCAN));
-    TCI_ASSERT(s, !keeps || (inner && red->order != TCI_ORDER_MATRIX));
+    TCI_ASSERT(s, !keeps || inner);
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
     switch ((tci_korder)red->order) {
@@ -294,6 +295,10 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
         return;
     case TCI_ORDER_MATRIX:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
+        return;
+    case TCI_ORDER_STEPS:
+        TCI_ASSERT(s, red->order_n == 0 && red->dtype == TC_F32);
+        TCI_ASSERT(s, red->op == TCI_RED_SUM || (red->op == TCI_RED_DOT && keeps));
         return;
     }
     TCI_ASSERT(s, false);

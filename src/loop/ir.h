@@ -97,7 +97,7 @@ typedef struct tci_llocal {
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
-    bool is_given;    /* memory that the skeleton's main loop fills */
+    bool is_given;    /* memory of the skeleton's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -128,6 +128,10 @@ struct tci_loop {
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
+    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `score` the block for
+     * one score, which is read and written where `given` is. */
+    const struct tci_attention *attention;
+    struct tci_loop *score;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */

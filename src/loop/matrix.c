@@ -145,13 +145,22 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_ma
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
-static int64_t tci_matrix_chain_cost(const tci_kernel *k)
+/* Of the stages from `first` on, for an element of the result. */
+static int64_t tci_matrix_chain_cost(const tci_kernel *k, int first)
 {
     int64_t cost = 0;
-    for (int t = 1; t < k->n_stages; t++) {
+    for (int t = first; t < k->n_stages; t++) {
         cost += tci_stage_cost(k, t);
     }
     return cost;
+}
+
+TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
+{
+    x->group_rows = tci_matrix_chain_cost(k, first) <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
 }
 
 /* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
@@ -166,9 +175,8 @@ static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, con
             known = tci_matrix_find(k, x) && tci_matrix_shape(x, &tiles[i], &machine->facts);
         }
     }
-    x->group_rows = tci_matrix_chain_cost(k) <= TCI_MATRIX_LIGHT ? 4 : 2;
-    while (known && x->m % x->group_rows != 0) {
-        x->group_rows /= 2;
+    if (known) {
+        tci_matrix_set_groups(k, 1, x);
     }
     return known;
 }
@@ -179,13 +187,12 @@ TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, con
     if (!tci_matrix_with(k, machine, tile, &x)) {
         return -1;
     }
-    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k), machine) / machine->facts.ghz;
+    return tci_matrix_cycles(&x, tci_matrix_chain_cost(k, 1), machine) / machine->facts.ghz;
 }
 
 /* ---- the hole ---- */
 
-/* Where the main loop stands: on a whole number of columns or of groups of rows. */
-static tci_lin tci_matrix_given(tci_build *b, int axis)
+TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {
     const tci_matrix *x = b->l->matrix;
     tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
@@ -196,11 +203,11 @@ static tci_lin tci_matrix_given(tci_build *b, int axis)
 }
 
 /* The sums of the rows at hand, where the main loop has left them. */
-static void tci_matrix_keep(tci_build *b, const tci_matrix *x)
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
 {
     int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
     b->l->locals[local].is_given = true;
-    tci_lkeep *keep = tci_build_keep(b, x->value, local, 0);
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, stage);
     keep->is_padded = true;
     keep->coef[x->m_axis] = x->staged_pitch;
     keep->coef[x->n_axis] = 1;
@@ -243,9 +250,9 @@ static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64
     tci_build_close(b, &open);
 }
 
-static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
+TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
 {
-    tci_matrix_keep(b, x);
+    tci_matrix_keep(b, x, stage);
     for (int i = 0; i < x->n_batch; i++) {
         tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
         tci_build_set(b, x->batch_axis[i],
@@ -255,7 +262,7 @@ static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
         tci_build_set(b, x->y_axis,
                       tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
-    b->stage = 1;
+    b->stage = stage + 1;
     int64_t own = x->own_columns;
     int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
     if (x->n % own == 0) {
@@ -281,7 +288,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     b->l->lanes = x->lanes;
     b->l->threads = x->row_threads;
     b->l->matrix = x;
-    tci_matrix_hole(b, x);
+    tci_matrix_hole(b, x, 0);
     launch->n_tasks = TCI_MIN(x->tiles, machine->matrix_units);
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }

@@ -38,6 +38,13 @@ TCI_FN const tci_matrix_tile *tci_matrix_tiles(void);
 /* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
  * columns); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+/* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
+ * whose chain begins with stage `first`; */
+TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
+/* where the main loop stands: on a whole number of columns or of groups of rows; */
+TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis);
+/* the chain behind stage `stage`, for the rows at hand. */
+TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                             tci_launch *launch);

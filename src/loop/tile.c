@@ -8,6 +8,7 @@
  *   product  a contraction in tiles of a block of threads (loop/product.c)
  *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
+ *   attention  rows between two contractions there (loop/attention.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -16,7 +17,7 @@
 
 #include "blocked.h"
 #include "cost.h"
-#include "matrix.h"
+#include "attention.h"
 #include "panel.h"
 #include "product.h"
 #include "spread.h"
@@ -679,6 +680,45 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
                    x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, x->is_boxes ? ", boxes" : "");
 }
 
+/* ---- attention ---- */
+
+static bool tci_attention_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_attention_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_attention_form_candidates(const tci_ask *a,
+                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
+        n[i][0] = 2 - i / 2;
+        n[i][1] = i % 2 ? 64 : 128;
+    }
+    return TCI_ATTENTION_TILES;
+}
+
+static double tci_attention_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_attention_ns(a->k, &a->machine, n);
+}
+
+static void tci_attention_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
+{
+    tci_attention_emit(b, &a->machine, n, launch);
+}
+
+static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages",
+                   x->scores.rows, x->scores.columns, x->rings);
+}
+
 /* ---- rows ---- */
 
 TCI_FN const tci_form *const *tci_tile_forms(void)
@@ -705,7 +745,11 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
                                     tci_matrix_form_note};
-    static const tci_form *const forms[] = {&product, &spread, &packed, &panel,
-                                            &tile,    &unit,   &matrix, NULL};
+    static const tci_form attention = {"attention", {"consumers", "keys"},
+                                       tci_attention_form_fits, tci_attention_form_candidates,
+                                       tci_attention_form_cost, tci_attention_form_emit,
+                                       tci_attention_form_note};
+    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel, &tile,
+                                            &unit,    &matrix, &attention, NULL};
     return forms;
 }

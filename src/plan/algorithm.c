@@ -30,6 +30,7 @@ enum {
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
     TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */
+    TCI_ALGO_SCORES = 8,          /* operations between a score and its product, at most */
     TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
@@ -512,7 +513,34 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
     return whole;
 }
 
-/* Operand n with that copy below it, where its source needs one. */
+/* Is n made, element by element, of a contraction? */
+static bool tci_algo_is_scores(const tci_node *n, int depth)
+{
+    bool found = n->op == TCI_OP_CONTRACT;
+    bool goes = depth < TCI_ALGO_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_algo_is_scores(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* Is n the weights of attention, which one kernel makes of its scores (plan/pattern.c)? */
+static bool tci_algo_is_weights(const tci_node *n)
+{
+    while (n->op == TCI_OP_CAST) {
+        n = n->in[0];
+    }
+    for (int i = 0; i < 2 && (n->op == TCI_OP_MUL || n->op == TCI_OP_DIV); i++) {
+        const tci_node *e = n->in[i];
+        if (e->op == TCI_OP_EXP && e->in[0]->op == TCI_OP_SUB) {
+            return tci_algo_is_scores(e->in[0]->in[0], 0);
+        }
+    }
+    return false;
+}
+
+/* Operand n with that copy below it, where its source needs one: weights of attention are in no
+ * memory. */
 static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
 {
     if (n != source) {
@@ -524,7 +552,7 @@ static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source
     int last = tci_algo_last_axis(n);
     tci_dim longer =
         tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
-    if (longer == n->shape[last]) {
+    if (longer == n->shape[last] || tci_algo_is_weights(n)) {
         tci_algo_force(a, n);
         return n;
     }

@@ -7,6 +7,7 @@
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   STEPS     with them, the weights of attention that it takes (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
@@ -34,7 +35,7 @@
  * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
  * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
  * sum is ONLINE. */
-#include "../kernel/matrix.h"
+#include "../kernel/attention.h"
 #include "group.h"
 
 enum {
@@ -382,6 +383,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
         k->reds[0].order_n = 0;
+    }
+    if (!machine.reproducible && tci_attention_fits(k, machine)) {
+        tci_attention_set_orders(k);
     }
 }
 

@@ -89,6 +89,7 @@ typedef struct tci_group {
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
     bool has_reduce, has_contract, has_scan, has_scatter;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
+    bool on_unit;                 /* worth it only as a kernel of a matrix unit */
     bool keeps;                   /* its contractions keep rows: */
     int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */

@@ -460,13 +460,14 @@ static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kre
     tci_pk_element(p, r, domain, red->in[0], red);
 }
 
-/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. */
+/* Makes a SUM that should be ONLINE one, of what the MAX before it takes in. A matrix unit's rows
+ * have a class of their own (kernel/attention.c). */
 static void tci_pk_online(tci_pk *p, const tci_root *r, int family, const int *domain,
                           tci_kred *red)
 {
     const tci_pk_family *f = &p->families[family];
     const tci_kstage row = {TCI_STAGE_REDUCE, f->n_axes, f->axes, f->n_kept, -1, -1};
-    int max = tci_class_online(p->k, &row, red, p->machine);
+    int max = p->g->on_unit ? -1 : tci_class_online(p->k, &row, red, p->machine);
     if (max >= 0) {
         red->op = TCI_RED_ONLINE;
         red->part = 1;

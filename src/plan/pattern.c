@@ -17,6 +17,7 @@
  * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
 #include <math.h>
 
+#include "../kernel/attention.h"
 #include "cost.h"
 #include "join.h"
 
@@ -47,7 +48,7 @@ typedef struct tci_pattern_state {
 
 typedef struct tci_pattern {
     const char *name;
-    bool keeps;
+    bool keeps, on_unit;
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
     /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
@@ -287,6 +288,34 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
 }
 
+/* Of the contractions of a join: both of f16 or bf16, of known sizes that suit a GPU's matrix unit,
+ * and the first not forced into memory, as plan/plan.c does where kernel/attention.c, which sees
+ * the kernel, says no. */
+static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
+                                  tci_why *why)
+{
+    const tci_machine *m = &p->machine;
+    bool fits = m->matrix_units > 0 && m->block_threads > 0 && !m->reproducible;
+    (void)saved;
+    *why = TCI_WHY_PRICE;
+    for (int i = 0; i < j->n_roots && fits; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int d = 0; d < r->n_domain; d++) {
+            fits = fits && tci_dim_is_known(r->domain[d]);
+        }
+        if (r->kind == TCI_ROOT_CONTRACT && fits) {
+            int64_t rows = tci_dim_known(r->domain[r->n_out - 2]);
+            bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
+            fits = !(makes && tci_pnode_of(j->f, r->node)->forced) &&
+                   r->n_domain == r->n_out + 1 &&
+                   tci_dim_known(r->domain[r->n_out]) >= TCI_ATTENTION_LEAST &&
+                   tci_dim_known(r->domain[r->n_out - 1]) >= TCI_ATTENTION_LEAST &&
+                   rows >= TCI_MATRIX_ROWS;
+        }
+    }
+    return fits && tci_pattern_has_half(j);
+}
+
 /* ---- one space ---- */
 
 /* A group that one other reads, with no contraction and no running sum to hold it apart. */
@@ -312,10 +341,12 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"a contraction of rows of a contraction", true, tci_pattern_match_attention,
+    {"attention on a matrix unit", true, true, tci_pattern_match_attention,
+     tci_pattern_unit_pays},
+    {"a contraction of rows of a contraction", true, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},
-    {"rows of a contraction", true, tci_pattern_match_rows, tci_pattern_rows_pay},
-    {"groups over one space", false, tci_pattern_match_space, tci_pattern_always_pays},
+    {"rows of a contraction", true, false, tci_pattern_match_rows, tci_pattern_rows_pay},
+    {"groups over one space", false, false, tci_pattern_match_space, tci_pattern_always_pays},
 };
 
 /* ---- trying ---- */
@@ -364,6 +395,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
     if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, m->saved, &why)) {
         tci_join_build(&j);
         p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
+        p->f->groups[j.group[TCI_JOIN_INTO]].on_unit = m->pattern->on_unit;
         for (int part = 0; part < 3; part++) {
             if (j.group[part] >= 0) {
                 p->into[j.group[part]] = j.group[TCI_JOIN_INTO];

@@ -156,6 +156,19 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tc
     return any;
 }
 
+/* A group that is worth it only on a matrix unit, as a kernel that none takes: its first
+ * contraction is forced into memory, so that it is apart. True when it is one. */
+static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_kernel *k,
+                          tci_table *forced)
+{
+    int first = 0;
+    while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
+        first++;
+    }
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX &&
+           tci_table_add(forced, f->roots[g->roots[first]].node);
+}
+
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
 static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
@@ -178,6 +191,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
+        any |= forced && tci_plan_part(f, g, low.kernel, forced);
         for (int m = 0; m < g->n_roots; m++) {
             p->red_of[g->roots[m]] = -1;
         }

@@ -278,7 +278,7 @@ static bool emu_pack(const emu_function *f, const tc_launch *launch, int64_t *ar
 {
     int n_buffers = launch->n_buffers > 1 ? launch->n_buffers : 1;
     int n_literals = launch->n_literals > 1 ? launch->n_literals : 1;
-    int n_maps = f->skeleton ? TCI_CUDA_MAPS : 0;
+    int n_maps = f->skeleton ? (int)f->skeleton->n_maps : 0;
     if (TCI_CUDA_MAP_WORDS * n_maps + n_buffers + n_literals + 1 > EMU_WORDS) {
         return false;
     }

@@ -8,8 +8,9 @@
  * or a deadlock here too.
  *
  * Modelled: barriers with arrivals, bytes and phases; boxes of rank 2 to 5 with 128-byte swizzle
- * and zeros outside; products of four warps from descriptors, both orders of A and B, in commit
- * groups, fenced; 8x8 squares stored by a warp; warps that meet. Everything else is the compiler's.
+ * and zeros outside; products of four warps from descriptors, both orders of A and B, or from A in
+ * registers, in commit groups, fenced; 8x8 squares stored by a warp; warps that meet and swap.
+ * Everything else is the compiler's.
  *
  * This shares its author's reading of the hardware with the text it tests. */
 #include <algorithm>
@@ -26,6 +27,7 @@ struct model_product {
     unsigned long long a, b;
     int columns, add, turn_a, turn_b, half, issued;
     float *d[128];
+    const unsigned *held[128]; /* registers of the first factor, read late as well; NULL: none */
 };
 
 struct model_group {      /* of products that were committed together */
@@ -54,7 +56,12 @@ struct model_fiber {
     unsigned slow;        /* of 1024 turns, those that it misses */
 };
 
-struct model_warp { int here; unsigned to[32], squares[32][4]; bool stores; };
+struct model_warp {
+    int here;
+    unsigned to[32], squares[32][4];
+    bool stores;
+    float swapped[32];
+};
 
 static const unsigned model_start = 1040; /* of shared memory: no multiple of 1024 */
 static const char *model_error;
@@ -265,10 +272,27 @@ static void model_operand(unsigned long long box, int n, bool turned, int half, 
     }
 }
 
+/* 64 x 16 elements that lie in registers, pairs of neighbours in each of four. */
+static void model_held(const model_product &p, float *to)
+{
+    for (int thread = 0; thread < 128; thread++) {
+        for (int i = 0; i < 8; i++) {
+            int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
+            int k = 2 * (thread % 4) + 8 * (i / 4) + i % 2;
+            unsigned two = p.held[thread][i / 2];
+            to[16 * row + k] = model_half((unsigned short)(i % 2 ? two >> 16 : two), p.half);
+        }
+    }
+}
+
 static void model_multiply(const model_product &p)
 {
     static float a[64 * 16], b[256 * 16];
-    model_operand(p.a, 64, p.turn_a, p.half, a);
+    if (p.held[0]) {
+        model_held(p, a);
+    } else {
+        model_operand(p.a, 64, p.turn_a, p.half, a);
+    }
     model_operand(p.b, p.columns, p.turn_b, p.half, b);
     for (int thread = 0; thread < 128; thread++) {
         for (int i = 0; i < p.columns / 2; i++) {
@@ -295,8 +319,7 @@ static model_group *model_open_group()
     return &w.groups[f.open - w.done];
 }
 
-template <int columns, int half, int turn_a, int turn_b>
-static void model_issue(float *d, unsigned long long a, unsigned long long b, int add)
+static void model_ask(const model_product &want, float *d, const unsigned *held)
 {
     model_fiber &f = model_fibers[model_me];
     model_group *g = model_open_group();
@@ -304,18 +327,32 @@ static void model_issue(float *d, unsigned long long a, unsigned long long b, in
         model_fail("a product without a fence");
     }
     if ((long)g->products.size() <= f.next) {
-        g->products.push_back(model_product{a, b, columns, add, turn_a, turn_b, half, 0, {0}});
+        g->products.push_back(want);
     }
     model_product &p = g->products[f.next++];
-    if (p.a != a || p.b != b || p.add != add) {
+    if (p.a != want.a || p.b != want.b || p.add != want.add || p.columns != want.columns) {
         model_fail("threads of a warpgroup ask for different products");
     }
     p.d[model_me % 128] = d;
+    p.held[model_me % 128] = held;
     p.issued++;
+}
+
+template <int columns, int half, int turn_a, int turn_b>
+static void model_issue(float *d, unsigned long long a, unsigned long long b, int add)
+{
+    model_ask(model_product{a, b, columns, add, turn_a, turn_b, half, 0, {0}, {0}}, d, 0);
+}
+
+template <int columns, int half>
+static void model_issue_held(float *d, const unsigned *a, unsigned long long b, int add)
+{
+    model_ask(model_product{0, b, columns, add, 0, 1, half, 0, {0}, {0}}, d, a);
 }
 
 enum { model_type_bf16 = 0, model_type_f16 = 1 };
 #define TC_MULTIPLY(type, columns, ta, tb) model_issue<columns, model_type_##type, ta, tb>
+#define TC_MULTIPLY_HELD(type, columns) model_issue_held<columns, model_type_##type>
 
 static void tc_products_begin() { model_fibers[model_me].fenced = true; }
 
@@ -366,6 +403,21 @@ static void model_meet(bool stores)
 }
 
 static void __syncwarp() { model_meet(false); }
+
+/* What the lane of the warp whose number differs in these bits has. */
+static float tc_swap(float x, int lanes)
+{
+    model_warps[model_me / 32].swapped[model_me % 32] = x;
+    model_meet(false);
+    x = model_warps[model_me / 32].swapped[model_me % 32 ^ lanes];
+    model_meet(false);
+    return x;
+}
+
+static float tc_power_of_2(float x) { return exp2f(x); }
+template <int n> static void tc_registers_fewer() {}
+template <int n> static void tc_registers_more() {}
+template <int n> static void tc_attention_behind(float (&)[n], float) {}
 
 static void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d)
 {

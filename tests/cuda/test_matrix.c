@@ -6,38 +6,7 @@
 #include "tc_test.h"
 
 #include "emulate.h"
-
-static void register_emulation(void)
-{
-    static bool done;
-    if (!done) {
-        done = true;
-        tc_register_backend(emulation());
-    }
-}
-
-/* The context, or NULL where there is no C++ compiler. matrix: as in tc_options. */
-static tc_ctx *open_context(const char *backend, int matrix)
-{
-    tc_options o;
-    tc_ctx *ctx = NULL;
-    register_emulation();
-    memset(&o, 0, sizeof(o));
-    o.backend = backend;
-    o.matrix = matrix;
-    o.fallback = TC_FALLBACK_REFUSE;
-    o.no_disk_cache = true;
-    o.verify = true;
-    return tc_ctx_make(&ctx, &o) ? NULL : ctx;
-}
-
-static bool can_emulate(void)
-{
-    tc_backend_target target;
-    memset(&target, 0, sizeof(target));
-    emu_target(NULL, 0, &target);
-    return target.usable;
-}
+#include "matrix_context.h"
 
 /* ---- cases ---- */
 
@@ -192,22 +161,6 @@ static int64_t run_product(const product *p)
     return wrong;
 }
 
-/* What tc_explain says of the program; static memory. */
-static const char *explained(tc_program *f)
-{
-    static char text[4000];
-    FILE *file = tmpfile();
-    memset(text, 0, sizeof(text));
-    if (file) {
-        tc_explain(f, file);
-        rewind(file);
-        size_t n = fread(text, 1, sizeof(text) - 1, file);
-        text[n] = 0;
-        fclose(file);
-    }
-    return text;
-}
-
 /* ---- every form ---- */
 
 static const product_case cases[] = {
@@ -281,18 +234,11 @@ TEST(products_of_every_form)
 
 /* ---- NVRTC ---- */
 
-static void keep_log(void *arg, const char *text)
-{
-    tci_str_add((tci_str *)arg, text);
-}
-
-/* A line "(C75..." of ptxas says that products wait for each other where they need not. */
 TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
 {
     enum { SOME = 12 };
     static product products[SOME];
-    char folder[] = "/tmp/tc-test-matrix-XXXXXX", path[80], kept[90];
-    const char *why = "", *outputs[1] = {path}, *sources[1];
+    const char *why = "";
     if (!tci_nvrtc_get(&why)) {
         SKIP("NVRTC cannot be opened: %s", why);
     }
@@ -300,35 +246,14 @@ TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
         SKIP("there is no C++ compiler");
     }
     tc_ctx *ctx = open_context("emulated", 0);
-    REQUIRE(ctx && mkdtemp(folder));
+    REQUIRE(ctx);
     tc_shutdown(); /* a batch of its own, in one source */
     if (!compile_cases(ctx, products, SOME)) {
-        tci_str log = {0};
-        tc_build build;
-        memset(&build, 0, sizeof(build));
-        snprintf(path, sizeof(path), "%s/cubin", folder);
-        snprintf(kept, sizeof(kept), "%s.cu", path);
-        sources[0] = tc_source(products[0].program);
-        build.n = 1;
-        build.sources = sources;
-        build.outputs = outputs;
-        build.keep = true; /* the log is told also when all is well */
-        build.say = keep_log;
-        build.say_arg = &log;
-        tc_status status = tci_nvrtc_build(&build, "--gpu-architecture=sm_90a", &why);
-        const char *error = strstr(tci_str_text(&log), "error");
-        CHECK_MSG(status == TC_OK, "%s: %.300s", why, error ? error : "");
-        const char *about = strstr(tci_str_text(&log), "(C7");
-        CHECK_MSG(!about, "ptxas says %.300s", about);
-        CHECK(log.n > 0);
-        tci_str_free(&log);
-        remove(path);
-        remove(kept);
+        check_by_nvrtc(products[0].program);
     }
     for (int i = 0; i < SOME; i++) {
         free_product(&products[i]);
     }
-    remove(folder);
     tc_ctx_free(ctx);
 }
 

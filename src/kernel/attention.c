@@ -1,0 +1,277 @@
+/* kernel/attention.c - which kernels of rows between two contractions are attention for a matrix
+ * unit.
+ *
+ * In: a kernel, the machine. Out: whether it is
+ *
+ *     stage 0  s = DOT of queries and keys over d, keeping the keys
+ *     stage 1  m = MAX over the keys of x, a value made of s
+ *     stage 2  l = SUM over the keys of e = exp(x - m)
+ *     stage 3  w = e * (1 / l) or e / l, kept
+ *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
+ *     stage 5  stores of values made of o
+ *
+ * and its two products as the unit sees them. Like kernel/matrix.c this is a function of shape,
+ * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+#include "attention.h"
+
+#include <string.h>
+
+/* Its stages, and its reductions: one each. */
+enum {
+    TCI_ATTENTION_SCORES,
+    TCI_ATTENTION_MOST,
+    TCI_ATTENTION_SUM,
+    TCI_ATTENTION_WEIGHTS,
+    TCI_ATTENTION_RESULT,
+    TCI_ATTENTION_REDS
+};
+
+/* ---- the stages ---- */
+
+static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int n_kept)
+{
+    return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
+}
+
+static bool tci_attention_has_sizes(const tci_kernel *k)
+{
+    bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
+                k->n_outer <= 1 + TCI_MATRIX_BATCH && !k->faults;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
+               tci_dim_known(k->axes[a].size) <= INT32_MAX;
+    }
+    return fits;
+}
+
+/* The stages and reductions, and the axes of d, keys and values. */
+static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
+{
+    static const uint8_t ops[TCI_ATTENTION_REDS] = {TCI_RED_DOT, TCI_RED_MAX, TCI_RED_SUM,
+                                                    TCI_RED_MAX, TCI_RED_DOT};
+    static const uint8_t n_axes[TCI_ATTENTION_REDS] = {2, 1, 1, 1, 2};
+    static const uint8_t kept[TCI_ATTENTION_REDS] = {1, 0, 0, 1, 1};
+    if (k->vector != TCI_VEC_INNER || k->n_reds != TCI_ATTENTION_REDS ||
+        k->n_stages <= TCI_ATTENTION_REDS || !tci_attention_has_sizes(k)) {
+        return false;
+    }
+    for (int r = 0; r < TCI_ATTENTION_REDS; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->op != ops[r] || red->dtype != TC_F32 || red->stage != r ||
+            !tci_attention_walks(&k->stages[r], TCI_STAGE_REDUCE, n_axes[r], kept[r])) {
+            return false;
+        }
+    }
+    axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
+    axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
+    axes[2] = k->stages[TCI_ATTENTION_RESULT].axes[1];
+    bool fits = k->n_axes == k->n_outer + 3 &&
+                k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
+    for (int r = TCI_ATTENTION_MOST; r <= TCI_ATTENTION_WEIGHTS; r++) {
+        fits = fits && k->stages[r].axes[0] == axes[1];
+    }
+    for (int t = TCI_ATTENTION_REDS; t < k->n_stages; t++) {
+        fits = fits && tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
+               k->stages[t].axes[0] == axes[2];
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage >= TCI_ATTENTION_REDS;
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+static const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+{
+    const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
+    return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
+}
+
+/* Is it 1 / l? */
+static bool tci_attention_is_inverse(const tci_kernel *k, int inst)
+{
+    const tci_kinst *in = tci_attention_prim(k, inst, TCI_P_DIV);
+    return in && k->insts[in->args[0]].op == TCI_K_CONST && k->insts[in->args[0]].value.f == 1 &&
+           in->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+}
+
+/* Is `inst` the weight of the power e? */
+static bool tci_attention_is_weight(const tci_kernel *k, int inst, int e)
+{
+    const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
+    const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
+    if (by) {
+        return by->args[0] == e && by->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+    }
+    return times && ((times->args[0] == e && tci_attention_is_inverse(k, times->args[1])) ||
+                     (times->args[1] == e && tci_attention_is_inverse(k, times->args[0])));
+}
+
+/* What is rounded to dtype t, where it is. */
+static int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+{
+    const tci_kinst *in =
+        tci_attention_prim(k, inst, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16);
+    return in ? in->args[0] : inst;
+}
+
+/* Is it made of no other reduction than the second product? */
+static bool tci_attention_is_end(const tci_kernel *k, int inst, bool *seen)
+{
+    const tci_kinst *in = &k->insts[inst];
+    bool fits = in->op != TCI_K_RED || tci_kinst_number(in) == TCI_ATTENTION_RESULT;
+    for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
+        fits = tci_attention_is_end(k, in->args[a], seen);
+    }
+    seen[inst] = true;
+    return fits;
+}
+
+/* Scores, powers and stores as above; sets x->score and *power. */
+static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
+{
+    x->score = k->reds[TCI_ATTENTION_MOST].in[0];
+    *power = k->reds[TCI_ATTENTION_SUM].in[0];
+    const tci_kinst *exp = tci_attention_prim(k, *power, TCI_P_EXP);
+    const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+    bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool fits = off && off->args[0] == x->score &&
+                off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
+                k->insts[x->score].stage == TCI_ATTENTION_SCORES;
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        fits = tci_attention_is_end(k, k->stores[i].value, seen);
+    }
+    return fits;
+}
+
+/* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
+ * they are kept? */
+static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
+{
+    const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
+    int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
+    return (from != inst || of != kept->in[0]) && from == kept->inst &&
+           tci_attention_is_weight(k, of, power);
+}
+
+/* ---- the products ---- */
+
+/* The rows: the longest outer axis that the queries have and neither keys nor values. The rest is
+ * the batch. */
+static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_matrix *x)
+{
+    x->m_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
+        bool own = coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0;
+        x->m_axis = own && longer ? a : x->m_axis;
+    }
+    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
+        if (a != x->m_axis) {
+            x->batch_axis[x->n_batch] = a;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
+        }
+    }
+    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
+    x->y_axis = -1;
+    return x->m_axis >= 0;
+}
+
+/* Queries, keys and values lie along d, d and their own axis. */
+static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
+                                int8_t t, tci_attention *x)
+{
+    int64_t *coef[3];
+    tci_matrix_side side[3] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        coef[i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+        if (!tci_matrix_load(k, loads[i], coef[i], &side[i]) ||
+            k->operands[side[i].operand].dtype != t) {
+            return false;
+        }
+    }
+    tci_matrix *s = &x->scores, *r = &x->result;
+    if (!tci_attention_rows(k, coef, s)) {
+        return false;
+    }
+    s->dtype = t;
+    *r = *s;
+    s->n_axis = axes[1];
+    r->n_axis = axes[2];
+    s->k = tci_dim_known(k->axes[axes[0]].size);
+    s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
+    r->n = tci_dim_known(k->axes[axes[2]].size);
+    bool fits = coef[0][axes[1]] == 0 &&
+                tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]) &&
+                tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]) &&
+                tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2]);
+    s->side[0] = side[0];
+    s->side[1] = side[1];
+    r->side[1] = side[2];
+    return fits && side[0].along_k && side[1].along_k && !side[2].along_k;
+}
+
+/* The loads of queries, keys and values, and the other factor of the values; false: there are
+ * none. */
+static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t loads[3],
+                                int *weights)
+{
+    const tci_kred *s = &k->reds[TCI_ATTENTION_SCORES], *r = &k->reds[TCI_ATTENTION_RESULT];
+    int keys = k->insts[s->in[1]].axes >> axes[1] & 1, values = k->insts[r->in[1]].op == TCI_K_LOAD;
+    loads[0] = s->in[1 - keys];
+    loads[1] = s->in[keys];
+    loads[2] = r->in[values];
+    *weights = r->in[1 - values];
+    return k->insts[loads[2]].op == TCI_K_LOAD;
+}
+
+TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
+{
+    int axes[3], weights, power;
+    int32_t loads[3];
+    memset(x, 0, sizeof(*x));
+    if (!tci_attention_has_form(k, axes) || !tci_attention_has_values(k, x, &power) ||
+        !tci_attention_loads(k, axes, loads, &weights)) {
+        return false;
+    }
+    int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
+    bool found = tci_dtype_is_half((tc_dtype)t) &&
+                 tci_attention_has_weights(k, weights, t, power) &&
+                 tci_attention_sides(k, axes, loads, t, x);
+    if (found) {
+        tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+    }
+    return found;
+}
+
+TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_attention x;
+    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_attention_find(k, &x)) {
+        return false;
+    }
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_MATRIX_TILE_ROWS / 2));
+    double flops = 2.0 * (double)x.scores.m * (double)x.scores.n *
+                   (double)(x.scores.k + x.result.n);
+    for (int i = 0; i < x.scores.n_batch; i++) {
+        tiles *= (double)x.scores.batch[i];
+        flops *= (double)x.scores.batch[i];
+    }
+    return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
+           x.scores.k >= TCI_ATTENTION_LEAST && x.scores.k <= TCI_ATTENTION_SIZE &&
+           x.result.n >= TCI_ATTENTION_LEAST && x.result.n <= TCI_ATTENTION_SIZE &&
+           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
+TCI_FN void tci_attention_set_orders(tci_kernel *k)
+{
+    static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
+    for (int i = 0; i < 3; i++) {
+        k->reds[reds[i]].order = i == 0 ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+        k->reds[reds[i]].order_n = 0;
+    }
+}

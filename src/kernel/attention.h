@@ -1,0 +1,27 @@
+/* kernel/attention.h - rows of attention that a GPU's matrix unit takes, as kernels. */
+#ifndef TCI_KERNEL_ATTENTION_H
+#define TCI_KERNEL_ATTENTION_H
+
+#include "matrix.h"
+
+enum {
+    TCI_ATTENTION_SIZE = 256, /* of a query, and of a value, at most */
+    TCI_ATTENTION_LEAST = 16  /* of both, and keys of a row */
+};
+
+/* The two products share m (queries) and the batch. */
+typedef struct tci_attention {
+    tci_matrix scores;  /* A: queries, B: keys; n counts keys */
+    tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
+    int32_t score;      /* the instruction whose rows the weights are made of */
+    int32_t rings;      /* of keys, and of values, each of scores.columns */
+} tci_attention;
+
+/* Does the machine's unit take the kernel, and is it worth it? */
+TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
+/* Everything but the tile; false: it is no such kernel. */
+TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
+/* Of a kernel that fits: MATRIX and STEPS where they belong. */
+TCI_FN void tci_attention_set_orders(tci_kernel *k);
+
+#endif

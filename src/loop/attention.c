@@ -1,0 +1,159 @@
+/* loop/attention.c - the schedule of attention on a GPU's matrix units.
+ *
+ * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
+ * loop IR: the value of one score, and the chain behind the second product, which is that of any
+ * product (loop/matrix.c). */
+#include "attention.h"
+
+#include "stage.h"
+
+enum {
+    TCI_ATTENTION_BARRIERS = 256,  /* bytes for them */
+    TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
+    TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
+    TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
+    TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
+    TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
+};
+
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.rows * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP *
+           2;
+}
+
+TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
+{
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->result.n) * TCI_MATRIX_DEPTH_STEP *
+           2;
+}
+
+TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
+{
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    return TCI_ATTENTION_ALIGNED + tci_attention_queries_bytes(x) + x->rings * step +
+           tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
+}
+
+/* What both products have of the tile, and the values' columns. */
+static void tci_attention_shape(tci_matrix *x, int consumers)
+{
+    x->consumers = x->buffers = consumers;
+    x->sub_rows = 1;
+    x->rows = TCI_MATRIX_SUB * consumers;
+    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
+    x->tiles_n = 1;
+    x->tiles = x->tiles_m;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+}
+
+static void tci_attention_columns(tci_matrix *x)
+{
+    int step = 2 * TCI_ATTENTION_ROUND;
+    x->columns = (int32_t)((x->n + step - 1) / step * step);
+    x->own_columns = (int32_t)x->n;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
+    }
+    x->row_threads = TCI_MIN(x->lanes / 4, TCI_MATRIX_WARP);
+    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile, tci_attention *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128);
+    if (!known || !tci_attention_find(k, x)) {
+        return false;
+    }
+    tci_attention_shape(&x->scores, (int)tile[0]);
+    tci_attention_shape(&x->result, (int)tile[0]);
+    tci_attention_columns(&x->result);
+    x->scores.columns = (int32_t)tile[1];
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    x->rings = TCI_ATTENTION_RINGS;
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
+    int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
+    if (room < 0 || held > TCI_ATTENTION_HELD) {
+        return false;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
+    return true;
+}
+
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_attention_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
+    double cells = (double)x.scores.rows * x.scores.columns;
+    double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
+    double powers = cells / TCI_ATTENTION_POWERS;
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
+    double step = x.scores.consumers > 1 ? TCI_MAX(multiply, powers) + 0.2 * (multiply + powers)
+                                         : multiply + powers;
+    return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
+}
+
+/* ---- the hole for scores ---- */
+
+static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x)
+{
+    const tci_kernel *k = of->k;
+    const tci_matrix *m = &x->scores;
+    tci_loop *l = tci_loop_make(of->s, k);
+    tci_build *b = tci_build_make(of->s, k, l);
+    l->threads = l->lanes = 1;
+    l->matrix = &x->scores;
+    int local = tci_build_local(b, TC_F32, 1, 0);
+    l->locals[local].is_given = true;
+    tci_build_keep(b, k->reds[0].inst, local, k->reds[0].stage);
+    for (int a = 0; a < k->n_axes; a++) {
+        if (a < k->n_outer || a == m->n_axis) {
+            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
+            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
+                                               false, -1));
+        }
+    }
+    b->stage = k->reds[0].stage + 1;
+    tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+    store.mem = TCI_MEM_STORE_ONE;
+    store.base = ~local;
+    store.x = tci_lx_const(l, 0);
+    store.args[0] = tci_build_value(b, x->score);
+    tci_loop_append(l, 0, store);
+    return l;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_attention_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->result.lanes;
+    b->l->threads = x->result.row_threads;
+    b->l->matrix = &x->result;
+    b->l->attention = x;
+    b->l->score = tci_attention_score(b, x);
+    tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+    launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
+    launch->task_ns = tci_attention_ns(b->k, machine, tile);
+}

@@ -1,0 +1,39 @@
+/* loop/attention.h - attention on a GPU's matrix units: what the skeleton's main loop must know.
+ *
+ * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
+ * of four more warps loads the queries of a tile, and then, step by step, keys and values into
+ * rings. A consumer multiplies queries and keys into registers, takes each score through the
+ * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
+ * row's largest so far, which are at once, rounded, the first factor of the product with the
+ * values. The sums of a step are made while the powers of the next one are. Behind the last step
+ * they are divided and left in shared memory as loop/matrix.h says, where the same warps take their
+ * rows through the rest of the kernel. */
+#ifndef TCI_LOOP_ATTENTION_H
+#define TCI_LOOP_ATTENTION_H
+
+#include "../kernel/attention.h"
+#include "matrix.h"
+
+enum { TCI_ATTENTION_TILES = 4 };
+
+/* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
+static inline int tci_attention_slabs(int64_t size)
+{
+    return (int)((size + TCI_MATRIX_DEPTH_STEP - 1) / TCI_MATRIX_DEPTH_STEP);
+}
+
+/* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
+ * sums, and of all with barriers and the rounding up of its start. */
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
+/* The time of a kernel of attention with a tile (consumers, keys of a step); -1: it does not
+ * fit. */
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+
+#endif
