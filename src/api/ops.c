@@ -378,7 +378,7 @@ TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
 {
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_cumsum", x, here);
-    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis) : NULL);
+    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis, false) : NULL);
 }
 
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here)

@@ -388,6 +388,29 @@ static void tci_cd_define_high_half(tci_cd_env *e)
            "($4)h);\n#endif\n}");
 }
 
+/* Neighbours in the other direction are one vector turned round. */
+static void tci_cd_define_strided(tci_cd_env *e, bool store)
+{
+    tci_cd *cd = e->cd;
+    tci_str turned = {0};
+    turned.s = cd->d.s;
+    for (int i = e->lanes - 1; i >= 0; i--) {
+        tci_str_printf(&turned, ", %d", i);
+    }
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
+    e->piece[1] = tci_str_text(&turned);
+    e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
+    tci_cd_define(e, store ? "TC_I void $n($E *p, long s, $T v) {\n    if (s == -1) {\n"
+                             "        *($A *)(p - ($L - 1)) = TC_MIX($3, v, v$2);\n"
+                             "        return;\n    }\n    for (int i = 0; i < $L; i++) {\n"
+                             "        p[i * s] = v[i];\n    }\n}"
+                           : "TC_I $T $n(const $E *p, long s) {\n    if (s == -1) {\n"
+                             "        const $T v = *(const $A *)(p - ($L - 1));\n"
+                             "        return TC_MIX($3, v, v$2);\n    }\n"
+                             "    return ($T){$1};\n}");
+}
+
 static void tci_cd_define_below(tci_cd_env *e)
 {
     tci_cd *cd = e->cd;
@@ -439,8 +462,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_LOAD, "load", "#define $n(p) (*(const $A *)(p))", NULL},
     {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
     {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
-    {TCI_MEM_LOAD_STRIDED, "load_strided",
-     "TC_I $T $n(const $E *p, long s) {\n    return ($T){$1};\n}", NULL},
+    {TCI_MEM_LOAD_STRIDED, "load_strided", NULL, NULL},
     {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
      "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
      "{\n"
@@ -449,11 +471,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
     {TCI_MEM_STORE_N, "store_n", NULL, NULL},
     {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
-    {TCI_MEM_STORE_STRIDED, "store_strided",
-     "TC_I void $n($E *p, long s, $T v) {\n    for (int i = 0; i < $L; i++) {\n        p[i * s] = "
-     "v[i];\n"
-     "    }\n}",
-     NULL},
+    {TCI_MEM_STORE_STRIDED, "store_strided", NULL, NULL},
     {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
      "TC_I void $n($E *p, long s, $T v, long n) {\n    for (long i = 0; i < n; i++) {\n        p[i "
      "* s] = v[i];\n"
@@ -540,6 +558,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
         tci_cd_define_high_half(e);
         return;
     }
+    if (m == TCI_MEM_LOAD_STRIDED || m == TCI_MEM_STORE_STRIDED) {
+        tci_cd_define_strided(e, m == TCI_MEM_STORE_STRIDED);
+        return;
+    }
     if (m == TCI_MEM_BELOW) {
         tci_cd_define_below(e);
         return;
@@ -548,7 +570,6 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
         tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
         return;
     }
-    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
     e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
     e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1) : "";

@@ -527,9 +527,7 @@ static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
 
 static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 {
-    int axis = (int)v->n->attr[0];
-    tci_node *back = tci_build_flip(v->g, v->grad, axis);
-    return tci_build_flip(v->g, tci_build_scan(v->g, back, axis), axis);
+    return tci_build_scan(v->g, v->grad, (int)tci_dim_known(v->n->attr[0]), !v->n->attr[1]);
 }
 
 /* ---- contractions ---- */

@@ -792,7 +792,7 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
     return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
 
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse)
 {
     int at;
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
@@ -802,8 +802,8 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     if (!x || !x->rank) {
         return x;
     }
-    int64_t attr = at;
-    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+    int64_t attr[2] = {at, reverse};
+    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 2, attr);
 }
 
 /* ---- a size as a value ---- */

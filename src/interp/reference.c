@@ -517,9 +517,10 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
         const int64_t start = tci_ref_start(&a, line);
         tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
-            tci_ref_scalar v = {tci_ref_of(r, n->in[0])[start + j * a.inner], t, r->wide};
+            const int64_t at = start + (n->attr[1] ? a.size - 1 - j : j) * a.inner;
+            tci_ref_scalar v = {tci_ref_of(r, n->in[0])[at], t, r->wide};
             acc = tci_ref_2(TCI_P_ADD, acc, v);
-            out[start + j * a.inner] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
+            out[at] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
     }
 }

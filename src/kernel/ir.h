@@ -32,11 +32,10 @@
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
- *   BLOCK_SCAN(n)  a SCAN in blocks of n elements of the LAST inner axis of the stage. In a block
- *             element i takes in, for h = 1, 2, 4 .. n / 2 where i & h, what the last of the h
- *             elements below has taken in so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then
- *             all of them take in the last element of the block before, of the first one the
- *             identity; blocks go on over the other inner axes (in order). To take in the identity
+ *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block element i takes in, for
+ *             h = 1, 2, 4 .. n / 2 where i & h, what the last of the h elements below has taken in
+ *             so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all of them take in the last
+ *             element of the block before, in the first block the identity. To take in the identity
  *             at any other place changes no bit either.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
  *             part j / n. Each part is a chain; their sums are added in order, the first as it is.

@@ -20,10 +20,9 @@ typedef struct tci_scan {
 static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
 {
     const tci_kernel *k = b->k;
-    const tci_kstage *st = &k->stages[stage];
     tci_scan m = {0};
     m.stage = stage;
-    m.axis = st->axes[st->n_axes - 1];
+    m.axis = k->stages[stage].axes[0];
     m.next_axis = next_axis;
     m.n = tci_kernel_lanes(k);
     for (int64_t h = b->l->lanes; h < m.n; h *= 2) {
@@ -79,8 +78,8 @@ static tci_stage_tuple tci_scan_step(tci_build *b, const tci_kred *red, tci_stag
 }
 
 /* What vector number u of a block, whose steps are made, takes in from those before it, and what it
- * leaves. */
-static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u,
+ * leaves for others, unless it is the last one of all. */
+static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u, bool last,
                                      tci_stage_tuple v)
 {
     const tci_kred *red = &b->k->reds[r];
@@ -90,20 +89,21 @@ static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int
         tci_stage_tuple end = m->ends[r * m->n_steps + i];
         if (at & h) {
             v = tci_stage_combine(b, red, tci_stage_each(b, end, tci_scan_widen, 0), v);
-        } else if ((at + lanes) % h == 0) {
+        } else if ((at + lanes) % h == 0 && !last) {
             tci_stage_assign(b, end, tci_stage_each(b, v, tci_scan_last, 0));
         }
     }
     v = tci_stage_combine(b, red, tci_stage_each(b, m->carry[r], tci_scan_widen, 0), v);
-    if (at + lanes == m->n) {
+    if (at + lanes == m->n && !last) {
         tci_stage_assign(b, m->carry[r], tci_stage_each(b, v, tci_scan_last, 0));
     }
     return v;
 }
 
 /* Bindings of the axis, as vectors from number u of a block on, one after the other: the steps of
- * all of them, then their results and what is stored of these. */
-static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, int n, const tci_bind **vecs)
+ * all of them, then their results and what is stored of these. ends: nothing comes after them. */
+static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, bool ends, int n,
+                         const tci_bind **vecs)
 {
     const tci_kernel *k = b->k;
     tci_stage_tuple *v = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
@@ -128,7 +128,8 @@ static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, int n, cons
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == m->stage) {
                 int64_t at = (u + i) % (m->n / b->l->lanes);
-                tci_stage_tuple result = tci_scan_join(b, m, r, at, v[r * n + i]);
+                tci_stage_tuple result = tci_scan_join(b, m, r, at, ends && i == n - 1,
+                                                       v[r * n + i]);
                 tci_build_remember(b, k->reds[r].inst, result.part[0]);
             }
         }
@@ -151,7 +152,7 @@ static void tci_scan_block(tci_build *b, const tci_scan *m, tci_lin at, tci_dim 
         const tci_bind *vec = tci_stage_vector(b, tci_lin_plus(at, u * lanes), first, last, n);
         tci_build_set(b, m->axis, vec);
         tci_stage_fetch_next(b, m->axis, m->next_axis, u * lanes);
-        tci_scan_run(b, m, u, 1, &vec);
+        tci_scan_run(b, m, u, count < m->n && left <= lanes, 1, &vec);
     }
 }
 
@@ -169,7 +170,7 @@ static void tci_scan_rest(tci_build *b, const tci_scan *m, tci_dim at, tci_dim c
                                 : tci_build_in_range(b, left, lanes, m->n);
             tci_build_if(b, there, &open);
             const tci_bind *vec = tci_stage_vector(b, first, 0, last, partial ? left : -1);
-            tci_scan_run(b, m, u, 1, &vec);
+            tci_scan_run(b, m, u, false, 1, &vec);
             tci_build_close(b, &open);
         }
     }
@@ -197,10 +198,7 @@ static void tci_scan_stretch(tci_build *b, const tci_scan *m, tci_dim begin, tci
 
 TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis)
 {
-    const tci_kstage *st = &b->k->stages[stage];
     tci_scan m = tci_scan_begin(b, stage, next_axis);
-    int n_before = st->n_axes - 1;
-    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     tci_dim cuts[2 * TCI_SCAN_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, m.n, cuts, TCI_SCAN_MAX_CUTS);
     cuts[n_cuts] = b->k->axes[m.axis].size;
@@ -209,12 +207,11 @@ TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis)
         begin = cuts[i];
     }
     tci_build_set(b, m.axis, NULL);
-    tci_stage_close(b, st->axes, n_before, open);
 }
 
 TCI_FN void tci_scan_vectors(tci_build *b, int stage, int n, const tci_bind **vecs)
 {
     tci_scan m = tci_scan_begin(b, stage, -1);
-    tci_scan_run(b, &m, 0, n, vecs);
+    tci_scan_run(b, &m, 0, true, n, vecs);
     tci_build_set(b, m.axis, NULL);
 }

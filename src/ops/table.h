@@ -209,7 +209,7 @@
       "sliding windows along axes as extra axes")                                                  \
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 1, 2, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(SCAN, scan, 1, 2, 0, SCAN, OWN, "running sum along an axis")                                 \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
@@ -239,6 +239,7 @@
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
+#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST, NEEDED) X(reverse, FLAG, FIRST, 0)
 #define TCI_ATTRS_SCATTER(X)                                                                       \
     X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)

@@ -94,7 +94,8 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
     }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *stage = &k->stages[k->reds[r].stage];
-        if (k->reds[r].op == TCI_RED_DOT || stage->n_axes == 0) {
+        bool split = stage->kind == TCI_STAGE_SCAN && stage->n_axes > 1;
+        if (k->reds[r].op == TCI_RED_DOT || split || stage->n_axes == 0) {
             return TCI_VEC_OUTER;
         }
         inner = stage->axes[stage->n_axes - 1];
@@ -299,7 +300,8 @@ static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine 
 
 TCI_FN bool tci_class_is_row(const tci_node *n)
 {
-    return n->n_attr > 0 && n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
+    int last = n->op == TCI_OP_SCAN ? 0 : n->n_attr - 1; /* of its axes */
+    return n->n_attr > 0 && n->attr[last] == n->in[0]->rank - 1;
 }
 
 TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)

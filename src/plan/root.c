@@ -34,12 +34,24 @@ TCI_FN bool tci_root_has_parts(const tci_node *n)
     return n->op == TCI_OP_SCAN && n->n_in > 1;
 }
 
+/* x, or of a reversed SCAN the place that is as far from the end of n. */
+static int tci_root_from_end(tci_kernel *k, int x, tci_dim n, bool reverse)
+{
+    int last = tci_kx_const(k, tci_dim_add(n, -1));
+    return reverse ? tci_kx_add(k, last, tci_kx_mul(k, x, -1)) : x;
+}
+
 TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis)
 {
     int x = domain[r->out_axis[axis]], last = r->n_domain - 1;
-    return tci_root_has_parts(r->node) && axis == r->node->attr[0]
-               ? tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last])
-               : x;
+    const tci_node *n = r->node;
+    if (n->op != TCI_OP_SCAN || axis != n->attr[0]) {
+        return x;
+    }
+    if (tci_root_has_parts(n)) {
+        x = tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last]);
+    }
+    return tci_root_from_end(k, x, n->shape[axis], n->attr[1] != 0);
 }
 
 static bool tci_root_has(const int64_t *list, int n, int64_t v)
@@ -225,9 +237,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
             bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
-            bool start = tci_root_has_parts(n) && input > 0;
+            bool start = tci_root_has_parts(n) && input > 0 && i == n->attr[0];
             idx[i] = along   ? domain[r->n_domain - 1]
-                     : start ? domain[r->out_axis[i]]
+                     : start ? tci_root_from_end(l->k, domain[r->out_axis[i]], in->shape[i],
+                                                 n->attr[1] != 0)
                              : tci_root_index(l->k, r, domain, i);
         }
         return idx;

@@ -71,12 +71,13 @@ static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
     return n;
 }
 
-/* What the parts of x before each one sum up to: an element of `axis` for each part. */
-static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, int64_t length)
+/* What the parts of x before each one, or behind it, sum up to: an element of `axis` for each. */
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, bool reverse,
+                                 int64_t length)
 {
     tci_graph *g = a->g;
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
-    int64_t parts = tci_dim_known(x->shape[axis]) / length;
+    int64_t parts = tci_dim_known(x->shape[axis]) / length, after = reverse;
     int summed = axis + 1;
     for (int i = 0; i <= x->rank; i++) {
         shape[i] = i == axis ? parts : i == summed ? length : x->shape[i - (i > axis)];
@@ -86,12 +87,13 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, int64
     sum = tci_scan_built(a, tci_build_reshape(g, sum, x->rank + 1, shape));
     tc_axes axes = {&summed, 1, false};
     sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
-    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, 0, parts - 1, 1));
-    sum = tci_scan_built(a, tci_build_scan(g, sum, axis));
+    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, after, parts - 1 + after, 1));
+    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse));
     tci_node *again = tci_plan_scan(a, sum);
     sum = again ? again : sum;
     tci_value zero = {.u = 0};
-    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1, 0, tci_graph_const(g, t, zero)));
+    tci_node *fill = tci_graph_const(g, t, zero);
+    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1 - after, after, fill));
 }
 
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
@@ -118,7 +120,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
         tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
         in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
     }
-    in[1] = tci_scan_starts(a, in[0], axis, cut.length);
+    in[1] = tci_scan_starts(a, in[0], axis, n->attr[1] != 0, cut.length);
     tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
                                     in, n->n_attr, n->attr);
     return cut.even ? scan

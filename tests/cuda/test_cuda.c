@@ -313,6 +313,11 @@ static tc_tensor sc_columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); 
 static tc_tensor sc_column_best(tc_tensor x) { return tc_argmax(x, 0, false); }
 static tc_tensor sc_running(tc_tensor x) { return tc_add(tc_cumsum(x, 0), x); }
 static tc_tensor sc_running_rows(tc_tensor x) { return tc_mul(tc_cumsum(x, 1), 2); }
+static tc_tensor sc_running_back(tc_tensor x)
+{
+    tc_tensor grad, y = tc_mul(tc_cumsum(x, 1), tc_sin(x));
+    return tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &grad) ? y : grad;
+}
 static tc_tensor sc_turned(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1); }
 static tc_tensor sc_both(tc_tensor x)
 {
@@ -527,6 +532,8 @@ static const schedule_case schedule_cases[] = {
     {"7 parts of 10001", TC_F32, {2, 70001}, 2, sc_running_rows},
     {"BLOCK_SCAN(2048)", TC_F32, {2, 70001}, 2, sc_running_rows},
     {"9 parts of 8192", TC_BF16, {70003}, 1, sc_running},
+    {"rows in registers", TC_F32, {3, 999}, 2, sc_running_back},
+    {"3 parts of 7000", TC_F32, {2, 21000}, 2, sc_running_back},
     {"20 parts of 64", TC_F32, {1280, 70}, 2, sc_running},
     {"BLOCK_SCAN", TC_F64, {3000, 2, 3}, 3, sc_running},
     {"BLOCK_SCAN(1024)", TC_I64, {2, 70001}, 2, sc_running_rows},

@@ -93,6 +93,14 @@ static tc_tensor running_columns(tc_tensor x, tc_tensor y)
     return tc_slice(x, 0, 1020, TC_END, 1021);
 }
 
+static tc_tensor running_back(tc_tensor x, tc_tensor y)
+{
+    tc_tensor back, z = tc_cumsum(tc_reshape(x, 2, -1), 1);
+    z = tc_mul(z, tc_reshape(y, 2, -1));
+    tc_grad(tc_sum(z, TC_ALL, false), &x, 1, &back);
+    return tc_slice(back, 0, 1020, TC_END, 1021);
+}
+
 static const struct { const char *name; expression make; int n; tc_dtype dtype; bool parts; }
     sums[] = {
     {"dot", dot, 1 << 20, TC_F32, true},
@@ -123,6 +131,7 @@ static const struct { const char *name; expression make; int n; tc_dtype dtype; 
     {"running sum, short", running, 65535, TC_BF16, false},
     {"running sums of rows", running_rows, 3 * 70000, TC_F32, true},
     {"running sums of columns", running_columns, 3 * 66000, TC_F32, true},
+    {"gradient of running sums", running_back, 2 * 90000, TC_F32, true},
     {"gradient of a weight", weight_gradient, 64 * 2048, TC_F32, true},
 };
 

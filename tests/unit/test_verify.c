@@ -105,12 +105,13 @@ TEST(nodes)
     CHECK(!complains(graph_verifier, &n));
     BREAK(graph_verifier, &n, n->attr[0], 2);
     BREAK(graph_verifier, &n, n->attr[0], -1);
+    BREAK(graph_verifier, &n, n->attr[1], 2);
     BREAK(graph_verifier, &n, n->n_attr, 0);
     BREAK(graph_verifier, &n, n->n_in, 0);
     tci_node *starts = tci_handle_node(tc_input(ctx, "starts", TC_F32, 3, 10));
     tci_node *in[2] = {n->in[0], starts};
     tci_graph *g = &tci_ctx_of(ctx)->graph;
-    n = tci_graph_node(g, TCI_OP_SCAN, TC_F32, 2, n->shape, 2, in, 1, n->attr);
+    n = tci_graph_node(g, TCI_OP_SCAN, TC_F32, 2, n->shape, 2, in, 2, n->attr);
     CHECK(!complains(graph_verifier, &n));
     BREAK(graph_verifier, &n, n->attr[0], 1);
     BREAK(graph_verifier, &n, starts->shape[0], 4); /* not equal parts of 6 */
