@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2f1624f51c49ebd3"
+#define TCI_BUILD "dfc62462387a6932"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -7421,7 +7421,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "sliding windows along axes as extra axes")                                                  \
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 1, 2, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(SCAN, scan, 1, 2, 0, SCAN, OWN, "running sum along an axis")                                 \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
@@ -7451,6 +7451,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
+#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST, NEEDED) X(reverse, FLAG, FIRST, 0)
 #define TCI_ATTRS_SCATTER(X)                                                                       \
     X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
@@ -7649,8 +7650,8 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 /* ---- attribute lists ---- */
 
 #define TCI_ATTR_LISTS(X)                                                                          \
-    X(NONE) X(AXIS) X(AXES) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE)    \
-    X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
+    X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER)     \
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
@@ -10107,9 +10108,9 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    with the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one
  *                    axis of size kernel per entry, appended in order:
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
- *   SCAN             axis (running sum, inclusive). Only plan/ gives it a second input, starts: an
- *                    element for each of the axis' equal parts, of the dtype that x is computed in,
- *                    at which the sums of the part begin
+ *   SCAN             axis, reverse (running sum, inclusive; or from the last element on). A second
+ *                    input, which only plan/ gives: starts, an element for each of the axis' equal
+ *                    parts, of the dtype that x is computed in, at which the sums of a part begin
  *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
  *                    index and src of one shape, off the axis no larger than x's. Element by
  *                    element of src along the axis, in order, each goes to where its index names
@@ -11012,7 +11013,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 /* Squared deviations over max(count - correction, 0). */
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse);
 
 /* A size, or a difference of such, as a 0-d tensor. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
@@ -11894,7 +11895,7 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
     return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
 
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse)
 {
     int at;
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
@@ -11904,8 +11905,8 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     if (!x || !x->rank) {
         return x;
     }
-    int64_t attr = at;
-    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+    int64_t attr[2] = {at, reverse};
+    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 2, attr);
 }
 
 /* ---- a size as a value ---- */
@@ -15553,9 +15554,7 @@ static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
 
 static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 {
-    int axis = (int)v->n->attr[0];
-    tci_node *back = tci_build_flip(v->g, v->grad, axis);
-    return tci_build_flip(v->g, tci_build_scan(v->g, back, axis), axis);
+    return tci_build_scan(v->g, v->grad, (int)tci_dim_known(v->n->attr[0]), !v->n->attr[1]);
 }
 
 /* ---- contractions ---- */
@@ -17047,11 +17046,10 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
  *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
  *             Lanes start at the identity; an element that does not exist changes nothing.
- *   BLOCK_SCAN(n)  a SCAN in blocks of n elements of the LAST inner axis of the stage. In a block
- *             element i takes in, for h = 1, 2, 4 .. n / 2 where i & h, what the last of the h
- *             elements below has taken in so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then
- *             all of them take in the last element of the block before, of the first one the
- *             identity; blocks go on over the other inner axes (in order). To take in the identity
+ *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block element i takes in, for
+ *             h = 1, 2, 4 .. n / 2 where i & h, what the last of the h elements below has taken in
+ *             so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all of them take in the last
+ *             element of the block before, in the first block the identity. To take in the identity
  *             at any other place changes no bit either.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
  *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
@@ -18399,6 +18397,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, !keeps || inner);
     TCI_ASSERT(s, !inner || keeps || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || tci_red_parts(red->op) == 1);
+    TCI_ASSERT(s, !scan || !inner || k->stages[red->stage].n_axes <= 1);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
     case TCI_ORDER_LANES:
@@ -22078,7 +22077,7 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
 /* Running sums along an axis, without the element itself. */
 static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
 {
-    tci_node *sum = tci_order_kept(o, tci_order_built(o, tci_build_scan(o->g, x, axis)));
+    tci_node *sum = tci_order_kept(o, tci_order_built(o, tci_build_scan(o->g, x, axis, false)));
     return tci_order_ew(o, TCI_OP_SUB, sum, x);
 }
 
@@ -22792,12 +22791,13 @@ static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
     return n;
 }
 
-/* What the parts of x before each one sum up to: an element of `axis` for each part. */
-static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, int64_t length)
+/* What the parts of x before each one, or behind it, sum up to: an element of `axis` for each. */
+static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, bool reverse,
+                                 int64_t length)
 {
     tci_graph *g = a->g;
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
-    int64_t parts = tci_dim_known(x->shape[axis]) / length;
+    int64_t parts = tci_dim_known(x->shape[axis]) / length, after = reverse;
     int summed = axis + 1;
     for (int i = 0; i <= x->rank; i++) {
         shape[i] = i == axis ? parts : i == summed ? length : x->shape[i - (i > axis)];
@@ -22807,12 +22807,13 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, int64
     sum = tci_scan_built(a, tci_build_reshape(g, sum, x->rank + 1, shape));
     tc_axes axes = {&summed, 1, false};
     sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
-    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, 0, parts - 1, 1));
-    sum = tci_scan_built(a, tci_build_scan(g, sum, axis));
+    sum = tci_scan_built(a, tci_build_slice(g, sum, axis, after, parts - 1 + after, 1));
+    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse));
     tci_node *again = tci_plan_scan(a, sum);
     sum = again ? again : sum;
     tci_value zero = {.u = 0};
-    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1, 0, tci_graph_const(g, t, zero)));
+    tci_node *fill = tci_graph_const(g, t, zero);
+    return tci_scan_built(a, tci_build_pad(g, sum, axis, 1 - after, after, fill));
 }
 
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
@@ -22839,7 +22840,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
         tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
         in[0] = tci_scan_built(a, tci_build_pad(g, in[0], axis, 0, behind, fill));
     }
-    in[1] = tci_scan_starts(a, in[0], axis, cut.length);
+    in[1] = tci_scan_starts(a, in[0], axis, n->attr[1] != 0, cut.length);
     tci_node *scan = tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)n->dtype, n->rank, in[0]->shape, 2,
                                     in, n->n_attr, n->attr);
     return cut.even ? scan
@@ -23917,12 +23918,24 @@ TCI_FN bool tci_root_has_parts(const tci_node *n)
     return n->op == TCI_OP_SCAN && n->n_in > 1;
 }
 
+/* x, or of a reversed SCAN the place that is as far from the end of n. */
+static int tci_root_from_end(tci_kernel *k, int x, tci_dim n, bool reverse)
+{
+    int last = tci_kx_const(k, tci_dim_add(n, -1));
+    return reverse ? tci_kx_add(k, last, tci_kx_mul(k, x, -1)) : x;
+}
+
 TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis)
 {
     int x = domain[r->out_axis[axis]], last = r->n_domain - 1;
-    return tci_root_has_parts(r->node) && axis == r->node->attr[0]
-               ? tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last])
-               : x;
+    const tci_node *n = r->node;
+    if (n->op != TCI_OP_SCAN || axis != n->attr[0]) {
+        return x;
+    }
+    if (tci_root_has_parts(n)) {
+        x = tci_kx_add(k, tci_kx_mul(k, x, r->domain[last]), domain[last]);
+    }
+    return tci_root_from_end(k, x, n->shape[axis], n->attr[1] != 0);
 }
 
 static bool tci_root_has(const int64_t *list, int n, int64_t v)
@@ -24108,9 +24121,10 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
             bool along = tci_root_puts(n) == TCI_PUT_LINES && input > 0 && i == n->attr[0];
-            bool start = tci_root_has_parts(n) && input > 0;
+            bool start = tci_root_has_parts(n) && input > 0 && i == n->attr[0];
             idx[i] = along   ? domain[r->n_domain - 1]
-                     : start ? domain[r->out_axis[i]]
+                     : start ? tci_root_from_end(l->k, domain[r->out_axis[i]], in->shape[i],
+                                                 n->attr[1] != 0)
                              : tci_root_index(l->k, r, domain, i);
         }
         return idx;
@@ -26263,7 +26277,8 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
     }
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kstage *stage = &k->stages[k->reds[r].stage];
-        if (k->reds[r].op == TCI_RED_DOT || stage->n_axes == 0) {
+        bool split = stage->kind == TCI_STAGE_SCAN && stage->n_axes > 1;
+        if (k->reds[r].op == TCI_RED_DOT || split || stage->n_axes == 0) {
             return TCI_VEC_OUTER;
         }
         inner = stage->axes[stage->n_axes - 1];
@@ -26468,7 +26483,8 @@ static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine 
 
 TCI_FN bool tci_class_is_row(const tci_node *n)
 {
-    return n->n_attr > 0 && n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
+    int last = n->op == TCI_OP_SCAN ? 0 : n->n_attr - 1; /* of its axes */
+    return n->n_attr > 0 && n->attr[last] == n->in[0]->rank - 1;
 }
 
 TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
@@ -32522,10 +32538,9 @@ typedef struct tci_scan {
 static tci_scan tci_scan_begin(tci_build *b, int stage, int next_axis)
 {
     const tci_kernel *k = b->k;
-    const tci_kstage *st = &k->stages[stage];
     tci_scan m = {0};
     m.stage = stage;
-    m.axis = st->axes[st->n_axes - 1];
+    m.axis = k->stages[stage].axes[0];
     m.next_axis = next_axis;
     m.n = tci_kernel_lanes(k);
     for (int64_t h = b->l->lanes; h < m.n; h *= 2) {
@@ -32581,8 +32596,8 @@ static tci_stage_tuple tci_scan_step(tci_build *b, const tci_kred *red, tci_stag
 }
 
 /* What vector number u of a block, whose steps are made, takes in from those before it, and what it
- * leaves. */
-static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u,
+ * leaves for others, unless it is the last one of all. */
+static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u, bool last,
                                      tci_stage_tuple v)
 {
     const tci_kred *red = &b->k->reds[r];
@@ -32592,20 +32607,21 @@ static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int
         tci_stage_tuple end = m->ends[r * m->n_steps + i];
         if (at & h) {
             v = tci_stage_combine(b, red, tci_stage_each(b, end, tci_scan_widen, 0), v);
-        } else if ((at + lanes) % h == 0) {
+        } else if ((at + lanes) % h == 0 && !last) {
             tci_stage_assign(b, end, tci_stage_each(b, v, tci_scan_last, 0));
         }
     }
     v = tci_stage_combine(b, red, tci_stage_each(b, m->carry[r], tci_scan_widen, 0), v);
-    if (at + lanes == m->n) {
+    if (at + lanes == m->n && !last) {
         tci_stage_assign(b, m->carry[r], tci_stage_each(b, v, tci_scan_last, 0));
     }
     return v;
 }
 
 /* Bindings of the axis, as vectors from number u of a block on, one after the other: the steps of
- * all of them, then their results and what is stored of these. */
-static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, int n, const tci_bind **vecs)
+ * all of them, then their results and what is stored of these. ends: nothing comes after them. */
+static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, bool ends, int n,
+                         const tci_bind **vecs)
 {
     const tci_kernel *k = b->k;
     tci_stage_tuple *v = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
@@ -32630,7 +32646,8 @@ static void tci_scan_run(tci_build *b, const tci_scan *m, int64_t u, int n, cons
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == m->stage) {
                 int64_t at = (u + i) % (m->n / b->l->lanes);
-                tci_stage_tuple result = tci_scan_join(b, m, r, at, v[r * n + i]);
+                tci_stage_tuple result = tci_scan_join(b, m, r, at, ends && i == n - 1,
+                                                       v[r * n + i]);
                 tci_build_remember(b, k->reds[r].inst, result.part[0]);
             }
         }
@@ -32653,7 +32670,7 @@ static void tci_scan_block(tci_build *b, const tci_scan *m, tci_lin at, tci_dim 
         const tci_bind *vec = tci_stage_vector(b, tci_lin_plus(at, u * lanes), first, last, n);
         tci_build_set(b, m->axis, vec);
         tci_stage_fetch_next(b, m->axis, m->next_axis, u * lanes);
-        tci_scan_run(b, m, u, 1, &vec);
+        tci_scan_run(b, m, u, count < m->n && left <= lanes, 1, &vec);
     }
 }
 
@@ -32671,7 +32688,7 @@ static void tci_scan_rest(tci_build *b, const tci_scan *m, tci_dim at, tci_dim c
                                 : tci_build_in_range(b, left, lanes, m->n);
             tci_build_if(b, there, &open);
             const tci_bind *vec = tci_stage_vector(b, first, 0, last, partial ? left : -1);
-            tci_scan_run(b, m, u, 1, &vec);
+            tci_scan_run(b, m, u, false, 1, &vec);
             tci_build_close(b, &open);
         }
     }
@@ -32699,10 +32716,7 @@ static void tci_scan_stretch(tci_build *b, const tci_scan *m, tci_dim begin, tci
 
 TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis)
 {
-    const tci_kstage *st = &b->k->stages[stage];
     tci_scan m = tci_scan_begin(b, stage, next_axis);
-    int n_before = st->n_axes - 1;
-    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     tci_dim cuts[2 * TCI_SCAN_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, m.n, cuts, TCI_SCAN_MAX_CUTS);
     cuts[n_cuts] = b->k->axes[m.axis].size;
@@ -32711,13 +32725,12 @@ TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis)
         begin = cuts[i];
     }
     tci_build_set(b, m.axis, NULL);
-    tci_stage_close(b, st->axes, n_before, open);
 }
 
 TCI_FN void tci_scan_vectors(tci_build *b, int stage, int n, const tci_bind **vecs)
 {
     tci_scan m = tci_scan_begin(b, stage, -1);
-    tci_scan_run(b, &m, 0, n, vecs);
+    tci_scan_run(b, &m, 0, true, n, vecs);
     tci_build_set(b, m.axis, NULL);
 }
 /* ---- src/loop/keep.c ---- */
@@ -41175,6 +41188,29 @@ static void tci_cd_define_high_half(tci_cd_env *e)
            "($4)h);\n#endif\n}");
 }
 
+/* Neighbours in the other direction are one vector turned round. */
+static void tci_cd_define_strided(tci_cd_env *e, bool store)
+{
+    tci_cd *cd = e->cd;
+    tci_str turned = {0};
+    turned.s = cd->d.s;
+    for (int i = e->lanes - 1; i >= 0; i--) {
+        tci_str_printf(&turned, ", %d", i);
+    }
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
+    e->piece[1] = tci_str_text(&turned);
+    e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
+    tci_cd_define(e, store ? "TC_I void $n($E *p, long s, $T v) {\n    if (s == -1) {\n"
+                             "        *($A *)(p - ($L - 1)) = TC_MIX($3, v, v$2);\n"
+                             "        return;\n    }\n    for (int i = 0; i < $L; i++) {\n"
+                             "        p[i * s] = v[i];\n    }\n}"
+                           : "TC_I $T $n(const $E *p, long s) {\n    if (s == -1) {\n"
+                             "        const $T v = *(const $A *)(p - ($L - 1));\n"
+                             "        return TC_MIX($3, v, v$2);\n    }\n"
+                             "    return ($T){$1};\n}");
+}
+
 static void tci_cd_define_below(tci_cd_env *e)
 {
     tci_cd *cd = e->cd;
@@ -41226,8 +41262,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_LOAD, "load", "#define $n(p) (*(const $A *)(p))", NULL},
     {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
     {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
-    {TCI_MEM_LOAD_STRIDED, "load_strided",
-     "TC_I $T $n(const $E *p, long s) {\n    return ($T){$1};\n}", NULL},
+    {TCI_MEM_LOAD_STRIDED, "load_strided", NULL, NULL},
     {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
      "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
      "{\n"
@@ -41236,11 +41271,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
     {TCI_MEM_STORE_N, "store_n", NULL, NULL},
     {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
-    {TCI_MEM_STORE_STRIDED, "store_strided",
-     "TC_I void $n($E *p, long s, $T v) {\n    for (int i = 0; i < $L; i++) {\n        p[i * s] = "
-     "v[i];\n"
-     "    }\n}",
-     NULL},
+    {TCI_MEM_STORE_STRIDED, "store_strided", NULL, NULL},
     {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
      "TC_I void $n($E *p, long s, $T v, long n) {\n    for (long i = 0; i < n; i++) {\n        p[i "
      "* s] = v[i];\n"
@@ -41327,6 +41358,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
         tci_cd_define_high_half(e);
         return;
     }
+    if (m == TCI_MEM_LOAD_STRIDED || m == TCI_MEM_STORE_STRIDED) {
+        tci_cd_define_strided(e, m == TCI_MEM_STORE_STRIDED);
+        return;
+    }
     if (m == TCI_MEM_BELOW) {
         tci_cd_define_below(e);
         return;
@@ -41335,7 +41370,6 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
         tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
         return;
     }
-    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
     e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
     e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1) : "";
@@ -47069,9 +47103,10 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
         const int64_t start = tci_ref_start(&a, line);
         tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
-            tci_ref_scalar v = {tci_ref_of(r, n->in[0])[start + j * a.inner], t, r->wide};
+            const int64_t at = start + (n->attr[1] ? a.size - 1 - j : j) * a.inner;
+            tci_ref_scalar v = {tci_ref_of(r, n->in[0])[at], t, r->wide};
             acc = tci_ref_2(TCI_P_ADD, acc, v);
-            out[start + j * a.inner] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
+            out[at] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
     }
 }
@@ -61153,7 +61188,7 @@ TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
 {
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_cumsum", x, here);
-    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis) : NULL);
+    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis, false) : NULL);
 }
 
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here)
