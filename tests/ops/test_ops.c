@@ -556,6 +556,17 @@ TEST(cast_and_where)
             }
         }
     }
+    double f[NX];
+    int64_t w[NX], size = NX;
+    memcpy(f, data_a, sizeof(f));
+    memcpy(w, ints_a, sizeof(w));
+    op_case *c = add_case("bitcast", tc_bitcast(make(TC_F32, 1, &size, f, w), TC_I32), NX);
+    for (int j = 0; j < NX; j++) {
+        float narrow = (float)f[j];
+        int32_t bits;
+        memcpy(&bits, &narrow, sizeof(bits));
+        c->want_int[j] = bits;
+    }
     close_cases();
 }
 
