@@ -202,6 +202,8 @@ TEST(lists_in_memory)
     SAME(tc_reshape(x, 2, 6), "reshape", TC_TENSORS_N(&x, 1), TC_ATTRS_N(&attr, 1));
     tc_attr ends[2] = {{.name = "axis", .value = TC_ARG(1)}, {.name = "stop", .value = TC_ARG(3)}};
     SAME(tc_slice(x, 1, 0, 3, 1), "slice", TC_TENSORS_N(&x, 1), TC_ATTRS_N(ends, 2));
+    tc_attr whole = {.name = "correction", .value = {.kind = 2, .i = 2}};
+    SAME(tc_var(x, TC_ALL, 2, false), "var", TC_TENSORS_N(&x, 1), TC_ATTRS_N(&whole, 1));
     int64_t ones[100];
     for (int i = 0; i < 100; i++) {
         ones[i] = 1;
