@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "dfc62462387a6932"
+#define TCI_BUILD "9f3a792325e9c6db"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -62017,6 +62017,12 @@ static tc_arg tci_named_value(const tci_named *c, const char *name)
     return tci_named_get(c, name)->value;
 }
 
+static double tci_named_real(const tci_named *c, const char *name)
+{
+    tc_arg v = tci_named_value(c, name);
+    return v.kind == 3 ? v.f : (double)v.i;
+}
+
 /* What does not fit an int is no axis of any tensor: the call refuses it with the others. */
 static int tci_named_axis(int64_t axis)
 {
@@ -62058,7 +62064,7 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_TAKE_axes(name) tci_named_axes(c, #name),
 #define TCI_TAKE_sizes(name) tci_named_count(c, #name), tci_named_items(c, #name),
 #define TCI_TAKE_pair(name) {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1)},
-#define TCI_TAKE_real(name) tci_named_value(c, #name).f,
+#define TCI_TAKE_real(name) tci_named_real(c, #name),
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
