@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9f3a792325e9c6db"
+#define TCI_BUILD "2cca9e14a64a992a"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -28847,7 +28847,8 @@ typedef enum tci_lx_op {
     TCI_LX_MOD,        /* a % c, likewise */
     TCI_LX_MIN,        /* smaller of a and b */
     TCI_LX_MAX,        /* larger of a and b */
-    TCI_LX_THREAD,     /* number of the thread in its block; 0 where threads == 1 */
+    TCI_LX_THREAD,     /* number of the thread among those of its vector; 0 where threads == 1 */
+    TCI_LX_ROW,        /* number of the vector among those of its block; 0 where rows == 1 */
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
@@ -28926,6 +28927,8 @@ struct tci_loop {
     int lanes;      /* of a vector */
     int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
+    int rows;       /* vectors of a block side by side, each in a warp or a part of one: then no
+                     * array is shared and nothing asks for all threads of the block */
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
@@ -35153,7 +35156,8 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
     tci_tiles_plain(b, TCI_MEM_TILES_END);
 }
 /* ---- src/loop/row.c ---- */
-/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
+/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads, of a warp or of a part
+ * of one.
  *
  * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
  * axes are bound. Out: the stages, written out vector by vector.
@@ -35162,17 +35166,20 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
  * before the first result is needed, and written once.
  *
- * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
- * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
- * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
- * the lanes of a warp. */
+ * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator. The
+ * lanes are joined as kernel/ir.h says: lanes of different warps first, which meet in one array
+ * that every warp reads as a whole, so each of them gets the same values and nobody has to be told
+ * the result; then the lanes of a warp. A row shorter than half the lanes is held by fewer: the
+ * others would never get an element, and an accumulator without one changes none that it is joined
+ * to. */
 /* ---- src/loop/row.h ---- */
-/* loop/row.h - a block of threads that holds a whole row in its registers. */
+/* loop/row.h - blocks of threads that hold whole rows in their registers. */
 #ifndef TCI_LOOP_ROW_H
 #define TCI_LOOP_ROW_H
 
 
-/* How many vectors the row takes; 0: the kernel has no single row, or it is too long. */
+/* How many vectors the row takes, of l->lanes on l->threads, l->rows of them in a block; 0: the
+ * kernel has no single row, it is too long, or it cannot be held so. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
@@ -35181,11 +35188,33 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
 
 
 /* ---- src/loop/row.c, continued ---- */
+enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */
+
+/* Loads that change along `axis`; of them those that several stages need. */
+static void tci_row_count_loads(const tci_kernel *k, int axis, int *loads, int *held)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    int *stages = TCI_NEW_ARRAY(k->s, int, k->n_insts + 1);
+    *loads = *held = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_cost_mark(k, t, false, live);
+        for (int i = 0; i < k->n_insts; i++) {
+            stages[i] += live[i];
+            live[i] = false;
+        }
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        bool walks = k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+        *loads += walks;
+        *held += walks && stages[i] > 1;
+    }
+}
+
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
-    int axis = -1, n_loads = 0;
-    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < TCI_WARP ||
-        l->lanes != tci_kernel_lanes(k)) {
+    int axis = -1, loads, held;
+    bool scans = false;
+    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < 2) {
         return 0;
     }
     for (int t = 0; t < k->n_stages; t++) {
@@ -35195,15 +35224,19 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
             return 0;
         }
         axis = reads ? st->axes[0] : axis;
+        scans |= st->kind == TCI_STAGE_SCAN;
     }
     if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
         return 0;
     }
-    for (int i = 0; i < k->n_insts; i++) {
-        n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
-    }
     int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
-    return n * TCI_MAX(n_loads, 1) <= TCI_CLASS_ROW_VECTORS ? (int)n : 0;
+    bool part = l->lanes != tci_kernel_lanes(k);
+    if ((part && (n > 1 || l->threads > TCI_WARP)) || ((part || l->rows > 1) && scans)) {
+        return 0;
+    }
+    tci_row_count_loads(k, axis, &loads, &held);
+    bool fits = n * held <= TCI_CLASS_ROW_VECTORS && n * TCI_MAX(loads, 1) <= TCI_ROW_MOST_LOADED;
+    return fits ? (int)n : 0;
 }
 
 /* Lanes with an element: the others keep what they have. */
@@ -35297,7 +35330,8 @@ static int tci_row_high_half(tci_build *b, int value, int h)
 
 static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
 {
-    for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
+    int threads = TCI_MIN(b->l->threads, TCI_WARP);
+    for (int h = threads * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
         v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_row_high_half, h));
     }
     return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);
@@ -36170,11 +36204,12 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
 }
 /* ---- src/loop/spread.c ---- */
 /* loop/spread.c - kernels on blocks of threads where each thread has points of its own: depthwise
- * and grouped convolutions, products with few rows and short columns, movements of small images.
+ * and grouped convolutions, products with few rows and short columns, pooling and its gradient,
+ * movements of small images.
  *
- * In: a kernel with a DOT whose last outer axis is too short to lay vectors along, or whose factors
- * are guarded, so that a vector would be read lane by lane; or one MAP stage with an axis that is
- * shorter still. Out: the statements for one thread. The
+ * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
+ * reductions whose loads are guarded, so that a vector would be read lane by lane; or one MAP stage
+ * with an axis that is shorter still. Out: the statements for one thread. The
  * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
  * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
  * A thread has several points along an axis that the factor with the last axis lacks, so that what
@@ -36205,6 +36240,7 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
 
 #endif
 
+
 /* ---- src/loop/spread.c, continued ---- */
 enum {
     TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
@@ -36216,43 +36252,44 @@ enum {
 /* Does a load that the first stage needs have a guard? */
 static bool tci_spread_is_guarded(const tci_kernel *k)
 {
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    live[k->reds[0].in[0]] = live[k->reds[0].in[1]] = true;
-    bool guarded = false;
-    for (int i = k->n_insts - 1; i >= 0; i--) {
-        const tci_kinst *in = &k->insts[i];
-        for (int a = 0; live[i] && a < in->n_args; a++) {
-            live[in->args[a]] = true;
-        }
-        guarded = guarded || (live[i] && in->op == TCI_K_LOAD && in->n_guards > 0);
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), guarded = false;
+    tci_cost_mark(k, 0, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        guarded |= live[i] && k->insts[i].op == TCI_K_LOAD && k->insts[i].n_guards > 0;
     }
     return guarded;
 }
 
+static bool tci_spread_is_dot(const tci_kernel *k)
+{
+    return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
+}
+
 static bool tci_spread_fits(const tci_kernel *k)
 {
-    bool dot = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
+    bool reduces = k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE;
     bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
-                (dot || (k->n_reds == 0 && k->n_stages == 1));
-    for (int t = dot; t < k->n_stages && fits; t++) {
+                (reduces || (k->n_reds == 0 && k->n_stages == 1));
+    for (int t = reduces; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int i = 0; i < k->n_stores && fits; i++) {
-        fits = dot || k->stores[i].mode == TCI_MODE_SET;
+        fits = k->stores[i].mode == TCI_MODE_SET;
     }
     for (int a = 0; a < k->n_axes && fits; a++) {
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    return fits && (dot ? last < TCI_SPREAD_SHORT || tci_spread_is_guarded(k)
-                        : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
+    bool is_short = last < TCI_SPREAD_SHORT && tci_spread_is_dot(k);
+    return fits && (reduces ? is_short || tci_spread_is_guarded(k)
+                            : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
 static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
-    if (k->n_reds == 0) {
+    if (!tci_spread_is_dot(k)) {
         return -1;
     }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
@@ -36385,6 +36422,7 @@ static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
     case TCI_LX_CONST: return tci_lnarrow_of(tci_dim_known(e->c), tci_dim_known(e->c));
     case TCI_LX_VAR: return w->indices[e->a];
     case TCI_LX_THREAD: return tci_lnarrow_of(0, w->l->threads - 1);
+    case TCI_LX_ROW: return tci_lnarrow_of(0, w->l->rows - 1);
     case TCI_LX_TASK_BEGIN:
     case TCI_LX_TASK_END: return tci_lnarrow_of(0, tci_dim_known(w->l->n_tasks));
     case TCI_LX_ADD:
@@ -36914,7 +36952,8 @@ TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine ma
 
 /* The outer domain is cut into units: one point of the outer axes that are neither vectorized nor
  * tiled, times one chunk of the vector axis, times one group of row tiles. A task is `grain`
- * neighbouring units; on a machine of blocks a unit is a block and a task. */
+ * neighbouring units; on a machine of blocks a task is a block, of one unit or of several side by
+ * side. */
 typedef struct tci_nest {
     const tci_ask *a;
     tci_build *b;
@@ -36925,6 +36964,7 @@ typedef struct tci_nest {
     tci_dim group;            /* tiles; 0: so many that there are units enough */
     int64_t joined;           /* chunks that a unit takes in where a task has them all */
     int64_t share;            /* > 0: units are row tiles, and tasks are multiples of it */
+    int beside;               /* units of a block, where there are several: its rows */
     bool chunks_first;        /* neighbouring units are chunks, not groups */
     bool fence;               /* stores that bypass the caches end the task */
     /* derived */
@@ -36956,7 +36996,7 @@ TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
     n.vec_axis = n.row_axis = -1;
     n.n_vec = n.n_tiles = 1;
     n.chunk = 1;
-    n.joined = 1;
+    n.joined = n.beside = 1;
     return n;
 }
 
@@ -37034,8 +37074,8 @@ static void tci_nest_units(tci_nest *n)
     }
     n->n_groups = tci_dim_ceil_div(n->n_tiles, tci_dim_max(n->group, 1));
     n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), n->n_groups);
-    n->grain = 1;
-    if (!blocks) { /* of blocks there are as many as units */
+    n->grain = n->beside;
+    if (!blocks) {
         int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
         double unit_ns = n->a->ns / (double)units;
         n->grain = TCI_MIN(TCI_MAX((int64_t)(tci_nest_target(n) / unit_ns), 1), units);
@@ -37091,6 +37131,19 @@ static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
     }
 }
 
+/* The unit of this block, or of this row of it. */
+static tci_lin tci_nest_own(tci_nest *n)
+{
+    tci_loop *l = n->b->l;
+    tci_lin u = tci_build_let(n->b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    if (n->beside > 1) {
+        tci_lin row = tci_build_let(n->b, tci_lx_make(l, TCI_LX_ROW, -1, -1, 0));
+        u = tci_lin_add(n->b, tci_lin_mul(n->b, u, n->beside), row);
+        u = tci_build_let(n->b, tci_build_lx(n->b, u));
+    }
+    return u;
+}
+
 static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
 {
     tci_build *b = n->b;
@@ -37098,9 +37151,10 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
     bool many = tci_ask_many(n->units), loops = many && n->a->machine.block_threads == 0;
+    bool rest = n->beside > 1 && !tci_dim_divides(n->beside, n->units);
     tci_nest_at at = {u, u, u, tci_lx_const(l, 0), tci_lx_const(l, n->units)};
-    if (many && !loops) { /* a block is one unit */
-        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    if (many && !loops) {
+        u = tci_nest_own(n);
     } else if (loops) {
         int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
         at.begin =
@@ -37114,10 +37168,13 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
     } else if (loops) {
         u = tci_lin_var(b, tci_build_for(b, at.begin, at.end, n->joined, &open));
     }
+    if (rest) { /* the last block has rows without a unit */
+        tci_build_if(b, tci_build_inside(b, u, n->units), &open);
+    }
     at.unit = u;
     tci_nest_place(n, u, &at);
     body(n, arg, &at);
-    if (loops) {
+    if (loops || rest) {
         tci_build_close(b, &open);
     }
     if (n->fence) {
@@ -38351,7 +38408,8 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     if (a->is_map) {
         return a->ns;
     }
-    return tci_tile_in_place(a, a->ns) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+    double ns = tci_tile_has_dot(a->k) ? tci_tile_in_place(a, a->ns) : a->ns;
+    return ns * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 
 static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -38762,7 +38820,7 @@ TCI_FN const tci_form *const *tci_strip_forms(void)
 /* ---- src/loop/rows.c ---- */
 /* loop/rows.c - forms for kernels whose vectors lie along their stages' last inner axis.
  *
- *   row   a block of threads holds a whole row in its registers (loop/row.c)
+ *   row   a block of threads holds a whole row in its registers, or several of them (loop/row.c)
  *   rows  a unit is one outer point, whose stages run along their inner axes one after the other;
  *         what two stages both compute and is dear is kept in a local array, the next row of far
  *         memory is fetched ahead, an output too large for the caches may bypass them */
@@ -38771,7 +38829,10 @@ enum {
     TCI_ROWS_KEEP_BYTES = 65536, /* of rows kept on the stack */
     TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
     TCI_ROWS_DEAR = 8,           /* flops that cost more than a pass through the cache */
-    TCI_ROWS_UNPACKED = 8        /* times longer that contractions take which pack nothing */
+    TCI_ROWS_UNPACKED = 8,       /* times longer that contractions take which pack nothing */
+    TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
+    TCI_ROW_BUSY = 2,            /* such blocks for each processor, at least */
+    TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
@@ -38939,6 +39000,22 @@ static int tci_rows_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
     return TCI_FORM_CANDIDATES;
 }
 
+static int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
+{
+    int64_t points = 1;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        points *= TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
+    }
+    return tci_ceil_div(points, TCI_MAX(rows, 1));
+}
+
+/* The time in which the blocks of a device start, of so many rows each. */
+static double tci_rows_start_ns(const tci_ask *a, int64_t rows)
+{
+    double each = TCI_ROWS_START_NS / (double)a->machine.facts.processors;
+    return a->machine.block_threads > 0 ? each * (double)tci_rows_blocks(a, rows) : 0;
+}
+
 /* Computing a row's values again takes longer than keeping them; far memory that was not fetched,
  * or that a store reads first, is moved more slowly. */
 static double tci_rows_cost(const tci_ask *a, const int64_t *n)
@@ -38949,7 +39026,8 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
     twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
-    return tci_ask_ns(a, again, late * twice) * again * late * twice;
+    double ns = tci_ask_ns(a, again, late * twice) * again * late * twice;
+    return TCI_MAX(ns, tci_rows_start_ns(a, 1));
 }
 
 static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -38978,25 +39056,61 @@ static void tci_rows_note(const tci_ask *a, const int64_t *n, const tci_build *b
 
 /* ---- rows in registers ---- */
 
-static int tci_row_held(const tci_ask *a)
+enum { TCI_ROW_THREADS, TCI_ROW_ROWS };
+
+static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
 {
     tci_loop shape = {0};
-    shape.lanes = a->lanes;
-    shape.threads = a->threads;
-    return a->machine.facts.subgroup == TCI_WARP ? tci_row_vectors(a->k, &shape) : 0;
+    shape.threads = (int)threads;
+    shape.rows = (int)rows;
+    shape.lanes = shape.threads * (a->lanes / TCI_MAX(a->threads, 1));
+    return a->machine.facts.subgroup == TCI_WARP && a->threads >= TCI_WARP
+               ? tci_row_vectors(a->k, &shape)
+               : 0;
+}
+
+/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
+{
+    tci_dim points = 1;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        points = tci_dim_mul(points, a->k->axes[i].size);
+    }
+    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
+    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
 }
 
 static bool tci_row_fits(const tci_ask *a, const int64_t *n)
 {
-    (void)n;
-    return tci_row_held(a) > 0;
+    int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
+    return tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+           (rows == 1 ? threads >= TCI_WARP
+                      : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
+           tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
-/* Memory is read once. */
+/* As few threads as hold the row, then more; in large blocks if there are enough. */
+static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t busy = (int64_t)a->machine.facts.processors * TCI_ROW_BUSY;
+    int count = 0;
+    for (int threads = 2; threads <= a->threads && count < TCI_FORM_CANDIDATES - 1; threads *= 2) {
+        int64_t rows = threads <= TCI_WARP ? TCI_ROW_BLOCK / threads : 1;
+        while (rows > 1 && tci_rows_blocks(a, rows) < busy) {
+            rows /= 2;
+        }
+        n[count][TCI_ROW_THREADS] = threads;
+        n[count][TCI_ROW_ROWS] = rows;
+        count += tci_row_held(a, threads, rows) > 0;
+    }
+    n[count][TCI_ROW_THREADS] = a->threads;
+    n[count++][TCI_ROW_ROWS] = 1;
+    return count;
+}
+
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
-    (void)n;
-    return a->ns;
+    return TCI_MAX(a->ns, tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -39009,25 +39123,28 @@ static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
                                tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    int held = tci_row_held(a);
-    (void)n;
-    b->l->lanes = a->lanes;
-    b->l->threads = a->threads;
+    int held = tci_row_held(a, n[TCI_ROW_THREADS], n[TCI_ROW_ROWS]);
+    b->l->threads = (int)n[TCI_ROW_THREADS];
+    b->l->lanes = b->l->threads * (a->lanes / a->threads);
+    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
     tci_nest_run(&nest, tci_row_body, &held, launch);
 }
 
 static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
-    (void)a, (void)n, (void)b;
+    (void)a, (void)b;
     tci_str_add(out, ", rows in registers");
+    if (n[TCI_ROW_ROWS] > 1) {
+        tci_str_printf(out, ", %d a block", (int)n[TCI_ROW_ROWS]);
+    }
 }
 
 /* ---- the forms ---- */
 
 TCI_FN const tci_form *const *tci_rows_forms(void)
 {
-    static const tci_form row = {"row", {0}, tci_row_fits, NULL, tci_row_cost,
-                                 tci_row_emit_units, tci_row_note};
+    static const tci_form row = {"row", {"threads", "rows"}, tci_row_fits, tci_row_candidates,
+                                 tci_row_cost, tci_row_emit_units, tci_row_note};
     static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
                                   tci_rows_candidates, tci_rows_cost, tci_rows_emit,
                                   tci_rows_note};
@@ -39274,7 +39391,7 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
     tci_loop *l = tci_loop_make(a->s, a->k);
     tci_build *b = tci_build_make(a->s, a->k, l);
     memset(launch, 0, sizeof(*launch));
-    l->threads = 1;
+    l->threads = l->rows = 1;
     b->waits = a->machine.block_threads > 0;
     s->form->emit(a, s->n, b, launch);
     if (!l->matrix) {
@@ -39342,6 +39459,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
+    case TCI_LX_ROW: tci_str_add(out, "row"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
     case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;
@@ -39789,6 +39907,9 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
     TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
+    TCI_ASSERT(v->s, v->l->rows == 1 || (st->mem != TCI_MEM_BARRIER && st->mem != TCI_MEM_LANE &&
+                                         st->mem != TCI_MEM_BELOW &&
+                                         st->mem != TCI_MEM_LOAD_REPEAT));
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
     }
@@ -40100,6 +40221,12 @@ static void tci_c_given(tci_c_like *c, const char *name)
     tci_str_printf(c->out, "%s%s", c->l->narrow ? "(int)" : "", name);
 }
 
+/* The thread's number, which a head that puts several vectors in a block calls another way. */
+static const char *tci_c_thread(const tci_c_like *c)
+{
+    return c->l->rows > 1 ? "thread" : "TC_THREAD";
+}
+
 /* Elements up to the next aligned address. */
 static void tci_c_head(tci_c_like *c, const tci_lx *e)
 {
@@ -40130,7 +40257,8 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_MOD: tci_c_divide(c, e, " % "); break;
     case TCI_LX_MIN: tci_c_smaller(c, e->a, " < ", e->b); break;
     case TCI_LX_MAX: tci_c_smaller(c, e->a, " > ", e->b); break;
-    case TCI_LX_THREAD: tci_c_given(c, "TC_THREAD"); break;
+    case TCI_LX_THREAD: tci_c_given(c, tci_c_thread(c)); break;
+    case TCI_LX_ROW: tci_c_given(c, "row"); break;
     case TCI_LX_TASK_BEGIN: tci_c_given(c, "task_begin"); break;
     case TCI_LX_TASK_END: tci_c_given(c, "task_end"); break;
     case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
@@ -40307,8 +40435,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
         tci_str_printf(c->out,
                        "%s m%d_[%d] __attribute__((aligned(16))), "
-                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
-                       ctype, st->dst, held, st->dst, st->dst, held);
+                       "*const m%d = m%d_ - %s * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, tci_c_thread(c), held);
         return;
     }
     if (m->is_given) {
@@ -40462,7 +40590,7 @@ struct tci_cd {
     const char *(*any)(tci_cd *cd, int lanes);
     const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
     const char *helper_word; /* before a helper's definition */
-    const void *more;        /* its state */
+    void *more;              /* its state */
 };
 
 /* What the letters stand for. */

@@ -11,7 +11,12 @@
  *
  * Lanes meet in four places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h), BELOW
  * (h lanes take the last of the h before) and BARRIER (local arrays may be read by other threads
- * than wrote them). */
+ * than wrote them).
+ *
+ * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
+ * one; those of one warp are all there or none is. Threads are counted from the vector's first
+ * then, and lanes meet inside the vector: definitions for that have the number of its threads in
+ * their name. */
 #include <string.h>
 
 #include "../emit/c_spell.h"
@@ -22,6 +27,7 @@ typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
     const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
+    int beside; /* threads of a vector of the kernel in print, 0: it has the block for itself */
 } tci_cuda_dialect;
 
 /* The C dialect's own functions, for scalars. */
@@ -165,11 +171,12 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* ---- memory ---- */
 
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
- * storage type, $L and $W one element loaded and stored, $B the mask type, $Q lanes of a thread.
- * Counts and strides are of the whole block's vector. */
+ * storage type, $L and $W one element loaded and stored, $B the mask type, $Q lanes of a thread, $H
+ * its number, $R what a shuffle is told of the threads that it is among. Counts and strides are of
+ * the whole vector. */
 static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
-     "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
+     "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
      "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
      "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
@@ -177,7 +184,7 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "    return r;\n}\n"},
     {TCI_MEM_LOAD_ALIGNED, "load_aligned",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
-     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * TC_THREAD);\n"
+     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
@@ -186,56 +193,56 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
     {TCI_MEM_STORE_ALIGNED, "store_aligned",
      "TC_I void $n($S *p, $T x) {\n    tc_pack<$S, $Q> w;\n    TC_LANES(x) {\n"
      "        $W(w.e + i, x.v[i]);\n    }\n"
-     "    *(tc_pack<$S, $Q> *)(p + $Q * TC_THREAD) = w;\n}\n"},
+     "    *(tc_pack<$S, $Q> *)(p + $Q * $H) = w;\n}\n"},
     {TCI_MEM_LANE_REPEAT, "lane_repeat",
      "TC_I $E $n($T x, int lane) {\n"
-     "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q);\n}\n"},
+     "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q$R);\n}\n"},
     {TCI_MEM_LOAD_MASK, "load_mask",
-     "TC_I $T $n(const $S *p, $B m) {\n    $T r;\n    p += $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "TC_I $T $n(const $S *p, $B m) {\n    $T r;\n    p += $Q * $H;\n    TC_LANES(r) {\n"
      "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_N, "load_n",
-     "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
-     "    n -= $Q * TC_THREAD;\n"
+     "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * $H;\n"
+     "    n -= $Q * $H;\n"
      "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
      "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
      "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
      "        return r;\n    }\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_STRIDED, "load_strided",
-     "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * TC_THREAD;\n"
+     "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * $H;\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(p + stride * i);\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
      "TC_I $T $n(const $S *p, tc_i64 stride, tc_i64 n) {\n    $T r;\n"
-     "    p += stride * $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "    p += stride * $Q * $H;\n    n -= $Q * $H;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_STORE, "store",
-     "TC_I void $n($S *p, $T x) {\n    p += $Q * TC_THREAD;\n"
+     "TC_I void $n($S *p, $T x) {\n    p += $Q * $H;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
      "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
      "        *(tc_pack<$S, $Q> *)p = w;\n"
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
     {TCI_MEM_STORE_N, "store_n",
-     "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n"
+     "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * $H;\n    n -= $Q * $H;\n"
      "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
      "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
      "        *(tc_pack<$S, $Q> *)p = w;\n        return;\n    }\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
     {TCI_MEM_STORE_STRIDED, "store_strided",
-     "TC_I void $n($S *p, tc_i64 stride, $T x) {\n    p += stride * $Q * TC_THREAD;\n"
+     "TC_I void $n($S *p, tc_i64 stride, $T x) {\n    p += stride * $Q * $H;\n"
      "    TC_LANES(x) {\n        $W(p + stride * i, x.v[i]);\n    }\n}\n"},
     {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
-     "TC_I void $n($S *p, tc_i64 stride, $T x, tc_i64 n) {\n    p += stride * $Q * TC_THREAD;\n"
-     "    n -= $Q * TC_THREAD;\n    TC_LANES(x) {\n        if (i < n) {\n"
+     "TC_I void $n($S *p, tc_i64 stride, $T x, tc_i64 n) {\n    p += stride * $Q * $H;\n"
+     "    n -= $Q * $H;\n    TC_LANES(x) {\n        if (i < n) {\n"
      "            $W(p + stride * i, x.v[i]);\n        }\n    }\n}\n"},
     {TCI_MEM_SPLAT, "splat",
      "TC_I $T $n($E x) {\n    $T r;\n    TC_LANES(r) {\n        r.v[i] = x;\n    }\n"
      "    return r;\n}\n"},
     {TCI_MEM_IOTA, "iota",
      "TC_I $T $n($E first) {\n    $T r;\n    TC_LANES(r) {\n"
-     "        r.v[i] = ($E)(first + $Q * TC_THREAD + i);\n    }\n    return r;\n}\n"},
+     "        r.v[i] = ($E)(first + $Q * $H + i);\n    }\n    return r;\n}\n"},
     {TCI_MEM_FIRST_N, "first_n",
-     "TC_I $T $n(tc_i64 n) {\n    $T r;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "TC_I $T $n(tc_i64 n) {\n    $T r;\n    n -= $Q * $H;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LANE, "lane",
      "TC_I $E $n($T x, int lane) {\n    return ($E)tc_lane(x, x.v[lane % $Q], lane / $Q);\n}\n"},
@@ -262,6 +269,10 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'S': return tci_dtype_get(storage)->ctype;
     case 'L': return scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1);
     case 'W': return scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1);
+    case 'H':
+        return scalar.beside ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.beside - 1)
+                             : "TC_THREAD";
+    case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
 }
@@ -303,9 +314,11 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     }
     TCI_ASSERT(d->s, row < TCI_COUNT(tci_cuda_rows));
     bool is_new;
-    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s", tci_cuda_rows[row].name,
+    int beside = tci_cuda_scalar(d).beside;
+    const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", tci_cuda_rows[row].name,
                                           tci_cd_suffix(cd, compute, lanes),
-                                          tci_dtype_get(storage)->name);
+                                          tci_dtype_get(storage)->name, of);
     name = tci_cd_intern(cd, name, &is_new);
     if (is_new) {
         tci_cuda_define_mem(d, name, tci_cuda_rows[row].text, compute, storage, lanes);
@@ -449,7 +462,13 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
-                   l->threads, resident, symbol, symbol, word, word, word);
+                   l->threads * l->rows, resident, symbol, symbol, word, word, word);
+    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
+    own->beside = l->rows > 1 ? l->threads : 0;
+    if (own->beside) {
+        tci_str_printf(out, "    const %s row = TC_THREAD / %d, thread = TC_THREAD & %d;\n", word,
+                       own->beside, own->beside - 1);
+    }
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)

@@ -113,6 +113,12 @@ static void tci_c_given(tci_c_like *c, const char *name)
     tci_str_printf(c->out, "%s%s", c->l->narrow ? "(int)" : "", name);
 }
 
+/* The thread's number, which a head that puts several vectors in a block calls another way. */
+static const char *tci_c_thread(const tci_c_like *c)
+{
+    return c->l->rows > 1 ? "thread" : "TC_THREAD";
+}
+
 /* Elements up to the next aligned address. */
 static void tci_c_head(tci_c_like *c, const tci_lx *e)
 {
@@ -143,7 +149,8 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_MOD: tci_c_divide(c, e, " % "); break;
     case TCI_LX_MIN: tci_c_smaller(c, e->a, " < ", e->b); break;
     case TCI_LX_MAX: tci_c_smaller(c, e->a, " > ", e->b); break;
-    case TCI_LX_THREAD: tci_c_given(c, "TC_THREAD"); break;
+    case TCI_LX_THREAD: tci_c_given(c, tci_c_thread(c)); break;
+    case TCI_LX_ROW: tci_c_given(c, "row"); break;
     case TCI_LX_TASK_BEGIN: tci_c_given(c, "task_begin"); break;
     case TCI_LX_TASK_END: tci_c_given(c, "task_end"); break;
     case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
@@ -320,8 +327,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
         tci_str_printf(c->out,
                        "%s m%d_[%d] __attribute__((aligned(16))), "
-                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
-                       ctype, st->dst, held, st->dst, st->dst, held);
+                       "*const m%d = m%d_ - %s * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, tci_c_thread(c), held);
         return;
     }
     if (m->is_given) {

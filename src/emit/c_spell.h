@@ -22,7 +22,7 @@ struct tci_cd {
     const char *(*any)(tci_cd *cd, int lanes);
     const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
     const char *helper_word; /* before a helper's definition */
-    const void *more;        /* its state */
+    void *more;              /* its state */
 };
 
 /* What the letters stand for. */

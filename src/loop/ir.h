@@ -31,7 +31,8 @@ typedef enum tci_lx_op {
     TCI_LX_MOD,        /* a % c, likewise */
     TCI_LX_MIN,        /* smaller of a and b */
     TCI_LX_MAX,        /* larger of a and b */
-    TCI_LX_THREAD,     /* number of the thread in its block; 0 where threads == 1 */
+    TCI_LX_THREAD,     /* number of the thread among those of its vector; 0 where threads == 1 */
+    TCI_LX_ROW,        /* number of the vector among those of its block; 0 where rows == 1 */
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
@@ -110,6 +111,8 @@ struct tci_loop {
     int lanes;      /* of a vector */
     int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
+    int rows;       /* vectors of a block side by side, each in a warp or a part of one: then no
+                     * array is shared and nothing asks for all threads of the block */
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;

@@ -55,6 +55,7 @@ static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
     case TCI_LX_CONST: return tci_lnarrow_of(tci_dim_known(e->c), tci_dim_known(e->c));
     case TCI_LX_VAR: return w->indices[e->a];
     case TCI_LX_THREAD: return tci_lnarrow_of(0, w->l->threads - 1);
+    case TCI_LX_ROW: return tci_lnarrow_of(0, w->l->rows - 1);
     case TCI_LX_TASK_BEGIN:
     case TCI_LX_TASK_END: return tci_lnarrow_of(0, tci_dim_known(w->l->n_tasks));
     case TCI_LX_ADD:

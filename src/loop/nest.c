@@ -12,7 +12,7 @@ TCI_FN tci_nest tci_nest_make(const tci_ask *a, tci_build *b)
     n.vec_axis = n.row_axis = -1;
     n.n_vec = n.n_tiles = 1;
     n.chunk = 1;
-    n.joined = 1;
+    n.joined = n.beside = 1;
     return n;
 }
 
@@ -90,8 +90,8 @@ static void tci_nest_units(tci_nest *n)
     }
     n->n_groups = tci_dim_ceil_div(n->n_tiles, tci_dim_max(n->group, 1));
     n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), n->n_groups);
-    n->grain = 1;
-    if (!blocks) { /* of blocks there are as many as units */
+    n->grain = n->beside;
+    if (!blocks) {
         int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
         double unit_ns = n->a->ns / (double)units;
         n->grain = TCI_MIN(TCI_MAX((int64_t)(tci_nest_target(n) / unit_ns), 1), units);
@@ -147,6 +147,19 @@ static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
     }
 }
 
+/* The unit of this block, or of this row of it. */
+static tci_lin tci_nest_own(tci_nest *n)
+{
+    tci_loop *l = n->b->l;
+    tci_lin u = tci_build_let(n->b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    if (n->beside > 1) {
+        tci_lin row = tci_build_let(n->b, tci_lx_make(l, TCI_LX_ROW, -1, -1, 0));
+        u = tci_lin_add(n->b, tci_lin_mul(n->b, u, n->beside), row);
+        u = tci_build_let(n->b, tci_build_lx(n->b, u));
+    }
+    return u;
+}
+
 static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
 {
     tci_build *b = n->b;
@@ -154,9 +167,10 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
     bool many = tci_ask_many(n->units), loops = many && n->a->machine.block_threads == 0;
+    bool rest = n->beside > 1 && !tci_dim_divides(n->beside, n->units);
     tci_nest_at at = {u, u, u, tci_lx_const(l, 0), tci_lx_const(l, n->units)};
-    if (many && !loops) { /* a block is one unit */
-        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    if (many && !loops) {
+        u = tci_nest_own(n);
     } else if (loops) {
         int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
         at.begin =
@@ -170,10 +184,13 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
     } else if (loops) {
         u = tci_lin_var(b, tci_build_for(b, at.begin, at.end, n->joined, &open));
     }
+    if (rest) { /* the last block has rows without a unit */
+        tci_build_if(b, tci_build_inside(b, u, n->units), &open);
+    }
     at.unit = u;
     tci_nest_place(n, u, &at);
     body(n, arg, &at);
-    if (loops) {
+    if (loops || rest) {
         tci_build_close(b, &open);
     }
     if (n->fence) {

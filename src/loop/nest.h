@@ -6,7 +6,8 @@
 
 /* The outer domain is cut into units: one point of the outer axes that are neither vectorized nor
  * tiled, times one chunk of the vector axis, times one group of row tiles. A task is `grain`
- * neighbouring units; on a machine of blocks a unit is a block and a task. */
+ * neighbouring units; on a machine of blocks a task is a block, of one unit or of several side by
+ * side. */
 typedef struct tci_nest {
     const tci_ask *a;
     tci_build *b;
@@ -17,6 +18,7 @@ typedef struct tci_nest {
     tci_dim group;            /* tiles; 0: so many that there are units enough */
     int64_t joined;           /* chunks that a unit takes in where a task has them all */
     int64_t share;            /* > 0: units are row tiles, and tasks are multiples of it */
+    int beside;               /* units of a block, where there are several: its rows */
     bool chunks_first;        /* neighbouring units are chunks, not groups */
     bool fence;               /* stores that bypass the caches end the task */
     /* derived */

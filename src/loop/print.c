@@ -18,6 +18,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
+    case TCI_LX_ROW: tci_str_add(out, "row"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
     case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;

@@ -1,4 +1,5 @@
-/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
+/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads, of a warp or of a part
+ * of one.
  *
  * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
  * axes are bound. Out: the stages, written out vector by vector.
@@ -7,19 +8,44 @@
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
  * before the first result is needed, and written once.
  *
- * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
- * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
- * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
- * the lanes of a warp. */
+ * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator. The
+ * lanes are joined as kernel/ir.h says: lanes of different warps first, which meet in one array
+ * that every warp reads as a whole, so each of them gets the same values and nobody has to be told
+ * the result; then the lanes of a warp. A row shorter than half the lanes is held by fewer: the
+ * others would never get an element, and an accumulator without one changes none that it is joined
+ * to. */
 #include "row.h"
 
+#include "cost.h"
 #include "scan.h"
+
+enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */
+
+/* Loads that change along `axis`; of them those that several stages need. */
+static void tci_row_count_loads(const tci_kernel *k, int axis, int *loads, int *held)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    int *stages = TCI_NEW_ARRAY(k->s, int, k->n_insts + 1);
+    *loads = *held = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_cost_mark(k, t, false, live);
+        for (int i = 0; i < k->n_insts; i++) {
+            stages[i] += live[i];
+            live[i] = false;
+        }
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        bool walks = k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+        *loads += walks;
+        *held += walks && stages[i] > 1;
+    }
+}
 
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
-    int axis = -1, n_loads = 0;
-    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < TCI_WARP ||
-        l->lanes != tci_kernel_lanes(k)) {
+    int axis = -1, loads, held;
+    bool scans = false;
+    if (k->vector != TCI_VEC_INNER || tci_kernel_keeps(k) || l->threads < 2) {
         return 0;
     }
     for (int t = 0; t < k->n_stages; t++) {
@@ -29,15 +55,19 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
             return 0;
         }
         axis = reads ? st->axes[0] : axis;
+        scans |= st->kind == TCI_STAGE_SCAN;
     }
     if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
         return 0;
     }
-    for (int i = 0; i < k->n_insts; i++) {
-        n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
-    }
     int64_t n = tci_ceil_div(tci_kernel_known(k, axis), l->lanes);
-    return n * TCI_MAX(n_loads, 1) <= TCI_CLASS_ROW_VECTORS ? (int)n : 0;
+    bool part = l->lanes != tci_kernel_lanes(k);
+    if ((part && (n > 1 || l->threads > TCI_WARP)) || ((part || l->rows > 1) && scans)) {
+        return 0;
+    }
+    tci_row_count_loads(k, axis, &loads, &held);
+    bool fits = n * held <= TCI_CLASS_ROW_VECTORS && n * TCI_MAX(loads, 1) <= TCI_ROW_MOST_LOADED;
+    return fits ? (int)n : 0;
 }
 
 /* Lanes with an element: the others keep what they have. */
@@ -131,7 +161,8 @@ static int tci_row_high_half(tci_build *b, int value, int h)
 
 static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
 {
-    for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
+    int threads = TCI_MIN(b->l->threads, TCI_WARP);
+    for (int h = threads * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
         v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_row_high_half, h));
     }
     return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);

@@ -1,6 +1,6 @@
 /* loop/rows.c - forms for kernels whose vectors lie along their stages' last inner axis.
  *
- *   row   a block of threads holds a whole row in its registers (loop/row.c)
+ *   row   a block of threads holds a whole row in its registers, or several of them (loop/row.c)
  *   rows  a unit is one outer point, whose stages run along their inner axes one after the other;
  *         what two stages both compute and is dear is kept in a local array, the next row of far
  *         memory is fetched ahead, an output too large for the caches may bypass them */
@@ -13,7 +13,10 @@ enum {
     TCI_ROWS_KEEP_BYTES = 65536, /* of rows kept on the stack */
     TCI_ROWS_LONG = 512,         /* elements of a row from which the next is fetched ahead */
     TCI_ROWS_DEAR = 8,           /* flops that cost more than a pass through the cache */
-    TCI_ROWS_UNPACKED = 8        /* times longer that contractions take which pack nothing */
+    TCI_ROWS_UNPACKED = 8,       /* times longer that contractions take which pack nothing */
+    TCI_ROW_BLOCK = 256,         /* threads of a block of several rows */
+    TCI_ROW_BUSY = 2,            /* such blocks for each processor, at least */
+    TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
@@ -181,6 +184,22 @@ static int tci_rows_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
     return TCI_FORM_CANDIDATES;
 }
 
+static int64_t tci_rows_blocks(const tci_ask *a, int64_t rows)
+{
+    int64_t points = 1;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        points *= TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
+    }
+    return tci_ceil_div(points, TCI_MAX(rows, 1));
+}
+
+/* The time in which the blocks of a device start, of so many rows each. */
+static double tci_rows_start_ns(const tci_ask *a, int64_t rows)
+{
+    double each = TCI_ROWS_START_NS / (double)a->machine.facts.processors;
+    return a->machine.block_threads > 0 ? each * (double)tci_rows_blocks(a, rows) : 0;
+}
+
 /* Computing a row's values again takes longer than keeping them; far memory that was not fetched,
  * or that a store reads first, is moved more slowly. */
 static double tci_rows_cost(const tci_ask *a, const int64_t *n)
@@ -191,7 +210,8 @@ static double tci_rows_cost(const tci_ask *a, const int64_t *n)
     again *= tci_kernel_keeps(a->k) ? TCI_ROWS_UNPACKED : 1;
     double twice = n[TCI_ROWS_STREAM] || !tci_ask_stream(a, -1, a->lanes) ? 1 : 1.3;
     twice *= a->machine.block_threads > 0 ? 1.1 : 1; /* what no register holds is read again */
-    return tci_ask_ns(a, again, late * twice) * again * late * twice;
+    double ns = tci_ask_ns(a, again, late * twice) * again * late * twice;
+    return TCI_MAX(ns, tci_rows_start_ns(a, 1));
 }
 
 static void tci_rows_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -220,25 +240,61 @@ static void tci_rows_note(const tci_ask *a, const int64_t *n, const tci_build *b
 
 /* ---- rows in registers ---- */
 
-static int tci_row_held(const tci_ask *a)
+enum { TCI_ROW_THREADS, TCI_ROW_ROWS };
+
+static int tci_row_held(const tci_ask *a, int64_t threads, int64_t rows)
 {
     tci_loop shape = {0};
-    shape.lanes = a->lanes;
-    shape.threads = a->threads;
-    return a->machine.facts.subgroup == TCI_WARP ? tci_row_vectors(a->k, &shape) : 0;
+    shape.threads = (int)threads;
+    shape.rows = (int)rows;
+    shape.lanes = shape.threads * (a->lanes / TCI_MAX(a->threads, 1));
+    return a->machine.facts.subgroup == TCI_WARP && a->threads >= TCI_WARP
+               ? tci_row_vectors(a->k, &shape)
+               : 0;
+}
+
+/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
+{
+    tci_dim points = 1;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        points = tci_dim_mul(points, a->k->axes[i].size);
+    }
+    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
+    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
 }
 
 static bool tci_row_fits(const tci_ask *a, const int64_t *n)
 {
-    (void)n;
-    return tci_row_held(a) > 0;
+    int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
+    return tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+           (rows == 1 ? threads >= TCI_WARP
+                      : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
+           tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
-/* Memory is read once. */
+/* As few threads as hold the row, then more; in large blocks if there are enough. */
+static int tci_row_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t busy = (int64_t)a->machine.facts.processors * TCI_ROW_BUSY;
+    int count = 0;
+    for (int threads = 2; threads <= a->threads && count < TCI_FORM_CANDIDATES - 1; threads *= 2) {
+        int64_t rows = threads <= TCI_WARP ? TCI_ROW_BLOCK / threads : 1;
+        while (rows > 1 && tci_rows_blocks(a, rows) < busy) {
+            rows /= 2;
+        }
+        n[count][TCI_ROW_THREADS] = threads;
+        n[count][TCI_ROW_ROWS] = rows;
+        count += tci_row_held(a, threads, rows) > 0;
+    }
+    n[count][TCI_ROW_THREADS] = a->threads;
+    n[count++][TCI_ROW_ROWS] = 1;
+    return count;
+}
+
 static double tci_row_cost(const tci_ask *a, const int64_t *n)
 {
-    (void)n;
-    return a->ns;
+    return TCI_MAX(a->ns, tci_rows_start_ns(a, n[TCI_ROW_ROWS]));
 }
 
 static void tci_row_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -251,25 +307,28 @@ static void tci_row_emit_units(const tci_ask *a, const int64_t *n, tci_build *b,
                                tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    int held = tci_row_held(a);
-    (void)n;
-    b->l->lanes = a->lanes;
-    b->l->threads = a->threads;
+    int held = tci_row_held(a, n[TCI_ROW_THREADS], n[TCI_ROW_ROWS]);
+    b->l->threads = (int)n[TCI_ROW_THREADS];
+    b->l->lanes = b->l->threads * (a->lanes / a->threads);
+    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
     tci_nest_run(&nest, tci_row_body, &held, launch);
 }
 
 static void tci_row_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
-    (void)a, (void)n, (void)b;
+    (void)a, (void)b;
     tci_str_add(out, ", rows in registers");
+    if (n[TCI_ROW_ROWS] > 1) {
+        tci_str_printf(out, ", %d a block", (int)n[TCI_ROW_ROWS]);
+    }
 }
 
 /* ---- the forms ---- */
 
 TCI_FN const tci_form *const *tci_rows_forms(void)
 {
-    static const tci_form row = {"row", {0}, tci_row_fits, NULL, tci_row_cost,
-                                 tci_row_emit_units, tci_row_note};
+    static const tci_form row = {"row", {"threads", "rows"}, tci_row_fits, tci_row_candidates,
+                                 tci_row_cost, tci_row_emit_units, tci_row_note};
     static const tci_form rows = {"rows", {"keep", "stream", "ahead"}, tci_rows_fits,
                                   tci_rows_candidates, tci_rows_cost, tci_rows_emit,
                                   tci_rows_note};

@@ -1,9 +1,10 @@
 /* loop/spread.c - kernels on blocks of threads where each thread has points of its own: depthwise
- * and grouped convolutions, products with few rows and short columns, movements of small images.
+ * and grouped convolutions, products with few rows and short columns, pooling and its gradient,
+ * movements of small images.
  *
- * In: a kernel with a DOT whose last outer axis is too short to lay vectors along, or whose factors
- * are guarded, so that a vector would be read lane by lane; or one MAP stage with an axis that is
- * shorter still. Out: the statements for one thread. The
+ * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
+ * reductions whose loads are guarded, so that a vector would be read lane by lane; or one MAP stage
+ * with an axis that is shorter still. Out: the statements for one thread. The
  * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
  * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
  * A thread has several points along an axis that the factor with the last axis lacks, so that what
@@ -12,6 +13,8 @@
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
 #include "spread.h"
+
+#include "cost.h"
 
 enum {
     TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
@@ -23,43 +26,44 @@ enum {
 /* Does a load that the first stage needs have a guard? */
 static bool tci_spread_is_guarded(const tci_kernel *k)
 {
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    live[k->reds[0].in[0]] = live[k->reds[0].in[1]] = true;
-    bool guarded = false;
-    for (int i = k->n_insts - 1; i >= 0; i--) {
-        const tci_kinst *in = &k->insts[i];
-        for (int a = 0; live[i] && a < in->n_args; a++) {
-            live[in->args[a]] = true;
-        }
-        guarded = guarded || (live[i] && in->op == TCI_K_LOAD && in->n_guards > 0);
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), guarded = false;
+    tci_cost_mark(k, 0, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        guarded |= live[i] && k->insts[i].op == TCI_K_LOAD && k->insts[i].n_guards > 0;
     }
     return guarded;
 }
 
+static bool tci_spread_is_dot(const tci_kernel *k)
+{
+    return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
+}
+
 static bool tci_spread_fits(const tci_kernel *k)
 {
-    bool dot = k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
+    bool reduces = k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE;
     bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 &&
-                (dot || (k->n_reds == 0 && k->n_stages == 1));
-    for (int t = dot; t < k->n_stages && fits; t++) {
+                (reduces || (k->n_reds == 0 && k->n_stages == 1));
+    for (int t = reduces; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int i = 0; i < k->n_stores && fits; i++) {
-        fits = dot || k->stores[i].mode == TCI_MODE_SET;
+        fits = k->stores[i].mode == TCI_MODE_SET;
     }
     for (int a = 0; a < k->n_axes && fits; a++) {
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    return fits && (dot ? last < TCI_SPREAD_SHORT || tci_spread_is_guarded(k)
-                        : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
+    bool is_short = last < TCI_SPREAD_SHORT && tci_spread_is_dot(k);
+    return fits && (reduces ? is_short || tci_spread_is_guarded(k)
+                            : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
 static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
-    if (k->n_reds == 0) {
+    if (!tci_spread_is_dot(k)) {
         return -1;
     }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;

@@ -1,10 +1,11 @@
 /* tests/cuda/emulate.h - a backend "emulated" that runs the CUDA dialect's text on the CPU.
  *
  * The generated text is compiled as C++ behind a prelude that gives CUDA's words a meaning. A block
- * runs as fibers, one for each of its threads, that switch at barriers only, in an order that a
- * seed shuffles at every barrier; shared memory is static memory. A fiber that ends while others
- * wait at a barrier is an error, so control flow that differs inside a block is found. Kernels with
- * a main loop of their own run in the model of model.h instead.
+ * runs as fibers, one for each of its threads, that switch at barriers and shuffles only, in an
+ * order that a seed changes every time; shared memory is static memory. A fiber that ends while
+ * others wait at a barrier, or others of its warp at a shuffle, is an error, so control flow that
+ * differs inside a block is found. Kernels with a main loop of their own run in the model of
+ * model.h instead.
  *
  * Variants: with emu_mutations set, a source is compiled once for each of them, changed by it; a
  * launch then runs the one that emu_variant says. So tests plant bugs.
@@ -38,17 +39,23 @@ static const char emu_prelude[] =
     "    if (model_runs) {\n        model_sync_block();\n        return;\n    }\n"
     "    int me = threadIdx.x;\n    emu_state[me] = 1;\n    emu_waiting++;\n"
     "    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
+    "static void emu_meet_warp() {\n"
+    "    if (model_runs) {\n        model_sync_block();\n        return;\n    }\n"
+    "    int me = threadIdx.x;\n"
+    "    for (int i = me / 32 * 32; i < me / 32 * 32 + 32 && i < emu_threads; i++) {\n"
+    "        emu_failed |= emu_state[i] == 2;\n    }\n"
+    "    emu_state[me] = 1;\n    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
     "template <class V> static V __shfl_down_sync(unsigned, V v, int n) {\n"
     "    int me = threadIdx.x;\n"
-    "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    __syncthreads();\n"
+    "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    emu_meet_warp();\n"
     "    if (me % 32 + n < 32 && me + n < emu_threads) {\n"
     "        __builtin_memcpy(&v, emu_slots + 16 * (me + n), sizeof v);\n    }\n"
-    "    __syncthreads();\n    return v;\n}\n"
-    "template <class V> static V __shfl_sync(unsigned, V v, int n) {\n"
+    "    emu_meet_warp();\n    return v;\n}\n"
+    "template <class V> static V __shfl_sync(unsigned, V v, int n, int width = 32) {\n"
     "    int me = threadIdx.x;\n"
-    "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    __syncthreads();\n"
-    "    __builtin_memcpy(&v, emu_slots + 16 * (me / 32 * 32 + n), sizeof v);\n"
-    "    __syncthreads();\n    return v;\n}\n"
+    "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    emu_meet_warp();\n"
+    "    __builtin_memcpy(&v, emu_slots + 16 * (me / width * width + n), sizeof v);\n"
+    "    emu_meet_warp();\n    return v;\n}\n"
     "static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }\n"
     "static inline float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }\n"
@@ -56,7 +63,8 @@ static const char emu_prelude[] =
     "static inline double __longlong_as_double(long long i) { double f; memcpy(&f, &i, 8); "
     "return f; }\n"
     "static inline float __fsqrt_rn(float a) { return sqrtf(a); }\n"
-    "static inline double __dsqrt_rn(double a) { return sqrt(a); }\n"
+    "static inline double __dsqrt_rn(double a) { return sqrt(a); }\n";
+static const char emu_runner[] =
     "static void (*emu_kernel)(const void *);\nstatic const void *emu_args;\n"
     "static void emu_fiber() {\n    int me = threadIdx.x;\n    emu_kernel(emu_args);\n"
     "    emu_state[me] = 2;\n    emu_ended++;\n    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
@@ -204,6 +212,7 @@ static tc_status emu_compile(void *user, tc_build *build)
             return TC_ERR_IO;
         }
         fputs(emu_prelude, file);
+        fputs(emu_runner, file);
         emu_write_source(file, build->sources[i]);
         fclose(file);
         snprintf(command, sizeof(command),

@@ -92,6 +92,13 @@ static tc_tensor columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
 static tc_tensor product(tc_tensor x) { return tc_matmul(x, tc_permute(x, 1, 0)); }
 static tc_tensor reshaped(tc_tensor x) { return tc_reshape(tc_permute(x, 1, 0), M, N); }
 static tc_tensor largest(tc_tensor x) { return tc_cast(tc_argmax(x, 1, false), TC_F32); }
+/* Several rows a warp. */
+static tc_tensor short_rows(tc_tensor x)
+{
+    tc_tensor r = tc_reshape(x, N, M);
+    tc_tensor best = tc_add(tc_max(r, TC_AXES(1), false), tc_min(r, TC_AXES(1), false));
+    return tc_add(best, tc_cast(tc_add(tc_argmax(r, 1, false), tc_argmin(r, 1, false)), TC_F32));
+}
 
 static tc_tensor dropped(tc_tensor x)
 {
@@ -165,7 +172,7 @@ static const expression exact[] = {chain,   wide_range, logs,    curves,  power,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
                                    dropped, normal, dice, bits, halves_by_bits,
-                                   spread_columns};
+                                   spread_columns, short_rows};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)
@@ -304,6 +311,17 @@ static tc_tensor sc_var(tc_tensor x) { return tc_var(x, TC_AXES(-1), 1, true); }
 static tc_tensor sc_moments(tc_tensor x)
 {
     return tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+}
+static tc_tensor sc_pool(tc_tensor x)
+{
+    const tc_pool how = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+    return tc_max_pool2d(tc_unsqueeze(x, 0), &how);
+}
+static tc_tensor sc_pool_back(tc_tensor x)
+{
+    tc_tensor grad = TC_NONE;
+    tc_grad(tc_sum(tc_square(sc_pool(x)), TC_ALL, false), &x, 1, &grad);
+    return grad;
 }
 static tc_tensor sc_sum(tc_tensor x) { return tc_sum(x, TC_AXES(-1), false); }
 static tc_tensor sc_product(tc_tensor x) { return tc_prod(x, TC_AXES(-1), false); }
@@ -515,6 +533,18 @@ static const schedule_case schedule_cases[] = {
     {"rows in registers", TC_I8, {6, 600}, 2, sc_least},
     {"rows in registers", TC_F32, {6, 900}, 2, sc_all},
     {"rows", TC_F32, {2, 70001}, 2, sc_softmax},
+    {"vector 32 lanes, rows in registers, 32 a block", TC_F32, {160, 32}, 2, sc_softmax},
+    {"vector 32 lanes, rows in registers, 16 a block", TC_F64, {80, 32}, 2, sc_softmax},
+    {"vector 64 lanes, rows in registers, 16 a block", TC_BF16, {130, 20}, 2, sc_softmax},
+    {"vector 128 lanes, rows in registers, 8 a block", TC_F32, {67, 200}, 2, sc_moments},
+    {"vector 64 lanes, rows in registers, 16 a block", TC_F32, {132, 50}, 2, sc_var},
+    {"vector 32 lanes, rows in registers, 32 a block", TC_F16, {128, 24}, 2, sc_moments},
+    {"8 a block", TC_I32, {130, 33}, 2, sc_product},
+    {"8 a block", TC_I8, {77, 40}, 2, sc_least},
+    {"16 a block", TC_F32, {132, 60}, 2, sc_all},
+    {"points by 256 threads, 1 each", TC_F32, {3, 21, 44}, 3, sc_pool},
+    {"points by 256 threads, 1 each", TC_BF16, {2, 14, 33}, 3, sc_pool},
+    {"points by 256 threads, 1 each", TC_F32, {2, 19, 40}, 3, sc_pool_back},
     {"tile 1x1", TC_F32, {300, 1000}, 2, sc_columns},
     {"tile 1x1", TC_F64, {70, 77}, 2, sc_columns},
     {"lanes", TC_F32, {1000, 5}, 2, sc_columns},

@@ -186,7 +186,7 @@ static void check_busy(const char *name, tc_tensor y)
     for (int i = 0; i < p->n_kernels; i++) {
         tci_launch launch;
         const tci_loop *l = tci_loop_schedule(&scratch, p->kernels[i], machine, &launch);
-        int64_t threads = tci_dim_known(launch.n_tasks) * l->threads;
+        int64_t threads = tci_dim_known(launch.n_tasks) * l->threads * l->rows;
         CHECK_MSG(p->kernels[i]->bytes < 1 << 20 || threads >= least,
                   "%s: %s has %lld threads, %s", name, p->kernels[i]->name, (long long)threads,
                   launch.note);
@@ -204,6 +204,42 @@ TEST(few_results)
     check_busy("batch norm", batch_norm(x));
     check_busy("its gradient", batch_norm_grad(x));
     check_busy("softmax", tc_softmax(rows, 1));
+    end();
+}
+
+/* The first kernel of y on the large GPU: blocks, and threads of each. */
+static void check_blocks(const char *name, tc_tensor y, int64_t blocks, int threads)
+{
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s: %s", name, scratch.message);
+        return;
+    }
+    const tci_machine machine = test_machines[TEST_H200].machine;
+    tci_launch launch;
+    const tci_loop *l =
+        tci_loop_schedule(&scratch, plan_for(y, machine)->kernels[0], machine, &launch);
+    CHECK_MSG(tci_dim_known(launch.n_tasks) == blocks && l->threads * l->rows == threads,
+              "%s: %lld blocks of %d threads, %s", name, (long long)tci_dim_known(launch.n_tasks),
+              l->threads * l->rows, launch.note);
+    tci_loop_verify(&scratch, l);
+}
+
+/* Rows that a warp or less can hold share blocks, as few threads to each as have elements, and so
+ * do points of windows; where a warp would be left with some of its rows each row has a warp. */
+TEST(several_rows_a_block)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 100000, 32);
+    tc_tensor odd = tc_input(ctx, "odd", TC_F32, 99999, 32);
+    tc_tensor rows = tc_input(ctx, "rows", TC_F32, 8000, 256);
+    tc_tensor few = tc_input(ctx, "few", TC_F32, 100, 256);
+    tc_tensor image = tc_input(ctx, "image", TC_F32, 16, 64, 56, 56);
+    const tc_pool how = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+    check_blocks("rows of 32", tc_softmax(x, 1), 100000 / 32, 8 * 32);
+    check_blocks("an odd number of them", tc_softmax(odd, 1), (99999 + 7) / 8, 32 * 8);
+    check_blocks("rows of 256", tc_softmax(rows, 1), 8000 / 8, 32 * 8);
+    check_blocks("few rows", tc_softmax(few, 1), 100, 32);
+    check_blocks("windows", tc_max_pool2d(image, &how), 16 * 64 * 28 * 28 / 256, 256);
     end();
 }
 
