@@ -308,14 +308,14 @@ static int tci_access_turn(tci_build *b, int i)
     const tci_bind *here = b->bind[b->turn_axis], *vec = b->bind[b->vec_axis];
     int lanes = b->l->lanes;
     int *v = TCI_NEW_ARRAY(b->s, int, lanes);
-    int64_t count = lanes;
+    tci_dim count = lanes;
     if (vec->n >= 0) {
         tci_lx_is_const(b->l, vec->n, &count);
     }
     tci_build_set(b, b->turn_axis, b->turn_rows[0]);
     tci_lin at = tci_build_kx(b, inst->x);
     for (int j = 0; j < lanes; j++) {
-        v[j] = tci_access_turn_load(b, inst, at, j, count);
+        v[j] = tci_access_turn_load(b, inst, at, j, tci_dim_known(count));
     }
     for (int h = lanes / 2; h > 0; h /= 2) {
         for (int j = 0; j < lanes; j++) {

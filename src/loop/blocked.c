@@ -48,7 +48,10 @@ enum {
     TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
     TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
     TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
-    TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
+    TCI_BLOCKED_REUSE = 8,          /* rows from which packing pays */
+    TCI_BLOCKED_PAGE = 4096,        /* bytes that all sets of the first cache share */
+    TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
+    TCI_BLOCKED_PAGES = 64          /* whose addresses are at hand */
 };
 
 /* ---- what fits ---- */
@@ -56,7 +59,7 @@ enum {
 typedef struct tci_blocked_look {
     bool contiguous; /* each load is contiguous along the axis or does not depend on it */
     bool strided;    /* some load has steps along the axis */
-    bool computed;   /* more than one load */
+    bool computed;   /* more than one load, or converted when it is loaded */
 } tci_blocked_look;
 
 static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
@@ -66,9 +69,12 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     live[inst] = true;
     for (int i = inst; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
-        int64_t coef = 0;
+        tci_dim coef = 0;
         for (int a = 0; live[i] && a < in->n_args; a++) {
             live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD) {
+            look.computed |= k->operands[tci_kinst_number(in)].dtype != in->dtype;
         }
         if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, axis)) {
             bool linear = tci_build_coef(k, in->x, axis, &coef);
@@ -77,6 +83,25 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
         }
     }
     return look;
+}
+
+/* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
+ * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
+static bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->vec_inst];
+    int axis = k->stages[p->stage].axes[0];
+    tci_dim coef = 0;
+    if (in->op != TCI_K_LOAD || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
+        !tci_dim_is_known(coef)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+    int64_t step = tci_dim_known(coef) * bytes, depth = tci_kernel_known(k, axis);
+    step = step < 0 ? -step : step;
+    int64_t sets = TCI_BLOCKED_PAGE / TCI_MAX(tci_lx_gcd(step, TCI_BLOCKED_PAGE), 1);
+    return (step >= TCI_BLOCKED_PAGE / 2 && sets * TCI_BLOCKED_WAYS < depth) ||
+           (step >= TCI_BLOCKED_PAGE && depth >= TCI_BLOCKED_PAGES);
 }
 
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
@@ -212,7 +237,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     int64_t columns = tci_kernel_known(k, p->vec_axis);
     int64_t bytes = tci_kernel_known(k, st->axes[0]) * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
-    bool costly = vec.strided || vec.computed || row.computed;
+    bool costly = vec.strided || vec.computed || row.computed ||
+                  (!few && tci_blocked_is_crowded(k, p));
     if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
         return false;
     }

@@ -21,7 +21,8 @@ enum {
     TCI_MAP_LINE_BYTES = 64,
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
-    TCI_MAP_UNROLL_MOST = 8
+    TCI_MAP_UNROLL_MOST = 8,
+    TCI_MAP_STEP_FLOPS = 6       /* of a point, for which a vector takes a step longer */
 };
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
@@ -93,37 +94,87 @@ static bool tci_map_fits(const tci_ask *a, const int64_t *n)
              tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
-static int64_t tci_map_unroll(const tci_ask *a)
+static int64_t tci_map_unroll(const tci_ask *a, int64_t lanes)
 {
-    int64_t unroll = tci_stage_unroll(a->k, 0, a->lanes);
-    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+    int64_t unroll = tci_stage_unroll(a->k, 0, (int)lanes);
+    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
 }
 
 static int tci_map_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    int64_t unroll = a->is_map ? tci_map_unroll(a) : 1;
     bool stream = a->is_map && tci_ask_stream(a, a->vec_axis, a->lanes);
     bool blocks = a->machine.block_threads > 0;
     int64_t half = blocks ? 1 : 2; /* of the lanes: blocks have fewer threads instead */
+    int64_t some = a->lanes / half, few = some / half;
+    int64_t unroll = a->is_map ? tci_map_unroll(a, a->lanes) : 1;
+    int64_t unroll_some = a->is_map && some > 0 ? tci_map_unroll(a, some) : 1;
+    int64_t unroll_few = a->is_map && few > 0 ? tci_map_unroll(a, few) : 1;
     const int64_t all[][TCI_FORM_NUMBERS] = {
         {unroll, a->lanes, a->threads, stream},         {unroll, a->lanes, a->threads, 0},
         {2 * unroll, a->lanes, a->threads, stream},     {unroll / 2, a->lanes, a->threads, stream},
-        {unroll, a->lanes / half, a->threads, stream},
+        {unroll_some, some, a->threads, stream},        {unroll_few, few, a->threads, stream},
         {unroll, 2 * a->lanes, 2 * a->threads, stream},
         {unroll, a->lanes / 2, a->threads / 2, stream}};
     memcpy(n, all, sizeof(all));
     return (int)TCI_COUNT(all);
 }
 
+/* Is some access gathered from, or scattered over, elements that are no neighbours? */
+static bool tci_map_gathers(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool gathers = false;
+    tci_dim coef;
+    for (int i = 0; i < k->n_insts; i++) {
+        gathers |= k->insts[i].op == TCI_K_LOAD &&
+                   (!tci_build_coef(k, k->insts[i].x, a->vec_axis, &coef) ||
+                    (coef != 0 && coef != 1));
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        gathers |= !tci_build_coef(k, k->stores[i].x, a->vec_axis, &coef) || coef != 1;
+    }
+    return gathers;
+}
+
+/* What the vectors along one row take, in steps of about three cycles: each of them a step, a wide
+ * one more, and its arithmetic; one that is not full a step more. Elements that are no neighbours
+ * go one by one, and slower where the vector is not full. */
+static double tci_map_row(const tci_ask *a, int64_t lanes)
+{
+    double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
+    double one = tci_map_gathers(a) ? 0.25 : 0, row = 0;
+    for (int i = 0; i <= a->n_cuts; i++) {
+        int64_t begin = i > 0 ? tci_dim_hint(a->cuts[i - 1]) : 0;
+        int64_t n = tci_dim_hint(i < a->n_cuts ? a->cuts[i] : a->n_vec) - begin;
+        int64_t left = TCI_MAX(n, 0) % lanes;
+        row += (double)tci_ceil_div(TCI_MAX(n, 0), lanes) * each + (double)n * one +
+               (left > 0 ? 1 + 3 * one * (double)left : 0);
+    }
+    return row;
+}
+
+/* How much longer than in the vectors that suit a row best; by blocks of threads, wide ones do. */
+static double tci_map_narrow(const tci_ask *a, int64_t lanes)
+{
+    if (a->machine.block_threads > 0) {
+        return tci_map_off(lanes, a->lanes);
+    }
+    double least = tci_map_row(a, a->lanes);
+    for (int64_t l = a->lanes / 2; l >= 2 && l >= a->lanes / 4; l /= 2) {
+        least = TCI_MIN(least, tci_map_row(a, l));
+    }
+    return least > 0 ? TCI_MAX(tci_map_row(a, lanes) / least, 1) : 1;
+}
+
 static double tci_map_cost(const tci_ask *a, const int64_t *n)
 {
-    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]);
+    int64_t lanes = n[TCI_MAP_LANES];
+    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)lanes);
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
-    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a)) *
-                 tci_map_off(n[TCI_MAP_LANES], a->lanes);
+    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a, lanes)) *
+                 tci_map_narrow(a, lanes);
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
-    double flops = TCI_MAX((double)a->lanes / (double)n[TCI_MAP_LANES], 1);
-    flops *= a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
+    double flops = a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
     return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 

@@ -28,6 +28,7 @@ enum {
     TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
     TCI_TILE_ROWS = 14,          /* of a contraction, at most */
     TCI_TILE_OTHER_ROWS = 4,     /* of others */
+    TCI_TILE_ROUNDING = 2,       /* registers with constants of a rounding */
     TCI_TILE_LATENCY = 4,        /* cycles of one step of a chain */
     TCI_TILE_MIN_CHUNK = 1024,   /* elements, where nothing is reduced */
     TCI_TILE_PANEL_LEAST = 512,  /* elements of a panel along the vector axis */
@@ -67,6 +68,17 @@ static bool tci_tile_has_dot(const tci_kernel *k)
     return dot;
 }
 
+/* Registers that a processor's contraction holds besides: what rounding to bf16 goes by. */
+static int tci_tile_constants(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool rounds = false;
+    for (int i = 0; i < k->n_stores; i++) {
+        rounds |= k->operands[k->stores[i].operand].dtype == TC_BF16;
+    }
+    return rounds && a->machine.block_threads == 0 ? TCI_TILE_ROUNDING : 0;
+}
+
 /* The largest tile whose accumulators fit in registers; flops of a point bound what is written
  * out. */
 static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
@@ -82,9 +94,8 @@ static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
         *unroll = TCI_MIN(n_vecs, thirds ? 3 : 2);
-        *rows = tci_tile_has_dot(k)
-                    ? TCI_MIN((registers - 1 - *unroll) / *unroll, TCI_TILE_ROWS)
-                    : TCI_TILE_OTHER_ROWS;
+        int64_t free = registers - tci_tile_constants(a) - 1 - *unroll;
+        *rows = tci_tile_has_dot(k) ? TCI_MIN(free / *unroll, TCI_TILE_ROWS) : TCI_TILE_OTHER_ROWS;
         *rows = TCI_MAX(TCI_MIN(*rows / n_accs, most / *unroll), 1);
     }
     *unroll = TCI_MAX(*unroll, 1);
@@ -152,6 +163,20 @@ static double tci_tile_in_place(const tci_ask *a, double ns)
 
 static bool tci_tile_goes_down(const tci_ask *a);
 
+/* By blocks of threads: how much longer it takes than if every processor had a tile. */
+static double tci_tile_idle(const tci_ask *a, const int64_t *n)
+{
+    int64_t vectors = tci_ask_vectors(a, n[TCI_TILE_N_LANES]);
+    double tiles = (double)tci_ceil_div(vectors, n[TCI_TILE_N_UNROLL]);
+    for (int i = 0; i < a->vec_axis; i++) {
+        int64_t size = TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
+        tiles *= (double)(i == a->row_axis ? tci_ceil_div(size, n[TCI_TILE_N_ROWS]) : size);
+    }
+    double processors = a->machine.facts.processors;
+    bool idle = a->machine.block_threads > 0 && tiles > 0 && tiles < processors;
+    return idle ? processors / tiles : 1;
+}
+
 static double tci_tile_cost(const tci_ask *a, const int64_t *n)
 {
     double off = 1 + 0.01 * (double)(a->lanes - n[TCI_TILE_N_LANES]) / (double)a->lanes;
@@ -159,7 +184,8 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
     tci_tile_largest(a, a->flops, &rows, &unroll);
     double slower = tci_tile_slower(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) /
                     tci_tile_slower(a, rows, unroll);
-    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * TCI_MAX(slower, 1);
+    slower = TCI_MAX(slower, 1) * tci_tile_idle(a, n);
+    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * slower;
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
 
