@@ -269,13 +269,14 @@ static void cases(int share)
     const json *list = manifest ? json_get(manifest, "cases") : NULL;
     begin_list(list ? list->n / 2 : 0, share); /* half of them have a choice, about */
     for (const json *spec = list ? list->first : NULL; spec; spec = spec->next) {
-        const orc_row *row = is_next() ? orc_row_find(json_string(spec, "op")) : NULL;
+        orc_row row;
         orc_case c;
-        memset(&c, 0, sizeof(c));
-        if (row) {
-            orc_build(&c, ctx, spec, row);
+        if (!is_next() || !orc_row_find(json_string(spec, "op"), &row)) {
+            continue;
         }
-        if (row && !c.skip[0] && c.n_outputs > 0) {
+        memset(&c, 0, sizeof(c));
+        orc_build(&c, ctx, spec, &row);
+        if (!c.skip[0] && c.n_outputs > 0) {
             measure(json_string(spec, "op"), c.outputs[0]);
         }
     }
