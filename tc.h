@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2cca9e14a64a992a"
+#define TCI_BUILD "32f69370d26ad34c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -30607,14 +30607,14 @@ static int tci_access_turn(tci_build *b, int i)
     const tci_bind *here = b->bind[b->turn_axis], *vec = b->bind[b->vec_axis];
     int lanes = b->l->lanes;
     int *v = TCI_NEW_ARRAY(b->s, int, lanes);
-    int64_t count = lanes;
+    tci_dim count = lanes;
     if (vec->n >= 0) {
         tci_lx_is_const(b->l, vec->n, &count);
     }
     tci_build_set(b, b->turn_axis, b->turn_rows[0]);
     tci_lin at = tci_build_kx(b, inst->x);
     for (int j = 0; j < lanes; j++) {
-        v[j] = tci_access_turn_load(b, inst, at, j, count);
+        v[j] = tci_access_turn_load(b, inst, at, j, tci_dim_known(count));
     }
     for (int h = lanes / 2; h > 0; h /= 2) {
         for (int j = 0; j < lanes; j++) {
@@ -33314,7 +33314,10 @@ enum {
     TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
     TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
     TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
-    TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
+    TCI_BLOCKED_REUSE = 8,          /* rows from which packing pays */
+    TCI_BLOCKED_PAGE = 4096,        /* bytes that all sets of the first cache share */
+    TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
+    TCI_BLOCKED_PAGES = 64          /* whose addresses are at hand */
 };
 
 /* ---- what fits ---- */
@@ -33322,7 +33325,7 @@ enum {
 typedef struct tci_blocked_look {
     bool contiguous; /* each load is contiguous along the axis or does not depend on it */
     bool strided;    /* some load has steps along the axis */
-    bool computed;   /* more than one load */
+    bool computed;   /* more than one load, or converted when it is loaded */
 } tci_blocked_look;
 
 static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
@@ -33332,9 +33335,12 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     live[inst] = true;
     for (int i = inst; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
-        int64_t coef = 0;
+        tci_dim coef = 0;
         for (int a = 0; live[i] && a < in->n_args; a++) {
             live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD) {
+            look.computed |= k->operands[tci_kinst_number(in)].dtype != in->dtype;
         }
         if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, axis)) {
             bool linear = tci_build_coef(k, in->x, axis, &coef);
@@ -33343,6 +33349,25 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
         }
     }
     return look;
+}
+
+/* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
+ * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
+static bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->vec_inst];
+    int axis = k->stages[p->stage].axes[0];
+    tci_dim coef = 0;
+    if (in->op != TCI_K_LOAD || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
+        !tci_dim_is_known(coef)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+    int64_t step = tci_dim_known(coef) * bytes, depth = tci_kernel_known(k, axis);
+    step = step < 0 ? -step : step;
+    int64_t sets = TCI_BLOCKED_PAGE / TCI_MAX(tci_lx_gcd(step, TCI_BLOCKED_PAGE), 1);
+    return (step >= TCI_BLOCKED_PAGE / 2 && sets * TCI_BLOCKED_WAYS < depth) ||
+           (step >= TCI_BLOCKED_PAGE && depth >= TCI_BLOCKED_PAGES);
 }
 
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
@@ -33478,7 +33503,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     int64_t columns = tci_kernel_known(k, p->vec_axis);
     int64_t bytes = tci_kernel_known(k, st->axes[0]) * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
-    bool costly = vec.strided || vec.computed || row.computed;
+    bool costly = vec.strided || vec.computed || row.computed ||
+                  (!few && tci_blocked_is_crowded(k, p));
     if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
         return false;
     }
@@ -37497,7 +37523,8 @@ enum {
     TCI_MAP_LINE_BYTES = 64,
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
-    TCI_MAP_UNROLL_MOST = 8
+    TCI_MAP_UNROLL_MOST = 8,
+    TCI_MAP_STEP_FLOPS = 6       /* of a point, for which a vector takes a step longer */
 };
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
@@ -37569,37 +37596,87 @@ static bool tci_map_fits(const tci_ask *a, const int64_t *n)
              tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
-static int64_t tci_map_unroll(const tci_ask *a)
+static int64_t tci_map_unroll(const tci_ask *a, int64_t lanes)
 {
-    int64_t unroll = tci_stage_unroll(a->k, 0, a->lanes);
-    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, a->lanes)), 1);
+    int64_t unroll = tci_stage_unroll(a->k, 0, (int)lanes);
+    return TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
 }
 
 static int tci_map_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    int64_t unroll = a->is_map ? tci_map_unroll(a) : 1;
     bool stream = a->is_map && tci_ask_stream(a, a->vec_axis, a->lanes);
     bool blocks = a->machine.block_threads > 0;
     int64_t half = blocks ? 1 : 2; /* of the lanes: blocks have fewer threads instead */
+    int64_t some = a->lanes / half, few = some / half;
+    int64_t unroll = a->is_map ? tci_map_unroll(a, a->lanes) : 1;
+    int64_t unroll_some = a->is_map && some > 0 ? tci_map_unroll(a, some) : 1;
+    int64_t unroll_few = a->is_map && few > 0 ? tci_map_unroll(a, few) : 1;
     const int64_t all[][TCI_FORM_NUMBERS] = {
         {unroll, a->lanes, a->threads, stream},         {unroll, a->lanes, a->threads, 0},
         {2 * unroll, a->lanes, a->threads, stream},     {unroll / 2, a->lanes, a->threads, stream},
-        {unroll, a->lanes / half, a->threads, stream},
+        {unroll_some, some, a->threads, stream},        {unroll_few, few, a->threads, stream},
         {unroll, 2 * a->lanes, 2 * a->threads, stream},
         {unroll, a->lanes / 2, a->threads / 2, stream}};
     memcpy(n, all, sizeof(all));
     return (int)TCI_COUNT(all);
 }
 
+/* Is some access gathered from, or scattered over, elements that are no neighbours? */
+static bool tci_map_gathers(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool gathers = false;
+    tci_dim coef;
+    for (int i = 0; i < k->n_insts; i++) {
+        gathers |= k->insts[i].op == TCI_K_LOAD &&
+                   (!tci_build_coef(k, k->insts[i].x, a->vec_axis, &coef) ||
+                    (coef != 0 && coef != 1));
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        gathers |= !tci_build_coef(k, k->stores[i].x, a->vec_axis, &coef) || coef != 1;
+    }
+    return gathers;
+}
+
+/* What the vectors along one row take, in steps of about three cycles: each of them a step, a wide
+ * one more, and its arithmetic; one that is not full a step more. Elements that are no neighbours
+ * go one by one, and slower where the vector is not full. */
+static double tci_map_row(const tci_ask *a, int64_t lanes)
+{
+    double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
+    double one = tci_map_gathers(a) ? 0.25 : 0, row = 0;
+    for (int i = 0; i <= a->n_cuts; i++) {
+        int64_t begin = i > 0 ? tci_dim_hint(a->cuts[i - 1]) : 0;
+        int64_t n = tci_dim_hint(i < a->n_cuts ? a->cuts[i] : a->n_vec) - begin;
+        int64_t left = TCI_MAX(n, 0) % lanes;
+        row += (double)tci_ceil_div(TCI_MAX(n, 0), lanes) * each + (double)n * one +
+               (left > 0 ? 1 + 3 * one * (double)left : 0);
+    }
+    return row;
+}
+
+/* How much longer than in the vectors that suit a row best; by blocks of threads, wide ones do. */
+static double tci_map_narrow(const tci_ask *a, int64_t lanes)
+{
+    if (a->machine.block_threads > 0) {
+        return tci_map_off(lanes, a->lanes);
+    }
+    double least = tci_map_row(a, a->lanes);
+    for (int64_t l = a->lanes / 2; l >= 2 && l >= a->lanes / 4; l /= 2) {
+        least = TCI_MIN(least, tci_map_row(a, l));
+    }
+    return least > 0 ? TCI_MAX(tci_map_row(a, lanes) / least, 1) : 1;
+}
+
 static double tci_map_cost(const tci_ask *a, const int64_t *n)
 {
-    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]);
+    int64_t lanes = n[TCI_MAP_LANES];
+    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)lanes);
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
-    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a)) *
-                 tci_map_off(n[TCI_MAP_LANES], a->lanes);
+    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a, lanes)) *
+                 tci_map_narrow(a, lanes);
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
-    double flops = TCI_MAX((double)a->lanes / (double)n[TCI_MAP_LANES], 1);
-    flops *= a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
+    double flops = a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
     return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 
@@ -37832,6 +37909,7 @@ enum {
     TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
     TCI_TILE_ROWS = 14,          /* of a contraction, at most */
     TCI_TILE_OTHER_ROWS = 4,     /* of others */
+    TCI_TILE_ROUNDING = 2,       /* registers with constants of a rounding */
     TCI_TILE_LATENCY = 4,        /* cycles of one step of a chain */
     TCI_TILE_MIN_CHUNK = 1024,   /* elements, where nothing is reduced */
     TCI_TILE_PANEL_LEAST = 512,  /* elements of a panel along the vector axis */
@@ -37871,6 +37949,17 @@ static bool tci_tile_has_dot(const tci_kernel *k)
     return dot;
 }
 
+/* Registers that a processor's contraction holds besides: what rounding to bf16 goes by. */
+static int tci_tile_constants(const tci_ask *a)
+{
+    const tci_kernel *k = a->k;
+    bool rounds = false;
+    for (int i = 0; i < k->n_stores; i++) {
+        rounds |= k->operands[k->stores[i].operand].dtype == TC_BF16;
+    }
+    return rounds && a->machine.block_threads == 0 ? TCI_TILE_ROUNDING : 0;
+}
+
 /* The largest tile whose accumulators fit in registers; flops of a point bound what is written
  * out. */
 static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
@@ -37886,9 +37975,8 @@ static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
         *unroll = TCI_MIN(n_vecs, thirds ? 3 : 2);
-        *rows = tci_tile_has_dot(k)
-                    ? TCI_MIN((registers - 1 - *unroll) / *unroll, TCI_TILE_ROWS)
-                    : TCI_TILE_OTHER_ROWS;
+        int64_t free = registers - tci_tile_constants(a) - 1 - *unroll;
+        *rows = tci_tile_has_dot(k) ? TCI_MIN(free / *unroll, TCI_TILE_ROWS) : TCI_TILE_OTHER_ROWS;
         *rows = TCI_MAX(TCI_MIN(*rows / n_accs, most / *unroll), 1);
     }
     *unroll = TCI_MAX(*unroll, 1);
@@ -37956,6 +38044,20 @@ static double tci_tile_in_place(const tci_ask *a, double ns)
 
 static bool tci_tile_goes_down(const tci_ask *a);
 
+/* By blocks of threads: how much longer it takes than if every processor had a tile. */
+static double tci_tile_idle(const tci_ask *a, const int64_t *n)
+{
+    int64_t vectors = tci_ask_vectors(a, n[TCI_TILE_N_LANES]);
+    double tiles = (double)tci_ceil_div(vectors, n[TCI_TILE_N_UNROLL]);
+    for (int i = 0; i < a->vec_axis; i++) {
+        int64_t size = TCI_MAX(tci_dim_hint(a->k->axes[i].size), 1);
+        tiles *= (double)(i == a->row_axis ? tci_ceil_div(size, n[TCI_TILE_N_ROWS]) : size);
+    }
+    double processors = a->machine.facts.processors;
+    bool idle = a->machine.block_threads > 0 && tiles > 0 && tiles < processors;
+    return idle ? processors / tiles : 1;
+}
+
 static double tci_tile_cost(const tci_ask *a, const int64_t *n)
 {
     double off = 1 + 0.01 * (double)(a->lanes - n[TCI_TILE_N_LANES]) / (double)a->lanes;
@@ -37963,7 +38065,8 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
     tci_tile_largest(a, a->flops, &rows, &unroll);
     double slower = tci_tile_slower(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) /
                     tci_tile_slower(a, rows, unroll);
-    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * TCI_MAX(slower, 1);
+    slower = TCI_MAX(slower, 1) * tci_tile_idle(a, n);
+    double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * slower;
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
 

@@ -386,6 +386,39 @@ TEST(no_schedule_beats_the_machine)
     end();
 }
 
+static void check_choice(tc_tensor y, int machine, const char *part)
+{
+    const tci_plan *p = plan_for(y, test_machines[machine].machine);
+    const tci_kernel *k = p->kernels[p->n_kernels - 1];
+    tci_launch launch;
+    tci_loop_schedule(&scratch, k, test_machines[machine].machine, &launch);
+    CHECK_HAS(launch.why, part);
+}
+
+/* What bench/regret found to be several times faster than what the model once took. */
+TEST(choices)
+{
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    tc_tensor few = tc_input(ctx, "few", TC_F32, 8, 512);
+    tc_tensor wide = tc_input(ctx, "wide", TC_F32, 512, 2048);
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 256, 64), apart = tc_input(ctx, "b", TC_F32, 64, 1024);
+    tc_tensor close = tc_input(ctx, "c", TC_F32, 64, 512);
+    tc_tensor h = tc_input(ctx, "h", TC_BF16, 65, 64), g = tc_input(ctx, "g", TC_BF16, 64, 64);
+    tc_tensor five = tc_input(ctx, "five", TC_F32, 1000, 5);
+    check_choice(tc_matmul(few, wide), TEST_H200, "tile rows=1 "); /* not one tile of all rows */
+    check_choice(tc_matmul(a, apart), TEST_LAPTOP, "packed ");     /* rows a page apart */
+    check_choice(tc_matmul(a, close), TEST_LAPTOP, "tile ");
+    check_choice(tc_matmul(h, g), TEST_LAPTOP, "packed rows=5 ");  /* each load converts */
+    check_choice(tc_flip(five, 1), TEST_LAPTOP, "lanes=4 ");       /* no vector is full of 8 */
+    check_choice(tc_sin(a), TEST_LAPTOP, "lanes=8 ");
+    end();
+}
+
 static void check_refused(const char *text, const char *part)
 {
     tci_str why = {.s = &scratch};
