@@ -667,7 +667,11 @@ static void reduce_kernel(tci_red_op op, tc_dtype t, int64_t m, int64_t b, int64
     int flat = tci_kx_add(k, axis_x(k, ib, n), axis_x(k, in, 1));
     int axes[2] = {ib, in};
     int st = add_stage(k, TCI_STAGE_REDUCE, 2, axes);
-    int r = add_red(k, op, st, load_at(k, a, x), arg ? index_of(k, flat) : -1);
+    int v = load_at(k, a, x), second = arg ? index_of(k, flat) : -1;
+    if (op == TCI_RED_ONLINE) { /* of v alone the sum is 1, or NaN where v is */
+        second = op2(k, TCI_P_ADD, op2(k, TCI_P_SUB, v, v), constant(k, t, 1));
+    }
+    int r = add_red(k, op, st, v, second);
     add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, im), r);
     end_kernel(k);
 }
@@ -675,8 +679,8 @@ static void reduce_kernel(tci_red_op op, tc_dtype t, int64_t m, int64_t b, int64
 TEST(reductions)
 {
     BEGIN();
-    static const tci_red_op ops[] = {TCI_RED_SUM, TCI_RED_PROD,   TCI_RED_MAX,
-                                      TCI_RED_MIN, TCI_RED_ARGMAX, TCI_RED_ARGMIN};
+    static const tci_red_op ops[] = {TCI_RED_SUM,    TCI_RED_PROD,   TCI_RED_MAX,   TCI_RED_MIN,
+                                      TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_ONLINE};
     static const int64_t sizes[] = {0, 1, 5, 15, 16, 17, 63, 64, 65, 100, 128, 131, 1000};
     for (int s = 0; s < TCI_COUNT(sizes); s++) {
         for (int o = 0; o < TCI_COUNT(ops); o++) {
@@ -694,6 +698,8 @@ TEST(reductions)
         reduce_kernel(TCI_RED_ALL, TC_BOOL, sizes[s], 3, 2, false);
     }
     reduce_kernel(TCI_RED_ARGMAX, TC_F64, 3, 2, 77, true);
+    reduce_kernel(TCI_RED_ONLINE, TC_F64, 3, 2, 777, true);
+    reduce_kernel(TCI_RED_ONLINE, TC_F64, 30, 2, 70, false);
     reduce_kernel(TCI_RED_ARGMIN, TC_I32, 30, 2, 7, false);
     judge_all();
 }
@@ -1118,6 +1124,8 @@ TEST(every_candidate_gives_the_same_bits)
     reduce_kernel(TCI_RED_SUM, TC_F32, 37, 3, 41, false);
     reduce_kernel(TCI_RED_MAX, TC_F64, 3, 2, 1000, true);
     reduce_kernel(TCI_RED_ARGMAX, TC_F32, 65, 2, 33, false);
+    reduce_kernel(TCI_RED_ONLINE, TC_F32, 3, 2, 1003, true);
+    reduce_kernel(TCI_RED_ONLINE, TC_F32, 65, 2, 33, false);
     softmax_kernel(5, 1001, TC_F32, true);
     softmax_kernel(70, 33, TC_F32, false);
     moments_kernel(4, 129);
