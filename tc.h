@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "32f69370d26ad34c"
+#define TCI_BUILD "443438e35c1ea14b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -10176,7 +10176,7 @@ typedef struct tci_node {
 } tci_node;
 
 /* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
-static inline bool tci_node_is_value(const tci_node *n)
+TCI_INLINE bool tci_node_is_value(const tci_node *n)
 {
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
@@ -15911,6 +15911,12 @@ static tci_grad_place *tci_grad_find(const tci_grad_walk *w, const tci_node *n)
     return at && *at < w->n && w->places[*at].node == n ? &w->places[*at] : NULL;
 }
 
+/* Of one that is listed. */
+static inline tci_grad_place *tci_grad_place_of(const tci_grad_walk *w, const tci_node *n)
+{
+    return &w->places[*(const int32_t *)tci_table_item(w->at, n)];
+}
+
 static void tci_grad_add_place(tci_grad_walk *w, tci_node *n)
 {
     int32_t *at = tci_table_at(w->at, n);
@@ -15956,7 +15962,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
                    tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
         for (int k = 0; may && !p->passes && k < n->n_in; k++) {
-            p->passes = tci_grad_find(w, n->in[k])->leads;
+            p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }
         p->leads = p->asked || p->passes;
     }
@@ -15978,7 +15984,7 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
 
 static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
 {
-    return tci_grad_find(w, n)->leads;
+    return tci_grad_place_of(w, n)->leads;
 }
 
 /* Operands of a composite that lead nowhere are given to the inner walk too, as ends; what it finds
@@ -16021,7 +16027,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
                              n->site.file ? n->site.file : "?", n->site.line);
         }
         v.which = i;
-        if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_find(w, x)->asked) {
+        if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_place_of(w, x)->asked) {
             grad = tci_vjp_through_window(&v);
         }
         tci_grad_add(w, &v, grad ? x->in[0] : x, grad ? grad : tci_vjp_operand(&v));
@@ -16046,7 +16052,7 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
         }
     }
     tci_grad_find_ways(&w, first);
-    tci_grad_find(&w, root)->grad = seed;
+    tci_grad_place_of(&w, root)->grad = seed;
     for (int i = w.n - 1; i >= first; i--) {
         if (w.places[i].grad && w.places[i].passes) {
             tci_grad_node(&w, &w.places[i]);
@@ -16057,7 +16063,7 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
         grads[i] = p ? p->grad : NULL;
     }
     for (int i = w.n - 1; i >= 0; i--) {
-        *(int32_t *)tci_table_at(w.at, w.places[i].node) = w.places[i].old_at;
+        *(int32_t *)tci_table_item(w.at, w.places[i].node) = w.places[i].old_at;
     }
 }
 
@@ -16796,10 +16802,15 @@ static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
 
 /* ---- the pass ---- */
 
+static bool tci_crop_may_cut(const tci_node *n)
+{
+    return n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
+}
+
 /* Is n a part of its first input, and nothing else? */
 static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *part)
 {
-    bool found = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
+    bool found = tci_crop_may_cut(n);
     if (!found || !tci_crop_is_known(n) || !tci_crop_is_known(n->in[0])) {
         return false;
     }
@@ -16836,6 +16847,13 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
     tci_crop c = {s, g, false, tci_table_in(s, sizeof(uint8_t))};
     tci_table now = tci_table_in(s, sizeof(tci_node *));
     tci_node_list list = tci_graph_sort(s, roots, n);
+    bool any = false;
+    for (int i = 0; i < list.n; i++) {
+        any = any || tci_crop_may_cut(list.items[i]);
+    }
+    if (!any) {
+        return;
+    }
     for (int i = 0; i < list.n; i++) {
         for (int k = 0; k < list.items[i]->n_in; k++) {
             tci_crop_count(&c, list.items[i]->in[k]);
@@ -24253,8 +24271,11 @@ enum {
 /* Read from memory by whoever uses it. */
 static bool tci_store_in_memory(const tci_fusion *f, const tci_node *n)
 {
+    if (tci_plan_is_leaf(n)) {
+        return true;
+    }
     const tci_pnode *p = tci_pnode_of(f, n);
-    return tci_plan_is_leaf(n) || p->root >= 0 || p->forced;
+    return p->root >= 0 || p->forced;
 }
 
 /* Flops of one evaluation, times the bytes of what they are done on. */
@@ -48346,7 +48367,7 @@ static void tci_key_add_input(tci_key_walk *w, tci_node *n)
     *tci_key_place(r, n) = -r->n_user_inputs;
 }
 
-static inline bool tci_key_is_leaf(const tci_node *n)
+TCI_INLINE bool tci_key_is_leaf(const tci_node *n)
 {
     return tci_node_is_value(n) || tci_op_is(n->op, TCI_IS_LEAF);
 }
@@ -48372,11 +48393,16 @@ static void tci_key_add_node(tci_key_walk *w, tci_node *n)
     *tci_key_place(r, n) = r->n_nodes;
 }
 
-/* To be visited, unless it was. A node that waits for its inputs is not met again below them. */
+/* A node that is new and not a leaf waits for its inputs, below which it is not met again. */
 static inline void tci_key_meet(tci_key_walk *w, tci_node *n)
 {
     tci_key_frame frame = {n, 0};
-    if (!*tci_key_place(w->r, n)) {
+    if (*tci_key_place(w->r, n)) {
+        return;
+    }
+    if (tci_key_is_leaf(n)) {
+        tci_key_add_node(w, n);
+    } else {
         TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
     }
 }
@@ -48387,7 +48413,7 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
     while (w->n_frames) {
         tci_key_frame *top = &w->frames[w->n_frames - 1];
         tci_node *n = top->node;
-        if (tci_key_is_leaf(n) || top->next == n->n_in) {
+        if (top->next == n->n_in) {
             tci_key_add_node(w, n);
             w->n_frames--;
             continue;

@@ -53,7 +53,7 @@ static void tci_key_add_input(tci_key_walk *w, tci_node *n)
     *tci_key_place(r, n) = -r->n_user_inputs;
 }
 
-static inline bool tci_key_is_leaf(const tci_node *n)
+TCI_INLINE bool tci_key_is_leaf(const tci_node *n)
 {
     return tci_node_is_value(n) || tci_op_is(n->op, TCI_IS_LEAF);
 }
@@ -79,11 +79,16 @@ static void tci_key_add_node(tci_key_walk *w, tci_node *n)
     *tci_key_place(r, n) = r->n_nodes;
 }
 
-/* To be visited, unless it was. A node that waits for its inputs is not met again below them. */
+/* A node that is new and not a leaf waits for its inputs, below which it is not met again. */
 static inline void tci_key_meet(tci_key_walk *w, tci_node *n)
 {
     tci_key_frame frame = {n, 0};
-    if (!*tci_key_place(w->r, n)) {
+    if (*tci_key_place(w->r, n)) {
+        return;
+    }
+    if (tci_key_is_leaf(n)) {
+        tci_key_add_node(w, n);
+    } else {
         TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
     }
 }
@@ -94,7 +99,7 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
     while (w->n_frames) {
         tci_key_frame *top = &w->frames[w->n_frames - 1];
         tci_node *n = top->node;
-        if (tci_key_is_leaf(n) || top->next == n->n_in) {
+        if (top->next == n->n_in) {
             tci_key_add_node(w, n);
             w->n_frames--;
             continue;

@@ -41,6 +41,12 @@ static tci_grad_place *tci_grad_find(const tci_grad_walk *w, const tci_node *n)
     return at && *at < w->n && w->places[*at].node == n ? &w->places[*at] : NULL;
 }
 
+/* Of one that is listed. */
+static inline tci_grad_place *tci_grad_place_of(const tci_grad_walk *w, const tci_node *n)
+{
+    return &w->places[*(const int32_t *)tci_table_item(w->at, n)];
+}
+
 static void tci_grad_add_place(tci_grad_walk *w, tci_node *n)
 {
     int32_t *at = tci_table_at(w->at, n);
@@ -86,7 +92,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
                    tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
         for (int k = 0; may && !p->passes && k < n->n_in; k++) {
-            p->passes = tci_grad_find(w, n->in[k])->leads;
+            p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }
         p->leads = p->asked || p->passes;
     }
@@ -108,7 +114,7 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
 
 static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
 {
-    return tci_grad_find(w, n)->leads;
+    return tci_grad_place_of(w, n)->leads;
 }
 
 /* Operands of a composite that lead nowhere are given to the inner walk too, as ends; what it finds
@@ -151,7 +157,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
                              n->site.file ? n->site.file : "?", n->site.line);
         }
         v.which = i;
-        if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_find(w, x)->asked) {
+        if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_place_of(w, x)->asked) {
             grad = tci_vjp_through_window(&v);
         }
         tci_grad_add(w, &v, grad ? x->in[0] : x, grad ? grad : tci_vjp_operand(&v));
@@ -176,7 +182,7 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
         }
     }
     tci_grad_find_ways(&w, first);
-    tci_grad_find(&w, root)->grad = seed;
+    tci_grad_place_of(&w, root)->grad = seed;
     for (int i = w.n - 1; i >= first; i--) {
         if (w.places[i].grad && w.places[i].passes) {
             tci_grad_node(&w, &w.places[i]);
@@ -187,7 +193,7 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
         grads[i] = p ? p->grad : NULL;
     }
     for (int i = w.n - 1; i >= 0; i--) {
-        *(int32_t *)tci_table_at(w.at, w.places[i].node) = w.places[i].old_at;
+        *(int32_t *)tci_table_item(w.at, w.places[i].node) = w.places[i].old_at;
     }
 }
 

@@ -103,7 +103,7 @@ typedef struct tci_node {
 } tci_node;
 
 /* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
-static inline bool tci_node_is_value(const tci_node *n)
+TCI_INLINE bool tci_node_is_value(const tci_node *n)
 {
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }

@@ -27,8 +27,11 @@
 /* Read from memory by whoever uses it. */
 static bool tci_store_in_memory(const tci_fusion *f, const tci_node *n)
 {
+    if (tci_plan_is_leaf(n)) {
+        return true;
+    }
     const tci_pnode *p = tci_pnode_of(f, n);
-    return tci_plan_is_leaf(n) || p->root >= 0 || p->forced;
+    return p->root >= 0 || p->forced;
 }
 
 /* Flops of one evaluation, times the bytes of what they are done on. */

@@ -184,10 +184,15 @@ static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
 
 /* ---- the pass ---- */
 
+static bool tci_crop_may_cut(const tci_node *n)
+{
+    return n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
+}
+
 /* Is n a part of its first input, and nothing else? */
 static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *part)
 {
-    bool found = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
+    bool found = tci_crop_may_cut(n);
     if (!found || !tci_crop_is_known(n) || !tci_crop_is_known(n->in[0])) {
         return false;
     }
@@ -224,6 +229,13 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
     tci_crop c = {s, g, false, tci_table_in(s, sizeof(uint8_t))};
     tci_table now = tci_table_in(s, sizeof(tci_node *));
     tci_node_list list = tci_graph_sort(s, roots, n);
+    bool any = false;
+    for (int i = 0; i < list.n; i++) {
+        any = any || tci_crop_may_cut(list.items[i]);
+    }
+    if (!any) {
+        return;
+    }
     for (int i = 0; i < list.n; i++) {
         for (int k = 0; k < list.items[i]->n_in; k++) {
             tci_crop_count(&c, list.items[i]->in[k]);
