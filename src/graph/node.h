@@ -116,6 +116,11 @@ static inline tci_dim tci_node_count(const tci_node *n)
     }
     return count;
 }
+/* Of its value in memory, typically. */
+static inline double tci_node_value_bytes(const tci_node *n)
+{
+    return (double)tci_dim_hint(tci_node_count(n)) * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
 
 /* A graph: nodes, their hash table, and where memory comes from. A context owns one with scopes; a
  * compile makes one in its scratch (scratch != NULL: allocation cannot fail, scopes are unused). */

@@ -1,11 +1,11 @@
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
- * A round: find the roots; probe each and put it, in topological order, into the first group that
- * takes it (groups it reads from, newest first, then recent siblings) or a new one; note what it
- * evaluates (plan/store.c), which may force values into memory. While a round forced any, the next
- * one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a round counts
- * repetition by root and not by group, which leaves nothing dear to repeat, and the one after it is
- * the last. Every refusal of a round is kept with its reason. */
+ * A round: find the roots; probe each and put it, in topological order, into a group that takes it,
+ * of those that it reads from and recent siblings the one that saves most bytes, or into a new one;
+ * note what it evaluates (plan/store.c), which may force values into memory. While a round forced
+ * any, the next one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a
+ * round counts repetition by root and not by group, which leaves nothing dear to repeat, and the
+ * one after it is the last. Every refusal of a round is kept with its reason. */
 #include "cost.h"
 #include "group.h"
 #include "why.h"
@@ -436,12 +436,87 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     return true;
 }
 
-/* It joined one group: what it reads from others, older ones that were not tried, is in memory. */
-static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
+/* ---- choice ---- */
+
+/* A group that may take a root: one that it reads from, or a recent sibling. */
+typedef struct tci_choice {
+    int group;
+    bool is_source;
+    double saved; /* bytes that are read once less, or not at all */
+} tci_choice;
+
+/* Bytes that root r reads and group g makes, or reads too, each value once. */
+static double tci_group_saves(tci_fusion *f, const tci_root *r, int group)
+{
+    const tci_group *g = &f->groups[group];
+    int stamp = ++f->stamp;
+    double saved = 0;
+    for (int i = 0; i < r->n_leaves; i++) {
+        tci_pnode_of(f, r->leaves[i])->met = stamp;
+    }
+    for (int i = 0; i < r->n_reads; i++) {
+        tci_pnode_of(f, f->roots[r->reads[i].root].node)->met = stamp;
+    }
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *q = &f->roots[g->roots[i]];
+        for (int j = -1; j < q->n_leaves + q->n_reads; j++) {
+            const tci_node *n = j < 0             ? q->node
+                                : j < q->n_leaves ? q->leaves[j]
+                                                  : f->roots[q->reads[j - q->n_leaves].root].node;
+            bool both = tci_pnode_of(f, n)->met == stamp;
+            saved += both ? tci_node_value_bytes(n) : 0;
+            tci_pnode_of(f, n)->met = both ? 0 : tci_pnode_of(f, n)->met;
+        }
+    }
+    return saved;
+}
+
+/* Before others: what saves more; of those that save as much sources, and of these the newest. */
+static bool tci_choice_is_before(const tci_choice *a, const tci_choice *b)
+{
+    if (a->saved != b->saved) {
+        return a->saved > b->saved;
+    }
+    return a->is_source != b->is_source ? a->is_source : a->group > b->group;
+}
+
+/* The groups that may take r, in the order in which they are asked. */
+static int tci_group_choices(tci_fusion *f, const tci_root *r, int last, tci_choice **choices)
+{
+    int n = 0, most = r->n_reads + TCI_GROUP_SIBLINGS, stamp = ++f->stamp;
+    *choices = TCI_NEW_ARRAY(f->s, tci_choice, most);
+    for (int i = 0; i < most; i++) {
+        bool is_source = i < r->n_reads;
+        int group = is_source ? f->roots[r->reads[i].root].group : f->n_groups - 1 - i + r->n_reads;
+        if (group < (is_source ? 0 : last) || f->groups[group].stamp == stamp) {
+            continue;
+        }
+        f->groups[group].stamp = stamp;
+        (*choices)[n++] = (tci_choice){group, is_source, 0};
+    }
+    for (int i = 0; i < n; i++) {
+        tci_choice c = (*choices)[i];
+        int at = i;
+        c.saved = tci_group_saves(f, r, c.group);
+        for (; at > 0 && tci_choice_is_before(&c, &(*choices)[at - 1]); at--) {
+            (*choices)[at] = (*choices)[at - 1];
+        }
+        (*choices)[at] = c;
+    }
+    return n;
+}
+
+/* It joined a group: what it reads from those that were not asked is in memory. */
+static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_choice *others,
+                                    int n)
 {
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *source = &f->roots[r->reads[i].root];
-        if (source->group < r->group) {
+        bool unasked = false;
+        for (int j = 0; j < n; j++) {
+            unasked = unasked || others[j].group == source->group;
+        }
+        if (unasked) {
             tci_group_refuse(f, r->node, source->node,
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
                              : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
@@ -471,26 +546,14 @@ static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
 
 static void tci_group_place(tci_fusion *f, int root)
 {
-    tci_root *r = &f->roots[root];
-    int tried = f->n_groups;
-    for (;;) { /* groups it reads from, newest first */
-        int best = -1;
-        for (int i = 0; i < r->n_reads; i++) {
-            int g = f->roots[r->reads[i].root].group;
-            best = g < tried && g > best ? g : best;
-        }
-        if (best < 0) {
-            break;
-        }
-        if (tci_group_join_source(f, root, best)) {
-            tci_group_refuse_others(f, r);
-            return;
-        }
-        tried = best;
-    }
+    const tci_root *r = &f->roots[root];
     int last = TCI_MAX(0, f->n_groups - TCI_GROUP_SIBLINGS);
-    for (int g = f->n_groups - 1; g >= last; g--) {
-        if (tci_group_join_sibling(f, root, g)) {
+    tci_choice *choices;
+    int n = tci_group_choices(f, r, last, &choices);
+    for (int i = 0; i < n; i++) {
+        if (choices[i].is_source ? tci_group_join_source(f, root, choices[i].group)
+                                 : tci_group_join_sibling(f, root, choices[i].group)) {
+            tci_group_refuse_others(f, r, choices + i + 1, n - i - 1);
             return;
         }
     }

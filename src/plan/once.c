@@ -66,11 +66,6 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
 /* What evaluating a value takes, down to what lies in memory. */
 typedef struct tci_once_cost { double bytes, flops; } tci_once_cost;
 
-static double tci_once_bytes(const tci_node *n)
-{
-    return (double)tci_dim_hint(tci_node_count(n)) * tci_dtype_get((tc_dtype)n->dtype)->bytes;
-}
-
 static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
 {
     tci_once_cost cost = {0, 0};
@@ -87,7 +82,7 @@ static tci_once_cost tci_once_evaluate(tci_fusion *f, const tci_node *top)
         p->met = stamp;
         bool stored = p->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE;
         if (tci_op_is(n->op, TCI_IS_MEMORY) || (stored && n != top)) {
-            cost.bytes += tci_once_bytes(n);
+            cost.bytes += tci_node_value_bytes(n);
             continue;
         }
         cost.flops += tci_op_get(n->op)->cost * (double)tci_dim_hint(tci_node_count(n)) / elements;
@@ -105,7 +100,7 @@ static bool tci_once_pays(tci_fusion *f, const tci_node *n)
     if (moves || tci_pnode_of(f, n)->forced || tci_dim_hint(tci_node_count(n)) < 2) {
         return false;
     }
-    double bytes = tci_once_bytes(n);
+    double bytes = tci_node_value_bytes(n);
     tci_once_cost cost = tci_once_evaluate(f, n);
     return bytes < cost.bytes || (bytes == cost.bytes && cost.flops >= TCI_ONCE_FLOPS);
 }

@@ -89,12 +89,6 @@ static int tci_pattern_now(const tci_pattern_state *p, int g)
     return g;
 }
 
-static double tci_pattern_bytes(const tci_root *r)
-{
-    double n = (double)tci_dim_hint(tci_node_count(r->node));
-    return n * tci_dtype_get((tc_dtype)r->node->dtype)->bytes;
-}
-
 /* Bytes of what group `to` reads of group `from`, each value once. */
 static double tci_pattern_between(tci_fusion *f, int from, int to)
 {
@@ -105,7 +99,7 @@ static double tci_pattern_between(tci_fusion *f, int from, int to)
         for (int n = 0; n < r->n_reads; n++) {
             const tci_root *q = &f->roots[r->reads[n].root];
             bool counts = q->group == from && tci_pnode_of(f, q->node)->met != stamp;
-            bytes += counts ? tci_pattern_bytes(q) : 0;
+            bytes += counts ? tci_node_value_bytes(q->node) : 0;
             tci_pnode_of(f, q->node)->met = stamp;
         }
     }

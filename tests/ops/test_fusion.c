@@ -291,4 +291,17 @@ TEST(a_product_of_few_rows_streams_the_weight)
     tc_ctx_free(ctx);
 }
 
+/* What reads two groups goes where most bytes are not read again, whichever is newer. */
+TEST(a_reader_joins_where_most_is_saved)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 512, 1000), z = tc_input(ctx, "z", TC_F32, 1000, 300);
+    tc_tensor y = tc_exp(tc_sub(x, tc_max(x, TC_AXES(1), true)));
+    tc_tensor few = tc_sum(z, TC_AXES(1), false), r = tc_mul(y, few);
+    PLAN((x, z), y, few, r);
+    KERNELS(2);
+    CHECK_EQ_INT(info.bytes_read, 4 * (512 * 1000 + 1000 * 300 + 1000));
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
