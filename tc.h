@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d7f20b6b57c62136"
+#define TCI_BUILD "a6209d90193dbd70"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -139,6 +139,10 @@
  *     tc_tensor spread, centre;                // of each row, which is read once for both
  *     tc_var_mean(x, TC_AXES(-1), 1, true, &spread, &centre);
  *     tc_tensor sample = tc_var(x, TC_AXES(0), 1, false), deviation = tc_std(x, TC_ALL, 0, false);
+ *     tc_tensor best, where;                   // the two largest of each row, and where they are
+ *     tc_topk(x, -1, 2, true, &best, &where);
+ *     tc_sort(x, 0, false, &best, &where);
+ *     tc_tensor ranked = tc_gather(y, 0, tc_argsort(x, 0, true));       // y in the order of x
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in
@@ -1580,6 +1584,23 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
 /* Running sum along an axis; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
+/* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
+ * and to *indices (i64) where they stand; NULL: not wanted. Both have x's shape, but k along the
+ * axis, 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than all else; of equal elements the
+ * one in front comes first. The gradient of values goes to the elements taken. On a mistake both
+ * are handles that say it. */
+TC_API void tc_topk_at(tc_tensor x, int axis, int64_t k, bool largest, tc_tensor *values,
+                       tc_tensor *indices, tc_site here);
+#define tc_topk(x, axis, k, largest, values, indices)                                              \
+    tc_topk_at((x), (axis), (k), (largest), (values), (indices), TC_HERE)
+/* tc_topk of all elements: largest first if descending, else smallest first. */
+TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values,
+                       tc_tensor *indices, tc_site here);
+#define tc_sort(x, axis, descending, values, indices)                                              \
+    tc_sort_at((x), (axis), (descending), (values), (indices), TC_HERE)
+/* The indices of tc_sort. */
+TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site here);
+#define tc_argsort(x, axis, descending) tc_argsort_at((x), (axis), (descending), TC_HERE)
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_softmax(x, axis) tc_softmax_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here);
@@ -7422,6 +7443,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
     X(SCAN, scan, 1, 2, 0, SCAN, OWN, "running sum along an axis")                                 \
+    X(TOPK, topk, 1, 1, 0, TOPK, NONE,                                                             \
+      "where the first k elements of an axis stand when it is in order")                           \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
@@ -7455,6 +7478,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_SCATTER(X)                                                                       \
     X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
+#define TCI_ATTRS_TOPK(X)                                                                          \
+    X(axis, AXIS, FIRST, NEEDED) X(largest, FLAG, FIRST, 1) X(k, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
@@ -7651,7 +7676,7 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER)     \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW) X(TOPK)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
@@ -8650,6 +8675,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_WINDOW] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_TOPK] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -10130,6 +10156,9 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
  *                    bias?
  *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices
+ *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
+ *                    when the axis is in order, largest first or last; NaN is larger than all else,
+ *                    and of equal elements (-0 and 0 are) the one in front comes first
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
  *                    same shape and dtype. An effect: only ever a root of a program, committed at
  *                    the end of a run */
@@ -11019,6 +11048,8 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse);
+/* Where the first k of an axis in order stand: i64, of x's shape but k along the axis. */
+TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest);
 
 /* A size, or a difference of such, as a 0-d tensor. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
@@ -11912,6 +11943,37 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool revers
     }
     int64_t attr[2] = {at, reverse};
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 2, attr);
+}
+
+TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest)
+{
+    int at;
+    tci_words w;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_dim(g, "k", k, TC_ERR_ARGUMENT)) {
+        return NULL;
+    }
+    tci_dim size = x->rank ? x->shape[at] : 1;
+    if (!tci_dim_le(x->rank ? 0 : 1, k) || !tci_dim_le(k, size)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "k is %s: expected %d to %s, the size of axis %d of %s%s", TCI_DIM_TEXT(k),
+                       x->rank ? 0 : 1, TCI_DIM_TEXT(size), at, TCI_SHAPE_TEXT(x),
+                       tci_dim_is_known(k) ? TCI_LEAST_NOTE(size, tci_dim_known(k)) : "");
+        return NULL;
+    }
+    if (!x->rank) {
+        return tci_graph_const(g, TC_I64, (tci_value){.i = 0});
+    }
+    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    const int64_t attr[2] = {at, largest};
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        shape[i] = i == at ? k : x->shape[i];
+    }
+    return tci_words_put(
+        g, &w, tci_build_node(g, TCI_OP_TOPK, TC_I64, x->rank, shape, 1, &x, 2, attr));
 }
 
 /* ---- a size as a value ---- */
@@ -13968,6 +14030,17 @@ static void tci_verify_cross_entropy(const tci_verify *v)
     tci_verify_that(v, !v->n->rank, "the loss is 0-d");
 }
 
+static void tci_verify_topk(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->dtype == TC_I64 && n->rank == x->rank, "not i64, or of another rank");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] ? tci_verify_le(n->shape[d], x->shape[d])
+                                           : n->shape[d] == x->shape[d],
+                        "more than there are");
+    }
+}
+
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
@@ -14009,6 +14082,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
+    case TCI_OP_TOPK: tci_verify_topk(v); break;
     }
 }
 
@@ -19470,6 +19544,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_INPUT:                                                                             \
     case TCI_OP_DATA:                                                                              \
     case TCI_OP_SCAN:                                                                              \
+    case TCI_OP_TOPK:                                                                              \
     case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
@@ -21941,6 +22016,8 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
+/* plan/sort.c: TOPK n as what finds its places. */
+TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
  * in `orders`. NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
@@ -22228,6 +22305,368 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
                    (long long)reads, (long long)o.keys);
     return tci_graph_node(a->g, TCI_OP_SEGMENT, (tc_dtype)n->dtype, n->rank, n->shape, 4, in, 2,
                           n->attr);
+}
+/* ---- src/plan/sort.c ---- */
+/* plan/sort.c - a TOPK as ordinary nodes: where the first k elements of an axis in order stand.
+ *
+ * In: a TOPK. Out: its places. The one idea: an element is an unsigned word that grows as it does
+ * (NaN is the largest, -0 is 0, all bits are turned where the largest come first) and its place
+ * behind it, so that no two are equal and the smallest come first, whatever dtype and direction:
+ * of words of up to 32 bits one key of i64, of longer ones two values.
+ *
+ * What k costs decides, and no machine:
+ *   ranks   up to TCI_SORT_CHUNK elements: that of an element is how many are less, a sum over all
+ *           others; the key of rank r is the sum of those that have it. A longer axis is cut into
+ *           chunks of four times k and more, of which the first k each stay, and so on: some 6 k
+ *           comparisons an element
+ *   digits  else, and where the axis or k is a symbol: a sort by TCI_SORT_BITS of the words at a
+ *           time, least first, which leaves equal digits as they were. An element goes behind all
+ *           of lesser digits, all of its own in chunks before, and those before it in its chunk:
+ *           some 80 comparisons a digit
+ * Memory goes with the number of elements. What fills up a last chunk has the greatest word and
+ * places behind the axis, so it is never among the first k. Words of two values are read at
+ * places, and digits go to places, which all are inside: no run fails here. */
+
+enum {
+    TCI_SORT_CHUNK = 1024, /* elements whose ranks are counted, at most */
+    TCI_SORT_LEAST = 64,   /* and at least, where there are more */
+    TCI_SORT_KEEP = 4,     /* they are so many times k */
+    TCI_SORT_BITS = 4,     /* of a digit */
+    TCI_SORT_WORDS = 64,   /* of a chunk where digits are counted, which a u8 holds */
+    TCI_SORT_PLACE = 31    /* bits of a place below the word in a key */
+};
+static const int64_t tci_sort_most = (int64_t)1 << (TCI_SORT_PLACE - 1); /* elements by keys */
+
+/* The sort of an axis of n elements, behind one of `lines`. */
+typedef struct tci_sort {
+    const tci_algo *a;
+    tci_dim lines, n; /* n: places given so far, those of what fills up too */
+    int bits;         /* of a word */
+    bool keys;        /* word and place are one value */
+} tci_sort;
+
+/* Elements of [lines, ...]: keys and NULL, or words of u64 and places. */
+typedef struct tci_sort_list {
+    tci_node *words, *places;
+} tci_sort_list;
+
+/* ---- nodes ---- */
+
+static tci_node *tci_sort_built(const tci_sort *s, tci_node *n)
+{
+    TCI_ASSERT(s->a->s, n != NULL);
+    return n;
+}
+
+static tci_node *tci_sort_kept(const tci_sort *s, tci_node *n)
+{
+    tci_algo_force(s->a, n);
+    return n;
+}
+
+static tci_node *tci_sort_ew(const tci_sort *s, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_sort_built(s, tci_build_ew(s->a->g, op, in));
+}
+
+static tci_node *tci_sort_number(const tci_sort *s, tc_dtype t, uint64_t v)
+{
+    return tci_sort_built(s, tci_graph_const(s->a->g, t, (tci_value){.u = v}));
+}
+
+static tci_node *tci_sort_by(const tci_sort *s, int op, tci_node *a, uint64_t number)
+{
+    return tci_sort_ew(s, op, a, tci_sort_number(s, (tc_dtype)a->dtype, number));
+}
+
+static tci_node *tci_sort_cast(const tci_sort *s, tci_node *x, tc_dtype to)
+{
+    return tci_sort_built(s, tci_build_cast(s->a->g, x, to));
+}
+
+static tci_node *tci_sort_where(const tci_sort *s, tci_node *c, tci_node *a, tci_node *b)
+{
+    return tci_sort_built(s, tci_build_where(s->a->g, c, a, b));
+}
+
+/* x as [lines, rest[0], ...]. */
+static tci_node *tci_sort_shape(const tci_sort *s, tci_node *x, int n, const tci_dim *rest)
+{
+    tci_dim shape[4] = {s->lines, 1, 1, 1};
+    for (int i = 0; i < n; i++) {
+        shape[1 + i] = rest[i];
+    }
+    return tci_sort_built(s, tci_build_reshape(s->a->g, x, 1 + n, shape));
+}
+#define TCI_SORT_SHAPE(s, x, n, ...) tci_sort_shape((s), (x), (n), (const tci_dim[n]){__VA_ARGS__})
+
+/* 0, 1, 2 ... along the last axis. */
+static tci_node *tci_sort_ramp(const tci_sort *s, tci_dim n)
+{
+    return tci_sort_built(s, tci_build_iota(s->a->g, n));
+}
+
+/* The sum over axis 2 of four, in the dtype of x: of numbers of which one is not 0, or of ones, no
+ * more than the dtype holds. */
+static tci_node *tci_sort_sum(const tci_sort *s, tci_node *x)
+{
+    const int64_t axis = 2;
+    const tci_dim shape[3] = {x->shape[0], x->shape[1], x->shape[3]};
+    return tci_sort_built(s, tci_graph_node(s->a->g, TCI_OP_SUM, (tc_dtype)x->dtype, 3, shape, 1,
+                                            &x, 1, &axis));
+}
+
+/* Running sums along the lines. */
+static tci_node *tci_sort_scan(const tci_sort *s, tci_node *x)
+{
+    tci_node *scan = tci_sort_built(s, tci_build_scan(s->a->g, x, 1, false));
+    tci_node *parts = tci_plan_scan(s->a, scan);
+    return parts ? parts : scan;
+}
+
+/* ---- elements ---- */
+
+static tc_dtype tci_sort_word_dtype(const tci_sort *s)
+{
+    return s->bits == 8 ? TC_U8 : s->bits == 16 ? TC_U16 : s->bits == 32 ? TC_U32 : TC_U64;
+}
+
+/* All bits of a word: the greatest. */
+static uint64_t tci_sort_ones(const tci_sort *s)
+{
+    return UINT64_MAX >> (64 - s->bits);
+}
+
+/* The bits of a float as a word: of a negative one all are turned, of others the first. */
+static tci_node *tci_sort_float(const tci_sort *s, tci_node *x)
+{
+    tc_dtype u = tci_sort_word_dtype(s);
+    uint64_t first = (uint64_t)1 << (s->bits - 1);
+    tci_node *zero = tci_sort_number(s, (tc_dtype)x->dtype, 0);
+    tci_node *plain = tci_sort_where(s, tci_sort_ew(s, TCI_OP_EQ, x, zero), zero, x);
+    tci_node *word = tci_sort_built(s, tci_build_bitcast(s->a->g, plain, u));
+    tci_node *negative = tci_sort_by(s, TCI_OP_GE, word, first);
+    word = tci_sort_where(s, negative, tci_sort_ew(s, TCI_OP_BITWISE_NOT, word, NULL),
+                          tci_sort_by(s, TCI_OP_BITWISE_XOR, word, first));
+    return tci_sort_where(s, tci_sort_ew(s, TCI_OP_ISNAN, x, NULL),
+                          tci_sort_number(s, u, tci_sort_ones(s)), word);
+}
+
+static tci_node *tci_sort_word(const tci_sort *s, tci_node *x, bool largest)
+{
+    tc_dtype t = (tc_dtype)x->dtype, u = tci_sort_word_dtype(s);
+    tci_node *word;
+    if (tci_dtype_is_float(t)) {
+        word = tci_sort_float(s, x);
+    } else if (tci_dtype_is_signed(t)) {
+        word = tci_sort_built(s, tci_build_bitcast(s->a->g, x, u));
+        word = tci_sort_by(s, TCI_OP_BITWISE_XOR, word, (uint64_t)1 << (s->bits - 1));
+    } else {
+        word = tci_sort_cast(s, x, u);
+    }
+    return largest ? tci_sort_ew(s, TCI_OP_BITWISE_NOT, word, NULL) : word;
+}
+
+/* Words and the places from `from` on as elements. */
+static tci_sort_list tci_sort_pack(const tci_sort *s, tci_node *words, tci_dim from)
+{
+    tci_node *places = tci_sort_ramp(s, words->shape[1]);
+    places = tci_sort_ew(s, TCI_OP_ADD, places,
+                         tci_sort_built(s, tci_build_size_value(s->a->g, from, TC_I64)));
+    if (s->keys) {
+        words = tci_sort_by(s, TCI_OP_BITWISE_LEFT_SHIFT, tci_sort_cast(s, words, TC_I64),
+                            TCI_SORT_PLACE);
+        return (tci_sort_list){tci_sort_ew(s, TCI_OP_ADD, words, places), NULL};
+    }
+    places = tci_sort_built(s, tci_build_broadcast(s->a->g, places, 2, words->shape));
+    return (tci_sort_list){words, places};
+}
+
+static tci_node *tci_sort_join(const tci_sort *s, tci_node *a, tci_node *b)
+{
+    tci_node *both[2] = {a, b};
+    return tci_sort_kept(s, tci_sort_built(s, tci_build_cat(s->a->g, both, 2, 1)));
+}
+
+/* [lines, size]: behind the list elements that are greater than all others. */
+static tci_sort_list tci_sort_fill(tci_sort *s, tci_sort_list l, tci_dim size)
+{
+    tci_dim have = l.words->shape[1], more = tci_dim_sub(size, have);
+    if (more != 0) {
+        const tci_dim shape[2] = {s->lines, more};
+        tci_node *word = tci_sort_number(s, TC_U64, tci_sort_ones(s));
+        word = tci_sort_built(s, tci_build_broadcast(s->a->g, word, 2, shape));
+        tci_sort_list tail = tci_sort_pack(s, word, s->n);
+        l.words = tci_sort_join(s, l.words, tail.words);
+        l.places = s->keys ? NULL : tci_sort_join(s, l.places, tail.places);
+        s->n = tci_dim_add(s->n, more);
+    }
+    return l;
+}
+
+static tci_node *tci_sort_places(const tci_sort *s, tci_sort_list l)
+{
+    return s->keys ? tci_sort_by(s, TCI_OP_BITWISE_AND, l.words,
+                                 ((uint64_t)1 << TCI_SORT_PLACE) - 1)
+                   : l.places;
+}
+
+/* ---- ranks ---- */
+
+/* Of each element of [lines, chunks, chunk] how many of its chunk are less. */
+static tci_node *tci_sort_ranks(const tci_sort *s, tci_sort_list l, tci_dim chunks, tci_dim chunk)
+{
+    tci_node *one = TCI_SORT_SHAPE(s, l.words, 3, chunks, 1, chunk);
+    tci_node *other = TCI_SORT_SHAPE(s, l.words, 3, chunks, chunk, 1);
+    tci_node *less = tci_sort_ew(s, TCI_OP_LT, other, one);
+    if (!s->keys) {
+        tci_node *place = TCI_SORT_SHAPE(s, l.places, 3, chunks, 1, chunk);
+        tci_node *before = TCI_SORT_SHAPE(s, l.places, 3, chunks, chunk, 1);
+        tci_node *tie = tci_sort_ew(s, TCI_OP_LOGICAL_AND, tci_sort_ew(s, TCI_OP_EQ, other, one),
+                                    tci_sort_ew(s, TCI_OP_LT, before, place));
+        less = tci_sort_ew(s, TCI_OP_LOGICAL_OR, less, tie);
+    }
+    return tci_sort_kept(s, tci_sort_sum(s, tci_sort_cast(s, less, TC_I64)));
+}
+
+/* Of x, [lines, chunks, chunk], the first k of each chunk in the order of ranks: one row. */
+static tci_node *tci_sort_pick(const tci_sort *s, tci_node *ranks, tci_node *x, tci_dim chunks,
+                               tci_dim chunk, int64_t k)
+{
+    tci_node *hit = tci_sort_ew(s, TCI_OP_EQ, TCI_SORT_SHAPE(s, ranks, 3, chunks, chunk, 1),
+                                tci_sort_ramp(s, k));
+    x = TCI_SORT_SHAPE(s, x, 3, chunks, chunk, 1);
+    x = tci_sort_sum(s, tci_sort_where(s, hit, x, tci_sort_number(s, (tc_dtype)x->dtype, 0)));
+    return tci_sort_kept(s, TCI_SORT_SHAPE(s, x, 1, tci_dim_mul(chunks, k)));
+}
+
+static tci_sort_list tci_sort_first(const tci_sort *s, tci_sort_list l, int64_t chunk, int64_t k)
+{
+    tci_dim chunks = tci_dim_div(l.words->shape[1], chunk);
+    tci_node *ranks = tci_sort_ranks(s, l, chunks, chunk);
+    tci_node *words = tci_sort_pick(s, ranks, l.words, chunks, chunk, k);
+    tci_node *places = s->keys ? NULL : tci_sort_pick(s, ranks, l.places, chunks, chunk, k);
+    return (tci_sort_list){words, places};
+}
+
+static tci_sort_list tci_sort_by_ranks(tci_sort *s, tci_sort_list l, int64_t chunk, int64_t k)
+{
+    int64_t n = tci_dim_known(l.words->shape[1]);
+    while (n > chunk) {
+        l = tci_sort_fill(s, l, (n + chunk - 1) / chunk * chunk);
+        l = tci_sort_first(s, l, chunk, k);
+        n = tci_dim_known(l.words->shape[1]);
+    }
+    return tci_sort_first(s, l, n, k);
+}
+
+/* ---- digits ---- */
+
+/* Where the elements with these digits go. */
+static tci_node *tci_sort_targets(const tci_sort *s, tci_node *digits, tci_dim chunks)
+{
+    const int64_t n = (int64_t)1 << TCI_SORT_BITS;
+    const int turn[3] = {0, 2, 1};
+    tci_graph *g = s->a->g;
+    tci_node *one = TCI_SORT_SHAPE(s, digits, 3, chunks, 1, TCI_SORT_WORDS);
+    tci_node *other = TCI_SORT_SHAPE(s, digits, 3, chunks, TCI_SORT_WORDS, 1);
+    tci_node *each = tci_sort_cast(s, tci_sort_ramp(s, n), TC_U8);
+    tci_node *counts = tci_sort_cast(s, tci_sort_ew(s, TCI_OP_EQ, other, each), TC_U8);
+    counts = tci_sort_cast(s, tci_sort_sum(s, counts), TC_I64);
+    counts = tci_sort_built(s, tci_build_permute(g, counts, 3, turn));
+    counts = tci_sort_kept(s, TCI_SORT_SHAPE(s, counts, 1, tci_dim_mul(chunks, n)));
+    tci_node *ends = tci_sort_kept(s, tci_sort_scan(s, counts));
+    tci_node *begins = TCI_SORT_SHAPE(s, tci_sort_ew(s, TCI_OP_SUB, ends, counts), 2, n, chunks);
+    begins = tci_sort_built(s, tci_build_permute(g, begins, 3, turn));
+    tci_node *ramp = tci_sort_cast(s, tci_sort_ramp(s, TCI_SORT_WORDS), TC_U8);
+    const tci_dim column[2] = {TCI_SORT_WORDS, 1};
+    tci_node *down = tci_sort_built(s, tci_build_reshape(g, ramp, 2, column));
+    tci_node *same = tci_sort_ew(s, TCI_OP_LOGICAL_AND, tci_sort_ew(s, TCI_OP_EQ, other, one),
+                                 tci_sort_ew(s, TCI_OP_LT, down, ramp));
+    tci_node *before = tci_sort_cast(s, tci_sort_sum(s, tci_sort_cast(s, same, TC_U8)), TC_I64);
+    tci_node *row = TCI_SORT_SHAPE(s, digits, 2, chunks, TCI_SORT_WORDS);
+    tci_node *begin = tci_sort_built(s, tci_build_gather(g, begins, 2, row));
+    tci_node *to = tci_sort_ew(s, TCI_OP_ADD, begin, before);
+    return tci_sort_kept(s, TCI_SORT_SHAPE(s, to, 1, tci_dim_mul(chunks, TCI_SORT_WORDS)));
+}
+
+/* The list in order: keys are moved, of two values the places. */
+static tci_sort_list tci_sort_by_digits(tci_sort *s, tci_sort_list l)
+{
+    const int64_t apart[3] = {1, TCI_MODE_SET, 1};
+    tci_dim chunks = tci_dim_ceil_div(l.words->shape[1], TCI_SORT_WORDS);
+    l = tci_sort_fill(s, l, tci_dim_mul(chunks, TCI_SORT_WORDS));
+    tci_node *moved = s->keys ? l.words : l.places;
+    for (int bit = 0; bit < s->bits; bit += TCI_SORT_BITS) {
+        tci_node *digits = moved;
+        if (!s->keys) {
+            digits = tci_sort_built(s, tci_build_gather(s->a->g, l.words, 1, moved));
+        }
+        digits = tci_sort_by(s, TCI_OP_BITWISE_RIGHT_SHIFT, digits,
+                             (uint64_t)(bit + (s->keys ? TCI_SORT_PLACE : 0)));
+        digits = tci_sort_by(s, TCI_OP_BITWISE_AND, digits, ((uint64_t)1 << TCI_SORT_BITS) - 1);
+        digits = tci_sort_kept(s, tci_sort_cast(s, digits, TC_U8));
+        tci_node *in[3] = {moved, tci_sort_targets(s, digits, chunks), moved};
+        moved = tci_sort_kept(s, tci_sort_built(s, tci_graph_node(
+                                                       s->a->g, TCI_OP_SCATTER, TC_I64, 2,
+                                                       moved->shape, 3, in, 3, apart)));
+    }
+    *(s->keys ? &l.words : &l.places) = moved;
+    return l;
+}
+
+/* ---- the node ---- */
+
+/* The axes of x with `axis` the last; back: where they were. */
+static tci_node *tci_sort_turned(const tci_sort *s, tci_node *x, int axis, bool back)
+{
+    int *order = TCI_NEW_ARRAY(s->a->s, int, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        int from = i < axis ? i : i == x->rank - 1 ? axis : i + 1;
+        order[back ? from : i] = back ? i : from;
+    }
+    return tci_sort_built(s, tci_build_permute(s->a->g, x, x->rank, order));
+}
+
+/* The first k of the list, in order. */
+static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k)
+{
+    bool known = tci_dim_is_known(s->n) && tci_dim_is_known(k);
+    int64_t wanted = known ? TCI_SORT_KEEP * tci_dim_known(k) : INT64_MAX;
+    int64_t chunk = TCI_SORT_LEAST;
+    while (chunk < wanted && chunk < TCI_SORT_CHUNK) {
+        chunk *= 2;
+    }
+    if (known && (wanted <= chunk || tci_dim_le(s->n, TCI_SORT_CHUNK))) {
+        return tci_sort_by_ranks(s, l, chunk, tci_dim_known(k));
+    }
+    l = tci_sort_by_digits(s, l);
+    tci_node **moved = s->keys ? &l.words : &l.places;
+    *moved = tci_sort_built(s, tci_build_slice(s->a->g, *moved, 1, 0, k, 1));
+    return l;
+}
+
+TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int axis = (int)n->attr[0], last = n->rank - 1;
+    tci_sort s = {.a = a, .lines = 1, .n = x->shape[axis]};
+    s.bits = 8 * tci_dtype_get((tc_dtype)x->dtype)->bytes;
+    s.keys = s.bits <= 32 && tci_dim_le(s.n, tci_sort_most);
+    for (int i = 0; i < x->rank; i++) {
+        s.lines = i == axis ? s.lines : tci_dim_mul(s.lines, x->shape[i]);
+    }
+    x = tci_sort_turned(&s, x, axis, false);
+    tci_dim *shape = tci_scratch_copy(a->s, x->shape, sizeof(*shape) * (size_t)x->rank);
+    shape[last] = n->shape[axis];
+    tci_node *words = tci_sort_word(&s, TCI_SORT_SHAPE(&s, x, 1, s.n), n->attr[1] != 0);
+    tci_sort_list l = tci_sort_pack(&s, tci_sort_cast(&s, words, TC_U64), 0);
+    tci_sort_kept(&s, l.words);
+    l = tci_sort_list_first(&s, l, n->shape[axis]);
+    tci_node *r = tci_sort_places(&s, l);
+    return tci_sort_turned(&s, tci_sort_built(&s, tci_build_reshape(a->g, r, n->rank, shape)), axis,
+                           true);
 }
 /* ---- src/plan/parts.c ---- */
 /* plan/parts.c - contractions whose sums are made another way than product by product.
@@ -23135,6 +23574,7 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  *   long SCAN         in parts (plan/scan.c)
+ *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 
@@ -23885,6 +24325,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_plan_scan(a, n);
     } else if (n->op == TCI_OP_SCATTER) {
         made = tci_plan_order(a, n);
+    } else if (n->op == TCI_OP_TOPK) {
+        made = tci_plan_topk(a, n);
     }
     return made ? made : n;
 }
@@ -46698,9 +47140,10 @@ static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, 
         tci_iverify_addr(v, st->x, id, i);
     }
     for (int g = 0; g < st->n_guards; g++) {
-        tci_iverify_addr(v, st->guards[g].x, id, i);
         if (st->guards[g].block >= 0) {
             tci_iverify_read(v, st->guards[g].block, id, i);
+        } else {
+            tci_iverify_addr(v, st->guards[g].x, id, i);
         }
     }
     TCI_ASSERT(v->s, st->bytes == 1 || st->bytes == 2 || st->bytes == 4 || st->bytes == 8);
@@ -47625,6 +48068,39 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
 
+/* Whether an element comes before another of a later place. */
+static bool tci_ref_leads(tc_dtype t, tci_value a, tci_value b, bool largest)
+{
+    bool nan_a = tci_dtype_is_float(t) && a.f != a.f, nan_b = tci_dtype_is_float(t) && b.f != b.f;
+    bool above = tci_dtype_is_float(t)    ? a.f > b.f
+                 : tci_dtype_is_signed(t) ? a.i > b.i
+                                          : a.u > b.u;
+    bool equal = nan_a || nan_b ? nan_a && nan_b : tci_dtype_is_float(t) ? a.f == b.f : a.i == b.i;
+    return equal || (nan_a || (!nan_b && above)) == largest;
+}
+
+/* The rank of each element is how many lead it. */
+static void tci_ref_topk(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0];
+    const tci_ref_axis from = tci_ref_along(x, n->attr[0]), to = tci_ref_along(n, n->attr[0]);
+    for (int64_t line = 0; line < from.outer * from.inner; line++) {
+        const tci_value *v = tci_ref_of(r, x) + tci_ref_start(&from, line);
+        for (int64_t i = 0; i < from.size; i++) {
+            int64_t rank = 0;
+            for (int64_t j = 0; j < from.size; j++) {
+                const tci_value *front = &v[TCI_MIN(i, j) * from.inner];
+                const tci_value *back = &v[TCI_MAX(i, j) * from.inner];
+                bool leads = tci_ref_leads((tc_dtype)x->dtype, *front, *back, n->attr[1] != 0);
+                rank += i != j && leads == (j < i);
+            }
+            if (rank < to.size) {
+                out[tci_ref_start(&to, line) + rank * to.inner] = tci_ref_int(i);
+            }
+        }
+    }
+}
+
 /* ---- the walk over the graph ---- */
 
 static void tci_ref_numbers(const tci_node *n, tci_value *out)
@@ -47736,6 +48212,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+    case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
     }
 }
 
@@ -61498,6 +61975,49 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
     }
 }
 
+/* What tc_topk gives, or with k NULL tc_sort: the indices, or the values there. */
+static tc_tensor tci_ops_ordered(const char *name, tc_tensor x, int axis, const int64_t *k,
+                                 bool largest, bool values, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, name, x, here), *r = NULL;
+    int at;
+    if (n && tci_build_axis(&f.ctx->graph, axis, n->rank, &at)) {
+        tci_dim all = n->rank ? n->shape[at] : 1;
+        r = tci_build_topk(&f.ctx->graph, n, at, k ? *k : all, largest);
+        r = r && values ? tci_build_gather(&f.ctx->graph, n, at, r) : r;
+    }
+    return tci_frame_end(&f, r);
+}
+
+static void tci_ops_order(const char *name, tc_tensor x, int axis, const int64_t *k, bool largest,
+                          tc_tensor *values, tc_tensor *indices, tc_site here)
+{
+    if (values) {
+        *values = tci_ops_ordered(name, x, axis, k, largest, true, here);
+    }
+    if (indices) {
+        *indices = tci_ops_ordered(name, x, axis, k, largest, false, here);
+    }
+}
+
+TC_API void tc_topk_at(tc_tensor x, int axis, int64_t k, bool largest, tc_tensor *values,
+                       tc_tensor *indices, tc_site here)
+{
+    tci_ops_order("tc_topk", x, axis, &k, largest, values, indices, here);
+}
+
+TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values,
+                       tc_tensor *indices, tc_site here)
+{
+    tci_ops_order("tc_sort", x, axis, NULL, descending, values, indices, here);
+}
+
+TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site here)
+{
+    return tci_ops_ordered("tc_argsort", x, axis, NULL, descending, false, here);
+}
+
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
 {
     tci_frame f;
@@ -62215,6 +62735,14 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
                                TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
                                TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
     TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
+    TCI_CALL_MANY(topk, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(k, integer)           \
+                           TCI_MAY(largest, flag, true) TCI_STORED(values, 0)                      \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL_MANY(sort, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                \
+                           TCI_MAY(descending, flag, false) TCI_STORED(values, 0)                  \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL(argsort, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                     \
+                      TCI_MAY(descending, flag, false))                                            \
     TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
     TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
     TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \

@@ -90,6 +90,7 @@
 #include "kernel/attention.c"
 
 #include "plan/order.c"
+#include "plan/sort.c"
 #include "plan/parts.c"
 #include "plan/scan.c"
 #include "plan/images.c"

@@ -402,6 +402,47 @@ static void orc_var(orc_case *c)
     }
 }
 
+/* sort, argsort, msort */
+static void orc_sort(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor v, i;
+    tc_sort(orc_tensor(c, "input"), orc_axis_arg(c, "dim", op[0] == 'm' ? 0 : -1),
+            orc_bool(c, "descending"), &v, &i);
+    if (op[0] != 'a') {
+        orc_out(c, v);
+    }
+    if (op[0] != 'm') {
+        orc_out(c, i);
+    }
+}
+
+static void orc_topk(orc_case *c)
+{
+    tc_tensor v, i;
+    tc_topk(orc_tensor(c, "input"), orc_axis_arg(c, "dim", -1), orc_int(c, "k", 1),
+            !orc_has(c, "largest") || orc_bool(c, "largest"), &v, &i);
+    orc_out(c, v);
+    orc_out_index(c, i);
+}
+
+/* The last of the k smallest. */
+static void orc_kthvalue(orc_case *c)
+{
+    int axis = orc_axis_arg(c, "dim", -1);
+    int64_t k = orc_int(c, "k", 1);
+    tc_tensor both[2];
+    tc_topk(orc_tensor(c, "input"), axis, k, false, &both[0], &both[1]);
+    for (int i = 0; i < 2; i++) {
+        tc_tensor last = both[i];
+        if (tc_rank(last)) {
+            last = tc_slice(last, axis, k - 1, k, 1);
+            last = orc_bool(c, "keepdim") ? last : tc_squeeze(last, axis);
+        }
+        i ? orc_out_index(c, last) : orc_out(c, last);
+    }
+}
+
 static void orc_logsumexp(orc_case *c)
 {
     int memory[ORC_MAX_RANK];

@@ -57,6 +57,14 @@
                                TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
                                TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
     TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
+    TCI_CALL_MANY(topk, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(k, integer)           \
+                           TCI_MAY(largest, flag, true) TCI_STORED(values, 0)                      \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL_MANY(sort, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                \
+                           TCI_MAY(descending, flag, false) TCI_STORED(values, 0)                  \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL(argsort, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                     \
+                      TCI_MAY(descending, flag, false))                                            \
     TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
     TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
     TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \

@@ -130,6 +130,10 @@
  *     tc_tensor spread, centre;                // of each row, which is read once for both
  *     tc_var_mean(x, TC_AXES(-1), 1, true, &spread, &centre);
  *     tc_tensor sample = tc_var(x, TC_AXES(0), 1, false), deviation = tc_std(x, TC_ALL, 0, false);
+ *     tc_tensor best, where;                   // the two largest of each row, and where they are
+ *     tc_topk(x, -1, 2, true, &best, &where);
+ *     tc_sort(x, 0, false, &best, &where);
+ *     tc_tensor ranked = tc_gather(y, 0, tc_argsort(x, 0, true));       // y in the order of x
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in

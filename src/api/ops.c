@@ -374,6 +374,49 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
     }
 }
 
+/* What tc_topk gives, or with k NULL tc_sort: the indices, or the values there. */
+static tc_tensor tci_ops_ordered(const char *name, tc_tensor x, int axis, const int64_t *k,
+                                 bool largest, bool values, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, name, x, here), *r = NULL;
+    int at;
+    if (n && tci_build_axis(&f.ctx->graph, axis, n->rank, &at)) {
+        tci_dim all = n->rank ? n->shape[at] : 1;
+        r = tci_build_topk(&f.ctx->graph, n, at, k ? *k : all, largest);
+        r = r && values ? tci_build_gather(&f.ctx->graph, n, at, r) : r;
+    }
+    return tci_frame_end(&f, r);
+}
+
+static void tci_ops_order(const char *name, tc_tensor x, int axis, const int64_t *k, bool largest,
+                          tc_tensor *values, tc_tensor *indices, tc_site here)
+{
+    if (values) {
+        *values = tci_ops_ordered(name, x, axis, k, largest, true, here);
+    }
+    if (indices) {
+        *indices = tci_ops_ordered(name, x, axis, k, largest, false, here);
+    }
+}
+
+TC_API void tc_topk_at(tc_tensor x, int axis, int64_t k, bool largest, tc_tensor *values,
+                       tc_tensor *indices, tc_site here)
+{
+    tci_ops_order("tc_topk", x, axis, &k, largest, values, indices, here);
+}
+
+TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values,
+                       tc_tensor *indices, tc_site here)
+{
+    tci_ops_order("tc_sort", x, axis, NULL, descending, values, indices, here);
+}
+
+TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site here)
+{
+    return tci_ops_ordered("tc_argsort", x, axis, NULL, descending, false, here);
+}
+
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
 {
     tci_frame f;

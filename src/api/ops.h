@@ -125,6 +125,23 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
 /* Running sum along an axis; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
+/* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
+ * and to *indices (i64) where they stand; NULL: not wanted. Both have x's shape, but k along the
+ * axis, 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than all else; of equal elements the
+ * one in front comes first. The gradient of values goes to the elements taken. On a mistake both
+ * are handles that say it. */
+TC_API void tc_topk_at(tc_tensor x, int axis, int64_t k, bool largest, tc_tensor *values,
+                       tc_tensor *indices, tc_site here);
+#define tc_topk(x, axis, k, largest, values, indices)                                              \
+    tc_topk_at((x), (axis), (k), (largest), (values), (indices), TC_HERE)
+/* tc_topk of all elements: largest first if descending, else smallest first. */
+TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values,
+                       tc_tensor *indices, tc_site here);
+#define tc_sort(x, axis, descending, values, indices)                                              \
+    tc_sort_at((x), (axis), (descending), (values), (indices), TC_HERE)
+/* The indices of tc_sort. */
+TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site here);
+#define tc_argsort(x, axis, descending) tc_argsort_at((x), (axis), (descending), TC_HERE)
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_softmax(x, axis) tc_softmax_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here);

@@ -806,6 +806,37 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool revers
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 2, attr);
 }
 
+TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest)
+{
+    int at;
+    tci_words w;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_dim(g, "k", k, TC_ERR_ARGUMENT)) {
+        return NULL;
+    }
+    tci_dim size = x->rank ? x->shape[at] : 1;
+    if (!tci_dim_le(x->rank ? 0 : 1, k) || !tci_dim_le(k, size)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "k is %s: expected %d to %s, the size of axis %d of %s%s", TCI_DIM_TEXT(k),
+                       x->rank ? 0 : 1, TCI_DIM_TEXT(size), at, TCI_SHAPE_TEXT(x),
+                       tci_dim_is_known(k) ? TCI_LEAST_NOTE(size, tci_dim_known(k)) : "");
+        return NULL;
+    }
+    if (!x->rank) {
+        return tci_graph_const(g, TC_I64, (tci_value){.i = 0});
+    }
+    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    const int64_t attr[2] = {at, largest};
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        shape[i] = i == at ? k : x->shape[i];
+    }
+    return tci_words_put(
+        g, &w, tci_build_node(g, TCI_OP_TOPK, TC_I64, x->rank, shape, 1, &x, 2, attr));
+}
+
 /* ---- a size as a value ---- */
 
 /* A symbolic one is the last element of a ramp that is one longer; where it may be negative, that

@@ -59,6 +59,8 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse);
+/* Where the first k of an axis in order stand: i64, of x's shape but k along the axis. */
+TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest);
 
 /* A size, or a difference of such, as a 0-d tensor. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);

@@ -403,6 +403,17 @@ static void tci_verify_cross_entropy(const tci_verify *v)
     tci_verify_that(v, !v->n->rank, "the loss is 0-d");
 }
 
+static void tci_verify_topk(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->dtype == TC_I64 && n->rank == x->rank, "not i64, or of another rank");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] ? tci_verify_le(n->shape[d], x->shape[d])
+                                           : n->shape[d] == x->shape[d],
+                        "more than there are");
+    }
+}
+
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
@@ -444,6 +455,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
+    case TCI_OP_TOPK: tci_verify_topk(v); break;
     }
 }
 

@@ -730,6 +730,39 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
 
+/* Whether an element comes before another of a later place. */
+static bool tci_ref_leads(tc_dtype t, tci_value a, tci_value b, bool largest)
+{
+    bool nan_a = tci_dtype_is_float(t) && a.f != a.f, nan_b = tci_dtype_is_float(t) && b.f != b.f;
+    bool above = tci_dtype_is_float(t)    ? a.f > b.f
+                 : tci_dtype_is_signed(t) ? a.i > b.i
+                                          : a.u > b.u;
+    bool equal = nan_a || nan_b ? nan_a && nan_b : tci_dtype_is_float(t) ? a.f == b.f : a.i == b.i;
+    return equal || (nan_a || (!nan_b && above)) == largest;
+}
+
+/* The rank of each element is how many lead it. */
+static void tci_ref_topk(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0];
+    const tci_ref_axis from = tci_ref_along(x, n->attr[0]), to = tci_ref_along(n, n->attr[0]);
+    for (int64_t line = 0; line < from.outer * from.inner; line++) {
+        const tci_value *v = tci_ref_of(r, x) + tci_ref_start(&from, line);
+        for (int64_t i = 0; i < from.size; i++) {
+            int64_t rank = 0;
+            for (int64_t j = 0; j < from.size; j++) {
+                const tci_value *front = &v[TCI_MIN(i, j) * from.inner];
+                const tci_value *back = &v[TCI_MAX(i, j) * from.inner];
+                bool leads = tci_ref_leads((tc_dtype)x->dtype, *front, *back, n->attr[1] != 0);
+                rank += i != j && leads == (j < i);
+            }
+            if (rank < to.size) {
+                out[tci_ref_start(&to, line) + rank * to.inner] = tci_ref_int(i);
+            }
+        }
+    }
+}
+
 /* ---- the walk over the graph ---- */
 
 static void tci_ref_numbers(const tci_node *n, tci_value *out)
@@ -841,6 +874,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+    case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
     }
 }
 

@@ -106,9 +106,10 @@ static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, 
         tci_iverify_addr(v, st->x, id, i);
     }
     for (int g = 0; g < st->n_guards; g++) {
-        tci_iverify_addr(v, st->guards[g].x, id, i);
         if (st->guards[g].block >= 0) {
             tci_iverify_read(v, st->guards[g].block, id, i);
+        } else {
+            tci_iverify_addr(v, st->guards[g].x, id, i);
         }
     }
     TCI_ASSERT(v->s, st->bytes == 1 || st->bytes == 2 || st->bytes == 4 || st->bytes == 8);

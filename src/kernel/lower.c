@@ -623,6 +623,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_INPUT:                                                                             \
     case TCI_OP_DATA:                                                                              \
     case TCI_OP_SCAN:                                                                              \
+    case TCI_OP_TOPK:                                                                              \
     case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \

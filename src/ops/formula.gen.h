@@ -238,6 +238,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_WINDOW] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_TOPK] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},

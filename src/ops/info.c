@@ -8,7 +8,7 @@
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER)     \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW) X(TOPK)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},

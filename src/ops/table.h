@@ -210,6 +210,8 @@
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
     X(SCAN, scan, 1, 2, 0, SCAN, OWN, "running sum along an axis")                                 \
+    X(TOPK, topk, 1, 1, 0, TOPK, NONE,                                                             \
+      "where the first k elements of an axis stand when it is in order")                           \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
@@ -243,6 +245,8 @@
 #define TCI_ATTRS_SCATTER(X)                                                                       \
     X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
+#define TCI_ATTRS_TOPK(X)                                                                          \
+    X(axis, AXIS, FIRST, NEEDED) X(largest, FLAG, FIRST, 1) X(k, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)

@@ -12,6 +12,7 @@
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  *   long SCAN         in parts (plan/scan.c)
+ *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
@@ -765,6 +766,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_plan_scan(a, n);
     } else if (n->op == TCI_OP_SCATTER) {
         made = tci_plan_order(a, n);
+    } else if (n->op == TCI_OP_TOPK) {
+        made = tci_plan_topk(a, n);
     }
     return made ? made : n;
 }

@@ -171,6 +171,8 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
+/* plan/sort.c: TOPK n as what finds its places. */
+TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
  * in `orders`. NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);

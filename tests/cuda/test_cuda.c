@@ -128,6 +128,21 @@ static tc_tensor halves_by_bits(tc_tensor x)
     return tc_add(tc_add(h, b), tc_bitcast(tc_bitwise_and(tc_bitcast(x, TC_I32), -256), TC_F32));
 }
 
+/* Of chunks of chunks by ranks; by digits. */
+static tc_tensor first_few(tc_tensor x)
+{
+    tc_tensor values, indices;
+    tc_topk(tc_permute(x, 1, 0), 0, 9, true, &values, &indices);
+    return tc_add(values, tc_cast(indices, TC_F32));
+}
+static tc_tensor first_many(tc_tensor x)
+{
+    tc_tensor values, indices;
+    tc_tensor line = tc_slice(tc_reshape(x, -1), 0, 0, 1030, 1);
+    tc_topk(tc_cast(line, TC_BF16), 0, 260, false, &values, &indices);
+    return tc_add(values, tc_cast(indices, TC_F32));
+}
+
 /* A tuple of three joined down columns. */
 static tc_tensor spread_columns(tc_tensor x)
 {
@@ -172,7 +187,7 @@ static const expression exact[] = {chain,   wide_range, logs,    curves,  power,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
                                    dropped, normal, dice, bits, halves_by_bits,
-                                   spread_columns, short_rows};
+                                   first_few, first_many, spread_columns, short_rows};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)

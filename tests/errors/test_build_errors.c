@@ -110,6 +110,14 @@ TEST(axes_out_of_range)
     POISON((tc_var_mean(x, TC_AXES(-3), 1, 0, &var, &mean), mean), "tc_var_mean", TC_ERR_AXIS,
            "axis -3");
     POISON(tc_cumsum(x, 2), "tc_cumsum", TC_ERR_AXIS, "axis 2");
+    tc_tensor first, at, one = tc_full(ctx, 1, TC_F32);
+    POISON((tc_topk(x, 1, 5, true, &first, &at), first), "tc_topk", TC_ERR_ARGUMENT,
+           "k is 5: expected 0 to 4, the size of axis 1 of [3, 4]");
+    POISON((tc_topk(x, 1, -1, true, &first, &at), at), "tc_topk", TC_ERR_ARGUMENT, "k is -1");
+    POISON((tc_topk(x, 2, 1, true, &first, &at), at), "tc_topk", TC_ERR_AXIS, "axis 2");
+    POISON((tc_topk(one, 0, 0, true, &first, &at), at), "tc_topk", TC_ERR_ARGUMENT, "1 to 1");
+    POISON((tc_sort(x, 2, true, &first, NULL), first), "tc_sort", TC_ERR_AXIS, "axis 2");
+    POISON(tc_argsort(x, 2, true), "tc_argsort", TC_ERR_AXIS, "axis 2");
     POISON(tc_softmax(x, -3), "tc_softmax", TC_ERR_AXIS, "axis -3");
     POISON(tc_log_softmax(x, 2), "tc_log_softmax", TC_ERR_AXIS, "axis 2");
     POISON(tc_transpose(x, 0, 2), "tc_transpose", TC_ERR_AXIS, "axis 2");
@@ -709,6 +717,10 @@ TEST(axes_and_dtypes_of_any_value)
         check_any(tc_layer_norm(x, TC_AXES(axis), TC_NONE, TC_NONE, 0));
         check_any(tc_cast(x, (tc_dtype)axis));
         check_any(tc_bitcast(x, (tc_dtype)axis));
+        check_any(tc_argsort(x, axis, true));
+        tc_tensor taken;
+        tc_topk(x, 0, extremes[i], true, &taken, NULL);
+        check_any(taken);
         check_any(tc_input(ctx, "", extremes[i], 3));
         check_any(tc_full(ctx, 1, extremes[i], 3));
         check_any(tc_arange(ctx, 0, 3, 1, (tc_dtype)axis));

@@ -669,7 +669,8 @@ TEST(special_rows)
         tc_tensor x = make(dtypes[k], 2, s23, a, wa), y = make(dtypes[k], 2, s32, b, wb);
         op_case *c = add_case("matmul", tc_matmul(x, y), 4);
         op_case *d = add_case("cumsum", tc_cumsum(x, 1), 6);
-        c->tolerance = d->tolerance = 1e-6;
+        op_case *e = add_case("cumsum", tc_cumsum(tc_reshape(tc_permute(x, 1, 0), 6), 0), 6);
+        c->tolerance = d->tolerance = e->tolerance = 1e-6;
         for (int i = 0; i < 4; i++) {
             for (int j = 0; j < 3; j++) {
                 c->want[i] += a[i / 2 * 3 + j] * b[j * 2 + i % 2];
@@ -679,6 +680,8 @@ TEST(special_rows)
         for (int i = 0; i < 6; i++) {
             d->want[i] = a[i] + (i % 3 ? d->want[i - 1] : 0);
             d->want_int[i] = wa[i] + (i % 3 ? d->want_int[i - 1] : 0);
+            e->want[i] = a[i % 2 * 3 + i / 2] + (i ? e->want[i - 1] : 0);
+            e->want_int[i] = wa[i % 2 * 3 + i / 2] + (i ? e->want_int[i - 1] : 0);
         }
     }
     tc_tensor x = make(TC_F32, 2, s23, a, wa), index = make(TC_I64, 2, s22, p, wi);
@@ -689,6 +692,12 @@ TEST(special_rows)
     op_case *sum = add_case("scatter_add", tc_scatter_add(x, 1, index, src), 6);
     op_case *least = add_case("scatter_min", tc_scatter_min(x, 1, index, src), 6);
     op_case *most = add_case("scatter_max", tc_scatter_max(x, 1, index, src), 6);
+    tc_tensor first, where;
+    tc_topk(x, 1, 1, true, &first, &where);
+    op_case *top = add_case("topk", where, 2);
+    op_case *top_value = add_case("value of topk", first, 2);
+    top->want_int[0] = top->want_int[1] = 2;
+    top_value->want[0] = 3, top_value->want[1] = 6;
     op_case *rows = add_case("index_add", tc_index_add(x, 1, make(TC_I64, 1, s22, p, wi), src), 6);
     for (int i = 0; i < 6; i++) {
         put->want[i] = sum->want[i] = least->want[i] = most->want[i] = rows->want[i] = a[i];

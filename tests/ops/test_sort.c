@@ -1,4 +1,6 @@
-/* tests/ops/test_sort.c - values by their bits, against memory itself. */
+/* tests/ops/test_sort.c - values by their bits, against memory itself; the first of an axis in
+ * order, against a plain sort: every dtype, both algorithms, ties, NaN, zeros of both signs;
+ * gradients. */
 #include "inside.h"
 
 #include "tc_test.h"
@@ -94,6 +96,226 @@ TEST(bits_of_computed_values)
         both[1] = tc_bitcast(both[0], words[i % 4]);
         REQUIRE(read_any(both[1], bits, 999) && read_any(both[0], y, 999));
         CHECK(same_bits(floats[i % 4], y, bits, 999));
+        tc_ctx_free(ctx);
+    }
+}
+
+/* ---- in order ---- */
+
+/* An axis of a shape, and how many are taken. */
+typedef struct taking { int rank, axis; int64_t sizes[3], k; } taking;
+
+enum { LONGEST = 3000, MOST = 200000 };
+
+static bool is_float(tc_dtype t) { return tci_dtype_is_float(t); }
+
+/* Few numbers, so that many are equal, and corners of the dtype. */
+static void fill(tc_dtype t, void *to, int64_t n, bool many)
+{
+    static const double corners[] = {-0.0, 0.0, INFINITY, -INFINITY, NAN};
+    int bytes = tci_dtype_get(t)->bytes;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t r = tct_random();
+        tci_value v = {.i = (int64_t)(r % (many ? 100000 : 7)) - 3};
+        v.f = is_float(t) ? (double)v.i * 0.25 : v.f;
+        if (is_float(t) && r >> 40 & 7) {
+            v.f = r >> 50 & 3 ? v.f : corners[(r >> 53) % 5];
+        } else if (!is_float(t)) {
+            v = tci_value_cast(r >> 50 & 7 ? v : (tci_value){.u = r}, TC_I64, t);
+        }
+        tci_value_store(t, (char *)to + i * bytes, v);
+    }
+}
+
+/* -1, 0, 1: a below b, level with it, above; NaN is above all else. */
+static int compare(tc_dtype t, tci_value a, tci_value b)
+{
+    if (!is_float(t)) {
+        return t == TC_U64 ? (a.u > b.u) - (a.u < b.u) : (a.i > b.i) - (a.i < b.i);
+    }
+    bool nan_a = isnan(a.f), nan_b = isnan(b.f);
+    return nan_a || nan_b ? nan_a - nan_b : (a.f > b.f) - (a.f < b.f);
+}
+
+/* Places of n elements, `inner` apart, in order: by merging, which keeps what is equal in order. */
+static void sort_places(tc_dtype t, const char *x, int64_t inner, int64_t n, bool largest,
+                        int64_t *out)
+{
+    static int64_t other[LONGEST];
+    int bytes = tci_dtype_get(t)->bytes;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = i;
+    }
+    for (int64_t width = 1; width < n; width *= 2) {
+        for (int64_t from = 0; from < n; from += 2 * width) {
+            int64_t middle = from + width < n ? from + width : n;
+            int64_t end = middle + width < n ? middle + width : n, a = from, b = middle;
+            for (int64_t i = from; i < end; i++) {
+                int order = 0;
+                if (a < middle && b < end) {
+                    order = compare(t, tci_value_load(t, x + out[b] * inner * bytes),
+                                    tci_value_load(t, x + out[a] * inner * bytes));
+                }
+                bool later = a == middle || (b < end && (largest ? order > 0 : order < 0));
+                other[i] = later ? out[b++] : out[a++];
+            }
+        }
+        memcpy(out, other, sizeof(*out) * (size_t)n);
+    }
+}
+
+/* One call: memory of its own, and the results, not computed yet. */
+typedef struct sorting {
+    tc_dtype dtype;
+    taking t;
+    bool largest;
+    char *x;
+    tc_tensor values, indices;
+} sorting;
+
+static int64_t product(const taking *t, int from, int to)
+{
+    int64_t n = 1;
+    for (int i = from; i < to; i++) {
+        n *= t->sizes[i];
+    }
+    return n;
+}
+
+static sorting begin(tc_ctx *ctx, tc_dtype dtype, const taking *t, bool largest, bool many)
+{
+    sorting s = {.dtype = dtype, .t = *t, .largest = largest};
+    int64_t n = product(t, 0, t->rank);
+    s.x = malloc((size_t)n * 8 + 8);
+    REQUIRE(s.x && n <= MOST);
+    fill(dtype, s.x, n, many);
+    tc_tensor x = tc_borrow_at(ctx, s.x, dtype, t->rank, t->sizes, 0, TC_HERE);
+    tc_topk(x, t->axis, t->k, largest, &s.values, &s.indices);
+    return s;
+}
+
+static void check(sorting *s, const char *who)
+{
+    static int64_t order[LONGEST], indices[MOST], values[MOST];
+    const taking *t = &s->t;
+    int64_t n = t->sizes[t->axis], inner = product(t, t->axis + 1, t->rank);
+    int64_t outer = product(t, 0, t->axis), bytes = tci_dtype_get(s->dtype)->bytes, wrong = 0;
+    REQUIRE(n <= LONGEST && read_any(s->values, values, outer * t->k * inner) &&
+            read_any(s->indices, indices, outer * t->k * inner));
+    for (int64_t line = 0; line < outer * inner; line++) {
+        int64_t first = line / inner * n * inner + line % inner;
+        sort_places(s->dtype, s->x + first * bytes, inner, n, s->largest, order);
+        for (int64_t i = 0; i < t->k; i++) {
+            int64_t at = (line / inner * t->k + i) * inner + line % inner;
+            const char *want = s->x + (first + order[i] * inner) * bytes;
+            wrong += indices[at] != order[i] ||
+                     !same_bits(s->dtype, want, (char *)values + at * bytes, 1);
+        }
+    }
+    CHECK_MSG(wrong == 0, "%s, %s, %d of %d along axis %d%s: %d differ", who,
+              tci_dtype_get(s->dtype)->name, (int)t->k, (int)n, t->axis,
+              s->largest ? ", largest" : "", (int)wrong);
+    free(s->x);
+}
+
+/* One chunk, chunks of chunks, whose last one is filled up, and digits. */
+static const taking takings[] = {
+    {1, 0, {1}, 1},        {1, 0, {7}, 0},        {1, 0, {7}, 7},        {2, 1, {3, 40}, 1},
+    {2, 0, {40, 3}, 11},   {3, 1, {2, 70, 5}, 9}, {2, 0, {0, 4}, 0},     {2, 1, {0, 9}, 4},
+    {2, 1, {2, 129}, 3},   {1, 0, {1025}, 17},    {2, 1, {2, 1300}, 1},  {2, 0, {1301, 2}, 64},
+    {2, 1, {2, 1024}, 600}, {1, 0, {1025}, 1025}, {2, 0, {1400, 3}, 300}, {1, 0, {2048}, 1000},
+};
+enum { TAKINGS = sizeof(takings) / sizeof(takings[0]) };
+
+TEST(first_of_every_dtype)
+{
+    tc_ctx *ctx = make_ctx("interp");
+    for (int i = -1; i < NUMBERS; i++) {
+        for (int k = 0; k < TAKINGS; k++) {
+            sorting s = begin(ctx, i < 0 ? TC_BOOL : numbers[i], &takings[k], k % 2, k % 3);
+            check(&s, "interp");
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
+/* Native code, several in one program. */
+TEST(first_in_native_code)
+{
+    static const tc_dtype dtypes[] = {TC_F32, TC_F64, TC_BF16, TC_I8, TC_U64, TC_I32};
+    static const taking some[] = {{2, 1, {9, 1000}, 50}, {2, 1, {2, 1300}, 5}, {1, 0, {1500}, 700}};
+    tc_ctx *ctx = make_ctx("cpu");
+    for (int i = 0; i < 6; i++) {
+        sorting s[3];
+        for (int k = 0; k < 3; k++) {
+            s[k] = begin(ctx, dtypes[i], &some[k], (i + k) % 2, i % 2);
+        }
+        CHECK(tc_eval_many(TC_TENSORS(s[0].values, s[0].indices, s[1].values, s[1].indices,
+                                      s[2].values, s[2].indices)) == TC_OK);
+        for (int k = 0; k < 3; k++) {
+            check(&s[k], "cpu");
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(sorted_wholes)
+{
+    static const float x[2][3] = {{2, NAN, -1}, {0, -0.0f, 5}};
+    static const int64_t up[2][3] = {{2, 0, 1}, {0, 1, 2}}, down[2][3] = {{1, 0, 2}, {2, 0, 1}};
+    float values[6];
+    int64_t indices[6];
+    tc_ctx *ctx = make_ctx("interp");
+    tc_tensor t = tc_copy_in(ctx, x, TC_F32, 2, 3), v, i;
+    for (int k = 0; k < 2; k++) {
+        const int64_t *want = k ? down[0] : up[0];
+        tc_sort(t, -1, k, &v, &i);
+        CHECK(tc_read(v, values, 6) == TC_OK && tc_read(i, indices, 6) == TC_OK);
+        for (int at = 0; at < 6; at++) {
+            CHECK_EQ_INT(indices[at], want[at]);
+            CHECK(same_bits(TC_F32, &values[at], &x[at / 3][want[at]], 1));
+        }
+        CHECK(tc_read(tc_argsort(t, 1, k), indices, 6) == TC_OK);
+        CHECK(!memcmp(indices, want, sizeof(indices)));
+    }
+    tc_topk(tc_full(ctx, 3, TC_F32), 0, 1, true, &v, &i); /* 0-d */
+    CHECK(tc_rank(v) == 0 && tc_read(v, values, 1) == TC_OK && tc_read(i, indices, 1) == TC_OK);
+    CHECK(values[0] == 3 && indices[0] == 0);
+    tc_topk(t, 1, 2, true, NULL, &i);
+    CHECK(tc_rank(i) == 2 && tc_size(i, 1) == 2);
+    tc_ctx_free(ctx);
+}
+
+/* What is taken takes the gradient, once, and all else none. */
+TEST(gradient_goes_to_what_is_taken)
+{
+    enum { ROWS = 3, N = 200, K = 5 };
+    static float x[ROWS][N], w[ROWS][K], dx[ROWS][N];
+    int64_t at[ROWS][K];
+    static const char *const backends[] = {"interp", "cpu"};
+    for (int i = 0; i < ROWS * N; i++) {
+        x[0][i] = (float)(i * 37 % 101);
+    }
+    for (int i = 0; i < ROWS * K; i++) {
+        w[0][i] = (float)(i + 1);
+    }
+    for (int b = 0; b < 2; b++) {
+        tc_ctx *ctx = make_ctx(backends[b]);
+        tc_tensor t = tc_copy_in(ctx, x, TC_F32, ROWS, N), v, i, grad;
+        tc_topk(t, 1, K, false, &v, &i);
+        tc_tensor loss = tc_sum(tc_mul(v, tc_copy_in(ctx, w, TC_F32, ROWS, K)), TC_ALL, false);
+        CHECK(tc_grad(loss, &t, 1, &grad) == TC_OK);
+        CHECK_MSG(tc_read(grad, dx, ROWS * N) == TC_OK, "%s", tc_error(grad));
+        CHECK(tc_read(i, at, ROWS * K) == TC_OK);
+        for (int r = 0; r < ROWS; r++) {
+            for (int k = 0; k < K; k++) {
+                CHECK(dx[r][at[r][k]] == w[r][k]);
+                dx[r][at[r][k]] = 0;
+            }
+        }
+        for (int k = 0; k < ROWS * N; k++) {
+            CHECK(dx[0][k] == 0);
+        }
         tc_ctx_free(ctx);
     }
 }

@@ -37,6 +37,45 @@ static void os_replay(const char *backend)
     CHECK_MSG(r.passed >= 950, "only %d cases passed", r.passed);
 }
 
+/* Sizes of both axes are symbols, the places of one in order by the other: as of known sizes. */
+TEST(sorts_of_any_size)
+{
+    enum { MOST = 400 };
+    static const int64_t sizes[][2] = {{1, 3}, {4, 64}, {0, 5}, {2, 129}, {3, 7}};
+    static float x[MOST], values[2][MOST], last[3];
+    static int64_t places[2][MOST];
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor any = tc_input(ctx, "x", TC_F32, TC_DIM("rows", 0, 9), TC_DIM("n", 3, 300));
+    tc_tensor v, i, few, bad;
+    tc_sort(any, 1, true, &v, &i);
+    tc_topk(tc_reshape(any, -1), 0, 0, true, &few, NULL);
+    tc_topk(any, 1, 3, false, &few, NULL);
+    tc_topk(any, 1, 4, false, NULL, &bad);
+    CHECK_HAS(tc_error(bad), "k is 4: expected 0 to n, the size of axis 1");
+    tc_program *f = NULL;
+    tc_tensor sum = tc_sum(few, TC_AXES(0), false);
+    tc_status status = tc_compile_fn(TC_TENSORS(any), TC_TENSORS(v, i, sum), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    for (int k = 0; k < 5 && f; k++) {
+        int64_t rows = sizes[k][0], n = sizes[k][1], all = rows * n;
+        for (int at = 0; at < all; at++) {
+            x[at] = (float)(at * 31 % 17) - 8;
+        }
+        status = tc_run(f, TC_BUFS(TC_BUF_ND(x, rows, n)),
+                        TC_BUFS(TC_BUF(values[0], all), TC_BUF(places[0], all), TC_BUF(last, 3)));
+        CHECK_MSG(status == TC_OK, "%s", tc_error(f));
+        tc_tensor known = tc_copy_in(ctx, x, TC_F32, rows, n), y, j;
+        tc_sort(known, 1, true, &y, &j);
+        CHECK(tc_read(y, values[1], all) == TC_OK && tc_read(j, places[1], all) == TC_OK);
+        CHECK(!memcmp(values[0], values[1], sizeof(float) * (size_t)all));
+        CHECK(!memcmp(places[0], places[1], sizeof(int64_t) * (size_t)all));
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(symbolic_cases_on_interp)
 {
     os_replay("interp");

@@ -100,6 +100,16 @@ TEST(over_axes)
     check_same(__LINE__, "var of var_mean", both[0], wanted[0]);
     check_same(__LINE__, "mean of var_mean", both[1], wanted[1]);
     ONE(tc_cumsum(x, 1), "cumsum", TC_ATTRS(TC_ATTR("axis", 1)));
+    ONE(tc_argsort(x, 1, false), "argsort", TC_ATTRS(TC_ATTR("axis", 1)));
+    CHECK_EQ_INT(tc_op_results(ctx, "topk", TC_TENSORS(x),
+                               TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("k", 2)), both, 2), TC_OK);
+    tc_topk(x, 1, 2, true, &wanted[0], &wanted[1]);
+    check_same(__LINE__, "values of topk", both[0], wanted[0]);
+    check_same(__LINE__, "indices of topk", both[1], wanted[1]);
+    CHECK_EQ_INT(tc_op_results(ctx, "sort", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", 1)), both, 2),
+                 TC_OK);
+    tc_sort(x, 1, false, &wanted[0], &wanted[1]);
+    check_same(__LINE__, "values of sort", both[0], wanted[0]);
     ONE(tc_softmax(x, 1), "softmax", TC_ATTRS(TC_ATTR("axis", -1)));
     ONE(tc_log_softmax(x, 0), "log_softmax", TC_ATTRS(TC_ATTR("axis", 0)));
     TWO(tc_layer_norm(x, TC_AXES(1), y, TC_NONE, 0.5), "layer_norm",

@@ -136,6 +136,12 @@ TEST(nodes)
     BREAK(graph_verifier, &n, n->dtype, TC_F32);
     BREAK(graph_verifier, &n, n->in[0], tci_handle_node(x));
     BREAK(graph_verifier, &n, n->in[1]->dtype, TC_U32);
+    n = tci_handle_node(tc_argsort(x, 1, true));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->dtype, TC_I32);
+    BREAK(graph_verifier, &n, n->shape[0], 5);
+    BREAK(graph_verifier, &n, n->shape[1], 11);
+    BREAK(graph_verifier, &n, n->attr[1], 2);
     n = tci_handle_node(tc_bitcast(x, TC_I32));
     CHECK(!complains(graph_verifier, &n));
     BREAK(graph_verifier, &n, n->dtype, TC_I64);
