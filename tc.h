@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a6209d90193dbd70"
+#define TCI_BUILD "e358f82bc2c577f3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21431,6 +21431,10 @@ typedef struct tci_attention {
     tci_matrix scores;  /* A: queries, B: keys; n counts keys */
     tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;      /* the instruction whose rows the weights are made of */
+    /* A query sees the keys up to number cut_base + cut_rows * query alone: all others have one
+     * score, whatever their product is. */
+    bool is_cut;
+    int64_t cut_base, cut_rows;
     int32_t rings;      /* of keys, and of values, each of scores.columns */
 } tci_attention;
 
@@ -21455,6 +21459,7 @@ enum {
     TCI_ATTENTION_RESULT,
     TCI_ATTENTION_REDS
 };
+enum { TCI_ATTENTION_CUT = 1 << 29 }; /* of a cut's distance, at most */
 
 /* ---- the stages ---- */
 
@@ -21659,6 +21664,66 @@ static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t 
     return k->insts[loads[2]].op == TCI_K_LOAD;
 }
 
+/* ---- the cut ---- */
+
+/* The index that an integer is, below conversions that keep it: axes are no longer than an i32
+ * counts; -1: it is none. */
+static int tci_attention_index(const tci_kernel *k, int inst)
+{
+    const tci_kinst *in = &k->insts[inst];
+    while (in->op == TCI_K_PRIM && in->prim == TCI_P_CAST &&
+           tci_dtype_is_int((tc_dtype)in->dtype) &&
+           tci_dtype_get((tc_dtype)in->dtype)->bytes >= 4) {
+        in = &k->insts[in->args[0]];
+    }
+    return in->op == TCI_K_INDEX ? in->x : -1;
+}
+
+/* last - first as a function of queries and keys: true where it falls by 1 from key to key, and
+ * rises by rows, 0 or 1, from query to query, and depends on nothing else. */
+static bool tci_attention_distance(const tci_kernel *k, int first, int last,
+                                   const tci_attention *x, int64_t *base, int64_t *rows)
+{
+    int64_t *a = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), a_base;
+    int64_t *b = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), b_base;
+    if (first < 0 || last < 0 || !tci_kx_affine(k, first, a, &a_base) ||
+        !tci_kx_affine(k, last, b, &b_base)) {
+        return false;
+    }
+    bool fits = true;
+    for (int i = 0; i < k->n_axes; i++) {
+        int64_t step = b[i] - a[i];
+        bool own = i == x->scores.m_axis || i == x->scores.n_axis;
+        fits = fits && (own || step == 0);
+    }
+    *base = b_base - a_base;
+    *rows = b[x->scores.m_axis] - a[x->scores.m_axis];
+    return fits && b[x->scores.n_axis] - a[x->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
+           *base > -TCI_ATTENTION_CUT && *base < TCI_ATTENTION_CUT;
+}
+
+/* A score that is SELECT by a comparison of indices: of what depends on keys, or of one value. */
+static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
+{
+    const tci_kinst *select = tci_attention_prim(k, x->score, TCI_P_SELECT);
+    const tci_kinst *le = select ? tci_attention_prim(k, select->args[0], TCI_P_LE) : NULL;
+    const tci_kinst *lt = select ? tci_attention_prim(k, select->args[0], TCI_P_LT) : NULL;
+    const tci_kinst *compare = le ? le : lt;
+    if (!compare) {
+        return;
+    }
+    int a = tci_attention_index(k, compare->args[0]), b = tci_attention_index(k, compare->args[1]);
+    bool masks_else = k->insts[select->args[2]].axes == 0 && k->insts[select->args[2]].stage < 0;
+    bool masks_then = k->insts[select->args[1]].axes == 0 && k->insts[select->args[1]].stage < 0;
+    if (masks_else && tci_attention_distance(k, a, b, x, &x->cut_base, &x->cut_rows)) {
+        x->is_cut = true; /* seen where a <= b or a < b */
+        x->cut_base -= lt ? 1 : 0;
+    } else if (masks_then && tci_attention_distance(k, b, a, x, &x->cut_base, &x->cut_rows)) {
+        x->is_cut = true; /* seen where b < a or b <= a */
+        x->cut_base -= lt ? 0 : 1;
+    }
+}
+
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
 {
     int axes[3], weights, power;
@@ -21674,6 +21739,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
                  tci_attention_sides(k, axes, loads, t, x);
     if (found) {
         tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+        tci_attention_cut(k, x);
     }
     return found;
 }
@@ -35211,7 +35277,7 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 
 /* ---- src/loop/attention.c, continued ---- */
 enum {
-    TCI_ATTENTION_BARRIERS = 256,  /* bytes for them */
+    TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
     TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
@@ -35304,6 +35370,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
+    steps = x.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
     double cells = (double)x.scores.rows * x.scores.columns;
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;

@@ -11,9 +11,15 @@
  * 8 * (i / 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are the
  * registers that the second product takes its first factor from, as they stand.
  *
+ * Where keys are cut off for a tile's queries, the steps beyond the cut are left out when the one
+ * score of what is cut off is so far below the largest of each row that its power is 0: each warp
+ * leaves how far it is, after the first step, and the loader and all consumers read what all of
+ * them have left behind the last step before the cut.
+ *
  * Invariants: the sums of a step are waited for behind the powers of the next one: what would let
  * the compiler wait earlier is held by tc_attention_behind, and no register of a product under way
- * is touched. Warps leave and take rows of their own, so a warp's meeting is enough there. */
+ * is touched: tc_registers_here, behind each wait, keeps the compiler from reading them before it.
+ * Warps leave and take rows of their own, so a warp's meeting is enough there. */
 #include "attention.h"
 
 #include <string.h>
@@ -31,25 +37,43 @@ static const char tci_cuda_attention_ptx[] =
     "    return __shfl_xor_sync(0xffffffffu, x, lanes);\n}\n"
     "TC_I float tc_power_of_2(float x) {\n    float r;\n"
     "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n    return r;\n}\n"
-    "template <int n> TC_I void tc_attention_behind(float (&s)[n], float sum) {\n"
+    "TC_I float tc_load_one(unsigned from) {\n    float r;\n"
+    "    asm volatile(\"ld.shared::cta.f32 %0, [%1];\" : \"=f\"(r) : \"r\"(from) : "
+    "\"memory\");\n    return r;\n}\n"
+    "template <int n> TC_I void tc_registers_here(float (&s)[n]) {\n"
     "#pragma unroll\n"
     "    for (int i = 0; i < n; i += 8) {\n"
     "        asm volatile(\"\" : \"+f\"(s[i]), \"+f\"(s[i + 1]), \"+f\"(s[i + 2]), "
     "\"+f\"(s[i + 3]), \"+f\"(s[i + 4]), \"+f\"(s[i + 5]), \"+f\"(s[i + 6]), \"+f\"(s[i + 7]) "
-    ":: \"memory\");\n    }\n"
+    ":: \"memory\");\n    }\n}\n"
+    "template <int n> TC_I void tc_attention_behind(float (&s)[n], float sum) {\n"
+    "    tc_registers_here(s);\n"
     "    asm volatile(\"{\\n.reg .pred p;\\nsetp.lt.f32 p, %0, 0f00000000;\\n@!p bra L%=;\\n"
     "trap;\\nL%=:\\n}\" :: \"f\"(sum) : \"memory\");\n}\n"
     "#endif\n";
 
+/* Behind the barriers of slots: one that all consumers' warps have left their distance, and the
+ * distances, those of a tile while others read those of the tile before. */
 static const char tci_cuda_attention_loading[] =
+    "template <class S> TC_I unsigned tc_attention_told(unsigned at) {\n"
+    "    return at + S::barriers + 16 * S::stages;\n}\n"
+    "template <class S> TC_I unsigned tc_attention_word(unsigned at, unsigned turn, int warp) {\n"
+    "    return tc_attention_told<S>(at) + 8 + 8 * (turn * 4 * S::consumers + warp);\n}\n"
+    "template <class S> TC_I int tc_attention_rest(unsigned at, int end, unsigned &turn) {\n"
+    "    tc_barrier_wait(tc_attention_told<S>(at), turn);\n"
+    "    for (int i = 0; i < 4 * S::consumers; i++) {\n"
+    "        if (!(tc_load_one(tc_attention_word<S>(at, turn, i)) > 128.0f)) {\n"
+    "            end = S::keys;\n        }\n    }\n"
+    "    turn ^= 1;\n    return end;\n}\n"
     "template <class S> TC_I void tc_attention_begin(unsigned at) {\n"
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
     "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
     "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        tc_barrier_init(tc_attention_told<S>(at), 4 * S::consumers);\n"
     "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_attention_load(unsigned at, const tc_map *maps) {\n"
-    "    int ring = 0;\n    unsigned parity = 1, first = 1;\n"
+    "    int ring = 0;\n    unsigned parity = 1, first = 1, turn = 0;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x, first ^= 1) {\n"
     "        tc_place p = S::place(t);\n"
     "        tc_barrier_wait(tc_empty<S>(at, 0), first);\n"
@@ -57,7 +81,8 @@ static const char tci_cuda_attention_loading[] =
     "        for (int k = 0; k < S::depth; k += 64) {\n"
     "            S::load_queries(at + k / 64 * S::queries_slab, maps, tc_full<S>(at, 0), p, k);\n"
     "        }\n"
-    "        for (int key = 0; key < S::keys; key += S::step) {\n"
+    "        int end = S::end(p);\n        bool asks = end < S::keys;\n"
+    "        for (int key = 0; key < end; key += S::step) {\n"
     "            const int slot = 1 + ring, after = 1 + S::rings + ring;\n"
     "            p.n = key;\n"
     "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
@@ -72,7 +97,10 @@ static const char tci_cuda_attention_loading[] =
     "                S::load_values(at + S::values_at + ring * S::values_bytes + "
     "k / 64 * S::values_part, maps + 2, tc_full<S>(at, after), p, key + k);\n            }\n"
     "            if (++ring == S::rings) {\n                ring = 0;\n"
-    "                parity ^= 1;\n            }\n        }\n    }\n}\n";
+    "                parity ^= 1;\n            }\n"
+    "            if (asks && key + S::step == end) {\n                asks = false;\n"
+    "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
+    "        }\n    }\n}\n";
 
 /* A thread's part of a tile. most and sum: of its two rows; scale: what the sums so far are worth
  * beside the step at hand. */
@@ -139,21 +167,40 @@ static const char tci_cuda_attention_steps[] =
     "    for (int i = 0; i < S::step / 4; i++) {\n"
     "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
 
-/* A tile: ring, parity and first go on from the tile before. */
+/* How far a warp's rows are above `cut`, the score of what is cut off; where that is -inf, what is
+ * left out is 0 however low they are. */
+static const char tci_cuda_attention_telling[] =
+    "template <class S>\n"
+    "TC_I void tc_attention_tell(tc_attention<S> &x, unsigned at, unsigned turn, float cut) {\n"
+    "    float far = fminf(x.most[0] - cut, x.most[1] - cut);\n"
+    "    far = fminf(far, tc_swap(far, 4));\n    far = fminf(far, tc_swap(far, 8));\n"
+    "    far = fminf(far, tc_swap(far, 16));\n"
+    "    far = cut == -__builtin_inff() ? __builtin_inff() : far;\n"
+    "    if (tc_warp_lane<S>() == 0) {\n"
+    "        tc_store_two(tc_attention_word<S>(at, turn, tc_warp<S>()), far, far);\n    }\n"
+    "    tc_warp_arrive<S>(tc_attention_told<S>(at));\n}\n";
+
+/* A tile: ring, parity, turn and first go on from the tile before. */
 static const char tci_cuda_attention_tile[] =
     "template <class S, class F>\n"
     "TC_I void tc_attention_tile(unsigned at, int group, int &ring, unsigned &parity, "
-    "unsigned first,\n                            tc_place p, F score) {\n"
+    "unsigned &turn,\n                            unsigned first, tc_place p, F score) {\n"
     "    tc_attention<S> x;\n"
     "    tc_barrier_wait(tc_full<S>(at, 0), first);\n"
     "    tc_barrier_wait(tc_full<S>(at, 1 + ring), parity);\n"
     "    tc_attention_scores<S>(x, at, group, ring);\n"
-    "    tc_products_wait<0>();\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.s);\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, 1 + ring));\n"
     "    tc_attention_values<S>(x, p, group, 0, score);\n"
     "    tc_attention_powers<S>(x, true);\n"
+    "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
+    "    if (asks) {\n"
+    "        tc_attention_tell<S>(x, at, turn, score(0.0f, S::rows_end(p.m), end));\n    }\n"
     "    tc_attention_round<S>(x);\n"
-    "    for (int key = S::step; key < S::keys; key += S::step) {\n"
+    "    for (int key = S::step;; key += S::step) {\n"
+    "        if (asks && key == end) {\n            asks = false;\n"
+    "            end = tc_attention_rest<S>(at, end, turn);\n        }\n"
+    "        if (key >= end) {\n            break;\n        }\n"
     "        const int before = ring;\n        const unsigned old = parity;\n"
     "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
     "        }\n"
@@ -161,12 +208,12 @@ static const char tci_cuda_attention_tile[] =
     "        tc_attention_scores<S>(x, at, group, ring);\n"
     "        tc_barrier_wait(tc_full<S>(at, 1 + S::rings + before), old);\n"
     "        tc_attention_sums<S>(x, at, before, key > S::step);\n"
-    "        tc_products_wait<1>();\n"
+    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n"
     "        tc_warp_arrive<S>(tc_empty<S>(at, 1 + ring));\n"
     "        tc_attention_values<S>(x, p, group, key, score);\n"
     "        tc_attention_powers<S>(x, false);\n"
     "        tc_attention_behind(x.s, fminf(x.sum[0], x.sum[1]));\n"
-    "        tc_products_wait<0>();\n"
+    "        tc_products_wait<0>();\n        tc_registers_here(x.o);\n"
     "        tc_warp_arrive<S>(tc_empty<S>(at, 1 + S::rings + before));\n"
     "#pragma unroll\n"
     "        for (int i = 0; i < S::columns / 2; i++) {\n"
@@ -174,8 +221,8 @@ static const char tci_cuda_attention_tile[] =
     "        tc_attention_round<S>(x);\n    }\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, 0));\n"
     "    tc_barrier_wait(tc_full<S>(at, 1 + S::rings + ring), parity);\n"
-    "    tc_attention_sums<S>(x, at, ring, S::keys > S::step);\n"
-    "    tc_products_wait<0>();\n"
+    "    tc_attention_sums<S>(x, at, ring, end > S::step);\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.o);\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, 1 + S::rings + ring));\n"
     "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
     "    float by[2];\n"
@@ -194,6 +241,7 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out)
     tci_str_add(out, tci_cuda_attention_ptx);
     tci_str_add(out, tci_cuda_attention_loading);
     tci_str_add(out, tci_cuda_attention_steps);
+    tci_str_add(out, tci_cuda_attention_telling);
     tci_str_add(out, tci_cuda_attention_tile);
 }
 
@@ -260,6 +308,24 @@ static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
+/* Whole steps up to the last key that a query of the tile sees, one at least. */
+static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores;
+    if (!x->is_cut) {
+        tci_str_add(out, "    TC_I int end(tc_place p) { return keys; }\n");
+        return;
+    }
+    tci_str_printf(out,
+                   "    TC_I int end(tc_place p) {\n"
+                   "        const int last = p.m + %d < %lld ? p.m + %d : %lld;\n"
+                   "        const int seen = %lld + %lld * last;\n"
+                   "        const int steps = seen > step ? (seen + step - 1) / step : 1;\n"
+                   "        return steps * step < keys ? steps * step : keys;\n    }\n",
+                   s->rows - 1, (long long)s->m - 1, s->rows - 1, (long long)s->m - 1,
+                   (long long)x->cut_base + 1, (long long)x->cut_rows);
+}
+
 static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores, *r = &x->result;
@@ -298,6 +364,7 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
                    "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
                    r->staged == TC_F16 ? "f16" : "bf16", type, s->columns / 2, type, s->columns,
                    r->columns / 2, type, r->columns);
+    tci_cuda_attention_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "keys", s->n, s->columns);
     tci_cuda_matrix_loads(out, "load_queries", s, 0);
@@ -338,7 +405,7 @@ TCI_FN void tci_cuda_attention_scores(tci_str *out, const char *symbol, const tc
 {
     const tci_matrix *s = &l->attention->scores;
     tci_str_printf(out,
-                   "    int ring = 0;\n    unsigned parity = 0, first = 0;\n"
+                   "    int ring = 0;\n    unsigned parity = 0, first = 0, turn = 0;\n"
                    "    for (int t = blockIdx.x; t < %s_shape::tiles; t += gridDim.x, "
                    "first ^= 1) {\n"
                    "    const tc_place p = %s_shape::place(t);\n",
@@ -359,7 +426,8 @@ TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_
     int groups = TCI_MATRIX_WARP / r->row_threads; /* of rows that a warp is at */
     tci_str_printf(out,
                    "    return value;\n    };\n"
-                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, first, p, score);\n"
+                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, first, p, "
+                   "score);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n"
                    "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
                    "row += %d) {\n"

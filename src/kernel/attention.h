@@ -14,6 +14,10 @@ typedef struct tci_attention {
     tci_matrix scores;  /* A: queries, B: keys; n counts keys */
     tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;      /* the instruction whose rows the weights are made of */
+    /* A query sees the keys up to number cut_base + cut_rows * query alone: all others have one
+     * score, whatever their product is. */
+    bool is_cut;
+    int64_t cut_base, cut_rows;
     int32_t rings;      /* of keys, and of values, each of scores.columns */
 } tci_attention;
 

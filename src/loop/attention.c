@@ -8,7 +8,7 @@
 #include "stage.h"
 
 enum {
-    TCI_ATTENTION_BARRIERS = 256,  /* bytes for them */
+    TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
     TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
@@ -101,6 +101,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
+    steps = x.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
     double cells = (double)x.scores.rows * x.scores.columns;
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;

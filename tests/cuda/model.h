@@ -414,9 +414,17 @@ static float tc_swap(float x, int lanes)
     return x;
 }
 
+static float tc_load_one(unsigned from)
+{
+    float f;
+    memcpy(&f, model_at(from, 4), 4);
+    return f;
+}
+
 static float tc_power_of_2(float x) { return exp2f(x); }
 template <int n> static void tc_registers_fewer() {}
 template <int n> static void tc_registers_more() {}
+template <int n> static void tc_registers_here(float (&)[n]) {}
 template <int n> static void tc_attention_behind(float (&)[n], float) {}
 
 static void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d)
@@ -453,6 +461,7 @@ static unsigned model_to_f16(float f)
     memcpy(&bits, &h, 2);
     return bits;
 }
+
 
 static unsigned tc_pair_f16(float low, float high)
 {

@@ -18,6 +18,8 @@ typedef struct attention {
     int groups;           /* heads that share keys and values; 0: none do */
     bool half, wide;      /* half: f16; wide: scores stay f32 */
     bool turned;          /* inputs as [queries][heads][d] */
+    double cut;           /* the score of what CAUSAL cuts off; 0: -inf */
+    bool after;           /* CAUSAL says so of keys that are cut off, not of those that are seen */
     bool gate;            /* the result is multiplied by another input and widened */
     bool apart;           /* none for one kernel */
 } attention;
@@ -111,7 +113,9 @@ static tc_tensor masked(problem *p, tc_ctx *ctx, tc_tensor s)
     attention c = p->c;
     if (c.mask == CAUSAL) {
         tc_tensor row = tc_unsqueeze(tc_arange(ctx, 0, c.queries, 1, TC_I64), 1);
-        return tc_where(tc_le(tc_arange(ctx, 0, c.keys, 1, TC_I64), row), s, -INFINITY);
+        tc_tensor key = tc_arange(ctx, 0, c.keys, 1, TC_I64);
+        double cut = c.cut != 0 ? c.cut : -INFINITY;
+        return c.after ? tc_where(tc_gt(key, row), cut, s) : tc_where(tc_le(key, row), s, cut);
     }
     if (c.mask == GIVEN || c.mask == NOTHING) {
         return tc_where(add_input(p, ctx, TC_BOOL, 2, 1, c.queries, c.keys), s, -INFINITY);
@@ -174,7 +178,7 @@ static double want_score(const problem *p, int64_t head, int64_t row, int64_t ke
     s = c->wide ? 0.25 * s : rounded(0.25 * rounded(s, c->half), c->half);
     int64_t at = row * c->keys + key;
     switch (c->mask) {
-    case CAUSAL: return key <= row ? s : -INFINITY;
+    case CAUSAL: return key <= row ? s : c->cut != 0 ? c->cut : -INFINITY;
     case GIVEN:
     case NOTHING: return ((const uint8_t *)p->data[3])[at] ? s : -INFINITY;
     case BIAS: s += of_half(p, 3, at); return c->wide ? s : rounded(s, c->half);
@@ -206,7 +210,7 @@ static int64_t wrong_in_row(const problem *p, int64_t head, int64_t row, const f
             y += s[key] / sum * of_half(p, 2, v + j);
             size += s[key] / sum * fabs(of_half(p, 2, v + j));
         }
-        double slack = size * (unit + (c->wide ? 1e-5 : unit * largest * 0.1)) +
+        double slack = size * (unit + (c->wide ? 1e-5 : unit * largest)) +
                        fabs(y) * unit + 1e-5;
         int64_t at = (head * c->queries + row) * c->dv + j;
         if (c->gate) {
@@ -255,6 +259,9 @@ static const attention cases[] = {
     {.name = "heads of 128, a bias", 1, 63, 129, 128, 128, .mask = BIAS, .turned = true},
     {.name = "a bias in f32", 2, 64, 65, 64, 64, .mask = BIAS, .wide = true, .half = true},
     {.name = "causal", 2, 200, 200, 64, 64, .mask = CAUSAL},
+    {.name = "causal, cut", 1, 320, 320, 64, 64, .mask = CAUSAL, .after = true},
+    {.name = "causal, cut far off", 1, 192, 330, 64, 64, .mask = CAUSAL, .cut = -0x1p99},
+    {.name = "causal, nothing to leave out", 1, 192, 330, 64, 64, .mask = CAUSAL, .cut = -2},
     {.name = "rows without a key", 2, 70, 140, 64, 64, .mask = NOTHING, .half = true},
     {.name = "grouped heads", 4, 100, 90, 64, 64, .groups = 2, .mask = GIVEN},
     {.name = "grouped heads in one", 4, 100, 150, 64, 64, .groups = 2, .gate = true},
