@@ -159,6 +159,7 @@
 #include "interp/prepare.c"
 #include "interp/kernels.c"
 #include "interp/verify.c"
+#include "interp/print.c"
 #include "interp/reference.c"
 
 #include "compile/backend.c"

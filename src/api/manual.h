@@ -422,7 +422,7 @@
  *   TC_MATRIX       0: contractions never use matrix units
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
- *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all
+ *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage

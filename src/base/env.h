@@ -23,7 +23,7 @@
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
     X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \
     X(DUMP, "TC_DUMP",                                                                             \
-      "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,steps,dot or all")             \
+      "to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all")             \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \

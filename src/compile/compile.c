@@ -149,6 +149,15 @@ static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *j
         tci_code_print(&text, job->code);
         tci_dump_file(&job->dump, "steps.txt", &text);
     }
+    if (tci_dump_wants(&job->dump, "interp") && !job->code->n_symbols && !b->native) {
+        tci_str interp = {.s = &b->scratch};
+        for (int i = 0; i < job->code->n_kernels; i++) {
+            tci_str_printf(&interp, "%s\n", job->code->kernels[i].symbol);
+            tci_interp_print(&interp, job->code->kernels[i].interp);
+            tci_str_add(&interp, "\n");
+        }
+        tci_dump_file(&job->dump, "interp.txt", &interp);
+    }
 }
 
 /* Kernels are shared between the jobs of a batch: the first job's folder shows them. */

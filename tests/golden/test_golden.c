@@ -1,7 +1,8 @@
 /* Expected texts of every stage of a few graphs: the kernel IR, the loops and the C source for a
  * machine of 32-byte vectors whatever this one has, the loops and CUDA source for blocks of
- * threads, and OpenCL C; plan and steps of a program of several kernels. The files lie beside this
- * one; after a wanted change `make golden` rewrites them, and the diff is for review. */
+ * threads, and OpenCL C; plan, steps and the interpreter's steps of a program of several kernels.
+ * The files lie beside this one; after a wanted change `make golden` rewrites them, and the diff is
+ * for review. */
 #define TC_CUDA
 #include "inside.h"
 
@@ -341,16 +342,17 @@ TEST(groups_of_gathers)
 
 /* ---- programs ---- */
 
-/* What the spine dumps of a program: its rewritten graph, its plan, what a run does. */
+/* What the spine dumps of a program: its rewritten graph, its plan, the interpreter's steps, what a
+ * run does. */
 static void check_program(const char *name, tc_tensors inputs, tc_tensors outputs)
 {
-    static const char *const stages[] = {"rewrite", "plan", "steps"};
-    char folder[] = "/tmp/tc_test_golden_XXXXXX", path[100], text[8000];
+    static const char *const stages[] = {"rewrite", "plan", "interp", "steps"};
+    char folder[] = "/tmp/tc_test_golden_XXXXXX", path[100], text[30000];
     size_t n = 0;
     REQUIRE(mkdtemp(folder) != NULL);
     tc_program *f = NULL;
     tc_options options = {.backend = "interp", .no_disk_cache = true,
-                          .dump = "rewrite,plan,steps", .dump_dir = folder};
+                          .dump = "rewrite,plan,interp,steps", .dump_dir = folder};
     CHECK_MSG(!tc_compile_fn(inputs, outputs, &options, &f), "%s",
               tc_ctx_error(outputs.items[0].ctx));
     for (int i = 0; i < TCI_COUNT(stages); i++) {

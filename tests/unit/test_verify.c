@@ -638,6 +638,41 @@ TEST(steps_of_the_interpreter)
     end();
 }
 
+/* What the steps of a softmax have none of: guards, tuples that a section joins, stretches. */
+TEST(guards_and_tuples_of_the_interpreter)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 20, 300);
+    tci_plan *plan = plan_of(tc_argmax(tc_pad(x, 1, 3, 4, 0), 1, false));
+    REQUIRE(plan && plan->n_kernels == 1);
+    tci_interp *p = tci_interp_make(plan->kernels[0]);
+    REQUIRE(p && p->n_reds == 1);
+    tci_interp_red *r = &p->reds[0];
+    tci_interp_stage *stage = &p->stages[0];
+    tci_interp_step *load = find_step(p, TCI_STEP_LOAD);
+    REQUIRE(load && load->n_guards > 0 && load->x && !r->single && r->n_parts == 2);
+    tci_interp_guard *guard = (tci_interp_guard *)(uintptr_t)load->guards;
+    tci_interp_term *term = load->x->terms;
+    CHECK(!complains(interp_verifier, p));
+    BREAK(interp_verifier, p, term->axis, p->n_axes);
+    BREAK(interp_verifier, p, guard->block, p->n_values);
+    BREAK(interp_verifier, p, load->in[0], p->n_values);
+    BREAK(interp_verifier, p, stage->sections[1].vec, p->n_axes);
+    BREAK(interp_verifier, p, stage->from, load->x); /* and no end */
+    BREAK(interp_verifier, p, stage->reds[0], p->n_reds);
+    BREAK(interp_verifier, p, r->n_parts, 0);
+    BREAK(interp_verifier, p, r->part, r->n_parts);
+    BREAK(interp_verifier, p, r->left[0], p->n_values);
+    BREAK(interp_verifier, p, r->right[0], r->left[0]); /* stands for two values */
+    BREAK(interp_verifier, p, r->bytes[0], 2);
+    BREAK(interp_verifier, p, r->joined[0], load->out); /* made elsewhere */
+    BREAK(interp_verifier, p, p->values[r->joined[0]].own, false);
+    BREAK(interp_verifier, p, p->values[r->left[1]].varies, false);
+    CHECK(!complains(interp_verifier, p));
+    tci_interp_free(p);
+    end();
+}
+
 TEST(code)
 {
     begin();
