@@ -277,8 +277,29 @@ static void fz_draw_move(fz_draw *d, fz_step *s)
         s->attr[1] = fz_pick(d, 6) - 2;
         s->attr[2] = fz_pick(d, 6) - 2;
         break;
+    case FZ_TOPK:
+        s->attr[1] = fz_pick(d, (int)size + 1);
+        s->attr[2] = fz_pick(d, 2);
+        s->attr[3] = fz_pick(d, 2);
+        break;
     default: break;
     }
+}
+
+/* Of integers: which NaN a float is differs between executors. */
+static void fz_draw_bitcast(fz_draw *d, fz_step *s)
+{
+    s->n_in = 1;
+    s->in[0] = fz_any(d);
+    tc_dtype from = d->f->steps[s->in[0]].dtype;
+    int bytes = tci_dtype_get(from)->bytes;
+    if (from == TC_BOOL || fz_is_float(from)) {
+        s->n_in = -1;
+        return;
+    }
+    do {
+        s->attr[0] = fz_pick_dtype(d);
+    } while (s->attr[0] == TC_BOOL || tci_dtype_get((tc_dtype)s->attr[0])->bytes != bytes);
 }
 
 static void fz_draw_cat(fz_draw *d, fz_step *s)
@@ -444,6 +465,7 @@ static void fz_draw_step(fz_draw *d)
         s.in[0] = fz_any(d);
         s.attr[0] = fz_pick_dtype(d);
         break;
+    case FZ_BITCAST: fz_draw_bitcast(d, &s); break;
     case FZ_FULL: case FZ_ARANGE: case FZ_RANDOM: fz_draw_made(d, &s); break;
     case FZ_DROPOUT:
         s.n_in = 1;

@@ -17,8 +17,8 @@ enum { FZ_MAX_STEPS = 64, FZ_MAX_IN = 4, FZ_MAX_RANK = 8, FZ_MAX_OUT = 4 };
 typedef enum fz_kind {
     FZ_INPUT, FZ_BORROW, FZ_EW, FZ_REDUCE, FZ_WHERE, FZ_CAST, FZ_FULL, FZ_ARANGE, FZ_RANDOM,
     FZ_DROPOUT, FZ_RESHAPE, FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP,
-    FZ_PAD, FZ_CAT, FZ_GATHER, FZ_INDEX_SELECT, FZ_SCATTER, FZ_CUMSUM, FZ_MATMUL, FZ_EINSUM,
-    FZ_CONV, FZ_POOL, FZ_SOFTMAX, FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM, FZ_CROSS_ENTROPY, FZ_TAME,
+    FZ_PAD, FZ_CAT, FZ_GATHER, FZ_INDEX_SELECT, FZ_SCATTER, FZ_BITCAST, FZ_TOPK, FZ_CUMSUM,
+    FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX, FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM, FZ_CROSS_ENTROPY, FZ_TAME,
     FZ_KIND_COUNT
 } fz_kind;
 
@@ -211,6 +211,14 @@ static tc_tensor fz_call_move(const fz_step *s, const tc_tensor *t)
     }
 }
 
+/* attr: axis, how many, whether the largest, whether their places. */
+static tc_tensor fz_call_topk(const fz_step *s, tc_tensor x)
+{
+    tc_tensor values, indices;
+    tc_topk(x, (int)s->attr[0], s->attr[1], s->attr[2] != 0, &values, &indices);
+    return s->attr[3] ? indices : values;
+}
+
 static tc_axes fz_axes(const fz_step *s, int *memory)
 {
     tc_axes axes = {memory, (int)s->attr[0], s->attr[0] == 0};
@@ -301,6 +309,8 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
     case FZ_EW: return fz_call_ew(s->op, a);
     case FZ_WHERE: return tc_where_at(a[0], a[1], a[2], TC_HERE);
     case FZ_CAST: return tc_cast(t[0], (tc_dtype)s->attr[0]);
+    case FZ_BITCAST: return tc_bitcast(t[0], (tc_dtype)s->attr[0]);
+    case FZ_TOPK: return fz_call_topk(s, t[0]);
     case FZ_DROPOUT:
         return tc_dropout_at(t[0], tci_arg_float(0.2 * (double)s->attr[0]), tci_arg_int(s->attr[1]),
                              TC_HERE);
