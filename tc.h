@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b1e127c34abbbe36"
+#define TCI_BUILD "d6b356a470d84c31"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -26503,24 +26503,33 @@ static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, cons
     return false;
 }
 
-/* Siblings: the same kind of loops over the same sizes, and a source in common (or small
- * anyway). */
-static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
+/* The same kind of loops over the same sizes. */
+static bool tci_group_is_like(const tci_fusion *f, const tci_root *r, int group)
 {
-    tci_root *r = &f->roots[root];
-    tci_group *g = &f->groups[group];
+    const tci_group *g = &f->groups[group];
     const tci_root *first = &f->roots[g->roots[0]];
     if (r->kind != first->kind || r->kind == TCI_ROOT_CONTRACT || r->kind == TCI_ROOT_SCAN ||
         r->n_domain != first->n_domain || r->n_out != first->n_out || g->n_outer != r->n_out) {
         return false;
     }
-    int64_t count = 1;
     for (int i = 0; i < r->n_domain; i++) {
-        count *= tci_dim_hint(r->domain[i]);
         int want = i < r->n_out ? i : -1;
         if (r->domain[i] != first->domain[i] || first->outer_of[i] != want) {
             return false;
         }
+    }
+    return true;
+}
+
+/* Siblings: groups that are like the root, with a source in common (or small anyway). */
+static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
+{
+    tci_root *r = &f->roots[root];
+    tci_group *g = &f->groups[group];
+    const tci_root *first = &f->roots[g->roots[0]];
+    int64_t count = 1;
+    for (int i = 0; i < r->n_domain; i++) {
+        count *= tci_dim_hint(r->domain[i]);
     }
     if (tci_store_is_large(r)) {
         return false;
@@ -26602,7 +26611,8 @@ static int tci_group_choices(tci_fusion *f, const tci_root *r, int last, tci_cho
     for (int i = 0; i < most; i++) {
         bool is_source = i < r->n_reads;
         int group = is_source ? f->roots[r->reads[i].root].group : f->n_groups - 1 - i + r->n_reads;
-        if (group < (is_source ? 0 : last) || f->groups[group].stamp == stamp) {
+        if (group < (is_source ? 0 : last) || f->groups[group].stamp == stamp ||
+            (!is_source && !tci_group_is_like(f, r, group))) {
             continue;
         }
         f->groups[group].stamp = stamp;
@@ -26611,7 +26621,7 @@ static int tci_group_choices(tci_fusion *f, const tci_root *r, int last, tci_cho
     for (int i = 0; i < n; i++) {
         tci_choice c = (*choices)[i];
         int at = i;
-        c.saved = tci_group_saves(f, r, c.group);
+        c.saved = n > 1 ? tci_group_saves(f, r, c.group) : 0;
         for (; at > 0 && tci_choice_is_before(&c, &(*choices)[at - 1]); at--) {
             (*choices)[at] = (*choices)[at - 1];
         }
