@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d6b356a470d84c31"
+#define TCI_BUILD "1f5d91202130185c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -7405,7 +7405,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
     X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
     X(DEVSQ, devsq, FLOAT, DEVSQ, 2, DA(MUL(SPREAD(G), MUL(K(2), CENTRED()))),                     \
-      "sum of squared differences from the mean")                       \
+      "sum of squared differences from the mean")                                                  \
     X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
     X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
 
@@ -7419,19 +7419,19 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       LEAF, "0-d number given in C: a slot filled at run time")                                    \
     X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
-    X(RANDOM, random, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_DRAWN, DRAW, NONE,             \
+    X(IOTA, iota, 0, 0, TCI_IS_LEAF, NONE, LEAF, "0, 1, 2 ... along one axis, i64")                \
+    X(RANDOM, random, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_DRAWN, NONE, NONE,             \
       "random bits: a function of key, stream and index")                                          \
     X(WHERE, where, 3, 3, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN,            \
       "c ? a : b")                                                                                 \
-    X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
+    X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, NONE, OWN,                             \
       "dtype conversion with tc's defined corners")                                                \
-    X(BITCAST, bitcast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, DTYPE, NONE,      \
+    X(BITCAST, bitcast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, NONE,       \
       "the same bits as another dtype of that size")                                               \
-    X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,               \
+    X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, NONE, OWN,                \
       "same elements, row-major order, other shape")                                               \
     X(PERMUTE, permute, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")     \
-    X(EXPAND, expand, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                 \
+    X(EXPAND, expand, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, NONE, OWN,                  \
       "axes of size 1 repeated, without a copy")                                                   \
     X(SLICE, slice, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                   \
       "start and step per axis; negative steps walk backwards")                                    \
@@ -7463,40 +7463,30 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
-/* The attribute lists. X(name, kind, times, default) in the order of a node's words.
+/* The attribute lists. X(name, kind, times) in the order of a node's words; shape and dtype of a
+ * node are no words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
- *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE; MODE
- *            of the rows below
+ *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; MODE of the
+ *            rows below
  *   times    FIRST one word; EACH one for each axis of the first input and REST as many as there
- *            are, neighbours of one kind in turn; LAST one word, after them; ASIDE no word: the
- *            node has it in its shape or dtype, and who makes it by name gives it
- *   default  NEEDED: none */
+ *            are, neighbours of one kind in turn; LAST one word, after them */
 #define TCI_ATTRS_NONE(X)
-#define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
-#define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
-#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST, NEEDED) X(reverse, FLAG, FIRST, 0)
-#define TCI_ATTRS_SCATTER(X)                                                                       \
-    X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
-#define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
-#define TCI_ATTRS_TOPK(X)                                                                          \
-    X(axis, AXIS, FIRST, NEEDED) X(largest, FLAG, FIRST, 1) X(k, SIZE, ASIDE, NEEDED)
-#define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
-#define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
-#define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
-#define TCI_ATTRS_DRAW(X) X(shape, SIZE, ASIDE, NEEDED) X(dtype, DTYPE, ASIDE, NEEDED)
-#define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH, NEEDED)
-#define TCI_ATTRS_SLICE(X)                                                                         \
-    X(start, PLACE, EACH, 0) X(step, PLACE, EACH, 1) X(stop, PLACE, ASIDE, NEEDED)
-#define TCI_ATTRS_PAD(X) X(before, PLACE, EACH, 0) X(after, PLACE, ASIDE, 0)
+#define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST)
+#define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
+#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST)
+#define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
+#define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
+#define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
+#define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)
+#define TCI_ATTRS_SLICE(X) X(start, PLACE, EACH) X(step, PLACE, EACH)
+#define TCI_ATTRS_PAD(X) X(before, PLACE, EACH)
 #define TCI_ATTRS_WINDOW(X)                                                                        \
-    X(axis, AXIS, REST, NEEDED) X(kernel, SIZE, REST, NEEDED) X(stride, SIZE, REST, 1)             \
-    X(dilation, SIZE, REST, 1)
+    X(axis, AXIS, REST) X(kernel, SIZE, REST) X(stride, SIZE, REST) X(dilation, SIZE, REST)
 #define TCI_ATTRS_CONTRACT(X)                                                                      \
-    X(rank_a, COUNT, FIRST, 0) X(rank_b, COUNT, FIRST, 0) X(rank_out, COUNT, FIRST, 0)             \
-    X(labels, LABEL, REST, NEEDED)
+    X(rank_a, COUNT, FIRST) X(rank_b, COUNT, FIRST) X(rank_out, COUNT, FIRST)                      \
+    X(labels, LABEL, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
-    X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
-    X(has_bias, FLAG, LAST, 0)
+    X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
 /* What a value does to the element that it is stored to. X(ID, name): SET replaces it; the others
  * combine the two, the element first, as the reduction rows that kernel/ir.c pairs them with. */
@@ -7599,7 +7589,6 @@ typedef enum tci_attr_kind {
     TCI_ATTR_COUNT,
     TCI_ATTR_LABEL,
     TCI_ATTR_FLAG,
-    TCI_ATTR_DTYPE,
     TCI_ATTR_MODE
 } tci_attr_kind;
 
@@ -7607,24 +7596,19 @@ typedef enum tci_attr_times {
     TCI_ATTR_FIRST,
     TCI_ATTR_EACH,
     TCI_ATTR_REST,
-    TCI_ATTR_LAST,
-    TCI_ATTR_ASIDE
+    TCI_ATTR_LAST
 } tci_attr_times;
-
-enum { TCI_ATTRS_MOST = 4 };      /* of one list */
-#define TCI_ATTR_NEEDED INT64_MIN /* has no default */
 
 typedef struct tci_attr_info {
     const char *name;
     uint8_t kind, times; /* tci_attr_kind, tci_attr_times */
-    int64_t fallback;    /* the default, or TCI_ATTR_NEEDED */
 } tci_attr_info;
 
-/* A list in the order of the words: FIRST, then the group of EACH or REST, LAST, ASIDE. */
+/* A list in the order of the words: FIRST, then the group of EACH or REST, LAST. */
 typedef struct tci_attr_list {
     const tci_attr_info *items;
-    uint8_t n, n_first, n_group, n_last; /* n counts ASIDE too */
-    bool each;                           /* the group stands for each axis of the first input */
+    uint8_t n_first, n_group, n_last;
+    bool each; /* the group stands for each axis of the first input */
 } tci_attr_list;
 
 typedef struct tci_op_info {
@@ -7647,8 +7631,6 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 
 TCI_FN const tci_op_info *tci_op_get(int op);
 TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
-/* The op of that name (as tci_op_name gives it), or -1. */
-TCI_FN int tci_op_find(const char *name);
 /* facts: of tci_fact; whether the op has one of them. */
 TCI_FN bool tci_op_is(int op, unsigned facts);
 TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);
@@ -7670,38 +7652,31 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 
 /* ---- src/ops/info.c, continued ---- */
 #include <math.h>
-#include <string.h>
 
 /* ---- attribute lists ---- */
 
 #define TCI_ATTR_LISTS(X)                                                                          \
-    X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER)     \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW) X(TOPK)
+    X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK)
 
-#define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
-    {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
-#define TCI_ATTR_FALLBACK_NEEDED TCI_ATTR_NEEDED
-#define TCI_ATTR_FALLBACK_0 0
-#define TCI_ATTR_FALLBACK_1 1
-#define TCI_ATTR_IS_FIRST(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_FIRST)
-#define TCI_ATTR_IS_GROUP(name, kind, times, fallback)                                             \
+#define TCI_ATTR_ROW(name, kind, times)                                                            \
+    {#name, TCI_ATTR_##kind, TCI_ATTR_##times},
+#define TCI_ATTR_IS_FIRST(name, kind, times) +(TCI_ATTR_##times == TCI_ATTR_FIRST)
+#define TCI_ATTR_IS_GROUP(name, kind, times)                                                       \
     +(TCI_ATTR_##times == TCI_ATTR_EACH || TCI_ATTR_##times == TCI_ATTR_REST)
-#define TCI_ATTR_IS_EACH(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_EACH)
-#define TCI_ATTR_IS_LAST(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_LAST)
-#define TCI_ATTR_ONE(name, kind, times, fallback) +1
+#define TCI_ATTR_IS_EACH(name, kind, times) +(TCI_ATTR_##times == TCI_ATTR_EACH)
+#define TCI_ATTR_IS_LAST(name, kind, times) +(TCI_ATTR_##times == TCI_ATTR_LAST)
 
 /* Each ends with a row that no list counts, so that an empty one is an array too. */
 #define TCI_ROW(list)                                                                              \
     static const tci_attr_info tci_attrs_of_##list[] = {TCI_ATTRS_##list(TCI_ATTR_ROW){            \
-        NULL, 0, 0, 0}};                                                                           \
+        NULL, 0, 0}};                                                                              \
     static const tci_attr_list tci_attrs_##list = {                                                \
         tci_attrs_of_##list,                                                                       \
-        0 TCI_ATTRS_##list(TCI_ATTR_ONE),                                                          \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_FIRST),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_GROUP),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_LAST),                                                      \
-        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};                                               \
-    _Static_assert(0 TCI_ATTRS_##list(TCI_ATTR_ONE) <= TCI_ATTRS_MOST, "a list of " #list);
+        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};
 TCI_ATTR_LISTS(TCI_ROW)
 #undef TCI_ROW
 
@@ -7774,7 +7749,7 @@ enum {
 
 static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
-    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,        \
+    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,                   \
                      arity, 1, 0, 0, 0, &tci_attrs_NONE},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
@@ -7804,15 +7779,6 @@ TCI_FN const tci_op_info *tci_op_get(int op)
 TCI_FN const char *tci_op_name(int op)
 {
     return op >= 0 && op < TCI_OP_COUNT ? tci_op_rows[op].name : "?";
-}
-
-TCI_FN int tci_op_find(const char *name)
-{
-    int op = 0;
-    while (op < TCI_OP_COUNT && strcmp(tci_op_rows[op].name, name)) {
-        op++;
-    }
-    return op < TCI_OP_COUNT ? op : -1;
 }
 
 TCI_FN bool tci_op_is(int op, unsigned facts)
@@ -13674,7 +13640,6 @@ static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
     case TCI_ATTR_COUNT:
     case TCI_ATTR_LABEL: return plain;
     case TCI_ATTR_FLAG: return plain && tci_dim_le(word, 1);
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
     case TCI_ATTR_MODE: return plain && tci_dim_lt(word, TCI_MODE_COUNT);
     }
     return false;

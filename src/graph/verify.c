@@ -47,7 +47,6 @@ static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
     case TCI_ATTR_COUNT:
     case TCI_ATTR_LABEL: return plain;
     case TCI_ATTR_FLAG: return plain && tci_dim_le(word, 1);
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
     case TCI_ATTR_MODE: return plain && tci_dim_lt(word, TCI_MODE_COUNT);
     }
     return false;

@@ -2,38 +2,31 @@
 #include "info.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- attribute lists ---- */
 
 #define TCI_ATTR_LISTS(X)                                                                          \
-    X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER)     \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW) X(TOPK)
+    X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK)
 
-#define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
-    {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
-#define TCI_ATTR_FALLBACK_NEEDED TCI_ATTR_NEEDED
-#define TCI_ATTR_FALLBACK_0 0
-#define TCI_ATTR_FALLBACK_1 1
-#define TCI_ATTR_IS_FIRST(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_FIRST)
-#define TCI_ATTR_IS_GROUP(name, kind, times, fallback)                                             \
+#define TCI_ATTR_ROW(name, kind, times)                                                            \
+    {#name, TCI_ATTR_##kind, TCI_ATTR_##times},
+#define TCI_ATTR_IS_FIRST(name, kind, times) +(TCI_ATTR_##times == TCI_ATTR_FIRST)
+#define TCI_ATTR_IS_GROUP(name, kind, times)                                                       \
     +(TCI_ATTR_##times == TCI_ATTR_EACH || TCI_ATTR_##times == TCI_ATTR_REST)
-#define TCI_ATTR_IS_EACH(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_EACH)
-#define TCI_ATTR_IS_LAST(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_LAST)
-#define TCI_ATTR_ONE(name, kind, times, fallback) +1
+#define TCI_ATTR_IS_EACH(name, kind, times) +(TCI_ATTR_##times == TCI_ATTR_EACH)
+#define TCI_ATTR_IS_LAST(name, kind, times) +(TCI_ATTR_##times == TCI_ATTR_LAST)
 
 /* Each ends with a row that no list counts, so that an empty one is an array too. */
 #define TCI_ROW(list)                                                                              \
     static const tci_attr_info tci_attrs_of_##list[] = {TCI_ATTRS_##list(TCI_ATTR_ROW){            \
-        NULL, 0, 0, 0}};                                                                           \
+        NULL, 0, 0}};                                                                              \
     static const tci_attr_list tci_attrs_##list = {                                                \
         tci_attrs_of_##list,                                                                       \
-        0 TCI_ATTRS_##list(TCI_ATTR_ONE),                                                          \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_FIRST),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_GROUP),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_LAST),                                                      \
-        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};                                               \
-    _Static_assert(0 TCI_ATTRS_##list(TCI_ATTR_ONE) <= TCI_ATTRS_MOST, "a list of " #list);
+        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};
 TCI_ATTR_LISTS(TCI_ROW)
 #undef TCI_ROW
 
@@ -106,7 +99,7 @@ enum {
 
 static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
-    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,        \
+    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,                   \
                      arity, 1, 0, 0, 0, &tci_attrs_NONE},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
@@ -136,15 +129,6 @@ TCI_FN const tci_op_info *tci_op_get(int op)
 TCI_FN const char *tci_op_name(int op)
 {
     return op >= 0 && op < TCI_OP_COUNT ? tci_op_rows[op].name : "?";
-}
-
-TCI_FN int tci_op_find(const char *name)
-{
-    int op = 0;
-    while (op < TCI_OP_COUNT && strcmp(tci_op_rows[op].name, name)) {
-        op++;
-    }
-    return op < TCI_OP_COUNT ? op : -1;
 }
 
 TCI_FN bool tci_op_is(int op, unsigned facts)

@@ -45,7 +45,6 @@ typedef enum tci_attr_kind {
     TCI_ATTR_COUNT,
     TCI_ATTR_LABEL,
     TCI_ATTR_FLAG,
-    TCI_ATTR_DTYPE,
     TCI_ATTR_MODE
 } tci_attr_kind;
 
@@ -53,24 +52,19 @@ typedef enum tci_attr_times {
     TCI_ATTR_FIRST,
     TCI_ATTR_EACH,
     TCI_ATTR_REST,
-    TCI_ATTR_LAST,
-    TCI_ATTR_ASIDE
+    TCI_ATTR_LAST
 } tci_attr_times;
-
-enum { TCI_ATTRS_MOST = 4 };      /* of one list */
-#define TCI_ATTR_NEEDED INT64_MIN /* has no default */
 
 typedef struct tci_attr_info {
     const char *name;
     uint8_t kind, times; /* tci_attr_kind, tci_attr_times */
-    int64_t fallback;    /* the default, or TCI_ATTR_NEEDED */
 } tci_attr_info;
 
-/* A list in the order of the words: FIRST, then the group of EACH or REST, LAST, ASIDE. */
+/* A list in the order of the words: FIRST, then the group of EACH or REST, LAST. */
 typedef struct tci_attr_list {
     const tci_attr_info *items;
-    uint8_t n, n_first, n_group, n_last; /* n counts ASIDE too */
-    bool each;                           /* the group stands for each axis of the first input */
+    uint8_t n_first, n_group, n_last;
+    bool each; /* the group stands for each axis of the first input */
 } tci_attr_list;
 
 typedef struct tci_op_info {
@@ -93,8 +87,6 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 
 TCI_FN const tci_op_info *tci_op_get(int op);
 TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
-/* The op of that name (as tci_op_name gives it), or -1. */
-TCI_FN int tci_op_find(const char *name);
 /* facts: of tci_fact; whether the op has one of them. */
 TCI_FN bool tci_op_is(int op, unsigned facts);
 TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);

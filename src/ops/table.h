@@ -172,7 +172,7 @@
     X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
     X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
     X(DEVSQ, devsq, FLOAT, DEVSQ, 2, DA(MUL(SPREAD(G), MUL(K(2), CENTRED()))),                     \
-      "sum of squared differences from the mean")                       \
+      "sum of squared differences from the mean")                                                  \
     X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
     X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
 
@@ -186,19 +186,19 @@
       LEAF, "0-d number given in C: a slot filled at run time")                                    \
     X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
-    X(RANDOM, random, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_DRAWN, DRAW, NONE,             \
+    X(IOTA, iota, 0, 0, TCI_IS_LEAF, NONE, LEAF, "0, 1, 2 ... along one axis, i64")                \
+    X(RANDOM, random, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_DRAWN, NONE, NONE,             \
       "random bits: a function of key, stream and index")                                          \
     X(WHERE, where, 3, 3, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN,            \
       "c ? a : b")                                                                                 \
-    X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
+    X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, NONE, OWN,                             \
       "dtype conversion with tc's defined corners")                                                \
-    X(BITCAST, bitcast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, DTYPE, NONE,      \
+    X(BITCAST, bitcast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, NONE,       \
       "the same bits as another dtype of that size")                                               \
-    X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,               \
+    X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, NONE, OWN,                \
       "same elements, row-major order, other shape")                                               \
     X(PERMUTE, permute, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")     \
-    X(EXPAND, expand, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                 \
+    X(EXPAND, expand, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, NONE, OWN,                  \
       "axes of size 1 repeated, without a copy")                                                   \
     X(SLICE, slice, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                   \
       "start and step per axis; negative steps walk backwards")                                    \
@@ -230,40 +230,30 @@
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
-/* The attribute lists. X(name, kind, times, default) in the order of a node's words.
+/* The attribute lists. X(name, kind, times) in the order of a node's words; shape and dtype of a
+ * node are no words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
- *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE; MODE
- *            of the rows below
+ *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; MODE of the
+ *            rows below
  *   times    FIRST one word; EACH one for each axis of the first input and REST as many as there
- *            are, neighbours of one kind in turn; LAST one word, after them; ASIDE no word: the
- *            node has it in its shape or dtype, and who makes it by name gives it
- *   default  NEEDED: none */
+ *            are, neighbours of one kind in turn; LAST one word, after them */
 #define TCI_ATTRS_NONE(X)
-#define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
-#define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
-#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST, NEEDED) X(reverse, FLAG, FIRST, 0)
-#define TCI_ATTRS_SCATTER(X)                                                                       \
-    X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED) X(apart, FLAG, FIRST, 0)
-#define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
-#define TCI_ATTRS_TOPK(X)                                                                          \
-    X(axis, AXIS, FIRST, NEEDED) X(largest, FLAG, FIRST, 1) X(k, SIZE, ASIDE, NEEDED)
-#define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
-#define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
-#define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
-#define TCI_ATTRS_DRAW(X) X(shape, SIZE, ASIDE, NEEDED) X(dtype, DTYPE, ASIDE, NEEDED)
-#define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH, NEEDED)
-#define TCI_ATTRS_SLICE(X)                                                                         \
-    X(start, PLACE, EACH, 0) X(step, PLACE, EACH, 1) X(stop, PLACE, ASIDE, NEEDED)
-#define TCI_ATTRS_PAD(X) X(before, PLACE, EACH, 0) X(after, PLACE, ASIDE, 0)
+#define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST)
+#define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
+#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST)
+#define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
+#define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
+#define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
+#define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)
+#define TCI_ATTRS_SLICE(X) X(start, PLACE, EACH) X(step, PLACE, EACH)
+#define TCI_ATTRS_PAD(X) X(before, PLACE, EACH)
 #define TCI_ATTRS_WINDOW(X)                                                                        \
-    X(axis, AXIS, REST, NEEDED) X(kernel, SIZE, REST, NEEDED) X(stride, SIZE, REST, 1)             \
-    X(dilation, SIZE, REST, 1)
+    X(axis, AXIS, REST) X(kernel, SIZE, REST) X(stride, SIZE, REST) X(dilation, SIZE, REST)
 #define TCI_ATTRS_CONTRACT(X)                                                                      \
-    X(rank_a, COUNT, FIRST, 0) X(rank_b, COUNT, FIRST, 0) X(rank_out, COUNT, FIRST, 0)             \
-    X(labels, LABEL, REST, NEEDED)
+    X(rank_a, COUNT, FIRST) X(rank_b, COUNT, FIRST) X(rank_out, COUNT, FIRST)                      \
+    X(labels, LABEL, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
-    X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
-    X(has_bias, FLAG, LAST, 0)
+    X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
 /* What a value does to the element that it is stored to. X(ID, name): SET replaces it; the others
  * combine the two, the element first, as the reduction rows that kernel/ir.c pairs them with. */
