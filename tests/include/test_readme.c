@@ -239,7 +239,7 @@ TEST(generated_parts_are_fresh)
 /* Limits denies nothing that the declarations have, and the calls it speaks of are there. */
 TEST(limits_are_those_of_the_declarations)
 {
-    static const char *const missing[][2] = {{"o sorting", "tc_sort"},
+    static const char *const missing[][2] = {{"no sorting", "tc_sort"},
                                              {"no random numbers", "tc_rand"},
                                              {"no scatter", "tc_scatter"},
                                              {"no FFT", "tc_fft"},
