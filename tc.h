@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1f5d91202130185c"
+#define TCI_BUILD "4e10bcbc2510a315"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -17158,7 +17158,8 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
 
 enum {
     TCI_VLANES = 64,      /* virtual lanes on a processor, and the fewest anywhere */
-    TCI_VLANES_MAX = 2048
+    TCI_VLANES_MAX = 2048,
+    TCI_KERNEL_INDEX_DEPTH = 8 /* of sums and conversions of an index that is compared, at most */
 };
 
 /* ---- index expressions ----
@@ -17333,6 +17334,9 @@ TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
+/* EQ, LT or LE; of two indices whose difference is a diagonal of axes a GUARD, so that a mask of
+ * places is known for a whole range of them, and has no lanes as wide as an i64. */
+TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
@@ -17957,6 +17961,86 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
     i.guard = -1;
     i.value = v;
     return tci_kernel_inst(k, i);
+}
+
+/* ---- comparisons of indices ---- */
+
+/* Does integer dtype t hold all values of x? */
+static bool tci_kernel_holds(const tci_kernel *k, tc_dtype t, int x)
+{
+    int bits = TCI_MIN(8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t), 62);
+    int64_t most = (int64_t)(((uint64_t)1 << bits) - 1);
+    return tci_dim_le(tci_dtype_is_signed(t) ? -most - 1 : 0, k->kx[x].lo) &&
+           tci_dim_le(k->kx[x].hi, most);
+}
+
+/* The index expression that an integer is; -1: it is none, or its dtype may not hold it. */
+static int tci_kernel_index_of(tci_kernel *k, int inst, int depth)
+{
+    const tci_kinst in = k->insts[inst];
+    tc_dtype t = (tc_dtype)in.dtype;
+    int x = -1;
+    if (!tci_dtype_is_int(t) || depth == 0) {
+        return -1;
+    }
+    if (in.op == TCI_K_INDEX) {
+        x = in.x;
+    } else if (in.op == TCI_K_CONST && in.value.i >= -2 && in.value.i <= 2) {
+        x = tci_kx_const(k, in.value.i);
+    } else if (in.op == TCI_K_PRIM && in.prim == TCI_P_CAST) {
+        x = tci_kernel_index_of(k, in.args[0], depth - 1);
+    } else if (in.op == TCI_K_PRIM && (in.prim == TCI_P_ADD || in.prim == TCI_P_SUB)) {
+        int a = tci_kernel_index_of(k, in.args[0], depth - 1);
+        int b = a >= 0 ? tci_kernel_index_of(k, in.args[1], depth - 1) : -1;
+        x = b >= 0 ? tci_kx_add(k, a, tci_kx_mul(k, b, in.prim == TCI_P_SUB ? -1 : 1)) : -1;
+    }
+    return x >= 0 && tci_kernel_holds(k, t, x) ? x : -1;
+}
+
+/* The sum of two axes or more and a number, where each axis counts once, up or down? */
+static bool tci_kernel_is_diagonal(const tci_kernel *k, int x)
+{
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
+    bool fits = tci_kx_affine(k, x, coef, &base);
+    int n = 0;
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = coef[a] == 0 || coef[a] == 1 || coef[a] == -1;
+        n += coef[a] != 0;
+    }
+    return fits && n >= 2;
+}
+
+static int tci_kernel_guard(tci_kernel *k, tci_kguard guard)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_GUARD;
+    i.dtype = TC_BOOL;
+    i.x = -1;
+    i.n_guards = 1;
+    while (i.guard < k->n_guards && (k->guards[i.guard].x != guard.x ||
+                                     k->guards[i.guard].lo != guard.lo ||
+                                     k->guards[i.guard].hi != guard.hi)) {
+        i.guard++;
+    }
+    if (i.guard == k->n_guards) {
+        TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, guard);
+    }
+    return tci_kernel_inst(k, i);
+}
+
+TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b)
+{
+    int xa = tci_kernel_index_of(k, a, TCI_KERNEL_INDEX_DEPTH);
+    int xb = xa >= 0 ? tci_kernel_index_of(k, b, TCI_KERNEL_INDEX_DEPTH) : -1;
+    int x = xb >= 0 ? tci_kx_add(k, xb, tci_kx_mul(k, xa, -1)) : -1;
+    if (x < 0 || !tci_kernel_is_diagonal(k, x)) {
+        return tci_kernel_prim(k, p, TC_BOOL, 2, a, b, -1);
+    }
+    tci_kguard guard = {x, p == TCI_P_LT, p == TCI_P_EQ ? 0 : k->kx[x].hi};
+    bool always = tci_dim_le(guard.lo, k->kx[x].lo) && tci_dim_le(k->kx[x].hi, guard.hi);
+    bool never = tci_dim_lt(k->kx[x].hi, guard.lo) || tci_dim_lt(guard.hi, k->kx[x].lo);
+    tci_value v = {.i = always};
+    return always || never ? tci_kernel_const(k, TC_BOOL, v) : tci_kernel_guard(k, guard);
 }
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
@@ -19288,6 +19372,9 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
         return tci_lower_constant(e, tci_formula_number(word));
     }
     tci_prim p = (tci_prim)word;
+    if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
+        return tci_kernel_compare(e->k, p, args[0], args[1]);
+    }
     return tci_formula_value_operands(word) == 1 ? tci_lower_p1(e, p, args[0])
                                                  : tci_lower_p2(e, p, args[0], args[1]);
 }
@@ -21631,39 +21718,23 @@ static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t 
 
 /* ---- the cut ---- */
 
-/* The index that an integer is, below conversions that keep it: axes are no longer than an i32
- * counts; -1: it is none. */
-static int tci_attention_index(const tci_kernel *k, int inst)
+/* sign x, as a function of queries and keys: true where it falls by 1 from key to key, and rises by
+ * rows, 0 or 1, from query to query, and depends on nothing else. */
+static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const tci_attention *att,
+                                   int64_t *base, int64_t *rows)
 {
-    const tci_kinst *in = &k->insts[inst];
-    while (in->op == TCI_K_PRIM && in->prim == TCI_P_CAST &&
-           tci_dtype_is_int((tc_dtype)in->dtype) &&
-           tci_dtype_get((tc_dtype)in->dtype)->bytes >= 4) {
-        in = &k->insts[in->args[0]];
-    }
-    return in->op == TCI_K_INDEX ? in->x : -1;
-}
-
-/* last - first as a function of queries and keys: true where it falls by 1 from key to key, and
- * rises by rows, 0 or 1, from query to query, and depends on nothing else. */
-static bool tci_attention_distance(const tci_kernel *k, int first, int last,
-                                   const tci_attention *x, int64_t *base, int64_t *rows)
-{
-    int64_t *a = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), a_base;
-    int64_t *b = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), b_base;
-    if (first < 0 || last < 0 || !tci_kx_affine(k, first, a, &a_base) ||
-        !tci_kx_affine(k, last, b, &b_base)) {
+    int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
+    if (!tci_kx_affine(k, x, coef, &at)) {
         return false;
     }
     bool fits = true;
     for (int i = 0; i < k->n_axes; i++) {
-        int64_t step = b[i] - a[i];
-        bool own = i == x->scores.m_axis || i == x->scores.n_axis;
-        fits = fits && (own || step == 0);
+        bool own = i == att->scores.m_axis || i == att->scores.n_axis;
+        fits = fits && (own || coef[i] == 0);
     }
-    *base = b_base - a_base;
-    *rows = b[x->scores.m_axis] - a[x->scores.m_axis];
-    return fits && b[x->scores.n_axis] - a[x->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
+    *base = sign * at;
+    *rows = sign * coef[att->scores.m_axis];
+    return fits && sign * coef[att->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
            *base > -TCI_ATTENTION_CUT && *base < TCI_ATTENTION_CUT;
 }
 
@@ -21671,21 +21742,23 @@ static bool tci_attention_distance(const tci_kernel *k, int first, int last,
 static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
 {
     const tci_kinst *select = tci_attention_prim(k, x->score, TCI_P_SELECT);
-    const tci_kinst *le = select ? tci_attention_prim(k, select->args[0], TCI_P_LE) : NULL;
-    const tci_kinst *lt = select ? tci_attention_prim(k, select->args[0], TCI_P_LT) : NULL;
-    const tci_kinst *compare = le ? le : lt;
-    if (!compare) {
+    const tci_kinst *seen = select ? &k->insts[select->args[0]] : NULL;
+    if (!seen || seen->op != TCI_K_GUARD || seen->n_guards != 1) {
         return;
     }
-    int a = tci_attention_index(k, compare->args[0]), b = tci_attention_index(k, compare->args[1]);
+    tci_kguard guard = k->guards[seen->guard];
     bool masks_else = k->insts[select->args[2]].axes == 0 && k->insts[select->args[2]].stage < 0;
     bool masks_then = k->insts[select->args[1]].axes == 0 && k->insts[select->args[1]].stage < 0;
-    if (masks_else && tci_attention_distance(k, a, b, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true; /* seen where a <= b or a < b */
-        x->cut_base -= lt ? 1 : 0;
-    } else if (masks_then && tci_attention_distance(k, b, a, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true; /* seen where b < a or b <= a */
-        x->cut_base -= lt ? 0 : 1;
+    if (!tci_dim_le(k->kx[guard.x].hi, guard.hi)) {
+        return;
+    }
+    if (masks_else && tci_attention_distance(k, guard.x, 1, x, &x->cut_base, &x->cut_rows)) {
+        x->is_cut = true;
+        x->cut_base -= tci_dim_known(guard.lo);
+    } else if (masks_then &&
+               tci_attention_distance(k, guard.x, -1, x, &x->cut_base, &x->cut_rows)) {
+        x->is_cut = true;
+        x->cut_base += tci_dim_known(guard.lo) - 1;
     }
 }
 
@@ -25565,6 +25638,24 @@ TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
 
 /* ---- building ---- */
 
+static void tci_join_find_deps(tci_fusion *f, int group)
+{
+    tci_group *g = &f->groups[group];
+    int stamp = ++f->stamp;
+    g->n_deps = 0;
+    g->stamp = stamp;
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            int dep = f->roots[r->reads[n].root].group;
+            if (f->groups[dep].stamp != stamp) {
+                f->groups[dep].stamp = stamp;
+                TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
+            }
+        }
+    }
+}
+
 TCI_FN void tci_join_build(tci_join *j)
 {
     tci_fusion *f = j->f;
@@ -25590,24 +25681,7 @@ TCI_FN void tci_join_build(tci_join *j)
         g->n_inner = j->n_inner;
     }
     tci_join_measure(j, &g->weight, &g->n_operands);
-}
-
-static void tci_join_find_deps(tci_fusion *f, int group)
-{
-    tci_group *g = &f->groups[group];
-    int stamp = ++f->stamp;
-    g->n_deps = 0;
-    g->stamp = stamp;
-    for (int i = 0; i < g->n_roots; i++) {
-        const tci_root *r = &f->roots[g->roots[i]];
-        for (int n = 0; n < r->n_reads; n++) {
-            int dep = f->roots[r->reads[n].root].group;
-            if (f->groups[dep].stamp != stamp) {
-                f->groups[dep].stamp = stamp;
-                TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
-            }
-        }
-    }
+    tci_join_find_deps(f, j->group[TCI_JOIN_INTO]);
 }
 
 TCI_FN void tci_join_renumber(tci_fusion *f)
@@ -25663,6 +25737,7 @@ enum {
     TCI_PATTERN_NEAR = 1 << 17,  /* bytes of rows that a thread works on at once, at least, */
     TCI_PATTERN_TILE = 128,      /* and how many, at most */
     TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
+    TCI_PATTERN_WALK = 512,      /* groups visited before a cycle is assumed */
     TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
     TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
 };
@@ -25677,8 +25752,10 @@ typedef struct tci_pattern_state {
     tci_fusion *f;
     tci_machine machine;
     int32_t *reader;        /* per group: the one group that reads it; -1 none, -2 several */
+    int32_t *beside;        /* per group: the first reader over the same outer space; -1 none */
     bool *is_output;        /* per group: some root is an output of the program */
     int32_t *into;          /* per group: where it was joined to, itself: nowhere */
+    bool *is_shared;        /* per group: part of it has readers besides the one it was joined to */
 } tci_pattern_state;
 
 typedef struct tci_pattern {
@@ -25692,14 +25769,25 @@ typedef struct tci_pattern {
 
 /* ---- who reads what ---- */
 
+static bool tci_pattern_has_space(const tci_group *a, const tci_group *b)
+{
+    bool same = a->n_outer == b->n_outer;
+    for (int o = 0; o < a->n_outer && same; o++) {
+        same = a->outer[o] == b->outer[o];
+    }
+    return same;
+}
+
 static void tci_pattern_find_readers(tci_pattern_state *p)
 {
     const tci_fusion *f = p->f;
     p->reader = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->beside = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     p->into = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     p->is_output = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
+    p->is_shared = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
     for (int g = 0; g < f->n_groups; g++) {
-        p->reader[g] = -1;
+        p->reader[g] = p->beside[g] = -1;
         p->into[g] = g;
     }
     for (int i = 0; i < f->n_roots; i++) {
@@ -25708,8 +25796,13 @@ static void tci_pattern_find_readers(tci_pattern_state *p)
         for (int n = 0; n < r->n_reads; n++) {
             int from = f->roots[r->reads[n].root].group;
             bool first = p->reader[from] == -1 || p->reader[from] == r->group;
-            if (from != r->group) {
-                p->reader[from] = first ? r->group : -2;
+            if (from == r->group) {
+                continue;
+            }
+            p->reader[from] = first ? r->group : -2;
+            if (p->beside[from] < 0 &&
+                tci_pattern_has_space(&f->groups[from], &f->groups[r->group])) {
+                p->beside[from] = r->group;
             }
         }
     }
@@ -25722,6 +25815,31 @@ static int tci_pattern_now(const tci_pattern_state *p, int g)
         g = p->into[g];
     }
     return g;
+}
+
+/* Does `into` wait for a group that waits for `makes`, which it reads? Assumes so when the walk
+ * gets long. */
+static bool tci_pattern_makes_cycle(const tci_pattern_state *p, int makes, int into)
+{
+    tci_fusion *f = p->f;
+    int32_t *stack = NULL;
+    int n = 0, cap = 0, visited = 0, stamp = ++f->stamp;
+    TCI_PUSH(f->s, stack, n, cap, into);
+    while (n > 0) {
+        int at = stack[--n];
+        const tci_group *g = &f->groups[at];
+        for (int i = 0; i < g->n_deps; i++) {
+            int dep = tci_pattern_now(p, g->deps[i]);
+            if (dep == makes ? at != into : ++visited > TCI_PATTERN_WALK) {
+                return true;
+            }
+            if (dep != makes && dep != into && f->groups[dep].stamp != stamp) {
+                f->groups[dep].stamp = stamp;
+                TCI_PUSH(f->s, stack, n, cap, dep);
+            }
+        }
+    }
+    return false;
 }
 
 /* Bytes of what group `to` reads of group `from`, each value once. */
@@ -25863,6 +25981,20 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
+/* Made of indices alone, as what is compared to mask places: a GUARD, which has no lanes
+ * (tci_kernel_compare). */
+static bool tci_pattern_is_index(const tci_node *n, int depth)
+{
+    bool sum = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_CAST ||
+               tci_op_is(n->op, TCI_IS_VIEW);
+    bool fits = tci_dtype_is_int((tc_dtype)n->dtype) && depth > 0 &&
+                (sum || n->op == TCI_OP_IOTA || n->op == TCI_OP_CONST);
+    for (int i = 0; i < n->n_in && fits; i++) {
+        fits = tci_pattern_is_index(n->in[i], depth - 1);
+    }
+    return fits;
+}
+
 /* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
  * one, so the contractions take so many times longer. */
 static double tci_pattern_widens(const tci_join *j)
@@ -25875,7 +26007,9 @@ static double tci_pattern_widens(const tci_join *j)
         own = r->kind == TCI_ROOT_CONTRACT ? TCI_MIN(own, bytes) : own;
         for (int n = 0; n < r->n_inlined; n++) {
             t = (tc_dtype)tci_dtype_get((tc_dtype)r->inlined[n]->dtype)->compute;
-            bytes = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ? 1 : tci_dtype_get(t)->bytes;
+            bool none = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ||
+                        tci_pattern_is_index(r->inlined[n], TCI_KERNEL_INDEX_DEPTH);
+            bytes = none ? 1 : tci_dtype_get(t)->bytes;
             widest = TCI_MAX(widest, bytes);
         }
     }
@@ -25947,12 +26081,13 @@ static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j,
 
 /* ---- one space ---- */
 
-/* A group that one other reads, with no contraction and no running sum to hold it apart. */
+/* A group that one other reads, or several, one of them over its space, with no contraction and no
+ * running sum to hold it apart. */
 static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_pattern_match *m)
 {
     const tci_fusion *f = p->f;
     const tci_group *makes = &f->groups[g];
-    int reader = p->reader[g];
+    int reader = p->reader[g] == -2 ? p->beside[g] : p->reader[g];
     m->group[TCI_JOIN_MAKES] = g;
     m->group[TCI_JOIN_INTO] = reader;
     m->group[TCI_JOIN_TAKES] = -1;
@@ -26021,13 +26156,19 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
         }
         j.group[part] = now;
     }
+    int makes = j.group[TCI_JOIN_MAKES], into = j.group[TCI_JOIN_INTO];
+    bool shared = makes >= 0 && (p->reader[m->group[TCI_JOIN_MAKES]] == -2 || p->is_shared[makes]);
+    if (shared && tci_pattern_makes_cycle(p, makes, into)) {
+        return;
+    }
     if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, m->saved, &why)) {
         tci_join_build(&j);
-        p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
-        p->f->groups[j.group[TCI_JOIN_INTO]].on_unit = m->pattern->on_unit;
+        p->f->groups[into].pattern = m->pattern->name;
+        p->f->groups[into].on_unit = m->pattern->on_unit;
+        p->is_shared[into] |= shared;
         for (int part = 0; part < 3; part++) {
             if (j.group[part] >= 0) {
-                p->into[j.group[part]] = j.group[TCI_JOIN_INTO];
+                p->into[j.group[part]] = into;
             }
         }
     } else if (j.keeps) { /* of the others the round has told why */

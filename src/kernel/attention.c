@@ -232,39 +232,23 @@ static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t 
 
 /* ---- the cut ---- */
 
-/* The index that an integer is, below conversions that keep it: axes are no longer than an i32
- * counts; -1: it is none. */
-static int tci_attention_index(const tci_kernel *k, int inst)
+/* sign x, as a function of queries and keys: true where it falls by 1 from key to key, and rises by
+ * rows, 0 or 1, from query to query, and depends on nothing else. */
+static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const tci_attention *att,
+                                   int64_t *base, int64_t *rows)
 {
-    const tci_kinst *in = &k->insts[inst];
-    while (in->op == TCI_K_PRIM && in->prim == TCI_P_CAST &&
-           tci_dtype_is_int((tc_dtype)in->dtype) &&
-           tci_dtype_get((tc_dtype)in->dtype)->bytes >= 4) {
-        in = &k->insts[in->args[0]];
-    }
-    return in->op == TCI_K_INDEX ? in->x : -1;
-}
-
-/* last - first as a function of queries and keys: true where it falls by 1 from key to key, and
- * rises by rows, 0 or 1, from query to query, and depends on nothing else. */
-static bool tci_attention_distance(const tci_kernel *k, int first, int last,
-                                   const tci_attention *x, int64_t *base, int64_t *rows)
-{
-    int64_t *a = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), a_base;
-    int64_t *b = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), b_base;
-    if (first < 0 || last < 0 || !tci_kx_affine(k, first, a, &a_base) ||
-        !tci_kx_affine(k, last, b, &b_base)) {
+    int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
+    if (!tci_kx_affine(k, x, coef, &at)) {
         return false;
     }
     bool fits = true;
     for (int i = 0; i < k->n_axes; i++) {
-        int64_t step = b[i] - a[i];
-        bool own = i == x->scores.m_axis || i == x->scores.n_axis;
-        fits = fits && (own || step == 0);
+        bool own = i == att->scores.m_axis || i == att->scores.n_axis;
+        fits = fits && (own || coef[i] == 0);
     }
-    *base = b_base - a_base;
-    *rows = b[x->scores.m_axis] - a[x->scores.m_axis];
-    return fits && b[x->scores.n_axis] - a[x->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
+    *base = sign * at;
+    *rows = sign * coef[att->scores.m_axis];
+    return fits && sign * coef[att->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
            *base > -TCI_ATTENTION_CUT && *base < TCI_ATTENTION_CUT;
 }
 
@@ -272,21 +256,23 @@ static bool tci_attention_distance(const tci_kernel *k, int first, int last,
 static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
 {
     const tci_kinst *select = tci_attention_prim(k, x->score, TCI_P_SELECT);
-    const tci_kinst *le = select ? tci_attention_prim(k, select->args[0], TCI_P_LE) : NULL;
-    const tci_kinst *lt = select ? tci_attention_prim(k, select->args[0], TCI_P_LT) : NULL;
-    const tci_kinst *compare = le ? le : lt;
-    if (!compare) {
+    const tci_kinst *seen = select ? &k->insts[select->args[0]] : NULL;
+    if (!seen || seen->op != TCI_K_GUARD || seen->n_guards != 1) {
         return;
     }
-    int a = tci_attention_index(k, compare->args[0]), b = tci_attention_index(k, compare->args[1]);
+    tci_kguard guard = k->guards[seen->guard];
     bool masks_else = k->insts[select->args[2]].axes == 0 && k->insts[select->args[2]].stage < 0;
     bool masks_then = k->insts[select->args[1]].axes == 0 && k->insts[select->args[1]].stage < 0;
-    if (masks_else && tci_attention_distance(k, a, b, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true; /* seen where a <= b or a < b */
-        x->cut_base -= lt ? 1 : 0;
-    } else if (masks_then && tci_attention_distance(k, b, a, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true; /* seen where b < a or b <= a */
-        x->cut_base -= lt ? 0 : 1;
+    if (!tci_dim_le(k->kx[guard.x].hi, guard.hi)) {
+        return;
+    }
+    if (masks_else && tci_attention_distance(k, guard.x, 1, x, &x->cut_base, &x->cut_rows)) {
+        x->is_cut = true;
+        x->cut_base -= tci_dim_known(guard.lo);
+    } else if (masks_then &&
+               tci_attention_distance(k, guard.x, -1, x, &x->cut_base, &x->cut_rows)) {
+        x->is_cut = true;
+        x->cut_base += tci_dim_known(guard.lo) - 1;
     }
 }
 

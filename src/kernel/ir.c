@@ -606,6 +606,86 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
     return tci_kernel_inst(k, i);
 }
 
+/* ---- comparisons of indices ---- */
+
+/* Does integer dtype t hold all values of x? */
+static bool tci_kernel_holds(const tci_kernel *k, tc_dtype t, int x)
+{
+    int bits = TCI_MIN(8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t), 62);
+    int64_t most = (int64_t)(((uint64_t)1 << bits) - 1);
+    return tci_dim_le(tci_dtype_is_signed(t) ? -most - 1 : 0, k->kx[x].lo) &&
+           tci_dim_le(k->kx[x].hi, most);
+}
+
+/* The index expression that an integer is; -1: it is none, or its dtype may not hold it. */
+static int tci_kernel_index_of(tci_kernel *k, int inst, int depth)
+{
+    const tci_kinst in = k->insts[inst];
+    tc_dtype t = (tc_dtype)in.dtype;
+    int x = -1;
+    if (!tci_dtype_is_int(t) || depth == 0) {
+        return -1;
+    }
+    if (in.op == TCI_K_INDEX) {
+        x = in.x;
+    } else if (in.op == TCI_K_CONST && in.value.i >= -2 && in.value.i <= 2) {
+        x = tci_kx_const(k, in.value.i);
+    } else if (in.op == TCI_K_PRIM && in.prim == TCI_P_CAST) {
+        x = tci_kernel_index_of(k, in.args[0], depth - 1);
+    } else if (in.op == TCI_K_PRIM && (in.prim == TCI_P_ADD || in.prim == TCI_P_SUB)) {
+        int a = tci_kernel_index_of(k, in.args[0], depth - 1);
+        int b = a >= 0 ? tci_kernel_index_of(k, in.args[1], depth - 1) : -1;
+        x = b >= 0 ? tci_kx_add(k, a, tci_kx_mul(k, b, in.prim == TCI_P_SUB ? -1 : 1)) : -1;
+    }
+    return x >= 0 && tci_kernel_holds(k, t, x) ? x : -1;
+}
+
+/* The sum of two axes or more and a number, where each axis counts once, up or down? */
+static bool tci_kernel_is_diagonal(const tci_kernel *k, int x)
+{
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
+    bool fits = tci_kx_affine(k, x, coef, &base);
+    int n = 0;
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = coef[a] == 0 || coef[a] == 1 || coef[a] == -1;
+        n += coef[a] != 0;
+    }
+    return fits && n >= 2;
+}
+
+static int tci_kernel_guard(tci_kernel *k, tci_kguard guard)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_GUARD;
+    i.dtype = TC_BOOL;
+    i.x = -1;
+    i.n_guards = 1;
+    while (i.guard < k->n_guards && (k->guards[i.guard].x != guard.x ||
+                                     k->guards[i.guard].lo != guard.lo ||
+                                     k->guards[i.guard].hi != guard.hi)) {
+        i.guard++;
+    }
+    if (i.guard == k->n_guards) {
+        TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, guard);
+    }
+    return tci_kernel_inst(k, i);
+}
+
+TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b)
+{
+    int xa = tci_kernel_index_of(k, a, TCI_KERNEL_INDEX_DEPTH);
+    int xb = xa >= 0 ? tci_kernel_index_of(k, b, TCI_KERNEL_INDEX_DEPTH) : -1;
+    int x = xb >= 0 ? tci_kx_add(k, xb, tci_kx_mul(k, xa, -1)) : -1;
+    if (x < 0 || !tci_kernel_is_diagonal(k, x)) {
+        return tci_kernel_prim(k, p, TC_BOOL, 2, a, b, -1);
+    }
+    tci_kguard guard = {x, p == TCI_P_LT, p == TCI_P_EQ ? 0 : k->kx[x].hi};
+    bool always = tci_dim_le(guard.lo, k->kx[x].lo) && tci_dim_le(k->kx[x].hi, guard.hi);
+    bool never = tci_dim_lt(k->kx[x].hi, guard.lo) || tci_dim_lt(guard.hi, k->kx[x].lo);
+    tci_value v = {.i = always};
+    return always || never ? tci_kernel_const(k, TC_BOOL, v) : tci_kernel_guard(k, guard);
+}
+
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
     tci_koperand o = {(int8_t)dtype, is_output, false, n};

@@ -86,7 +86,8 @@
 
 enum {
     TCI_VLANES = 64,      /* virtual lanes on a processor, and the fewest anywhere */
-    TCI_VLANES_MAX = 2048
+    TCI_VLANES_MAX = 2048,
+    TCI_KERNEL_INDEX_DEPTH = 8 /* of sums and conversions of an index that is compared, at most */
 };
 
 /* ---- index expressions ----
@@ -261,6 +262,9 @@ TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
+/* EQ, LT or LE; of two indices whose difference is a diagonal of axes a GUARD, so that a mask of
+ * places is known for a whole range of them, and has no lanes as wide as an i64. */
+TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);

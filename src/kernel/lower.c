@@ -402,6 +402,9 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
         return tci_lower_constant(e, tci_formula_number(word));
     }
     tci_prim p = (tci_prim)word;
+    if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
+        return tci_kernel_compare(e->k, p, args[0], args[1]);
+    }
     return tci_formula_value_operands(word) == 1 ? tci_lower_p1(e, p, args[0])
                                                  : tci_lower_p2(e, p, args[0], args[1]);
 }

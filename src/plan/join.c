@@ -333,6 +333,24 @@ TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
 
 /* ---- building ---- */
 
+static void tci_join_find_deps(tci_fusion *f, int group)
+{
+    tci_group *g = &f->groups[group];
+    int stamp = ++f->stamp;
+    g->n_deps = 0;
+    g->stamp = stamp;
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        for (int n = 0; n < r->n_reads; n++) {
+            int dep = f->roots[r->reads[n].root].group;
+            if (f->groups[dep].stamp != stamp) {
+                f->groups[dep].stamp = stamp;
+                TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
+            }
+        }
+    }
+}
+
 TCI_FN void tci_join_build(tci_join *j)
 {
     tci_fusion *f = j->f;
@@ -358,24 +376,7 @@ TCI_FN void tci_join_build(tci_join *j)
         g->n_inner = j->n_inner;
     }
     tci_join_measure(j, &g->weight, &g->n_operands);
-}
-
-static void tci_join_find_deps(tci_fusion *f, int group)
-{
-    tci_group *g = &f->groups[group];
-    int stamp = ++f->stamp;
-    g->n_deps = 0;
-    g->stamp = stamp;
-    for (int i = 0; i < g->n_roots; i++) {
-        const tci_root *r = &f->roots[g->roots[i]];
-        for (int n = 0; n < r->n_reads; n++) {
-            int dep = f->roots[r->reads[n].root].group;
-            if (f->groups[dep].stamp != stamp) {
-                f->groups[dep].stamp = stamp;
-                TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
-            }
-        }
-    }
+    tci_join_find_deps(f, j->group[TCI_JOIN_INTO]);
 }
 
 TCI_FN void tci_join_renumber(tci_fusion *f)

@@ -28,6 +28,7 @@ enum {
     TCI_PATTERN_NEAR = 1 << 17,  /* bytes of rows that a thread works on at once, at least, */
     TCI_PATTERN_TILE = 128,      /* and how many, at most */
     TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
+    TCI_PATTERN_WALK = 512,      /* groups visited before a cycle is assumed */
     TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
     TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
 };
@@ -42,8 +43,10 @@ typedef struct tci_pattern_state {
     tci_fusion *f;
     tci_machine machine;
     int32_t *reader;        /* per group: the one group that reads it; -1 none, -2 several */
+    int32_t *beside;        /* per group: the first reader over the same outer space; -1 none */
     bool *is_output;        /* per group: some root is an output of the program */
     int32_t *into;          /* per group: where it was joined to, itself: nowhere */
+    bool *is_shared;        /* per group: part of it has readers besides the one it was joined to */
 } tci_pattern_state;
 
 typedef struct tci_pattern {
@@ -57,14 +60,25 @@ typedef struct tci_pattern {
 
 /* ---- who reads what ---- */
 
+static bool tci_pattern_has_space(const tci_group *a, const tci_group *b)
+{
+    bool same = a->n_outer == b->n_outer;
+    for (int o = 0; o < a->n_outer && same; o++) {
+        same = a->outer[o] == b->outer[o];
+    }
+    return same;
+}
+
 static void tci_pattern_find_readers(tci_pattern_state *p)
 {
     const tci_fusion *f = p->f;
     p->reader = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->beside = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     p->into = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     p->is_output = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
+    p->is_shared = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
     for (int g = 0; g < f->n_groups; g++) {
-        p->reader[g] = -1;
+        p->reader[g] = p->beside[g] = -1;
         p->into[g] = g;
     }
     for (int i = 0; i < f->n_roots; i++) {
@@ -73,8 +87,13 @@ static void tci_pattern_find_readers(tci_pattern_state *p)
         for (int n = 0; n < r->n_reads; n++) {
             int from = f->roots[r->reads[n].root].group;
             bool first = p->reader[from] == -1 || p->reader[from] == r->group;
-            if (from != r->group) {
-                p->reader[from] = first ? r->group : -2;
+            if (from == r->group) {
+                continue;
+            }
+            p->reader[from] = first ? r->group : -2;
+            if (p->beside[from] < 0 &&
+                tci_pattern_has_space(&f->groups[from], &f->groups[r->group])) {
+                p->beside[from] = r->group;
             }
         }
     }
@@ -87,6 +106,31 @@ static int tci_pattern_now(const tci_pattern_state *p, int g)
         g = p->into[g];
     }
     return g;
+}
+
+/* Does `into` wait for a group that waits for `makes`, which it reads? Assumes so when the walk
+ * gets long. */
+static bool tci_pattern_makes_cycle(const tci_pattern_state *p, int makes, int into)
+{
+    tci_fusion *f = p->f;
+    int32_t *stack = NULL;
+    int n = 0, cap = 0, visited = 0, stamp = ++f->stamp;
+    TCI_PUSH(f->s, stack, n, cap, into);
+    while (n > 0) {
+        int at = stack[--n];
+        const tci_group *g = &f->groups[at];
+        for (int i = 0; i < g->n_deps; i++) {
+            int dep = tci_pattern_now(p, g->deps[i]);
+            if (dep == makes ? at != into : ++visited > TCI_PATTERN_WALK) {
+                return true;
+            }
+            if (dep != makes && dep != into && f->groups[dep].stamp != stamp) {
+                f->groups[dep].stamp = stamp;
+                TCI_PUSH(f->s, stack, n, cap, dep);
+            }
+        }
+    }
+    return false;
 }
 
 /* Bytes of what group `to` reads of group `from`, each value once. */
@@ -228,6 +272,20 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
+/* Made of indices alone, as what is compared to mask places: a GUARD, which has no lanes
+ * (tci_kernel_compare). */
+static bool tci_pattern_is_index(const tci_node *n, int depth)
+{
+    bool sum = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_CAST ||
+               tci_op_is(n->op, TCI_IS_VIEW);
+    bool fits = tci_dtype_is_int((tc_dtype)n->dtype) && depth > 0 &&
+                (sum || n->op == TCI_OP_IOTA || n->op == TCI_OP_CONST);
+    for (int i = 0; i < n->n_in && fits; i++) {
+        fits = tci_pattern_is_index(n->in[i], depth - 1);
+    }
+    return fits;
+}
+
 /* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
  * one, so the contractions take so many times longer. */
 static double tci_pattern_widens(const tci_join *j)
@@ -240,7 +298,9 @@ static double tci_pattern_widens(const tci_join *j)
         own = r->kind == TCI_ROOT_CONTRACT ? TCI_MIN(own, bytes) : own;
         for (int n = 0; n < r->n_inlined; n++) {
             t = (tc_dtype)tci_dtype_get((tc_dtype)r->inlined[n]->dtype)->compute;
-            bytes = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ? 1 : tci_dtype_get(t)->bytes;
+            bool none = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ||
+                        tci_pattern_is_index(r->inlined[n], TCI_KERNEL_INDEX_DEPTH);
+            bytes = none ? 1 : tci_dtype_get(t)->bytes;
             widest = TCI_MAX(widest, bytes);
         }
     }
@@ -312,12 +372,13 @@ static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j,
 
 /* ---- one space ---- */
 
-/* A group that one other reads, with no contraction and no running sum to hold it apart. */
+/* A group that one other reads, or several, one of them over its space, with no contraction and no
+ * running sum to hold it apart. */
 static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_pattern_match *m)
 {
     const tci_fusion *f = p->f;
     const tci_group *makes = &f->groups[g];
-    int reader = p->reader[g];
+    int reader = p->reader[g] == -2 ? p->beside[g] : p->reader[g];
     m->group[TCI_JOIN_MAKES] = g;
     m->group[TCI_JOIN_INTO] = reader;
     m->group[TCI_JOIN_TAKES] = -1;
@@ -386,13 +447,19 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
         }
         j.group[part] = now;
     }
+    int makes = j.group[TCI_JOIN_MAKES], into = j.group[TCI_JOIN_INTO];
+    bool shared = makes >= 0 && (p->reader[m->group[TCI_JOIN_MAKES]] == -2 || p->is_shared[makes]);
+    if (shared && tci_pattern_makes_cycle(p, makes, into)) {
+        return;
+    }
     if (tci_join_try(&j, &why) && m->pattern->pays(p, &j, m->saved, &why)) {
         tci_join_build(&j);
-        p->f->groups[j.group[TCI_JOIN_INTO]].pattern = m->pattern->name;
-        p->f->groups[j.group[TCI_JOIN_INTO]].on_unit = m->pattern->on_unit;
+        p->f->groups[into].pattern = m->pattern->name;
+        p->f->groups[into].on_unit = m->pattern->on_unit;
+        p->is_shared[into] |= shared;
         for (int part = 0; part < 3; part++) {
             if (j.group[part] >= 0) {
-                p->into[j.group[part]] = j.group[TCI_JOIN_INTO];
+                p->into[j.group[part]] = into;
             }
         }
     } else if (j.keeps) { /* of the others the round has told why */

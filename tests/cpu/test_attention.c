@@ -187,7 +187,7 @@ TEST(attention_is_one_kernel)
         {.name = "two blocks of keys", .heads = 2, .queries = 30, .keys = 2048, .d = 64, .dv = 64,
          .kernels = 1},
         {.name = "causal", .heads = 2, .queries = 100, .keys = 100, .d = 24, .dv = 40,
-         .mask = CAUSAL}, /* numbers of places are wide: apart where that costs more */
+         .mask = CAUSAL, .kernels = 1},
         {.name = "causal, f64", .heads = 2, .queries = 70, .keys = 70, .d = 24, .dv = 24,
          .mask = CAUSAL, .dtype = TC_F64, .kernels = 1},
         {.name = "given mask", .heads = 2, .queries = 50, .keys = 90, .d = 16, .dv = 16,

@@ -175,6 +175,59 @@ TEST(groups_over_one_space_are_joined)
     tc_ctx_free(ctx);
 }
 
+/* y against g, summed: gradients of it are y's. */
+static tc_tensor loss_of(tc_tensor y, tc_tensor g)
+{
+    return tc_sum(tc_mul(tc_cast(y, TC_F32), tc_cast(g, TC_F32)), TC_ALL, false);
+}
+
+/* One kernel of rows, which are read once, and one of all column sums; what lies between is a
+ * number or two of each row. */
+static void check_row_gradients(const char *name, tc_tensor loss, tc_tensor x, tc_tensor g,
+                                tc_tensor w, tc_tensor b, int n, int kernels)
+{
+    enum { ROWS = 400, COLUMNS = 300 };
+    tc_tensor in[4] = {x, w, b, g}, out[3];
+    REQUIRE(tc_grad(loss, in, n, out) == TC_OK);
+    plan((tc_tensors){in, 4}, (tc_tensors){out, n});
+    CHECK_MSG(info.n_kernels == kernels, "%s: %d kernels, not %d: %s", name, info.n_kernels,
+              kernels, why);
+    CHECK_MSG(info.arena_bytes <= 2 * 4 * ROWS, "%s: %lld bytes of workspace", name,
+              (long long)info.arena_bytes);
+    int64_t numbers = 8 * (ROWS + COLUMNS), array = 4 * ROWS * COLUMNS;
+    CHECK_MSG(info.bytes_read <= kernels * (2 * array + numbers), "%s: reads %lld bytes", name,
+              (long long)info.bytes_read);
+    CHECK_MSG(info.bytes_written <= array + 2 * numbers, "%s: writes %lld bytes", name,
+              (long long)info.bytes_written);
+}
+
+TEST(gradients_of_rows_are_two_kernels)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 400, 300), g = tc_input(ctx, "g", TC_F32, 400, 300);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 300), b = tc_input(ctx, "b", TC_F32, 300);
+    tc_tensor norm = tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5);
+    check_row_gradients("layer norm", loss_of(norm, g), x, g, w, b, 3, 2);
+    tc_tensor scale = tc_rsqrt(tc_add(tc_mean(tc_square(x), TC_AXES(-1), true), 1e-6));
+    check_row_gradients("rms norm", loss_of(tc_mul(tc_mul(x, scale), w), g), x, g, w, b, 2, 2);
+    check_row_gradients("softmax", loss_of(tc_softmax(x, -1), g), x, g, w, b, 1, 1);
+    check_row_gradients("log softmax", loss_of(tc_log_softmax(x, -1), g), x, g, w, b, 1, 1);
+    tc_ctx_free(ctx);
+}
+
+/* The loss and its gradient: rows, and the mean of one number of each. */
+TEST(a_loss_and_its_gradient_are_two_kernels)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 400, 300), id = tc_input(ctx, "id", TC_I64, 400), dx;
+    tc_tensor loss = tc_cross_entropy(x, id);
+    REQUIRE(tc_grad(loss, &x, 1, &dx) == TC_OK);
+    PLAN((x, id), loss, dx);
+    KERNELS(2);
+    CHECK(info.arena_bytes <= 2 * 4 * 400);
+    tc_ctx_free(ctx);
+}
+
 /* What lies between the products of attention is in no memory. */
 TEST(attention_is_one_kernel)
 {
@@ -186,6 +239,12 @@ TEST(attention_is_one_kernel)
     KERNELS(1);
     CHECK_EQ_INT(info.arena_bytes, 0);
     CHECK_EQ_INT(info.bytes_read, 4 * 4 * (64 * 32 + 32 * 80 + 80 * 48));
+    tc_tensor i = tc_unsqueeze(tc_arange(ctx, 0, 64, 1, TC_I64), 1);
+    tc_tensor j = tc_arange(ctx, 0, 80, 1, TC_I64);
+    tc_tensor seen = tc_where(tc_le(j, i), scores, -1e30);
+    PLAN((q, k, v), tc_matmul(tc_softmax(seen, -1), v)); /* the mask is in none either */
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
     PLAN((q, k, v), y, scores); /* the scores are asked for: they lie in memory anyway */
     KERNELS(3);
     PLAN((q, k), tc_softmax(scores, -1));
