@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "4e10bcbc2510a315"
+#define TCI_BUILD "f6e847db7f88989e"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -134,6 +134,9 @@
  *     tc_tensor tall = tc_cat(TC_TENSORS(x, y, tc_pad(x, 0, 1, -2, 0)), 0);
  *     tc_tensor image = tc_reshape(x, 1, 1, 3, 4), kernel = tc_full(ctx, 1, TC_F32, 2, 1, 3, 3);
  *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
+ *     tc_tensor coarse = tc_avg_pool2d(same, &(tc_pool){.kernel = {3, 2}});
+ *     tc_tensor fine = tc_interpolate(coarse, &(tc_interpolation){.size = {6, 8}});
+ *     tc_tensor smooth = tc_conv_transpose2d(fine, kernel, TC_NONE, &(tc_conv){.stride = {2, 2}});
  *     tc_tensor read = tc_index_select(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64));
  *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
  *     tc_tensor spread, centre;                // of each row, which is read once for both
@@ -1713,25 +1716,151 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
-/* Zero fields mean 1 (padding: 0). */
+/* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
+ * image without the batch axis. Options are numbers for these axes in their order. ---- */
+/* Zero fields mean 1 (paddings: 0). */
 typedef struct tc_conv {
-    int64_t stride[2], padding[2], dilation[2]; /* rows, columns; padding on both sides */
+    int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
     int64_t groups;
+    int64_t output_padding[3]; /* of transposed ones: more elements at the far side */
 } tc_conv;
-/* x [N, C, H, W] (or [C, H, W]), weight [O, C / groups, kh, kw], bias [O] or TC_NONE; options NULL:
- * defaults. tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
+/* weight [O, C / groups, kernel], bias [O] or TC_NONE; options NULL: defaults.
+ * tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
+TC_API tc_tensor tc_conv1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv1d(x, weight, bias, ...) tc_conv1d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
                               tc_site here);
 #define tc_conv2d(x, weight, bias, ...) tc_conv2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
-
+TC_API tc_tensor tc_conv3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv3d(x, weight, bias, ...) tc_conv3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+/* The transpose of a convolution: weight [C, O / groups, kernel]; along each axis of n
+ * (n - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 elements. */
+TC_API tc_tensor tc_conv_transpose1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose1d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose1d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv_transpose2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose2d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv_transpose3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose3d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
 /* stride 0: the kernel's size; dilation 0: 1. */
 typedef struct tc_pool {
-    int64_t kernel[2], stride[2], padding[2], dilation[2];
-    bool ceil_mode; /* a last window may hang over the edge */
+    int64_t kernel[3], stride[3], padding[3], dilation[3];
+    bool ceil_mode;   /* a last window may hang over the edge */
+    bool exclude_pad; /* averages: padding does not count */
+    int64_t divisor;  /* averages: what sums are divided by; 0: how many elements count */
 } tc_pool;
-/* x [N, C, H, W] or [C, H, W]; padding never wins and is at most half of the kernel. */
+/* The largest of each window; padding never wins and is at most half of the kernel. */
+TC_API tc_tensor tc_max_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool1d(x, ...) tc_max_pool1d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool2d(x, ...) tc_max_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_max_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool3d(x, ...) tc_max_pool3d_at((x), (__VA_ARGS__), TC_HERE)
+/* The same, and where the values stand in their image, counted through all of its axes (i64; the
+ * first of equal ones); NULL: not wanted. On a mistake both are handles that say it. */
+TC_API void tc_max_pool1d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool1d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool1d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+TC_API void tc_max_pool2d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool2d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool2d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+TC_API void tc_max_pool3d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool3d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool3d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+/* The mean of each window; of integers without the fraction. No dilation. */
+TC_API tc_tensor tc_avg_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool1d(x, ...) tc_avg_pool1d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_avg_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool2d(x, ...) tc_avg_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_avg_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool3d(x, ...) tc_avg_pool3d_at((x), (__VA_ARGS__), TC_HERE)
+/* The p-th root of the sum of |x|^p over each window. */
+TC_API tc_tensor tc_lp_pool1d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool1d(x, p, ...) tc_lp_pool1d_at((x), (p), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_lp_pool2d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool2d(x, p, ...) tc_lp_pool2d_at((x), (p), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_lp_pool3d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool3d(x, p, ...) tc_lp_pool3d_at((x), (p), (__VA_ARGS__), TC_HERE)
+/* tc_adaptive_avg_pool2d(x, 7, 7): means of as many windows along each axis as the sizes say;
+ * window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for all,
+ * -1 keeps x's. */
+TC_API tc_tensor tc_adaptive_avg_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool1d(x, ...)                                                             \
+    tc_adaptive_avg_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_avg_pool2d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool2d(x, ...)                                                             \
+    tc_adaptive_avg_pool2d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_avg_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool3d(x, ...)                                                             \
+    tc_adaptive_avg_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The largest of each such window; and where it stands, as tc_max_pool2d_with_indices has it. */
+TC_API tc_tensor tc_adaptive_max_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool1d(x, ...)                                                             \
+    tc_adaptive_max_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_max_pool2d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool2d(x, ...)                                                             \
+    tc_adaptive_max_pool2d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_max_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool3d(x, ...)                                                             \
+    tc_adaptive_max_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool1d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool1d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool1d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool2d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool2d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool2d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool3d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool3d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool3d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The windows of images of two axes as columns: [N, C * kernel elements, windows]. stride 0: 1. */
+TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_im2col(x, ...) tc_im2col_at((x), (__VA_ARGS__), TC_HERE)
+/* Its transpose: an image of two sizes, in which the elements of all windows over a place are
+ * summed. tc_col2im(x, 2, (int64_t[]){8, 8}, &(tc_pool){.kernel = {3, 3}}) */
+TC_API tc_tensor tc_col2im_at(tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
+                              tc_site here);
+#define tc_col2im(x, n, sizes, ...) tc_col2im_at((x), (n), (sizes), (__VA_ARGS__), TC_HERE)
+/* Each axis of the image has a size or a factor, of which floor(n * factor) follows. mode NULL:
+ * "nearest". */
+typedef struct tc_interpolation {
+    const char *mode; /* "nearest", "nearest-exact", "area"; of one axis "linear", of two "bilinear"
+                       * and "bicubic", of three "trilinear" */
+    int64_t size[3];
+    double scale_factor[3];
+    bool align_corners;          /* the ends are the centres of the first and last elements */
+    bool recompute_scale_factor; /* coordinates follow from the sizes, not from the factors */
+} tc_interpolation;
+/* x [N, C, ...] in other sizes; integers are rounded between their elements.
+ * tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64, 64}}) */
+TC_API tc_tensor tc_interpolate_at(tc_tensor x, const tc_interpolation *options, tc_site here);
+#define tc_interpolate(x, ...) tc_interpolate_at((x), (__VA_ARGS__), TC_HERE)
+/* x [N, C, H, W] at the points of grid [N, h, w, 2], whose columns, -1 .. 1, go through the last
+ * axis and the one before; or x [N, C, D, H, W], grid [N, d, h, w, 3]. mode "bilinear" (NULL),
+ * "nearest" or, of two axes, "bicubic"; padding_mode, for points outside, "zeros" (NULL), "border"
+ * or "reflection". */
+TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
+                                   const char *padding_mode, bool align_corners, tc_site here);
+#define tc_grid_sample(x, grid, mode, padding_mode, align_corners)                                 \
+    tc_grid_sample_at((x), (grid), (mode), (padding_mode), (align_corners), TC_HERE)
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
 /* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data, that
@@ -10986,6 +11115,7 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 #define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
 struct tc_conv;
 struct tc_pool;
+struct tc_interpolation;
 
 /* For the end of a message that says that two sizes are unequal, or that `size` may be less than
  * needed: what a symbol has to do with it; else "". */
@@ -11107,11 +11237,44 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
-TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
-                                  const struct tc_conv *o);
-TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
+
+/* ---- ops/window.c: images of n axes, 1 to 3; those with indices give the places of the values,
+ * counted through an image ---- */
+TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
+                                const struct tc_conv *o);
+TCI_FN tci_node *tci_build_max_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o);
+TCI_FN tci_node *tci_build_max_pool_indices(tci_graph *g, int n, tci_node *x,
+                                            const struct tc_pool *o);
+TCI_FN tci_node *tci_build_avg_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o);
+TCI_FN tci_node *tci_build_lp_pool(tci_graph *g, int n, tci_node *x, double p,
+                                   const struct tc_pool *o);
+/* One size for all axes, or n; -1 keeps x's. */
+TCI_FN tci_node *tci_build_adaptive_avg_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                             const tci_dim *sizes);
+TCI_FN tci_node *tci_build_adaptive_max_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                             const tci_dim *sizes);
+TCI_FN tci_node *tci_build_adaptive_max_pool_indices(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                                     const tci_dim *sizes);
+TCI_FN tci_node *tci_build_im2col(tci_graph *g, tci_node *x, const struct tc_pool *o);
+
+/* ---- ops/resample.c ---- */
+TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x,
+                                       const struct tc_interpolation *o);
+/* NULL: the first mode of each kind. */
+TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid, const char *mode,
+                                       const char *padding_mode, bool align_corners);
+
+/* ---- grad/transpose.c ---- */
+TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
+                                          tci_node *bias, const struct tc_conv *o);
+TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,
+                                  const struct tc_pool *o);
+
+/* ---- ops/arrange.c ---- */
+/* Each element along the axis so many times. */
+TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
 
 #endif
 
@@ -14066,37 +14229,78 @@ TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots, int n_roots
  *
  * Two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay one node
  * until the compile, where tci_expand_composite replaces them: the planner or a backend may know
- * them whole. conv2d and max_pool2d are expanded as they are built: a contraction and a reduction
- * over windows.
+ * them whole. The others (window.c, resample.c) are expanded as they are built.
  * The one idea: an op written here is fused, printed and differentiated by what it is made of.
  *
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
+/* ---- src/ops/composite.h ---- */
+/* ops/composite.h - short ways to make the nodes that composites are made of. As builders: NULL in,
+ * NULL out. */
+#ifndef TCI_OPS_COMPOSITE_H
+#define TCI_OPS_COMPOSITE_H
 
-#include <inttypes.h>
+
+/* The dtype that n is computed in: f32 for f16 and bf16. */
+TCI_FN tc_dtype tci_composite_math(const tci_node *n);
+TCI_FN tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a);
+TCI_FN tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b);
+TCI_FN tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v);
+/* 0, 1, 2, ... n - 1 in i64 along one of rank axes; the others have size 1. */
+TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis);
+/* The value that loses against every other: -inf, or the least integer. */
+TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t);
+
+#endif
+
+/* ---- src/ops/composite.c, continued ---- */
 #include <math.h>
 
 /* ---- helpers ---- */
 
-static tc_dtype tci_composite_math(const tci_node *n)
+TCI_FN tc_dtype tci_composite_math(const tci_node *n)
 {
     return (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
 }
 
-static tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a)
+TCI_FN tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a)
 {
     return tci_build_ew(g, op, &a);
 }
 
-static tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b)
+TCI_FN tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b)
 {
     tci_node *in[2] = {a, b};
     return tci_build_ew(g, op, in);
 }
 
-static tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v)
+TCI_FN tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v)
 {
     tci_value f = {.f = v}, i = {.i = (int64_t)v};
     return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+}
+
+TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis)
+{
+    tci_words w;
+    tci_dim *shape = tci_words_get(g, &w, rank);
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        shape[i] = i == axis ? n : 1;
+    }
+    return tci_words_put(g, &w, tci_build_reshape(g, tci_build_iota(g, n), rank, shape));
+}
+
+TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
+{
+    tci_value v = {.i = 0};
+    if (tci_dtype_is_float(t)) {
+        v.f = -(double)INFINITY;
+    } else if (tci_dtype_is_signed(t)) {
+        v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
+    }
+    return tci_graph_const(g, t, v);
 }
 
 /* Reduces over axes given as attributes. */
@@ -14402,57 +14606,198 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     g->site = site;
     return r;
 }
+/* ---- src/ops/arrange.c ---- */
+/* ops/arrange.c - arrangements: elements of x elsewhere, as movements and reads at indices.
+ *
+ * In: nodes, axes, sizes. Out: RESHAPE, EXPAND, SLICE, GATHER and so on (graph/move.c). */
 
-/* ---- conv2d ---- */
+TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times)
+{
+    int at;
+    tci_words w;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_dim(g, "the number of repeats", times, TC_ERR_ARGUMENT)) {
+        return NULL;
+    }
+    if (!tci_dim_le(0, times)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "%s repeats: expected 0 or more%s", TCI_DIM_TEXT(times),
+                       TCI_LEAST_NOTE(times, 0));
+        return NULL;
+    }
+    tci_dim *shape = tci_words_get(g, &w, 2 * x->rank + 4);
+    if (!shape) {
+        return NULL;
+    }
+    const int rank = x->rank ? x->rank : 1;
+    tci_dim *apart = shape, *whole = shape + rank + 1;
+    for (int i = 0; i < rank; i++) {
+        tci_dim size = x->rank ? x->shape[i] : 1;
+        apart[i + (i > at)] = size;
+        whole[i] = i == at ? tci_dim_mul(size, times) : size;
+    }
+    apart[at + 1] = 1;
+    tci_node *r = tci_build_reshape(g, x, rank + 1, apart);
+    apart[at + 1] = times;
+    r = tci_build_broadcast(g, r, rank + 1, apart);
+    return tci_words_put(g, &w, tci_build_reshape(g, r, rank, whole));
+}
+/* ---- src/ops/window.c ---- */
+/* ops/window.c - ops over windows of images: convolutions, pools, patches as columns.
+ *
+ * In: x [N, C, ...] of one to three more axes, options whose zero fields mean a default. Out: PAD
+ * and WINDOW nodes, and a contraction or a reduction over the elements of each window.
+ * The one idea: one builder for any number of axes; how often an element is read is for the
+ * planner. Pools whose windows differ in length (adaptive ones) read x along one axis after the
+ * other at places that follow from the sizes. */
+/* ---- src/ops/window.h ---- */
+/* ops/window.h - images of one to three axes and windows over them, for convolutions, pools and
+ * their transposes. */
+#ifndef TCI_OPS_WINDOW_H
+#define TCI_OPS_WINDOW_H
 
-typedef struct tci_composite_image {
+
+enum { TCI_IMAGE_AXES = 3, TCI_IMAGE_RANK = 3 + TCI_IMAGE_AXES }; /* batch, groups, channels */
+
+/* x as [N, C, sizes of n axes]; one image of its own counts as a batch of one. */
+typedef struct tci_image {
+    int n;
     bool batched;
-    tci_dim n, c, h, w;
-} tci_composite_image;
+    tci_dim sizes[2 + TCI_IMAGE_AXES];
+} tci_image;
+TCI_FN bool tci_image_of(tci_graph *g, const tci_node *x, int n, tci_image *image);
+/* r [N, C, ...] as a user gave x: without the batch axis if it had none. */
+TCI_FN tci_node *tci_image_result(tci_graph *g, const tci_image *image, tci_node *r);
 
-/* [N, C, H, W], or [C, H, W] taken as one image. */
-static bool tci_composite_image_of(tci_graph *g, const tci_node *x, tci_composite_image *image)
+/* Numbers for n axes: those given, and `otherwise` where they are 0 or none are. What is negative,
+ * or far too large, is refused as `name`. */
+TCI_FN bool tci_window_fields(tci_graph *g, const char *name, int n, int64_t *v,
+                              const int64_t *given, const int64_t *otherwise);
+extern const int64_t tci_window_ones[TCI_IMAGE_AXES], tci_window_zeros[TCI_IMAGE_AXES];
+
+/* x with its last n axes padded, and the kernel's appended: [..., places, elements]. */
+TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t *before,
+                                 const tci_dim *after, tci_node *fill, const tci_dim *kernel,
+                                 const int64_t *stride, const int64_t *dilation);
+
+/* What the fields of tc_conv are for n axes. */
+typedef struct tci_window_conv {
+    int64_t stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES], dilation[TCI_IMAGE_AXES];
+    int64_t more[TCI_IMAGE_AXES]; /* output padding */
+    int64_t groups;
+} tci_window_conv;
+TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, tci_window_conv *c);
+/* Checks x, the weight and the bias of a convolution, or of a transposed one. */
+TCI_FN bool tci_window_conv_check(tci_graph *g, const tci_node *x, const tci_image *image,
+                                  const tci_node *w, const tci_node *bias, int64_t groups,
+                                  bool transposed);
+/* [N, C, ...], or where groups are more than one [N, groups, C / groups, ...]. */
+TCI_FN tci_node *tci_window_grouped(tci_graph *g, tci_node *x, int n, const tci_dim *sizes,
+                                    int64_t groups);
+/* The CONTRACT of windows over x [N, (groups), C / groups, ...] and w [O, C / groups, ...]: the sum
+ * over channels and elements inside each group, [N, (groups), O / groups, places]. */
+TCI_FN tci_node *tci_window_contract(tci_graph *g, tci_node *windows, tci_node *w, int n,
+                                     int64_t groups);
+/* r [N, O, ...] in x's compute dtype with the bias, if there is one, in x's dtype. */
+TCI_FN tci_node *tci_window_biased(tci_graph *g, tci_node *r, tci_node *bias, int n,
+                                   tc_dtype dtype);
+
+/* The fields of tc_pool for patches of two axes; stride 0 is 1. */
+typedef struct tci_window_patch {
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
+} tci_window_patch;
+TCI_FN bool tci_window_patch_of(tci_graph *g, const struct tc_pool *o, tci_window_patch *p);
+
+#endif
+
+/* ---- src/ops/window.c, continued ---- */
+#include <inttypes.h>
+#include <string.h>
+
+const int64_t tci_window_ones[TCI_IMAGE_AXES] = {1, 1, 1};
+const int64_t tci_window_zeros[TCI_IMAGE_AXES] = {0, 0, 0};
+
+/* ---- images ---- */
+
+TCI_FN bool tci_image_of(tci_graph *g, const tci_node *x, int n, tci_image *image)
 {
-    if (x->rank != 3 && x->rank != 4) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s: expected [N, C, H, W] or [C, H, W]",
-                       TCI_SHAPE_TEXT(x));
+    static const char *const forms[TCI_IMAGE_AXES] = {
+        "[N, C, L] or [C, L]", "[N, C, H, W] or [C, H, W]", "[N, C, D, H, W] or [C, D, H, W]"};
+    if (x->rank != n + 1 && x->rank != n + 2) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s: expected %s", TCI_SHAPE_TEXT(x),
+                       forms[n - 1]);
         return false;
     }
-    const tci_dim *d = x->shape + (x->rank - 3);
-    image->batched = x->rank == 4;
-    image->n = image->batched ? x->shape[0] : 1;
-    image->c = d[0];
-    image->h = d[1];
-    image->w = d[2];
+    image->n = n;
+    image->batched = x->rank == n + 2;
+    image->sizes[0] = 1;
+    for (int i = 0; i < x->rank; i++) {
+        image->sizes[n + 2 - x->rank + i] = x->shape[i];
+    }
     return true;
 }
 
-/* Fills in the defaults; negative fields are refused. */
-static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], const int64_t *given,
-                                 int64_t zero0, int64_t zero1)
+TCI_FN tci_node *tci_image_result(tci_graph *g, const tci_image *image, tci_node *r)
 {
-    v[0] = given && given[0] ? given[0] : zero0;
-    v[1] = given && given[1] ? given[1] : zero1;
-    if (!tci_build_check_dim(g, name, v[0], TC_ERR_ARGUMENT) ||
-        !tci_build_check_dim(g, name, v[1], TC_ERR_ARGUMENT)) {
-        return false;
-    }
-    if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
-                       TCI_DIM_TEXT(v[1]));
-        return false;
+    return r && !image->batched ? tci_build_reshape(g, r, r->rank - 1, r->shape + 1) : r;
+}
+
+TCI_FN bool tci_window_fields(tci_graph *g, const char *name, int n, int64_t *v,
+                              const int64_t *given, const int64_t *otherwise)
+{
+    for (int i = 0; i < n; i++) {
+        v[i] = given && given[i] ? given[i] : otherwise[i];
+        if (!tci_build_check_dim(g, name, v[i], TC_ERR_ARGUMENT)) {
+            return false;
+        }
+        if (v[i] < 0 || v[i] > INT64_MAX / 16) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT, "%s is %s: expected small positive numbers", name,
+                           TCI_DIM_TEXT(v[i]));
+            return false;
+        }
     }
     return true;
 }
 
-static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
-                                     const tci_composite_image *image, const tci_node *w,
-                                     const tci_node *bias, int64_t groups)
+TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t *before,
+                                 const tci_dim *after, tci_node *fill, const tci_dim *kernel,
+                                 const int64_t *stride, const int64_t *dilation)
 {
-    if (w->rank != 4) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the weight has shape %s: expected [O, C / groups, kh, kw]",
-                       TCI_SHAPE_TEXT(w));
+    tci_dim lo[TCI_IMAGE_RANK] = {0}, hi[TCI_IMAGE_RANK] = {0}, spec[4 * TCI_IMAGE_AXES];
+    for (int i = 0; x && i < n; i++) {
+        int axis = x->rank - n + i;
+        lo[axis] = before[i];
+        hi[axis] = after[i];
+        spec[4 * i] = axis;
+        spec[4 * i + 1] = kernel[i];
+        spec[4 * i + 2] = stride[i];
+        spec[4 * i + 3] = dilation[i];
+    }
+    return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), n, spec);
+}
+
+/* ---- convolutions ---- */
+
+TCI_FN bool tci_window_conv_of(tci_graph *g, int n, const struct tc_conv *o, tci_window_conv *c)
+{
+    c->groups = o && o->groups ? o->groups : 1;
+    return tci_window_fields(g, "stride", n, c->stride, o ? o->stride : NULL, tci_window_ones) &&
+           tci_window_fields(g, "padding", n, c->padding, o ? o->padding : NULL,
+                             tci_window_zeros) &&
+           tci_window_fields(g, "dilation", n, c->dilation, o ? o->dilation : NULL,
+                             tci_window_ones) &&
+           tci_window_fields(g, "the output padding", n, c->more, o ? o->output_padding : NULL,
+                             tci_window_zeros);
+}
+
+TCI_FN bool tci_window_conv_check(tci_graph *g, const tci_node *x, const tci_image *image,
+                                  const tci_node *w, const tci_node *bias, int64_t groups,
+                                  bool transposed)
+{
+    static const char *const axes[TCI_IMAGE_AXES] = {"k", "kh, kw", "kd, kh, kw"};
+    const tci_dim channels = image->sizes[1];
+    if (w->rank != image->n + 2) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the weight has shape %s: expected [%s / groups, %s]",
+                       TCI_SHAPE_TEXT(w), transposed ? "C, O" : "O, C", axes[image->n - 1]);
         return false;
     }
     if (w->dtype != x->dtype || (bias && bias->dtype != x->dtype)) {
@@ -14463,128 +14808,136 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
                        bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
         return false;
     }
-    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, image->c) ||
+    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, channels) ||
         !tci_dim_divides(groups, w->shape[0])) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
                        "groups is %s: expected a divisor of %s channels in and %s out",
-                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(image->c), TCI_DIM_TEXT(w->shape[0]));
+                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(channels), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
-    if (w->shape[1] != tci_dim_div(image->c, groups)) {
+    const tci_dim reads = transposed ? w->shape[0] : w->shape[1];
+    const tci_dim out = transposed ? tci_dim_mul(w->shape[1], groups) : w->shape[0];
+    if (reads != (transposed ? channels : tci_dim_div(channels, groups))) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %s channels a group: x has %s channels in "
+                       "the weight of shape %s reads %s channels%s: x has %s channels in "
                        "%" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(w->shape[1]), TCI_DIM_TEXT(image->c),
-                       groups);
+                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(reads), transposed ? "" : " a group",
+                       TCI_DIM_TEXT(channels), groups);
         return false;
     }
-    if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
+    if (bias && (bias->rank != 1 || bias->shape[0] != out)) {
         tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%s]",
-                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(w->shape[0]));
+                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(out));
         return false;
     }
     return true;
 }
 
-/* x with its last two axes padded and the kernel's appended: [N, C, oh, ow, kh, kw]. */
-static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
-                                       const tci_dim after[2], tci_node *fill,
-                                       const tci_dim kernel[2], const int64_t stride[2],
-                                       const int64_t dilation[2])
+TCI_FN tci_node *tci_window_grouped(tci_graph *g, tci_node *x, int n, const tci_dim *sizes,
+                                    int64_t groups)
 {
-    tci_dim lo[5] = {0}, hi[5] = {0};
-    const int y = x->rank - 2;
-    const tci_dim spec[8] = {y,     kernel[0], stride[0], dilation[0],
-                             y + 1, kernel[1], stride[1], dilation[1]};
-    for (int i = 0; i < 2; i++) {
-        lo[y + i] = before[i];
-        hi[y + i] = after[i];
+    tci_dim shape[TCI_IMAGE_RANK];
+    if (groups == 1) {
+        return tci_build_reshape(g, x, n + 2, sizes);
     }
-    return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
+    shape[0] = sizes[0];
+    shape[1] = groups;
+    shape[2] = tci_dim_div(sizes[1], groups);
+    memcpy(shape + 3, sizes + 2, sizeof(*shape) * (size_t)n);
+    return tci_build_reshape(g, x, n + 3, shape);
 }
 
-/* Windows over x [n, c, h, w], or [n, groups, c/groups, h, w] if there are some, and
- * w [o, c/groups, kh, kw]: the sum over (c, kh, kw) inside each group. */
-static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w, int64_t groups)
+TCI_FN tci_node *tci_window_contract(tci_graph *g, tci_node *windows, tci_node *w, int n,
+                                     int64_t groups)
 {
-    if (!windows) {
+    enum { image, group, channel, place };                 /* labels; behind those of places */
+    const int element = place + n, filter = place + 2 * n; /* those of the window */
+    int lx[TCI_IMAGE_RANK + TCI_IMAGE_AXES], lw[TCI_IMAGE_RANK], out[TCI_IMAGE_RANK];
+    int nx = 0, nw = 0, no = 0;
+    tci_dim shape[TCI_IMAGE_RANK];
+    if (!windows || !w) {
         return NULL;
     }
-    enum { image, group, channel, y, x, ky, kx, filter }; /* labels */
-    const tci_dim *d = windows->shape;
-    tci_dim o = w->shape[0];
-    const tci_dim result[4] = {d[0], o, d[windows->rank - 4], d[windows->rank - 3]};
-    if (groups == 1) {
-        const int lx[6] = {image, channel, y, x, ky, kx}, lw[4] = {filter, channel, ky, kx};
-        const int out[4] = {image, filter, y, x};
-        return tci_build_contract(g, windows, lx, w, lw, 4, out);
+    lx[nx++] = out[no++] = image;
+    if (groups > 1) {
+        shape[0] = groups;
+        shape[1] = tci_dim_div(w->shape[0], groups);
+        memcpy(shape + 2, w->shape + 1, sizeof(*shape) * (size_t)(n + 1));
+        w = tci_build_reshape(g, w, n + 3, shape);
+        lx[nx++] = lw[nw++] = out[no++] = group;
     }
-    const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
-    const int lx[7] = {image, group, channel, y, x, ky, kx};
-    const int lw[5] = {group, filter, channel, ky, kx}, out[5] = {image, group, filter, y, x};
-    tci_node *r = tci_build_contract(g, windows, lx, tci_build_reshape(g, w, 5, sw), lw, 5, out);
-    return tci_build_reshape(g, r, 4, result);
+    lx[nx++] = channel;
+    lw[nw++] = out[no++] = filter;
+    lw[nw++] = channel;
+    for (int i = 0; i < n; i++) {
+        lx[nx++] = out[no++] = place + i;
+        lw[nw++] = element + i;
+    }
+    for (int i = 0; i < n; i++) {
+        lx[nx++] = element + i;
+    }
+    return tci_build_contract(g, windows, lx, w, lw, no, out);
 }
 
-TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
-                                  const struct tc_conv *o)
+TCI_FN tci_node *tci_window_biased(tci_graph *g, tci_node *r, tci_node *bias, int n, tc_dtype dtype)
 {
-    tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2];
-    int64_t groups = o && o->groups ? o->groups : 1;
-    if (!x || !w || !tci_composite_image_of(g, x, &image) ||
-        !tci_composite_conv_check(g, x, &image, w, bias, groups) ||
-        !tci_composite_fields(g, "stride", stride, o ? o->stride : NULL, 1, 1) ||
-        !tci_composite_fields(g, "padding", padding, o ? o->padding : NULL, 0, 0) ||
-        !tci_composite_fields(g, "dilation", dilation, o ? o->dilation : NULL, 1, 1)) {
+    if (!r || !bias) {
+        return r;
+    }
+    tci_dim channel[1 + TCI_IMAGE_AXES] = {bias->shape[0], 1, 1, 1};
+    tci_node *add = tci_build_cast(g, bias, (tc_dtype)r->dtype);
+    add = tci_build_reshape(g, add, 1 + n, channel);
+    return tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
+}
+
+TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
+                                const struct tc_conv *o)
+{
+    tci_image image;
+    tci_window_conv c;
+    if (!x || !w || !tci_image_of(g, x, n, &image) ||
+        !tci_window_conv_check(g, x, &image, w, bias, o && o->groups ? o->groups : 1, false) ||
+        !tci_window_conv_of(g, n, o, &c)) {
         return NULL;
     }
     tc_dtype dtype = (tc_dtype)x->dtype;
     tc_dtype math = bias ? tci_composite_math(x)
                          : dtype; /* without a bias the contraction rounds once itself */
-    const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
-    const tci_dim grouped[5] = {image.n, groups, tci_dim_div(image.c, groups), image.h, image.w};
-    tci_node *images = tci_build_reshape(g, tci_build_cast(g, x, math), groups > 1 ? 5 : 4,
-                                         groups > 1 ? grouped : shape);
-    tci_node *kernel = tci_build_cast(g, w, math);
-    tci_node *zero = tci_composite_number(g, math, 0.0);
-    tci_node *windows =
-        tci_composite_windows(g, images, padding, padding, zero, w->shape + 2, stride, dilation);
-    tci_node *r = kernel ? tci_composite_conv(g, windows, kernel, groups) : NULL;
-    if (bias) {
-        const tci_dim channel[3] = {bias->shape[0], 1, 1};
-        tci_node *add = tci_build_reshape(g, tci_build_cast(g, bias, math), 3, channel);
-        r = tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
+    tci_node *images =
+        tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
+    tci_node *kernel = tci_build_cast(g, w, math), *zero = tci_composite_number(g, math, 0.0);
+    tci_node *windows = tci_window_over(g, images, n, c.padding, c.padding, zero, w->shape + 2,
+                                        c.stride, c.dilation);
+    tci_node *r = tci_window_contract(g, windows, kernel, n, c.groups);
+    if (r && c.groups > 1) {
+        tci_dim shape[2 + TCI_IMAGE_AXES] = {r->shape[0], w->shape[0]};
+        memcpy(shape + 2, r->shape + 3, sizeof(*shape) * (size_t)n);
+        r = tci_build_reshape(g, r, n + 2, shape);
     }
-    return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
+    return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
 }
 
-/* ---- max_pool2d ---- */
+/* ---- pools ---- */
 
-/* The value that loses against every other. */
-static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
-{
-    tci_value v = {.i = 0};
-    if (tci_dtype_is_float(t)) {
-        v.f = -(double)INFINITY;
-    } else if (tci_dtype_is_signed(t)) {
-        v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
-    }
-    return tci_graph_const(g, t, v);
-}
+typedef struct tci_pooling {
+    tci_image image;
+    int64_t kernel[TCI_IMAGE_AXES], stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES];
+    int64_t dilation[TCI_IMAGE_AXES];
+    tci_dim after[TCI_IMAGE_AXES];
+} tci_pooling;
 
 /* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
  * or not at every value of a symbolic size, when *missing is what may be negative. */
-static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padding, bool ceil_mode, tci_dim *after,
-                                    tci_dim *missing)
+static bool tci_pooling_axis(tci_pooling *p, int i, bool ceil_mode, tci_dim *missing)
 {
+    const int64_t kernel = p->kernel[i], stride = p->stride[i], dilation = p->dilation[i];
     *missing = 0;
     if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
         return false;
     }
     int64_t span = dilation * (kernel - 1) + 1;
-    tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
+    tci_dim padded = tci_dim_add(p->image.sizes[2 + i], p->padding[i]);
+    tci_dim room = tci_dim_add(padded, p->padding[i] - span);
     /* with ceil_mode the first may hang over by less than a step */
     *missing = ceil_mode ? tci_dim_add(room, stride - 1) : room;
     if (!tci_dim_le(0, *missing)) {
@@ -14594,71 +14947,962 @@ static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride
     if (ceil_mode) { /* a last one must start inside x or its near padding */
         count = tci_dim_min(count, tci_dim_ceil_div(padded, stride));
     }
-    *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
+    tci_dim last = tci_dim_mul(tci_dim_sub(count, 1), stride);
+    p->after[i] = tci_dim_sub(tci_dim_add(last, span), padded);
     return true;
 }
 
-TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
+/* Pools read something from every image. */
+static bool tci_pooling_check_image(tci_graph *g, const tci_image *image)
 {
-    tci_composite_image image;
-    int64_t kernel[2], stride[2], padding[2], dilation[2];
-    tci_dim after[2], missing;
-    if (!x || !tci_composite_image_of(g, x, &image)) {
-        return NULL;
-    }
-    if (!o || o->kernel[0] < 1 || o->kernel[1] < 1) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "the kernel's size is missing or not positive: expected &(tc_pool){.kernel "
-                       "= "
-                       "{rows, columns}}");
-        return NULL;
-    }
-    if (!tci_composite_fields(g, "the kernel", kernel, o->kernel, 0, 0) ||
-        !tci_composite_fields(g, "stride", stride, o->stride, kernel[0], kernel[1]) ||
-        !tci_composite_fields(g, "padding", padding, o->padding, 0, 0) ||
-        !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
-        return NULL;
-    }
-    const tci_dim size[3] = {image.h, image.w, image.c};
-    for (int i = 0; i < 3; i++) {
-        if (size[i] == 0) {
+    for (int i = image->n + 1; i > 0; i--) {
+        const tci_dim size = image->sizes[i];
+        if (size == 0) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "x has an empty image: only the batch axis may have size 0");
-            return NULL;
+            return false;
         }
-        if (!tci_dim_le(1, size[i])) {
+        if (!tci_dim_le(1, size)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "x may have an empty image, as %s may be 0: only the batch axis may%s",
-                           TCI_DIM_TEXT(size[i]), TCI_LEAST_NOTE(size[i], 1));
-            return NULL;
+                           TCI_DIM_TEXT(size), TCI_LEAST_NOTE(size, 1));
+            return false;
         }
     }
-    for (int i = 0; i < 2; i++) {
-        if (padding[i] > kernel[i] / 2) {
+    return true;
+}
+
+static bool tci_pooling_of(tci_graph *g, int n, const tci_node *x, const struct tc_pool *o,
+                        tci_pooling *p)
+{
+    tci_dim missing;
+    if (!x || !tci_image_of(g, x, n, &p->image)) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!o || o->kernel[i] < 1) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "the kernel's size is missing or not positive: expected "
+                           "&(tc_pool){.kernel = {%s}}",
+                           n == 1 ? "size" : n == 2 ? "rows, columns" : "planes, rows, columns");
+            return false;
+        }
+    }
+    if (!tci_window_fields(g, "the kernel", n, p->kernel, o->kernel, tci_window_zeros) ||
+        !tci_window_fields(g, "stride", n, p->stride, o->stride, p->kernel) ||
+        !tci_window_fields(g, "padding", n, p->padding, o->padding, tci_window_zeros) ||
+        !tci_window_fields(g, "dilation", n, p->dilation, o->dilation, tci_window_ones) ||
+        !tci_pooling_check_image(g, &p->image)) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (p->padding[i] > p->kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
                            "padding %" PRId64 " is more than half of the kernel's %" PRId64,
-                           padding[i], kernel[i]);
-            return NULL;
+                           p->padding[i], p->kernel[i]);
+            return false;
         }
-        if (!tci_composite_pool_axis(size[i], kernel[i], stride[i], dilation[i], padding[i],
-                                     o->ceil_mode, &after[i], &missing)) {
+        if (!tci_pooling_axis(p, i, o->ceil_mode, &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
                            "elements and padding %" PRId64 "%s",
-                           kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
-                           TCI_LEAST_NOTE(missing, 0));
+                           p->kernel[i], p->dilation[i], TCI_DIM_TEXT(p->image.sizes[2 + i]),
+                           p->padding[i], TCI_LEAST_NOTE(missing, 0));
+            return false;
+        }
+    }
+    return true;
+}
+
+static tci_node *tci_pooling_windows(tci_graph *g, const tci_pooling *p, tci_node *x,
+                                     tci_node *fill)
+{
+    const int n = p->image.n;
+    tci_node *images = tci_build_reshape(g, x, n + 2, p->image.sizes);
+    return tci_window_over(g, images, n, p->padding, p->after, fill, p->kernel, p->stride,
+                           p->dilation);
+}
+
+/* Reduces the last n axes. */
+static tci_node *tci_window_reduce(tci_graph *g, int op, tci_node *x, int n)
+{
+    int last[TCI_IMAGE_AXES];
+    for (int i = 0; x && i < n; i++) {
+        last[i] = x->rank - n + i;
+    }
+    tc_axes axes = {last, n, false};
+    return tci_build_reduce(g, op, x, axes, false);
+}
+
+TCI_FN tci_node *tci_build_max_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o)
+{
+    tci_pooling p;
+    if (!tci_pooling_of(g, n, x, o, &p)) {
+        return NULL;
+    }
+    tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
+    tci_node *r = tci_window_reduce(g, TCI_OP_MAX, tci_pooling_windows(g, &p, x, fill), n);
+    return tci_image_result(g, &p.image, r);
+}
+
+/* Where element `at` of a window, counted along axis i of n of the windows' places, stands in x. In
+ * the padding only where nothing is larger than that: then the first element inside is meant. */
+static tci_node *tci_pooling_place(tci_graph *g, const tci_pooling *p, int i, tci_node *at)
+{
+    const int n = p->image.n;
+    if (!at) {
+        return NULL;
+    }
+    tci_node *start = tci_composite_ramp(g, at->shape[2 + i], n + 2, 2 + i);
+    tci_node *step = tci_composite_number(g, TC_I64, (double)p->stride[i]);
+    tci_node *apart = tci_composite_number(g, TC_I64, (double)p->dilation[i]);
+    tci_node *before = tci_composite_number(g, TC_I64, (double)p->padding[i]);
+    start = tci_composite_binary(g, TCI_OP_SUB, tci_composite_binary(g, TCI_OP_MUL, start, step),
+                                 before);
+    at = tci_composite_binary(g, TCI_OP_MUL, at, apart);
+    at = tci_composite_binary(g, TCI_OP_ADD, start, at);
+    tci_node *outside = tci_composite_binary(g, TCI_OP_LT, at, tci_composite_number(g, TC_I64, 0));
+    return tci_build_where(g, outside, tci_composite_binary(g, TCI_OP_REMAINDER, at, apart), at);
+}
+
+/* Which is the first largest element of each of windows [N, C, places, elements], counted through
+ * the window. */
+static tci_node *tci_pooling_argmax(tci_graph *g, tci_node *windows, int n)
+{
+    tci_dim shape[3 + TCI_IMAGE_AXES];
+    int last = n + 2;
+    if (!windows) {
+        return NULL;
+    }
+    memcpy(shape, windows->shape, sizeof(*shape) * (size_t)(n + 2));
+    shape[n + 2] = 1;
+    for (int i = n + 2; i < windows->rank; i++) {
+        shape[n + 2] = tci_dim_mul(shape[n + 2], windows->shape[i]);
+    }
+    tc_axes axis = {&last, 1, false};
+    return tci_build_reduce(g, TCI_OP_ARGMAX, tci_build_reshape(g, windows, n + 3, shape), axis,
+                            false);
+}
+
+TCI_FN tci_node *tci_build_max_pool_indices(tci_graph *g, int n, tci_node *x,
+                                            const struct tc_pool *o)
+{
+    tci_pooling p;
+    if (!tci_pooling_of(g, n, x, o, &p)) {
+        return NULL;
+    }
+    tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
+    tci_node *at = tci_pooling_argmax(g, tci_pooling_windows(g, &p, x, fill), n), *r = NULL;
+    tci_dim each = 1, through = 1;
+    for (int i = n - 1; at && i >= 0; i--) { /* from the last axis, which counts fastest */
+        tci_node *rows = tci_build_size_value(g, each, TC_I64);
+        tci_node *size = tci_composite_number(g, TC_I64, (double)p.kernel[i]);
+        tci_node *own = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, at, rows);
+        own = tci_pooling_place(g, &p, i, tci_composite_binary(g, TCI_OP_REMAINDER, own, size));
+        own = tci_composite_binary(g, TCI_OP_MUL, own, tci_build_size_value(g, through, TC_I64));
+        r = r ? tci_composite_binary(g, TCI_OP_ADD, r, own) : own;
+        each = tci_dim_mul(each, p.kernel[i]);
+        through = tci_dim_mul(through, p.image.sizes[2 + i]);
+    }
+    return tci_image_result(g, &p.image, r);
+}
+
+/* sum / count, of integers without the fraction. */
+static tci_node *tci_pooling_quotient(tci_graph *g, tci_node *sum, tci_node *count)
+{
+    if (!sum || !count || tci_dtype_is_float((tc_dtype)sum->dtype)) {
+        return tci_composite_binary(g, TCI_OP_DIV, sum, count);
+    }
+    tci_node *zero = tci_composite_number(g, (tc_dtype)sum->dtype, 0);
+    tci_node *below[2] = {tci_composite_binary(g, TCI_OP_LT, sum, zero),
+                          tci_composite_binary(g, TCI_OP_LT, count, zero)};
+    tci_node *size = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE,
+                                          tci_composite_unary(g, TCI_OP_ABS, sum),
+                                          tci_composite_unary(g, TCI_OP_ABS, count));
+    return tci_build_where(g, tci_composite_binary(g, TCI_OP_NE, below[0], below[1]),
+                           tci_composite_unary(g, TCI_OP_NEG, size), size);
+}
+
+/* How many elements along axis i each of `count` windows has that are averaged: in x, or also in
+ * its padding. */
+static tci_node *tci_pooling_lengths(tci_graph *g, const tci_pooling *p, int i, tci_dim count,
+                                  bool exclude_pad)
+{
+    tci_dim end = tci_dim_add(p->image.sizes[2 + i], exclude_pad ? 0 : p->padding[i]);
+    tci_node *from = tci_composite_ramp(g, count, p->image.n, i);
+    from = tci_composite_binary(g, TCI_OP_MUL, from,
+                                tci_composite_number(g, TC_I64, (double)p->stride[i]));
+    from = tci_composite_binary(g, TCI_OP_SUB, from,
+                                tci_composite_number(g, TC_I64, (double)p->padding[i]));
+    tci_node *to = tci_composite_binary(g, TCI_OP_ADD, from,
+                                        tci_composite_number(g, TC_I64, (double)p->kernel[i]));
+    to = tci_composite_binary(g, TCI_OP_MINIMUM, to, tci_build_size_value(g, end, TC_I64));
+    if (exclude_pad) {
+        from = tci_composite_binary(g, TCI_OP_MAXIMUM, from, tci_composite_number(g, TC_I64, 0));
+    }
+    return tci_composite_binary(g, TCI_OP_SUB, to, from);
+}
+
+/* What the sums of windows are divided by. */
+static tci_node *tci_pooling_divisor(tci_graph *g, const tci_pooling *p, const struct tc_pool *o,
+                                  const tci_node *sum, tc_dtype t)
+{
+    double all = 1;
+    tci_node *r = NULL;
+    for (int i = 0; i < p->image.n; i++) {
+        all *= (double)p->kernel[i];
+    }
+    if (o->divisor) {
+        return tci_composite_number(g, t, (double)o->divisor);
+    }
+    if (!o->ceil_mode && (!o->exclude_pad || !memcmp(p->padding, tci_window_zeros,
+                                                     sizeof(int64_t) * (size_t)p->image.n))) {
+        return tci_composite_number(g, t, all);
+    }
+    for (int i = 0; i < p->image.n; i++) {
+        tci_node *own = tci_pooling_lengths(g, p, i, sum->shape[2 + i], o->exclude_pad);
+        r = r ? tci_composite_binary(g, TCI_OP_MUL, r, own) : own;
+    }
+    return tci_build_cast(g, r, t);
+}
+
+TCI_FN tci_node *tci_build_avg_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o)
+{
+    tci_pooling p;
+    if (!tci_pooling_of(g, n, x, o, &p)) {
+        return NULL;
+    }
+    if (memcmp(p.dilation, tci_window_ones, sizeof(int64_t) * (size_t)n)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "dilation is given: windows of an average have none");
+        return NULL;
+    }
+    if (x->dtype == TC_BOOL) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "x is bool: expected integers or floats (tc_cast makes "
+                                        "them)");
+        return NULL;
+    }
+    tc_dtype math = tci_composite_math(x);
+    tci_node *zero = tci_composite_number(g, math, 0);
+    tci_node *windows = tci_pooling_windows(g, &p, tci_build_cast(g, x, math), zero);
+    tci_node *sum = tci_window_reduce(g, TCI_OP_SUM, windows, n);
+    tci_node *divisor = sum ? tci_pooling_divisor(g, &p, o, sum, (tc_dtype)sum->dtype) : NULL;
+    tci_node *r = tci_build_cast(g, tci_pooling_quotient(g, sum, divisor), (tc_dtype)x->dtype);
+    return tci_image_result(g, &p.image, r);
+}
+
+TCI_FN tci_node *tci_build_lp_pool(tci_graph *g, int n, tci_node *x, double p,
+                                   const struct tc_pool *o)
+{
+    tci_pooling pool;
+    if (!tci_pooling_of(g, n, x, o, &pool)) {
+        return NULL;
+    }
+    if (!tci_dtype_is_float((tc_dtype)x->dtype) || !(p != 0)) {
+        tci_graph_fail(g, tci_dtype_is_float((tc_dtype)x->dtype) ? TC_ERR_ARGUMENT : TC_ERR_DTYPE,
+                       "x is %s and the power %g: expected floats, and a power that is not 0",
+                       tci_dtype_get((tc_dtype)x->dtype)->name, p);
+        return NULL;
+    }
+    tc_dtype math = tci_composite_math(x);
+    tci_node *zero = tci_composite_number(g, math, 0);
+    tci_node *power = tci_composite_number(g, math, p);
+    tci_node *root = tci_composite_number(g, math, 1 / p);
+    tci_node *powers = tci_composite_unary(g, TCI_OP_ABS, tci_build_cast(g, x, math));
+    powers = tci_composite_binary(g, TCI_OP_POW, powers, power);
+    tci_node *windows = tci_pooling_windows(g, &pool, powers, zero);
+    tci_node *sum = tci_window_reduce(g, TCI_OP_SUM, windows, n);
+    tci_node *r = tci_build_cast(g, tci_composite_binary(g, TCI_OP_POW, sum, root),
+                                 (tc_dtype)x->dtype);
+    return tci_image_result(g, &pool.image, r);
+}
+
+/* ---- adaptive pools: of an axis of n, window o of m is floor(o n / m) .. ceil((o + 1) n / m) ----
+ */
+
+/* The sizes that are wanted, [N, C, ...]; -1 keeps x's. */
+static bool tci_adaptive_sizes(tci_graph *g, const tci_image *image, int n_sizes,
+                               const tci_dim *sizes, tci_dim *out)
+{
+    const int n = image->n;
+    if (n_sizes != n && n_sizes != 1) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "%d sizes are given: expected %d, or one for all",
+                       n_sizes, n);
+        return false;
+    }
+    out[0] = image->sizes[0];
+    out[1] = image->sizes[1];
+    for (int i = 0; i < n; i++) {
+        out[2 + i] = sizes[n_sizes == 1 ? 0 : i];
+        if (out[2 + i] == -1) {
+            out[2 + i] = image->sizes[2 + i];
+        }
+    }
+    return tci_build_check_shape(g, n + 2, out, TC_F64);
+}
+
+typedef struct tci_adaptive {
+    tci_dim n, m, most;    /* elements, windows, elements of the longest */
+    tci_node *first, *end; /* of each window, [m, 1] */
+} tci_adaptive;
+
+static tci_adaptive tci_adaptive_of(tci_graph *g, tci_dim n, tci_dim m)
+{
+    tci_adaptive a = {.n = n, .m = m};
+    const bool even = tci_dim_divides(m, n);
+    a.most = even ? tci_dim_div(n, m) : tci_dim_min(tci_dim_add(tci_dim_div(n, m), 2), n);
+    tci_node *size = tci_build_size_value(g, n, TC_I64);
+    tci_node *count = tci_build_size_value(g, m, TC_I64);
+    tci_node *start = tci_composite_ramp(g, m, 2, 0);
+    start = tci_composite_binary(g, TCI_OP_MUL, start, size);
+    a.first = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, start, count);
+    tci_node *less = tci_composite_binary(g, TCI_OP_SUB, size, tci_composite_number(g, TC_I64, 1));
+    tci_node *end = tci_composite_binary(g, TCI_OP_ADD, start, less); /* (o + 1) n - 1 */
+    end = tci_composite_binary(g, TCI_OP_ADD, end, count);
+    a.end = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, end, count);
+    return a;
+}
+
+/* The places in x of the elements of each window, [m, most]; behind its end the last one again. */
+static tci_node *tci_adaptive_places(tci_graph *g, const tci_adaptive *a)
+{
+    tci_node *at = tci_composite_binary(g, TCI_OP_ADD, a->first,
+                                        tci_composite_ramp(g, a->most, 2, 1));
+    tci_node *last = tci_composite_binary(g, TCI_OP_SUB, a->end,
+                                          tci_composite_number(g, TC_I64, 1));
+    return tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
+}
+
+/* Axis `axis` of x as two: windows and their elements. */
+static tci_node *tci_adaptive_windows(tci_graph *g, tci_node *x, int axis, const tci_adaptive *a)
+{
+    tci_dim shape[2 * TCI_IMAGE_RANK];
+    tci_dim all = tci_dim_mul(a->m, a->most);
+    if (!x) {
+        return NULL;
+    }
+    if (!tci_dim_divides(a->m, a->n)) {
+        tci_node *index = tci_build_reshape(g, tci_adaptive_places(g, a), 1, &all);
+        x = tci_build_index_select(g, x, axis, index);
+    }
+    for (int i = 0; x && i <= x->rank; i++) {
+        shape[i] = i == axis ? a->m : i == axis + 1 ? a->most : x->shape[i - (i > axis)];
+    }
+    return x ? tci_build_reshape(g, x, x->rank + 1, shape) : NULL;
+}
+
+/* The mean of each window along one axis. */
+static tci_node *tci_adaptive_mean(tci_graph *g, tci_node *x, int axis, tci_dim m)
+{
+    tci_dim line[2 * TCI_IMAGE_RANK];
+    if (!x || x->shape[axis] == m) {
+        return x;
+    }
+    tci_adaptive a = tci_adaptive_of(g, x->shape[axis], m);
+    tci_node *length = tci_composite_binary(g, TCI_OP_SUB, a.end, a.first);
+    tci_node *inside = tci_composite_binary(g, TCI_OP_LT, tci_composite_ramp(g, a.most, 2, 1),
+                                            length);
+    for (int i = 0; i <= x->rank; i++) {
+        line[i] = i == axis ? m : i == axis + 1 ? a.most : 1;
+    }
+    tci_node *windows = tci_adaptive_windows(g, x, axis, &a);
+    if (!tci_dim_divides(m, a.n)) {
+        windows = tci_build_where(g, tci_build_reshape(g, inside, x->rank + 1, line), windows,
+                                  tci_composite_number(g, (tc_dtype)x->dtype, 0));
+    }
+    line[axis + 1] = 1;
+    length = tci_build_reshape(g, length, x->rank, line); /* without the elements' axis */
+    int at = axis + 1;
+    tc_axes elements = {&at, 1, false};
+    tci_node *sum = tci_build_reduce(g, TCI_OP_SUM, windows, elements, false);
+    return tci_composite_binary(g, TCI_OP_DIV, sum,
+                                tci_build_cast(g, length, (tc_dtype)x->dtype));
+}
+
+TCI_FN tci_node *tci_build_adaptive_avg_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                             const tci_dim *sizes)
+{
+    tci_image image;
+    tci_dim out[2 + TCI_IMAGE_AXES];
+    if (!x || !tci_image_of(g, x, n, &image) || !tci_pooling_check_image(g, &image) ||
+        !tci_adaptive_sizes(g, &image, n_sizes, sizes, out)) {
+        return NULL;
+    }
+    if (!tci_dtype_is_float((tc_dtype)x->dtype)) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "x is %s: expected floats (tc_cast makes them)",
+                       tci_dtype_get((tc_dtype)x->dtype)->name);
+        return NULL;
+    }
+    tci_node *r = tci_build_cast(g, x, tci_composite_math(x));
+    r = tci_build_reshape(g, r, n + 2, image.sizes);
+    for (int i = 0; i < n; i++) {
+        r = out[2 + i] == 0 ? tci_build_slice(g, r, 2 + i, 0, 0, 1)
+                            : tci_adaptive_mean(g, r, 2 + i, out[2 + i]);
+    }
+    return tci_image_result(g, &image, tci_build_cast(g, r, (tc_dtype)x->dtype));
+}
+
+/* The windows along all axes, [N, C, places, elements], and the place in an image of each element,
+ * [places, elements]. */
+static tci_node *tci_adaptive_all(tci_graph *g, tci_node *x, int n, const tci_dim *out,
+                                  tci_node **places)
+{
+    int order[2 + 2 * TCI_IMAGE_AXES] = {0, 1};
+    const tci_node *image = x;
+    *places = NULL;
+    for (int i = 0; x && i < n; i++) {
+        tci_adaptive a = tci_adaptive_of(g, image->shape[2 + i], out[2 + i]);
+        tci_dim line[2 * TCI_IMAGE_AXES] = {1, 1, 1, 1, 1, 1};
+        tci_node *own = tci_adaptive_places(g, &a);
+        tci_node *size = tci_build_size_value(g, a.n, TC_I64);
+        line[i] = a.m;
+        line[n + i] = a.most;
+        own = tci_build_reshape(g, own, 2 * n, line);
+        *places = i ? tci_composite_binary(
+                          g, TCI_OP_ADD, tci_composite_binary(g, TCI_OP_MUL, *places, size), own)
+                    : own;
+        x = tci_adaptive_windows(g, x, 2 + 2 * i, &a);
+        order[2 + i] = 2 + 2 * i;
+        order[2 + n + i] = 3 + 2 * i;
+    }
+    return x && *places ? tci_build_permute(g, x, 2 + 2 * n, order) : NULL;
+}
+
+TCI_FN tci_node *tci_build_adaptive_max_pool_indices(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                                     const tci_dim *sizes)
+{
+    tci_image image;
+    tci_dim out[2 + TCI_IMAGE_AXES], flat[2] = {1, 1};
+    if (!x || !tci_image_of(g, x, n, &image) || !tci_pooling_check_image(g, &image) ||
+        !tci_adaptive_sizes(g, &image, n_sizes, sizes, out)) {
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        if (out[2 + i] == 0) {
+            tci_node *none = tci_build_broadcast(g, tci_composite_number(g, TC_I64, 0), n + 2, out);
+            return tci_image_result(g, &image, none);
+        }
+    }
+    tci_node *places, *images = tci_build_reshape(g, x, n + 2, image.sizes);
+    tci_node *windows = tci_adaptive_all(g, images, n, out, &places);
+    tci_node *at = tci_pooling_argmax(g, windows, n);
+    for (int i = 0; places && i < n; i++) {
+        flat[0] = tci_dim_mul(flat[0], places->shape[i]);
+        flat[1] = tci_dim_mul(flat[1], places->shape[n + i]);
+    }
+    /* place [places, at]: read at the number of the window and that of its element */
+    tci_node *each = tci_build_size_value(g, flat[1], TC_I64);
+    tci_node *number = tci_build_reshape(g, tci_build_iota(g, flat[0]), n, out + 2);
+    number = tci_composite_binary(g, TCI_OP_MUL, number, each);
+    number = tci_composite_binary(g, TCI_OP_ADD, number, at);
+    tci_dim all = tci_dim_mul(flat[0], flat[1]), count = number ? tci_node_count(number) : 0;
+    tci_node *r = tci_build_gather(g, tci_build_reshape(g, places, 1, &all), 0,
+                                   tci_build_reshape(g, number, 1, &count));
+    return tci_image_result(g, &image, tci_build_reshape(g, r, n + 2, out));
+}
+
+TCI_FN tci_node *tci_build_adaptive_max_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                             const tci_dim *sizes)
+{
+    tci_node *index = tci_build_adaptive_max_pool_indices(g, n, x, n_sizes, sizes);
+    if (!index) {
+        return NULL;
+    }
+    const int lead = x->rank - n;
+    tci_dim from[3] = {1, 1, 1}, to[3] = {1, 1, 1};
+    for (int i = 0; i < x->rank; i++) {
+        from[i < lead ? i : lead] = tci_dim_mul(from[i < lead ? i : lead], x->shape[i]);
+        to[i < lead ? i : lead] = tci_dim_mul(to[i < lead ? i : lead], index->shape[i]);
+    }
+    tci_node *flat = tci_build_gather(g, tci_build_reshape(g, x, lead + 1, from), lead,
+                                      tci_build_reshape(g, index, lead + 1, to));
+    return tci_build_reshape(g, flat, index->rank, index->shape);
+}
+
+/* ---- patches as columns ---- */
+
+TCI_FN bool tci_window_patch_of(tci_graph *g, const struct tc_pool *o, tci_window_patch *p)
+{
+    if (!o || o->kernel[0] < 1 || o->kernel[1] < 1) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "the kernel's size is missing or not positive: expected "
+                       "&(tc_pool){.kernel = {rows, columns}}");
+        return false;
+    }
+    return tci_window_fields(g, "the kernel", 2, p->kernel, o->kernel, tci_window_ones) &&
+           tci_window_fields(g, "stride", 2, p->stride, o->stride, tci_window_ones) &&
+           tci_window_fields(g, "padding", 2, p->padding, o->padding, tci_window_zeros) &&
+           tci_window_fields(g, "dilation", 2, p->dilation, o->dilation, tci_window_ones);
+}
+
+TCI_FN tci_node *tci_build_im2col(tci_graph *g, tci_node *x, const struct tc_pool *o)
+{
+    static const int order[6] = {0, 1, 4, 5, 2, 3};
+    tci_image image;
+    tci_window_patch p;
+    if (!x || !tci_image_of(g, x, 2, &image) || !tci_window_patch_of(g, o, &p)) {
+        return NULL;
+    }
+    tci_node *images = tci_build_reshape(g, x, 4, image.sizes);
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
+                                        p.stride, p.dilation);
+    if (!windows) {
+        return NULL;
+    }
+    const tci_dim *d = windows->shape;
+    tci_dim shape[3] = {d[0], tci_dim_mul(d[1], tci_dim_mul(d[4], d[5])), tci_dim_mul(d[2], d[3])};
+    tci_node *r = tci_build_reshape(g, tci_build_permute(g, windows, 6, order), 3, shape);
+    return tci_image_result(g, &image, r);
+}
+/* ---- src/ops/resample.c ---- */
+/* ops/resample.c - images read between their elements: interpolation to other sizes, and at the
+ * points of a grid.
+ *
+ * In: x [N, C, ...] of one to three more axes; sizes or factors, or a grid. Out: for each tap along
+ * an axis, x read at an index that follows from the coordinate, times its weight.
+ * The one idea: a coordinate is a float node, so its floor is an index, what is left the weight,
+ * and the gradient of both follows. Coordinates are computed in f32, of f64 images in f64. */
+
+#include <string.h>
+
+/* ---- coordinates ---- */
+
+static tc_dtype tci_sample_dtype(const tci_node *x)
+{
+    return x->dtype == TC_F64 ? TC_F64 : TC_F32;
+}
+
+static tci_node *tci_sample_scaled(tci_graph *g, tci_node *x, double factor, double more)
+{
+    if (!x) {
+        return NULL;
+    }
+    tc_dtype t = (tc_dtype)x->dtype;
+    tci_node *r = factor == 1 ? x
+                              : tci_composite_binary(g, TCI_OP_MUL, x,
+                                                     tci_composite_number(g, t, factor));
+    return more == 0 ? r
+                     : tci_composite_binary(g, TCI_OP_ADD, r, tci_composite_number(g, t, more));
+}
+
+/* The element before a coordinate, as an index; and what is left of it. */
+static tci_node *tci_sample_floor(tci_graph *g, tci_node *at, tci_node **rest)
+{
+    tci_node *whole = tci_composite_unary(g, TCI_OP_FLOOR, at);
+    *rest = tci_composite_binary(g, TCI_OP_SUB, at, whole);
+    return tci_build_cast(g, whole, TC_I64);
+}
+
+/* An index plus a number, held within an axis of n elements. */
+static tci_node *tci_sample_within(tci_graph *g, tci_node *index, int64_t more, tci_dim n)
+{
+    tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
+    tci_node *at = more ? tci_composite_binary(g, TCI_OP_ADD, index,
+                                               tci_composite_number(g, TC_I64, (double)more))
+                        : index;
+    at = tci_composite_binary(g, TCI_OP_MAXIMUM, at, tci_composite_number(g, TC_I64, 0));
+    return tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
+}
+
+/* Keys' cubic kernel (Cubic convolution interpolation for digital image processing, 1981) with
+ * a = -0.75: the weight of the element that lies `tap` - 1 - rest away. */
+static tci_node *tci_sample_cubic(tci_graph *g, tci_node *rest, int tap)
+{
+    static const double rows[4][4] = { /* of rest^3, rest^2, rest, 1 */
+        {-0.75, 1.5, -0.75, 0}, {1.25, -2.25, 0, 1}, {-1.25, 1.5, 0.75, 0}, {0.75, -0.75, 0, 0}};
+    const double *k = rows[tap];
+    tci_node *r = tci_sample_scaled(g, rest, k[0], k[1]);
+    r = tci_sample_scaled(g, tci_composite_binary(g, TCI_OP_MUL, r, rest), 1, k[2]);
+    return tci_sample_scaled(g, tci_composite_binary(g, TCI_OP_MUL, r, rest), 1, k[3]);
+}
+
+/* The weight of tap `tap` of 2 or 4. */
+static tci_node *tci_sample_weight(tci_graph *g, tci_node *rest, int tap, int taps)
+{
+    if (taps == 4) {
+        return tci_sample_cubic(g, rest, tap);
+    }
+    return tap ? rest : tci_sample_scaled(g, rest, -1, 1);
+}
+
+/* ---- interpolation ---- */
+
+typedef enum tci_sample_mode {
+    TCI_SAMPLE_NEAREST, TCI_SAMPLE_NEAREST_EXACT, TCI_SAMPLE_LINEAR, TCI_SAMPLE_CUBIC,
+    TCI_SAMPLE_AREA
+} tci_sample_mode;
+
+static bool tci_sample_mode_of(tci_graph *g, const char *name, int n, tci_sample_mode *mode)
+{
+    static const struct { const char *name; int least, most; tci_sample_mode mode; } rows[] = {
+        {"nearest", 1, 3, TCI_SAMPLE_NEAREST}, {"nearest-exact", 1, 3, TCI_SAMPLE_NEAREST_EXACT},
+        {"linear", 1, 1, TCI_SAMPLE_LINEAR},   {"bilinear", 2, 2, TCI_SAMPLE_LINEAR},
+        {"trilinear", 3, 3, TCI_SAMPLE_LINEAR}, {"bicubic", 2, 2, TCI_SAMPLE_CUBIC},
+        {"area", 1, 3, TCI_SAMPLE_AREA}};
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        if (!strcmp(rows[i].name, name) && n >= rows[i].least && n <= rows[i].most) {
+            *mode = rows[i].mode;
+            return true;
+        }
+    }
+    tci_graph_fail(g, TC_ERR_ARGUMENT,
+                   "the mode is \"%.40s\" for images of %d axes: expected \"nearest\", "
+                   "\"nearest-exact\", \"area\", \"linear\" (1), \"bilinear\", \"bicubic\" (2) or "
+                   "\"trilinear\" (3)",
+                   name, n);
+    return false;
+}
+
+/* The size of an axis of n elements, and how far apart in x the results lie if not n / size; 0. */
+static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolation *o, int axis,
+                            tci_dim *size, double *apart)
+{
+    const double factor = o->scale_factor[axis];
+    *apart = 0;
+    *size = o->size[axis];
+    if ((*size != 0) == (factor != 0)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "axis %d of the image has size %s and factor %g: expected one of the two",
+                       axis, TCI_DIM_TEXT(*size), factor);
+        return false;
+    }
+    if (factor != 0) {
+        if (!tci_dim_is_known(n) && factor == (double)(int64_t)factor && factor > 0) {
+            *size = tci_dim_mul(n, (int64_t)factor);
+            return true;
+        }
+        double wanted = tci_dim_is_known(n) ? (double)tci_dim_known(n) * factor : -1;
+        if (!(wanted >= 1 && wanted < 1e15)) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "factor %g of %s elements: expected at least one element, and of a "
+                           "symbolic size a whole number",
+                           factor, TCI_DIM_TEXT(n));
+            return false;
+        }
+        *size = (int64_t)wanted;
+        *apart = o->recompute_scale_factor ? 0 : 1 / factor;
+    }
+    if (!tci_build_check_dim(g, "a size", *size, TC_ERR_SHAPE) || !tci_dim_le(1, *size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the size %s: expected at least 1%s", TCI_DIM_TEXT(*size),
+                       TCI_LEAST_NOTE(*size, 1));
+        return false;
+    }
+    return true;
+}
+
+/* Where the results of an axis lie in x, as coordinates [size]. */
+static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim size, double apart,
+                                   tci_sample_mode mode, bool align_corners)
+{
+    const bool nearest = mode == TCI_SAMPLE_NEAREST, linear = mode == TCI_SAMPLE_LINEAR;
+    tci_node *at = tci_build_cast(g, tci_build_iota(g, size), t);
+    const bool corners = align_corners && (linear || mode == TCI_SAMPLE_CUBIC);
+    if (corners && size == 1) {
+        return tci_sample_scaled(g, at, 0, 0);
+    }
+    if (!corners && !nearest) {
+        at = tci_sample_scaled(g, at, 1, 0.5);
+    }
+    if (corners || apart == 0) { /* a product and a quotient: whole results are exact */
+        tci_dim less = corners ? -1 : 0;
+        at = tci_composite_binary(g, TCI_OP_MUL, at,
+                                  tci_build_size_value(g, tci_dim_add(n, less), t));
+        at = tci_composite_binary(g, TCI_OP_DIV, at,
+                                  tci_build_size_value(g, tci_dim_add(size, less), t));
+    } else {
+        at = tci_sample_scaled(g, at, apart, 0);
+    }
+    if (corners || nearest || mode == TCI_SAMPLE_NEAREST_EXACT) {
+        return at;
+    }
+    at = tci_sample_scaled(g, at, 1, -0.5);
+    return linear ? tci_composite_binary(g, TCI_OP_MAXIMUM, at, tci_composite_number(g, t, 0)) : at;
+}
+
+/* w [size] along one axis of rank. */
+static tci_node *tci_sample_along(tci_graph *g, tci_node *w, int rank, int axis)
+{
+    tci_dim line[2 + TCI_IMAGE_AXES] = {1, 1, 1, 1, 1};
+    if (!w) {
+        return NULL;
+    }
+    line[axis] = w->shape[0];
+    return tci_build_reshape(g, w, rank, line);
+}
+
+static tci_node *tci_sample_axis(tci_graph *g, tci_node *x, int axis, tci_dim size, double apart,
+                                 tci_sample_mode mode, bool align_corners)
+{
+    if (!x) {
+        return NULL;
+    }
+    const tci_dim n = x->shape[axis];
+    const bool nearest = mode == TCI_SAMPLE_NEAREST || mode == TCI_SAMPLE_NEAREST_EXACT;
+    if (nearest && apart == 0 && tci_dim_divides(n, size)) {
+        return tci_build_repeat_each(g, x, axis, tci_dim_div(size, n));
+    }
+    tci_node *rest, *r = NULL;
+    tci_node *at = tci_sample_places(g, tci_sample_dtype(x), n, size, apart, mode, align_corners);
+    tci_node *index = tci_sample_floor(g, at, &rest);
+    if (nearest) {
+        return tci_build_index_select(g, x, axis, tci_sample_within(g, index, 0, n));
+    }
+    const int taps = mode == TCI_SAMPLE_LINEAR ? 2 : 4;
+    for (int i = 0; i < taps; i++) {
+        tci_node *read = tci_sample_within(g, index, taps == 2 ? i : i - 1, n);
+        tci_node *weight = tci_sample_weight(g, rest, i, taps);
+        weight = tci_build_cast(g, tci_sample_along(g, weight, x->rank, axis), (tc_dtype)x->dtype);
+        read = tci_composite_binary(g, TCI_OP_MUL, tci_build_index_select(g, x, axis, read),
+                                    weight);
+        r = r ? tci_composite_binary(g, TCI_OP_ADD, r, read) : read;
+    }
+    return r;
+}
+
+TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x,
+                                       const struct tc_interpolation *o)
+{
+    tci_sample_mode mode;
+    tci_dim sizes[TCI_IMAGE_AXES];
+    double apart[TCI_IMAGE_AXES];
+    tci_image image;
+    const int n = x ? x->rank - 2 : 0;
+    if (!x) {
+        return NULL;
+    }
+    if (n < 1 || n > TCI_IMAGE_AXES || !o) {
+        tci_graph_fail(g, o ? TC_ERR_SHAPE : TC_ERR_ARGUMENT,
+                       "x has shape %s, and options are %s: expected [N, C, ...] with one to three "
+                       "more axes, and their sizes or factors",
+                       TCI_SHAPE_TEXT(x), o ? "given" : "NULL");
+        return NULL;
+    }
+    if (!tci_image_of(g, x, n, &image) ||
+        !tci_sample_mode_of(g, o->mode ? o->mode : "nearest", n, &mode)) {
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!tci_sample_size(g, x->shape[2 + i], o, i, &sizes[i], &apart[i]) ||
+            !tci_build_can_read(g, "x", x, 2 + i, sizes[i])) {
             return NULL;
         }
     }
-    const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
-    tci_node *image4 = tci_build_reshape(g, x, 4, shape);
-    tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
-    tci_node *windows =
-        tci_composite_windows(g, image4, padding, after, fill, kernel, stride, dilation);
-    const int last[2] = {4, 5};
-    tc_axes axes = {last, 2, false};
-    tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);
-    return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
+    if (mode == TCI_SAMPLE_AREA) {
+        return tci_build_adaptive_avg_pool(g, n, x, n, sizes);
+    }
+    const bool smooth = mode == TCI_SAMPLE_LINEAR || mode == TCI_SAMPLE_CUBIC;
+    const bool whole = !tci_dtype_is_float((tc_dtype)x->dtype);
+    tci_node *r = smooth ? tci_build_cast(g, x, whole ? TC_F32 : tci_composite_math(x)) : x;
+    for (int i = n - 1; i >= 0; i--) {
+        r = tci_sample_axis(g, r, 2 + i, sizes[i], apart[i], mode, o->align_corners);
+    }
+    r = smooth && whole ? tci_composite_unary(g, TCI_OP_ROUND, r) : r;
+    return tci_build_cast(g, r, (tc_dtype)x->dtype);
+}
+
+/* ---- at the points of a grid ---- */
+
+typedef enum tci_grid_edge { TCI_GRID_ZEROS, TCI_GRID_BORDER, TCI_GRID_REFLECTION } tci_grid_edge;
+
+typedef struct tci_grid {
+    tci_graph *g;
+    tci_node *flat;      /* x [N, C, all of an image] */
+    const tci_node *x;
+    tci_grid_edge edge;
+    bool align_corners;
+    int n, taps;         /* axes; taps along each: 1, 2 or 4 */
+    tci_node *at[TCI_IMAGE_AXES]; /* coordinates [N, 1, points] */
+} tci_grid;
+
+static int tci_grid_word(tci_graph *g, const char *what, const char *name,
+                         const char *const words[3])
+{
+    for (int i = 0; i < 3; i++) {
+        if (!name || !strcmp(name, words[i])) {
+            return i;
+        }
+    }
+    tci_graph_fail(g, TC_ERR_ARGUMENT, "the %s is \"%.40s\": expected \"%s\", \"%s\" or \"%s\"",
+                   what, name, words[0], words[1], words[2]);
+    return -1;
+}
+
+/* A coordinate reflected at both ends of an axis until it lies between them: those of the elements
+ * themselves, or with half an element more. */
+static tci_node *tci_grid_reflect(const tci_grid *s, tci_node *at, tci_dim n)
+{
+    tci_graph *g = s->g;
+    tc_dtype t = (tc_dtype)at->dtype;
+    const double more = s->align_corners ? 0 : 0.5;
+    tci_node *span = tci_build_size_value(g, s->align_corners ? tci_dim_sub(n, 1) : n, t);
+    tci_node *twice = tci_sample_scaled(g, span, 2, 0), *zero = tci_composite_number(g, t, 0);
+    if (s->align_corners && n == 1) {
+        return tci_composite_binary(g, TCI_OP_MUL, at, zero);
+    }
+    tci_node *way = tci_composite_unary(g, TCI_OP_ABS, tci_sample_scaled(g, at, 1, more));
+    way = tci_composite_binary(g, TCI_OP_REMAINDER, way, twice);
+    tci_node *back = tci_composite_binary(g, TCI_OP_SUB, twice, way);
+    tci_node *past = tci_composite_binary(g, TCI_OP_LT, span, way);
+    return tci_sample_scaled(g, tci_build_where(g, past, back, way), 1, -more);
+}
+
+/* A coordinate as the mode for points outside moves it. */
+static tci_node *tci_grid_held(const tci_grid *s, tci_node *at, tci_dim n)
+{
+    if (!at || s->edge == TCI_GRID_ZEROS) {
+        return at;
+    }
+    tc_dtype t = (tc_dtype)at->dtype;
+    tci_node *last = tci_build_size_value(s->g, tci_dim_sub(n, 1), t);
+    at = s->edge == TCI_GRID_REFLECTION ? tci_grid_reflect(s, at, n) : at;
+    at = tci_composite_binary(s->g, TCI_OP_MAXIMUM, at, tci_composite_number(s->g, t, 0));
+    return tci_composite_binary(s->g, TCI_OP_MINIMUM, at, last);
+}
+
+/* Column i of the grid, -1 .. 1, as coordinates of an axis of n elements. */
+static tci_node *tci_grid_column(const tci_grid *s, tci_node *grid, int i, tci_dim n)
+{
+    tci_graph *g = s->g;
+    tci_dim shape[3] = {grid->shape[0], 1, -1};
+    tci_node *at = tci_build_slice(g, grid, grid->rank - 1, i, i + 1, 1);
+    tci_dim points = 1;
+    for (int k = 1; k + 1 < grid->rank; k++) {
+        points = tci_dim_mul(points, grid->shape[k]);
+    }
+    shape[2] = points;
+    at = tci_sample_scaled(g, tci_build_reshape(g, at, 3, shape), 0.5, 0.5);
+    tci_dim span = s->align_corners ? tci_dim_sub(n, 1) : n;
+    at = tci_composite_binary(g, TCI_OP_MUL, at,
+                              tci_build_size_value(g, span, (tc_dtype)grid->dtype));
+    at = tci_sample_scaled(g, at, 1, s->align_corners ? 0 : -0.5);
+    return s->taps == 4 ? at : tci_grid_held(s, at, n);
+}
+
+/* Tap `tap` along one axis: the index in *index, held within; the weight, 0 outside if points there
+ * are zeros. */
+static tci_node *tci_grid_tap(const tci_grid *s, int axis, int tap, tci_node **index)
+{
+    tci_graph *g = s->g;
+    const tci_dim n = s->x->shape[2 + axis];
+    tci_node *at = s->at[axis], *rest = NULL, *weight = NULL;
+    if (s->taps == 1) {
+        at = tci_composite_unary(g, TCI_OP_ROUND, at);
+    } else {
+        tci_node *whole = tci_composite_unary(g, TCI_OP_FLOOR, at);
+        rest = tci_composite_binary(g, TCI_OP_SUB, at, whole);
+        weight = tci_sample_weight(g, rest, tap, s->taps);
+        at = tci_sample_scaled(g, whole, 1, s->taps == 4 ? tap - 1 : tap);
+        at = s->taps == 4 ? tci_grid_held(s, at, n) : at;
+    }
+    if (!at) {
+        return NULL;
+    }
+    tc_dtype t = (tc_dtype)at->dtype;
+    tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
+    tci_node *after = tci_composite_binary(g, TCI_OP_LT, at,
+                                           tci_build_size_value(g, n, t));
+    tci_node *inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, after,
+                                            tci_composite_binary(g, TCI_OP_LE, zero, at));
+    *index = tci_sample_within(g, tci_build_cast(g, at, TC_I64), 0, n);
+    return tci_build_where(g, inside, weight ? weight : one, zero);
+}
+
+/* The taps from `axis` on, at an index and with a weight of those before; NULL: none. */
+static tci_node *tci_grid_sum(const tci_grid *s, int axis, tci_node *index, tci_node *weight)
+{
+    tci_graph *g = s->g;
+    tci_node *r = NULL;
+    if (axis == s->n) {
+        tci_dim shape[3] = {index->shape[0], s->flat->shape[1], index->shape[2]};
+        index = tci_build_broadcast(g, index, 3, shape);
+        tci_node *read = tci_build_gather(g, s->flat, 2, index);
+        return tci_composite_binary(g, TCI_OP_MUL, read,
+                                    tci_build_cast(g, weight, (tc_dtype)s->flat->dtype));
+    }
+    tci_node *size = tci_build_size_value(g, s->x->shape[2 + axis], TC_I64);
+    for (int tap = 0; tap < s->taps; tap++) {
+        tci_node *own_index, *own = tci_grid_tap(s, axis, tap, &own_index);
+        if (!own) {
+            return NULL;
+        }
+        if (axis) {
+            tci_node *before = tci_composite_binary(g, TCI_OP_MUL, index, size);
+            own_index = tci_composite_binary(g, TCI_OP_ADD, before, own_index);
+            own = tci_composite_binary(g, TCI_OP_MUL, weight, own);
+        }
+        tci_node *part = own && own_index ? tci_grid_sum(s, axis + 1, own_index, own) : NULL;
+        r = r ? tci_composite_binary(g, TCI_OP_ADD, r, part) : part;
+        if (!r) {
+            return NULL;
+        }
+    }
+    return r;
+}
+
+static bool tci_grid_check(tci_graph *g, const tci_node *x, const tci_node *grid)
+{
+    const int n = x->rank - 2;
+    bool fits = (n == 2 || n == 3) && grid->rank == x->rank && grid->shape[n + 1] == n &&
+                grid->shape[0] == x->shape[0];
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "x of shape %s and grid of shape %s: expected [N, C, H, W] and [N, h, w, "
+                       "2], or [N, C, D, H, W] and [N, d, h, w, 3]",
+                       TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(grid));
+        return false;
+    }
+    if (x->dtype != grid->dtype || !tci_dtype_is_float((tc_dtype)x->dtype)) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "x is %s and the grid %s: expected one float dtype",
+                       tci_dtype_get((tc_dtype)x->dtype)->name,
+                       tci_dtype_get((tc_dtype)grid->dtype)->name);
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!tci_build_can_read(g, "x", x, 2 + i, tci_node_count(grid))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid, const char *mode,
+                                       const char *padding_mode, bool align_corners)
+{
+    static const char *const modes[3] = {"bilinear", "nearest", "bicubic"};
+    static const char *const edges[3] = {"zeros", "border", "reflection"};
+    static const int taps[3] = {2, 1, 4};
+    if (!x || !grid || !tci_grid_check(g, x, grid)) {
+        return NULL;
+    }
+    const int n = x->rank - 2, which = tci_grid_word(g, "mode", mode, modes);
+    const int edge = which < 0 ? -1 : tci_grid_word(g, "padding mode", padding_mode, edges);
+    if (edge < 0) {
+        return NULL;
+    }
+    if (which == 2 && n != 2) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "the mode \"bicubic\" is for images of two axes");
+        return NULL;
+    }
+    tc_dtype math = tci_composite_math(x);
+    tci_dim flat[3] = {x->shape[0], x->shape[1], 1};
+    tci_dim shape[2 + TCI_IMAGE_AXES] = {x->shape[0], x->shape[1]};
+    for (int i = 0; i < n; i++) {
+        flat[2] = tci_dim_mul(flat[2], x->shape[2 + i]);
+        shape[2 + i] = grid->shape[1 + i];
+    }
+    tci_grid s = {.g = g, .x = x, .edge = (tci_grid_edge)edge, .align_corners = align_corners};
+    s.n = n;
+    s.taps = taps[which];
+    s.flat = tci_build_reshape(g, tci_build_cast(g, x, math), 3, flat);
+    grid = tci_build_cast(g, grid, math);
+    for (int i = 0; grid && i < n; i++) { /* the grid names the last axis first */
+        s.at[i] = tci_grid_column(&s, grid, n - 1 - i, x->shape[2 + i]);
+        if (!s.at[i]) {
+            return NULL;
+        }
+    }
+    tci_node *r = s.flat && grid ? tci_grid_sum(&s, 0, NULL, NULL) : NULL;
+    return tci_build_cast(g, tci_build_reshape(g, r, n + 2, shape), (tc_dtype)x->dtype);
 }
 /* ---- src/ops/random.c ---- */
 /* ops/random.c - random numbers: RANDOM nodes, and what is made of their bits.
@@ -16117,6 +17361,136 @@ TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_nod
     tci_table at = tci_table_in(s, sizeof(int32_t));
     tci_grad_walk walk = {.s = s, .g = g, .at = &at};
     tci_grad_run(walk, root, seed, wanted, n, false, grads);
+}
+/* ---- src/grad/transpose.c ---- */
+/* grad/transpose.c - ops that are the transposes of others: transposed convolutions, and images of
+ * columns of patches.
+ *
+ * In: what the other op would give. Out: what its gradient takes from that.
+ * The one idea: a WINDOW, or a contraction over one, is linear, so its rule in rules.c needs the
+ * shape of its operand and none of its values: zeros stand for them, and no kernel ever reads
+ * them. */
+
+#include <string.h>
+
+/* What operand 0 of `n` takes from `grad`; NULL: the graph tells why. */
+static tci_node *tci_transpose_of(tci_graph *g, tci_node *n, tci_node *grad,
+                                  tci_node *(*rule)(const tci_vjp *v))
+{
+    tci_scratch s;
+    tci_vjp v = {.s = &s, .g = g, .n = n, .grad = grad};
+    tci_node *r = NULL;
+    if (!n || !grad) {
+        return NULL;
+    }
+    tci_scratch_init(&s);
+    if (!setjmp(s.escape)) {
+        r = rule(&v);
+    } else if (!g->error) {
+        tci_graph_fail(g, s.why, "%s", s.message);
+        r = NULL;
+    } else {
+        r = NULL;
+    }
+    tci_scratch_free(&s);
+    return r;
+}
+
+static tci_node *tci_transpose_zeros(tci_graph *g, tc_dtype t, int rank, const tci_dim *shape)
+{
+    return tci_build_broadcast(g, tci_composite_number(g, t, 0), rank, shape);
+}
+
+/* ---- transposed convolutions ---- */
+
+TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
+                                          tci_node *bias, const struct tc_conv *o)
+{
+    tci_image image;
+    tci_window_conv c;
+    tci_dim spans[TCI_IMAGE_RANK], lo[TCI_IMAGE_RANK] = {0}, hi[TCI_IMAGE_RANK] = {0};
+    if (!x || !w || !tci_image_of(g, x, n, &image) ||
+        !tci_window_conv_check(g, x, &image, w, bias, o && o->groups ? o->groups : 1, true) ||
+        !tci_window_conv_of(g, n, o, &c)) {
+        return NULL;
+    }
+    spans[0] = image.sizes[0];
+    spans[1] = tci_dim_mul(w->shape[1], c.groups);
+    for (int i = 0; i < n; i++) { /* what the windows reach, which the padding cuts */
+        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), c.dilation[i]);
+        tci_dim steps = tci_dim_mul(tci_dim_sub(image.sizes[2 + i], 1), c.stride[i]);
+        spans[2 + i] = tci_dim_add(tci_dim_add(steps, reach), 1);
+        lo[2 + i] = tci_dim_neg(c.padding[i]);
+        hi[2 + i] = tci_dim_sub(c.more[i], c.padding[i]);
+        if (c.more[i] >= c.stride[i] && c.more[i] >= c.dilation[i]) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "the output padding is %s: expected less than the stride, %s, or the "
+                           "dilation, %s",
+                           TCI_DIM_TEXT(c.more[i]), TCI_DIM_TEXT(c.stride[i]),
+                           TCI_DIM_TEXT(c.dilation[i]));
+            return NULL;
+        }
+    }
+    tc_dtype dtype = (tc_dtype)x->dtype, math = bias ? tci_composite_math(x) : dtype;
+    tci_node *zero = tci_composite_number(g, math, 0), *kernel = tci_build_cast(g, w, math);
+    tci_node *images = tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
+    tci_node *wanted = tci_window_grouped(g, tci_transpose_zeros(g, math, n + 2, spans), n, spans,
+                                          c.groups);
+    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros, tci_window_zeros, zero,
+                                        w->shape + 2, c.stride, c.dilation);
+    tci_node *conv = tci_window_contract(g, windows, kernel, n, c.groups);
+    tci_node *r = tci_transpose_of(g, conv, images, tci_vjp_through_window);
+    r = tci_build_pad_axes(g, tci_build_reshape(g, r, n + 2, spans), lo, hi, zero);
+    return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
+}
+
+/* ---- columns of patches as an image ---- */
+
+TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,
+                                  const struct tc_pool *o)
+{
+    static const int order[6] = {0, 1, 4, 5, 2, 3};
+    tci_window_patch p;
+    if (!x || !tci_window_patch_of(g, o, &p)) {
+        return NULL;
+    }
+    tci_dim elements = tci_dim_mul(p.kernel[0], p.kernel[1]);
+    const tci_dim rows = x->rank >= 2 ? x->shape[x->rank - 2] : 0;
+    if ((x->rank != 2 && x->rank != 3) || n_sizes != 2 || !tci_dim_divides(elements, rows)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "x has shape %s, and %d sizes are given: expected [N, C * %s, patches] and "
+                       "the sizes of an image's two axes",
+                       TCI_SHAPE_TEXT(x), n_sizes, TCI_DIM_TEXT(elements));
+        return NULL;
+    }
+    const tci_image image = {.n = 2, .batched = x->rank == 3};
+    tci_dim whole[4] = {x->rank == 3 ? x->shape[0] : 1, tci_dim_div(rows, elements), sizes[0],
+                        sizes[1]};
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    tci_node *images = tci_transpose_zeros(g, (tc_dtype)x->dtype, 4, whole);
+    if (!images || !tci_build_check_shape(g, 4, whole, (tc_dtype)x->dtype)) {
+        return NULL;
+    }
+    tci_dim lo[4] = {0, 0, p.padding[0], p.padding[1]};
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
+                                        p.stride, p.dilation);
+    if (!windows) {
+        return NULL;
+    }
+    const tci_dim *d = windows->shape;
+    tci_dim columns[6] = {d[0], d[1], d[4], d[5], d[2], d[3]};
+    if (x->shape[x->rank - 1] != tci_dim_mul(d[2], d[3])) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "x has %s patches: an image of %s has %s by %s",
+                       TCI_DIM_TEXT(x->shape[x->rank - 1]), tci_shape_text_of(2, sizes).text,
+                       TCI_DIM_TEXT(d[2]), TCI_DIM_TEXT(d[3]));
+        return NULL;
+    }
+    tci_node *each = tci_build_permute(g, tci_build_reshape(g, x, 6, columns), 6, order);
+    tci_node *r = tci_transpose_of(g, windows, each, tci_vjp_own);
+    for (int i = 0; i < 4; i++) {
+        lo[i] = tci_dim_neg(lo[i]);
+    }
+    return tci_image_result(g, &image, tci_build_pad_axes(g, r, lo, lo, zero));
 }
 
 /* ---- src/rewrite/rewrite.c ---- */
@@ -62665,24 +64039,102 @@ TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
 TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
 #undef TCI_OPS_PUT
 
-TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
-                              tc_site here)
+/* ---- images ---- */
+
+typedef tci_node *tci_ops_convolve(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
+                                   const tc_conv *options);
+
+static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor weight,
+                              tc_tensor bias, const tc_conv *options, tc_site here,
+                              tci_ops_convolve *build)
 {
-    tci_frame f = tci_frame_begin("tc_conv2d", here);
+    tci_frame f = tci_frame_begin(name, here);
     tci_frame_use(&f, x);
     tci_frame_use(&f, weight);
     tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
     tci_node *nw = tci_frame_node(&f, weight, "the weight");
     tci_node *nb = tci_frame_optional(&f, bias, "the bias");
-    return tci_frame_end(&f,
-                         f.failed ? NULL : tci_build_conv2d(&f.ctx->graph, nx, nw, nb, options));
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, n, nx, nw, nb, options));
 }
 
-TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here)
+/* A builder of one tensor and what comes behind it. */
+#define TCI_OPS_ONE(name, takes, build, ...)                                                       \
+    TC_API tc_tensor tc_##name##_at takes                                                          \
+    {                                                                                              \
+        tci_frame f;                                                                               \
+        tci_node *node = tci_ops_one(&f, "tc_" #name, x, here);                                    \
+        return tci_frame_end(&f, node ? build(&f.ctx->graph, __VA_ARGS__) : NULL);                 \
+    }
+/* The same, of two results: of a builder each. */
+#define TCI_OPS_TWO_OF(name, takes, first, second, ...)                                            \
+    TC_API void tc_##name##_at takes                                                               \
+    {                                                                                              \
+        tci_frame f;                                                                               \
+        tci_node *node;                                                                            \
+        if (values) {                                                                              \
+            node = tci_ops_one(&f, "tc_" #name, x, here);                                          \
+            *values = tci_frame_end(&f, node ? first(&f.ctx->graph, __VA_ARGS__) : NULL);          \
+        }                                                                                          \
+        if (indices) {                                                                             \
+            node = tci_ops_one(&f, "tc_" #name, x, here);                                          \
+            *indices = tci_frame_end(&f, node ? second(&f.ctx->graph, __VA_ARGS__) : NULL);        \
+        }                                                                                          \
+    }
+#define TCI_OPS_IMAGES(n)                                                                          \
+    TC_API tc_tensor tc_conv##n##d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,               \
+                                      const tc_conv *options, tc_site here)                        \
+    {                                                                                              \
+        return tci_ops_conv("tc_conv" #n "d", n, x, weight, bias, options, here, tci_build_conv);  \
+    }                                                                                              \
+    TC_API tc_tensor tc_conv_transpose##n##d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,     \
+                                                const tc_conv *options, tc_site here)              \
+    {                                                                                              \
+        return tci_ops_conv("tc_conv_transpose" #n "d", n, x, weight, bias, options, here,         \
+                            tci_build_conv_transpose);                                             \
+    }                                                                                              \
+    TCI_OPS_ONE(max_pool##n##d, (tc_tensor x, const tc_pool *options, tc_site here),               \
+                tci_build_max_pool, n, node, options)                                              \
+    TCI_OPS_TWO_OF(max_pool##n##d_with_indices,                                                    \
+                   (tc_tensor x, const tc_pool *options, tc_tensor *values, tc_tensor *indices,    \
+                    tc_site here),                                                                 \
+                   tci_build_max_pool, tci_build_max_pool_indices, n, node, options)               \
+    TCI_OPS_ONE(avg_pool##n##d, (tc_tensor x, const tc_pool *options, tc_site here),               \
+                tci_build_avg_pool, n, node, options)                                              \
+    TCI_OPS_ONE(lp_pool##n##d, (tc_tensor x, double p, const tc_pool *options, tc_site here),      \
+                tci_build_lp_pool, n, node, p, options)                                            \
+    TCI_OPS_ONE(adaptive_avg_pool##n##d,                                                           \
+                (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
+                tci_build_adaptive_avg_pool, n, node, n_sizes, sizes)                              \
+    TCI_OPS_ONE(adaptive_max_pool##n##d,                                                           \
+                (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
+                tci_build_adaptive_max_pool, n, node, n_sizes, sizes)                              \
+    TCI_OPS_TWO_OF(adaptive_max_pool##n##d_with_indices,                                           \
+                   (tc_tensor x, tc_tensor *values, tc_tensor *indices, int n_sizes,               \
+                    const int64_t *sizes, tc_site here),                                           \
+                   tci_build_adaptive_max_pool, tci_build_adaptive_max_pool_indices, n, node,      \
+                   n_sizes, sizes)
+TCI_OPS_IMAGES(1)
+TCI_OPS_IMAGES(2)
+TCI_OPS_IMAGES(3)
+#undef TCI_OPS_IMAGES
+
+TCI_OPS_ONE(im2col, (tc_tensor x, const tc_pool *options, tc_site here), tci_build_im2col, node,
+            options)
+TCI_OPS_ONE(col2im, (tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
+                     tc_site here), tci_build_col2im, node, n, sizes, options)
+TCI_OPS_ONE(interpolate, (tc_tensor x, const tc_interpolation *options, tc_site here),
+            tci_build_interpolate, node, options)
+
+TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
+                                   const char *padding_mode, bool align_corners, tc_site here)
 {
-    tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_max_pool2d", x, here);
-    return tci_frame_end(&f, n ? tci_build_max_pool2d(&f.ctx->graph, n, options) : NULL);
+    tci_frame f = tci_frame_begin("tc_grid_sample", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, grid);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *ng = tci_frame_node(&f, grid, "the grid");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_grid_sample(&f.ctx->graph, nx, ng, mode,
+                                                                     padding_mode, align_corners));
 }
 
 /* ---- lists ---- */
@@ -63115,10 +64567,11 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
  *   TCI_MUST(name, kind)             is given by whoever calls
  *   TCI_MAY(name, kind, default)     may be left out
  *   TCI_TYPED                        a dtype and sizes, as one list
- *   TCI_FIELDS(type, parameters)     the fields of an options struct, in their order
+ *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
+ *                                    kind) and TCI_FIELD(name, kind, default)
  *   TCI_ON                           the context
  *   TCI_STORED(name, at)             where result number `at` goes
- * A user of the rows defines all eight. */
+ * A user of the rows defines all ten. */
 #ifndef TCI_API_CALLS_H
 #define TCI_API_CALLS_H
 
@@ -63134,8 +64587,12 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
     X(axes)     /* a list of integers, or one */                                                   \
     X(sizes)    /* the same */                                                                     \
     X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(single)   /* an integer, or a list of one */                                                 \
     X(pair)     /* a list of two integers, or one for both */                                      \
+    X(triple)   /* a list of three, or one for all */                                              \
+    X(each)     /* a list of up to three, or one for all */                                        \
     X(real)                                                                                        \
+    X(factor)   /* one real number for all axes of an image */                                     \
     X(flag)                                                                                        \
     X(dtype)                                                                                       \
     X(text)
@@ -63205,15 +64662,58 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
     TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
     TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
     TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
-    TCI_CALL(conv2d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                                  \
-                     TCI_MAY(bias, optional, TC_NONE)                                              \
-                     TCI_FIELDS(tc_conv, TCI_MAY(stride, pair, 1) TCI_MAY(padding, pair, 0)        \
-                                         TCI_MAY(dilation, pair, 1) TCI_MAY(groups, integer, 1)))  \
-    TCI_CALL(max_pool2d, TCI_MUST(x, tensor)                                                       \
-                         TCI_FIELDS(tc_pool, TCI_MUST(kernel, pair) TCI_MAY(stride, pair, 0)       \
-                                             TCI_MAY(padding, pair, 0) TCI_MAY(dilation, pair, 1)  \
-                                             TCI_MAY(ceil_mode, flag, false)))                     \
+    TCI_IMAGE_CALLS(1, single)                                                                     \
+    TCI_IMAGE_CALLS(2, pair)                                                                       \
+    TCI_IMAGE_CALLS(3, triple)                                                                     \
+    TCI_CALL(im2col, TCI_MUST(x, tensor) TCI_PATCH_FIELDS)                                         \
+    TCI_CALL(col2im, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_PATCH_FIELDS)                  \
+    TCI_CALL(interpolate, TCI_MUST(x, tensor)                                                      \
+                          TCI_FIELDS(tc_interpolation,                                             \
+                                     TCI_FIELD(mode, text, "nearest") TCI_FIELD(size, each, 0)     \
+                                     TCI_FIELD(scale_factor, factor, 0)                            \
+                                     TCI_FIELD(align_corners, flag, false)                         \
+                                     TCI_FIELD(recompute_scale_factor, flag, false)))              \
+    TCI_CALL(grid_sample, TCI_MUST(x, tensor) TCI_MUST(grid, tensor)                               \
+                          TCI_MAY(mode, text, "bilinear") TCI_MAY(padding_mode, text, "zeros")     \
+                          TCI_MAY(align_corners, flag, false))                                     \
     TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
+
+/* Those over images of n axes; `many` is the kind of n numbers. */
+#define TCI_IMAGE_CALLS(n, many)                                                                   \
+    TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
+                         TCI_MAY(bias, optional, TC_NONE)                                          \
+                         TCI_FIELDS(tc_conv,                                                       \
+                                    TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
+                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
+    TCI_CALL(conv_transpose##n##d,                                                                 \
+             TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
+             TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
+                                 TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
+                                 TCI_FIELD(output_padding, many, 0)))                              \
+    TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
+    TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
+                  TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \
+                  TCI_STORED(indices, 1))                                                          \
+    TCI_CALL(avg_pool##n##d,                                                                       \
+             TCI_MUST(x, tensor)                                                                   \
+             TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)           \
+                                 TCI_FIELD(padding, many, 0) TCI_FIELD(ceil_mode, flag, false)     \
+                                 TCI_FIELD(exclude_pad, flag, false)                               \
+                                 TCI_FIELD(divisor, integer, 0)))                                  \
+    TCI_CALL(lp_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_POOL_FIELDS(many))           \
+    TCI_CALL(adaptive_avg_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL(adaptive_max_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL_MANY(adaptive_max_pool##n##d_with_indices, 2,                                         \
+                  TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(indices, 1)                 \
+                  TCI_MUST(sizes, sizes))
+#define TCI_POOL_FIELDS(many)                                                                      \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)                    \
+                        TCI_FIELD(padding, many, 0) TCI_FIELD(dilation, many, 1)                   \
+                        TCI_FIELD(ceil_mode, flag, false))
+
+#define TCI_PATCH_FIELDS                                                                           \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, pair) TCI_FIELD(stride, pair, 1)                    \
+                        TCI_FIELD(padding, pair, 0) TCI_FIELD(dilation, pair, 1))
 
 #define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
 #define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
@@ -63300,11 +64800,11 @@ static int tci_named_axis(int64_t axis)
     return axis < INT_MIN || axis > INT_MAX ? INT_MAX : (int)axis;
 }
 
-/* Item i of a list; one number stands for a list of any length. */
+/* Item i of a list, 0 behind its end; one number stands for a list of any length. */
 static int64_t tci_named_item(const tci_named *c, const char *name, int i)
 {
     const tc_attr *a = tci_named_get(c, name);
-    return a->items ? a->items[i] : a->value.i;
+    return !a->items ? a->value.i : i < a->n ? a->items[i] : 0;
 }
 
 static int tci_named_count(const tci_named *c, const char *name)
@@ -63334,8 +64834,14 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
 #define TCI_TAKE_axes(name) tci_named_axes(c, #name),
 #define TCI_TAKE_sizes(name) tci_named_count(c, #name), tci_named_items(c, #name),
+#define TCI_TAKE_single(name) {tci_named_item(c, #name, 0)},
 #define TCI_TAKE_pair(name) {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1)},
+#define TCI_TAKE_triple(name)                                                                      \
+    {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1), tci_named_item(c, #name, 2)},
+#define TCI_TAKE_each(name) TCI_TAKE_triple(name)
 #define TCI_TAKE_real(name) tci_named_real(c, #name),
+#define TCI_TAKE_factor(name)                                                                      \
+    {tci_named_real(c, #name), tci_named_real(c, #name), tci_named_real(c, #name)},
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
@@ -63346,6 +64852,8 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 /* The calls. */
 #define TCI_MUST(name, kind) TCI_TAKE_##kind(name)
 #define TCI_MAY(name, kind, otherwise) TCI_TAKE_##kind(name)
+#define TCI_MUST_FIELD(name, kind) .name = TCI_TAKE_##kind(name)
+#define TCI_FIELD(name, kind, otherwise) .name = TCI_TAKE_##kind(name)
 #define TCI_TYPED TCI_TAKE_typed(sizes)
 #define TCI_FIELDS(type, params) &(type){params},
 #define TCI_ON c->ctx,
@@ -63363,6 +64871,8 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 TCI_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
 #undef TCI_TYPED
 #undef TCI_FIELDS
 #undef TCI_ON
@@ -63373,7 +64883,12 @@ TCI_CALLS
 /* Their parameters. */
 #define TCI_DEFAULT_NONE {{NULL, UINT32_MAX, 0}, 0, 0, 0.0}
 #define TCI_DEFAULT_integer(v) {{NULL, UINT32_MAX, 0}, 2, (v), 0.0}
+#define TCI_DEFAULT_single(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_pair(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_triple(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_each(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_factor(v) TCI_DEFAULT_real(v)
+#define TCI_DEFAULT_text(v) TCI_DEFAULT_NONE /* NULL, which the call takes for it */
 #define TCI_DEFAULT_flag(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_real(v) {{NULL, UINT32_MAX, 0}, 3, 0, (v)}
 #define TCI_DEFAULT_operand(v)                                                                     \
@@ -63383,6 +64898,8 @@ TCI_CALLS
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
     {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
+#define TCI_MUST_FIELD(name, kind) TCI_MUST(name, kind)
+#define TCI_FIELD(name, kind, otherwise) TCI_MAY(name, kind, otherwise)
 #define TCI_TYPED TCI_MUST(dtype, dtype) TCI_MUST(sizes, typed)
 #define TCI_FIELDS(type, params) params
 #define TCI_ON
@@ -63392,6 +64909,8 @@ TCI_CALLS
 TCI_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
 #undef TCI_TYPED
 #undef TCI_CALL
 #undef TCI_CALL_MANY
@@ -63399,6 +64918,8 @@ TCI_CALLS
 /* The rows: what they take as a text, and what was made above. */
 #define TCI_MUST(name, kind) ", " #name ": " #kind
 #define TCI_MAY(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
+#define TCI_MUST_FIELD(name, kind) ", " #name ": " #kind
+#define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
 #define TCI_CALL(name, takes) TCI_CALL_MANY(name, 1, takes)
 #define TCI_CALL_MANY(name, n, takes)                                                              \
@@ -63407,6 +64928,8 @@ TCI_CALLS
 static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_MUST
 #undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
 #undef TCI_TYPED
 #undef TCI_FIELDS
 #undef TCI_ON
@@ -63566,8 +65089,12 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_axes:
     case TCI_PARAM_sizes:
     case TCI_PARAM_typed: return list;
+    case TCI_PARAM_single: return whole || (a->items && a->n == 1);
     case TCI_PARAM_pair: return whole || (a->items && a->n == 2);
-    case TCI_PARAM_real: return number;
+    case TCI_PARAM_triple: return whole || (a->items && a->n == 3);
+    case TCI_PARAM_each: return whole || (a->items && a->n >= 1 && a->n <= 3);
+    case TCI_PARAM_real:
+    case TCI_PARAM_factor: return number;
     case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
     case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
     case TCI_PARAM_text: return a->text != NULL;

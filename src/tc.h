@@ -67,11 +67,15 @@
 #include "graph/print.c"
 #include "graph/verify.c"
 #include "ops/composite.c"
+#include "ops/arrange.c"
+#include "ops/window.c"
+#include "ops/resample.c"
 #include "ops/random.c"
 
 #include "grad/vjp.c"
 #include "grad/rules.c"
 #include "grad/grad.c"
+#include "grad/transpose.c"
 
 #include "rewrite/rewrite.c"
 #include "rewrite/crop.c"

@@ -176,6 +176,7 @@ static void orc_make_inputs(orc_case *c, const json *v)
 /* What torch's keywords are called in tc. */
 static const char *const orc_keywords[][2] = {
     {"dim", "axis"}, {"dim", "axes"}, {"keepdim", "keepdims"}, {"other", "b"}, {"size", "sizes"},
+    {"divisor_override", "divisor"},
 };
 
 /* Say how torch lays out memory, and nothing of values. */

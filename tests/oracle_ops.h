@@ -6,7 +6,7 @@
 #ifndef TC_TEST_ORACLE_OPS_H
 #define TC_TEST_ORACLE_OPS_H
 
-#include "oracle_scatter.h"
+#include "oracle_image.h"
 
 typedef struct orc_row {
     const char *op;
@@ -26,6 +26,10 @@ typedef struct orc_row {
 #define ORC_SOFTMAX "input dim dtype mask"
 #define ORC_CONV "input weight bias stride padding dilation groups"
 #define ORC_POOL "input kernel_size stride padding dilation ceil_mode return_indices"
+#define ORC_MEANS "input kernel_size stride padding ceil_mode count_include_pad divisor"
+#define ORC_TRANSPOSE "input weight bias stride padding output_padding groups dilation"
+#define ORC_ADAPTIVE "input output_size return_indices"
+#define ORC_PATCHES "kernel_size dilation padding stride"
 #define ORC_MADE "dtype"
 #define ORC_LOSS "input target reduction weight beta delta"
 
@@ -193,8 +197,28 @@ static const orc_row orc_table[] = {
             "query key value attn_mask dropout_p is_causal scale enable_gqa", orc_attention),
     ORC_ROW(ORC_NN "conv1d", ORC_CONV, orc_conv),
     ORC_ROW(ORC_NN "conv2d", ORC_CONV, orc_conv),
+    ORC_ROW(ORC_NN "conv3d", ORC_CONV, orc_conv),
+    ORC_ROW(ORC_NN "conv_transpose1d", ORC_TRANSPOSE, orc_conv),
+    ORC_ROW(ORC_NN "conv_transpose2d", ORC_TRANSPOSE, orc_conv),
+    ORC_ROW(ORC_NN "conv_transpose3d", ORC_TRANSPOSE, orc_conv),
     ORC_ROW(ORC_NN "max_pool1d", ORC_POOL, orc_max_pool),
     ORC_ROW(ORC_NN "max_pool2d", ORC_POOL, orc_max_pool),
+    ORC_ROW(ORC_NN "max_pool3d", ORC_POOL, orc_max_pool),
+    ORC_ROW(ORC_NN "avg_pool1d", ORC_MEANS, orc_avg_pool),
+    ORC_ROW(ORC_NN "avg_pool2d", ORC_MEANS, orc_avg_pool),
+    ORC_ROW(ORC_NN "avg_pool3d", ORC_MEANS, orc_avg_pool),
+    ORC_ROW(ORC_NN "adaptive_avg_pool1d", ORC_ADAPTIVE, orc_adaptive_pool),
+    ORC_ROW(ORC_NN "adaptive_avg_pool2d", ORC_ADAPTIVE, orc_adaptive_pool),
+    ORC_ROW(ORC_NN "adaptive_avg_pool3d", ORC_ADAPTIVE, orc_adaptive_pool),
+    ORC_ROW(ORC_NN "adaptive_max_pool1d", ORC_ADAPTIVE, orc_adaptive_pool),
+    ORC_ROW(ORC_NN "adaptive_max_pool2d", ORC_ADAPTIVE, orc_adaptive_pool),
+    ORC_ROW(ORC_NN "adaptive_max_pool3d", ORC_ADAPTIVE, orc_adaptive_pool),
+    ORC_ROW(ORC_NN "unfold", "input " ORC_PATCHES, orc_im2col),
+    ORC_ROW(ORC_NN "fold", "input output_size " ORC_PATCHES, orc_col2im),
+    ORC_ROW(ORC_NN "interpolate",
+            "input size scale_factor mode align_corners recompute_scale_factor antialias",
+            orc_interpolate),
+    ORC_ROW(ORC_NN "grid_sample", "input grid mode padding_mode align_corners", orc_grid_sample),
 
     ORC_ROW("take_along_dim", "x index axis", orc_take_along_dim),
     ORC_ROW("take", "input index", orc_take),

@@ -577,63 +577,6 @@ static void orc_attention(orc_case *c)
     orc_out(c, tc_matmul(tc_softmax(scores, -1), v));
 }
 
-/* ---- windows ---- */
-
-/* conv1d and conv2d over the last n axes; "same" pads by one more at the end where it does not
- * halve. */
-static void orc_conv(orc_case *c)
-{
-    int n = strstr(json_string(c->spec, "op"), "conv1d") ? 1 : 2;
-    tc_tensor x = orc_tensor(c, "input"), weight = orc_tensor(c, "weight");
-    const json *padding = orc_value(c, "padding");
-    tc_conv o = {.groups = orc_int(c, "groups", 1)};
-    orc_per_axis(c, "stride", 1, o.stride + 2 - n, n);
-    orc_per_axis(c, "dilation", 1, o.dilation + 2 - n, n);
-    if (!padding || padding->kind != JSON_STRING) {
-        orc_per_axis(c, "padding", 0, o.padding + 2 - n, n);
-    }
-    if (n == 1) {
-        x = tc_unsqueeze(x, -2);
-        weight = tc_unsqueeze(weight, -2);
-    }
-    for (int i = 0;
-         padding && padding->kind == JSON_STRING && !strcmp(padding->string, "same") && i < n;
-         i++) {
-        int64_t total = o.dilation[1 - i] * (orc_size(c, weight, -1 - i) - 1);
-        x = tc_pad(x, -1 - i, total / 2, total - total / 2, 0);
-    }
-    tc_tensor y = tc_conv2d(x, weight, orc_optional(c, "bias"), &o);
-    orc_out(c, n == 1 ? tc_squeeze(y, -2) : y);
-}
-
-static void orc_max_pool(orc_case *c)
-{
-    int n = strstr(json_string(c->spec, "op"), "pool1d") ? 1 : 2;
-    tc_tensor x = orc_tensor(c, "input");
-    tc_pool o = {.kernel = {1, 1},
-                 .stride = {1, 1},
-                 .dilation = {1, 1},
-                 .ceil_mode = orc_bool(c, "ceil_mode")};
-    if (orc_bool(c, "return_indices")) {
-        orc_skip_argument(c, "return_indices", orc_value(c, "return_indices"));
-    }
-    orc_per_axis(c, "kernel_size", 1, o.kernel + 2 - n, n);
-    for (int i = 2 - n; i < 2; i++) {
-        o.stride[i] = o.kernel[i];
-    }
-    const json *stride = orc_value(c, "stride");
-    if (stride && (stride->kind != JSON_LIST || stride->n)) {
-        orc_per_axis(c, "stride", 1, o.stride + 2 - n, n);
-    }
-    orc_per_axis(c, "padding", 0, o.padding + 2 - n, n);
-    orc_per_axis(c, "dilation", 1, o.dilation + 2 - n, n);
-    if (!o.stride[0] || !o.stride[1]) {
-        orc_skip(c, "argument stride=0: the kernel's size in tc");
-    }
-    tc_tensor y = tc_max_pool2d(n == 1 ? tc_unsqueeze(x, -2) : x, &o);
-    orc_out(c, n == 1 ? tc_squeeze(y, -2) : y);
-}
-
 /* ---- indices ---- */
 
 /* Without an axis: counted through all of x. */

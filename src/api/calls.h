@@ -7,10 +7,11 @@
  *   TCI_MUST(name, kind)             is given by whoever calls
  *   TCI_MAY(name, kind, default)     may be left out
  *   TCI_TYPED                        a dtype and sizes, as one list
- *   TCI_FIELDS(type, parameters)     the fields of an options struct, in their order
+ *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
+ *                                    kind) and TCI_FIELD(name, kind, default)
  *   TCI_ON                           the context
  *   TCI_STORED(name, at)             where result number `at` goes
- * A user of the rows defines all eight. */
+ * A user of the rows defines all ten. */
 #ifndef TCI_API_CALLS_H
 #define TCI_API_CALLS_H
 
@@ -27,8 +28,12 @@
     X(axes)     /* a list of integers, or one */                                                   \
     X(sizes)    /* the same */                                                                     \
     X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(single)   /* an integer, or a list of one */                                                 \
     X(pair)     /* a list of two integers, or one for both */                                      \
+    X(triple)   /* a list of three, or one for all */                                              \
+    X(each)     /* a list of up to three, or one for all */                                        \
     X(real)                                                                                        \
+    X(factor)   /* one real number for all axes of an image */                                     \
     X(flag)                                                                                        \
     X(dtype)                                                                                       \
     X(text)
@@ -98,15 +103,58 @@
     TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
     TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
     TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
-    TCI_CALL(conv2d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                                  \
-                     TCI_MAY(bias, optional, TC_NONE)                                              \
-                     TCI_FIELDS(tc_conv, TCI_MAY(stride, pair, 1) TCI_MAY(padding, pair, 0)        \
-                                         TCI_MAY(dilation, pair, 1) TCI_MAY(groups, integer, 1)))  \
-    TCI_CALL(max_pool2d, TCI_MUST(x, tensor)                                                       \
-                         TCI_FIELDS(tc_pool, TCI_MUST(kernel, pair) TCI_MAY(stride, pair, 0)       \
-                                             TCI_MAY(padding, pair, 0) TCI_MAY(dilation, pair, 1)  \
-                                             TCI_MAY(ceil_mode, flag, false)))                     \
+    TCI_IMAGE_CALLS(1, single)                                                                     \
+    TCI_IMAGE_CALLS(2, pair)                                                                       \
+    TCI_IMAGE_CALLS(3, triple)                                                                     \
+    TCI_CALL(im2col, TCI_MUST(x, tensor) TCI_PATCH_FIELDS)                                         \
+    TCI_CALL(col2im, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_PATCH_FIELDS)                  \
+    TCI_CALL(interpolate, TCI_MUST(x, tensor)                                                      \
+                          TCI_FIELDS(tc_interpolation,                                             \
+                                     TCI_FIELD(mode, text, "nearest") TCI_FIELD(size, each, 0)     \
+                                     TCI_FIELD(scale_factor, factor, 0)                            \
+                                     TCI_FIELD(align_corners, flag, false)                         \
+                                     TCI_FIELD(recompute_scale_factor, flag, false)))              \
+    TCI_CALL(grid_sample, TCI_MUST(x, tensor) TCI_MUST(grid, tensor)                               \
+                          TCI_MAY(mode, text, "bilinear") TCI_MAY(padding_mode, text, "zeros")     \
+                          TCI_MAY(align_corners, flag, false))                                     \
     TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
+
+/* Those over images of n axes; `many` is the kind of n numbers. */
+#define TCI_IMAGE_CALLS(n, many)                                                                   \
+    TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
+                         TCI_MAY(bias, optional, TC_NONE)                                          \
+                         TCI_FIELDS(tc_conv,                                                       \
+                                    TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
+                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
+    TCI_CALL(conv_transpose##n##d,                                                                 \
+             TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
+             TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
+                                 TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
+                                 TCI_FIELD(output_padding, many, 0)))                              \
+    TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
+    TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
+                  TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \
+                  TCI_STORED(indices, 1))                                                          \
+    TCI_CALL(avg_pool##n##d,                                                                       \
+             TCI_MUST(x, tensor)                                                                   \
+             TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)           \
+                                 TCI_FIELD(padding, many, 0) TCI_FIELD(ceil_mode, flag, false)     \
+                                 TCI_FIELD(exclude_pad, flag, false)                               \
+                                 TCI_FIELD(divisor, integer, 0)))                                  \
+    TCI_CALL(lp_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_POOL_FIELDS(many))           \
+    TCI_CALL(adaptive_avg_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL(adaptive_max_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL_MANY(adaptive_max_pool##n##d_with_indices, 2,                                         \
+                  TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(indices, 1)                 \
+                  TCI_MUST(sizes, sizes))
+#define TCI_POOL_FIELDS(many)                                                                      \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)                    \
+                        TCI_FIELD(padding, many, 0) TCI_FIELD(dilation, many, 1)                   \
+                        TCI_FIELD(ceil_mode, flag, false))
+
+#define TCI_PATCH_FIELDS                                                                           \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, pair) TCI_FIELD(stride, pair, 1)                    \
+                        TCI_FIELD(padding, pair, 0) TCI_FIELD(dilation, pair, 1))
 
 #define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
 #define TCI_CALL_TAKES_1 TCI_MUST(a, operand)

@@ -125,6 +125,9 @@
  *     tc_tensor tall = tc_cat(TC_TENSORS(x, y, tc_pad(x, 0, 1, -2, 0)), 0);
  *     tc_tensor image = tc_reshape(x, 1, 1, 3, 4), kernel = tc_full(ctx, 1, TC_F32, 2, 1, 3, 3);
  *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
+ *     tc_tensor coarse = tc_avg_pool2d(same, &(tc_pool){.kernel = {3, 2}});
+ *     tc_tensor fine = tc_interpolate(coarse, &(tc_interpolation){.size = {6, 8}});
+ *     tc_tensor smooth = tc_conv_transpose2d(fine, kernel, TC_NONE, &(tc_conv){.stride = {2, 2}});
  *     tc_tensor read = tc_index_select(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64));
  *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
  *     tc_tensor spread, centre;                // of each row, which is read once for both

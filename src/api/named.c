@@ -79,11 +79,11 @@ static int tci_named_axis(int64_t axis)
     return axis < INT_MIN || axis > INT_MAX ? INT_MAX : (int)axis;
 }
 
-/* Item i of a list; one number stands for a list of any length. */
+/* Item i of a list, 0 behind its end; one number stands for a list of any length. */
 static int64_t tci_named_item(const tci_named *c, const char *name, int i)
 {
     const tc_attr *a = tci_named_get(c, name);
-    return a->items ? a->items[i] : a->value.i;
+    return !a->items ? a->value.i : i < a->n ? a->items[i] : 0;
 }
 
 static int tci_named_count(const tci_named *c, const char *name)
@@ -113,8 +113,14 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
 #define TCI_TAKE_axes(name) tci_named_axes(c, #name),
 #define TCI_TAKE_sizes(name) tci_named_count(c, #name), tci_named_items(c, #name),
+#define TCI_TAKE_single(name) {tci_named_item(c, #name, 0)},
 #define TCI_TAKE_pair(name) {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1)},
+#define TCI_TAKE_triple(name)                                                                      \
+    {tci_named_item(c, #name, 0), tci_named_item(c, #name, 1), tci_named_item(c, #name, 2)},
+#define TCI_TAKE_each(name) TCI_TAKE_triple(name)
 #define TCI_TAKE_real(name) tci_named_real(c, #name),
+#define TCI_TAKE_factor(name)                                                                      \
+    {tci_named_real(c, #name), tci_named_real(c, #name), tci_named_real(c, #name)},
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
@@ -125,6 +131,8 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 /* The calls. */
 #define TCI_MUST(name, kind) TCI_TAKE_##kind(name)
 #define TCI_MAY(name, kind, otherwise) TCI_TAKE_##kind(name)
+#define TCI_MUST_FIELD(name, kind) .name = TCI_TAKE_##kind(name)
+#define TCI_FIELD(name, kind, otherwise) .name = TCI_TAKE_##kind(name)
 #define TCI_TYPED TCI_TAKE_typed(sizes)
 #define TCI_FIELDS(type, params) &(type){params},
 #define TCI_ON c->ctx,
@@ -142,6 +150,8 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 TCI_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
 #undef TCI_TYPED
 #undef TCI_FIELDS
 #undef TCI_ON
@@ -152,7 +162,12 @@ TCI_CALLS
 /* Their parameters. */
 #define TCI_DEFAULT_NONE {{NULL, UINT32_MAX, 0}, 0, 0, 0.0}
 #define TCI_DEFAULT_integer(v) {{NULL, UINT32_MAX, 0}, 2, (v), 0.0}
+#define TCI_DEFAULT_single(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_pair(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_triple(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_each(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_factor(v) TCI_DEFAULT_real(v)
+#define TCI_DEFAULT_text(v) TCI_DEFAULT_NONE /* NULL, which the call takes for it */
 #define TCI_DEFAULT_flag(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_real(v) {{NULL, UINT32_MAX, 0}, 3, 0, (v)}
 #define TCI_DEFAULT_operand(v)                                                                     \
@@ -162,6 +177,8 @@ TCI_CALLS
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
     {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
+#define TCI_MUST_FIELD(name, kind) TCI_MUST(name, kind)
+#define TCI_FIELD(name, kind, otherwise) TCI_MAY(name, kind, otherwise)
 #define TCI_TYPED TCI_MUST(dtype, dtype) TCI_MUST(sizes, typed)
 #define TCI_FIELDS(type, params) params
 #define TCI_ON
@@ -171,6 +188,8 @@ TCI_CALLS
 TCI_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
 #undef TCI_TYPED
 #undef TCI_CALL
 #undef TCI_CALL_MANY
@@ -178,6 +197,8 @@ TCI_CALLS
 /* The rows: what they take as a text, and what was made above. */
 #define TCI_MUST(name, kind) ", " #name ": " #kind
 #define TCI_MAY(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
+#define TCI_MUST_FIELD(name, kind) ", " #name ": " #kind
+#define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
 #define TCI_CALL(name, takes) TCI_CALL_MANY(name, 1, takes)
 #define TCI_CALL_MANY(name, n, takes)                                                              \
@@ -186,6 +207,8 @@ TCI_CALLS
 static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_MUST
 #undef TCI_MAY
+#undef TCI_MUST_FIELD
+#undef TCI_FIELD
 #undef TCI_TYPED
 #undef TCI_FIELDS
 #undef TCI_ON
@@ -345,8 +368,12 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_axes:
     case TCI_PARAM_sizes:
     case TCI_PARAM_typed: return list;
+    case TCI_PARAM_single: return whole || (a->items && a->n == 1);
     case TCI_PARAM_pair: return whole || (a->items && a->n == 2);
-    case TCI_PARAM_real: return number;
+    case TCI_PARAM_triple: return whole || (a->items && a->n == 3);
+    case TCI_PARAM_each: return whole || (a->items && a->n >= 1 && a->n <= 3);
+    case TCI_PARAM_real:
+    case TCI_PARAM_factor: return number;
     case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
     case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
     case TCI_PARAM_text: return a->text != NULL;

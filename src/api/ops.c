@@ -635,24 +635,102 @@ TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
 TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
 #undef TCI_OPS_PUT
 
-TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
-                              tc_site here)
+/* ---- images ---- */
+
+typedef tci_node *tci_ops_convolve(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
+                                   const tc_conv *options);
+
+static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor weight,
+                              tc_tensor bias, const tc_conv *options, tc_site here,
+                              tci_ops_convolve *build)
 {
-    tci_frame f = tci_frame_begin("tc_conv2d", here);
+    tci_frame f = tci_frame_begin(name, here);
     tci_frame_use(&f, x);
     tci_frame_use(&f, weight);
     tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
     tci_node *nw = tci_frame_node(&f, weight, "the weight");
     tci_node *nb = tci_frame_optional(&f, bias, "the bias");
-    return tci_frame_end(&f,
-                         f.failed ? NULL : tci_build_conv2d(&f.ctx->graph, nx, nw, nb, options));
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, n, nx, nw, nb, options));
 }
 
-TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here)
+/* A builder of one tensor and what comes behind it. */
+#define TCI_OPS_ONE(name, takes, build, ...)                                                       \
+    TC_API tc_tensor tc_##name##_at takes                                                          \
+    {                                                                                              \
+        tci_frame f;                                                                               \
+        tci_node *node = tci_ops_one(&f, "tc_" #name, x, here);                                    \
+        return tci_frame_end(&f, node ? build(&f.ctx->graph, __VA_ARGS__) : NULL);                 \
+    }
+/* The same, of two results: of a builder each. */
+#define TCI_OPS_TWO_OF(name, takes, first, second, ...)                                            \
+    TC_API void tc_##name##_at takes                                                               \
+    {                                                                                              \
+        tci_frame f;                                                                               \
+        tci_node *node;                                                                            \
+        if (values) {                                                                              \
+            node = tci_ops_one(&f, "tc_" #name, x, here);                                          \
+            *values = tci_frame_end(&f, node ? first(&f.ctx->graph, __VA_ARGS__) : NULL);          \
+        }                                                                                          \
+        if (indices) {                                                                             \
+            node = tci_ops_one(&f, "tc_" #name, x, here);                                          \
+            *indices = tci_frame_end(&f, node ? second(&f.ctx->graph, __VA_ARGS__) : NULL);        \
+        }                                                                                          \
+    }
+#define TCI_OPS_IMAGES(n)                                                                          \
+    TC_API tc_tensor tc_conv##n##d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,               \
+                                      const tc_conv *options, tc_site here)                        \
+    {                                                                                              \
+        return tci_ops_conv("tc_conv" #n "d", n, x, weight, bias, options, here, tci_build_conv);  \
+    }                                                                                              \
+    TC_API tc_tensor tc_conv_transpose##n##d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,     \
+                                                const tc_conv *options, tc_site here)              \
+    {                                                                                              \
+        return tci_ops_conv("tc_conv_transpose" #n "d", n, x, weight, bias, options, here,         \
+                            tci_build_conv_transpose);                                             \
+    }                                                                                              \
+    TCI_OPS_ONE(max_pool##n##d, (tc_tensor x, const tc_pool *options, tc_site here),               \
+                tci_build_max_pool, n, node, options)                                              \
+    TCI_OPS_TWO_OF(max_pool##n##d_with_indices,                                                    \
+                   (tc_tensor x, const tc_pool *options, tc_tensor *values, tc_tensor *indices,    \
+                    tc_site here),                                                                 \
+                   tci_build_max_pool, tci_build_max_pool_indices, n, node, options)               \
+    TCI_OPS_ONE(avg_pool##n##d, (tc_tensor x, const tc_pool *options, tc_site here),               \
+                tci_build_avg_pool, n, node, options)                                              \
+    TCI_OPS_ONE(lp_pool##n##d, (tc_tensor x, double p, const tc_pool *options, tc_site here),      \
+                tci_build_lp_pool, n, node, p, options)                                            \
+    TCI_OPS_ONE(adaptive_avg_pool##n##d,                                                           \
+                (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
+                tci_build_adaptive_avg_pool, n, node, n_sizes, sizes)                              \
+    TCI_OPS_ONE(adaptive_max_pool##n##d,                                                           \
+                (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
+                tci_build_adaptive_max_pool, n, node, n_sizes, sizes)                              \
+    TCI_OPS_TWO_OF(adaptive_max_pool##n##d_with_indices,                                           \
+                   (tc_tensor x, tc_tensor *values, tc_tensor *indices, int n_sizes,               \
+                    const int64_t *sizes, tc_site here),                                           \
+                   tci_build_adaptive_max_pool, tci_build_adaptive_max_pool_indices, n, node,      \
+                   n_sizes, sizes)
+TCI_OPS_IMAGES(1)
+TCI_OPS_IMAGES(2)
+TCI_OPS_IMAGES(3)
+#undef TCI_OPS_IMAGES
+
+TCI_OPS_ONE(im2col, (tc_tensor x, const tc_pool *options, tc_site here), tci_build_im2col, node,
+            options)
+TCI_OPS_ONE(col2im, (tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
+                     tc_site here), tci_build_col2im, node, n, sizes, options)
+TCI_OPS_ONE(interpolate, (tc_tensor x, const tc_interpolation *options, tc_site here),
+            tci_build_interpolate, node, options)
+
+TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
+                                   const char *padding_mode, bool align_corners, tc_site here)
 {
-    tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_max_pool2d", x, here);
-    return tci_frame_end(&f, n ? tci_build_max_pool2d(&f.ctx->graph, n, options) : NULL);
+    tci_frame f = tci_frame_begin("tc_grid_sample", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, grid);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *ng = tci_frame_node(&f, grid, "the grid");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_grid_sample(&f.ctx->graph, nx, ng, mode,
+                                                                     padding_mode, align_corners));
 }
 
 /* ---- lists ---- */

@@ -254,25 +254,151 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
-/* Zero fields mean 1 (padding: 0). */
+/* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
+ * image without the batch axis. Options are numbers for these axes in their order. ---- */
+/* Zero fields mean 1 (paddings: 0). */
 typedef struct tc_conv {
-    int64_t stride[2], padding[2], dilation[2]; /* rows, columns; padding on both sides */
+    int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
     int64_t groups;
+    int64_t output_padding[3]; /* of transposed ones: more elements at the far side */
 } tc_conv;
-/* x [N, C, H, W] (or [C, H, W]), weight [O, C / groups, kh, kw], bias [O] or TC_NONE; options NULL:
- * defaults. tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
+/* weight [O, C / groups, kernel], bias [O] or TC_NONE; options NULL: defaults.
+ * tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
+TC_API tc_tensor tc_conv1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv1d(x, weight, bias, ...) tc_conv1d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
                               tc_site here);
 #define tc_conv2d(x, weight, bias, ...) tc_conv2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
-
+TC_API tc_tensor tc_conv3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv3d(x, weight, bias, ...) tc_conv3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+/* The transpose of a convolution: weight [C, O / groups, kernel]; along each axis of n
+ * (n - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 elements. */
+TC_API tc_tensor tc_conv_transpose1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose1d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose1d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv_transpose2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose2d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv_transpose3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose3d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
 /* stride 0: the kernel's size; dilation 0: 1. */
 typedef struct tc_pool {
-    int64_t kernel[2], stride[2], padding[2], dilation[2];
-    bool ceil_mode; /* a last window may hang over the edge */
+    int64_t kernel[3], stride[3], padding[3], dilation[3];
+    bool ceil_mode;   /* a last window may hang over the edge */
+    bool exclude_pad; /* averages: padding does not count */
+    int64_t divisor;  /* averages: what sums are divided by; 0: how many elements count */
 } tc_pool;
-/* x [N, C, H, W] or [C, H, W]; padding never wins and is at most half of the kernel. */
+/* The largest of each window; padding never wins and is at most half of the kernel. */
+TC_API tc_tensor tc_max_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool1d(x, ...) tc_max_pool1d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool2d(x, ...) tc_max_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_max_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool3d(x, ...) tc_max_pool3d_at((x), (__VA_ARGS__), TC_HERE)
+/* The same, and where the values stand in their image, counted through all of its axes (i64; the
+ * first of equal ones); NULL: not wanted. On a mistake both are handles that say it. */
+TC_API void tc_max_pool1d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool1d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool1d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+TC_API void tc_max_pool2d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool2d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool2d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+TC_API void tc_max_pool3d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool3d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool3d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+/* The mean of each window; of integers without the fraction. No dilation. */
+TC_API tc_tensor tc_avg_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool1d(x, ...) tc_avg_pool1d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_avg_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool2d(x, ...) tc_avg_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_avg_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool3d(x, ...) tc_avg_pool3d_at((x), (__VA_ARGS__), TC_HERE)
+/* The p-th root of the sum of |x|^p over each window. */
+TC_API tc_tensor tc_lp_pool1d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool1d(x, p, ...) tc_lp_pool1d_at((x), (p), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_lp_pool2d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool2d(x, p, ...) tc_lp_pool2d_at((x), (p), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_lp_pool3d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool3d(x, p, ...) tc_lp_pool3d_at((x), (p), (__VA_ARGS__), TC_HERE)
+/* tc_adaptive_avg_pool2d(x, 7, 7): means of as many windows along each axis as the sizes say;
+ * window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for all,
+ * -1 keeps x's. */
+TC_API tc_tensor tc_adaptive_avg_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool1d(x, ...)                                                             \
+    tc_adaptive_avg_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_avg_pool2d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool2d(x, ...)                                                             \
+    tc_adaptive_avg_pool2d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_avg_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool3d(x, ...)                                                             \
+    tc_adaptive_avg_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The largest of each such window; and where it stands, as tc_max_pool2d_with_indices has it. */
+TC_API tc_tensor tc_adaptive_max_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool1d(x, ...)                                                             \
+    tc_adaptive_max_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_max_pool2d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool2d(x, ...)                                                             \
+    tc_adaptive_max_pool2d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_max_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool3d(x, ...)                                                             \
+    tc_adaptive_max_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool1d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool1d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool1d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool2d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool2d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool2d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool3d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool3d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool3d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The windows of images of two axes as columns: [N, C * kernel elements, windows]. stride 0: 1. */
+TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_im2col(x, ...) tc_im2col_at((x), (__VA_ARGS__), TC_HERE)
+/* Its transpose: an image of two sizes, in which the elements of all windows over a place are
+ * summed. tc_col2im(x, 2, (int64_t[]){8, 8}, &(tc_pool){.kernel = {3, 3}}) */
+TC_API tc_tensor tc_col2im_at(tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
+                              tc_site here);
+#define tc_col2im(x, n, sizes, ...) tc_col2im_at((x), (n), (sizes), (__VA_ARGS__), TC_HERE)
+/* Each axis of the image has a size or a factor, of which floor(n * factor) follows. mode NULL:
+ * "nearest". */
+typedef struct tc_interpolation {
+    const char *mode; /* "nearest", "nearest-exact", "area"; of one axis "linear", of two "bilinear"
+                       * and "bicubic", of three "trilinear" */
+    int64_t size[3];
+    double scale_factor[3];
+    bool align_corners;          /* the ends are the centres of the first and last elements */
+    bool recompute_scale_factor; /* coordinates follow from the sizes, not from the factors */
+} tc_interpolation;
+/* x [N, C, ...] in other sizes; integers are rounded between their elements.
+ * tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64, 64}}) */
+TC_API tc_tensor tc_interpolate_at(tc_tensor x, const tc_interpolation *options, tc_site here);
+#define tc_interpolate(x, ...) tc_interpolate_at((x), (__VA_ARGS__), TC_HERE)
+/* x [N, C, H, W] at the points of grid [N, h, w, 2], whose columns, -1 .. 1, go through the last
+ * axis and the one before; or x [N, C, D, H, W], grid [N, d, h, w, 3]. mode "bilinear" (NULL),
+ * "nearest" or, of two axes, "bicubic"; padding_mode, for points outside, "zeros" (NULL), "border"
+ * or "reflection". */
+TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
+                                   const char *padding_mode, bool align_corners, tc_site here);
+#define tc_grid_sample(x, grid, mode, padding_mode, align_corners)                                 \
+    tc_grid_sample_at((x), (grid), (mode), (padding_mode), (align_corners), TC_HERE)
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
 /* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data, that

@@ -31,6 +31,7 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 #define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
 struct tc_conv;
 struct tc_pool;
+struct tc_interpolation;
 
 /* For the end of a message that says that two sizes are unequal, or that `size` may be less than
  * needed: what a symbol has to do with it; else "". */
@@ -152,10 +153,43 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
-TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
-                                  const struct tc_conv *o);
-TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
+
+/* ---- ops/window.c: images of n axes, 1 to 3; those with indices give the places of the values,
+ * counted through an image ---- */
+TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
+                                const struct tc_conv *o);
+TCI_FN tci_node *tci_build_max_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o);
+TCI_FN tci_node *tci_build_max_pool_indices(tci_graph *g, int n, tci_node *x,
+                                            const struct tc_pool *o);
+TCI_FN tci_node *tci_build_avg_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o);
+TCI_FN tci_node *tci_build_lp_pool(tci_graph *g, int n, tci_node *x, double p,
+                                   const struct tc_pool *o);
+/* One size for all axes, or n; -1 keeps x's. */
+TCI_FN tci_node *tci_build_adaptive_avg_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                             const tci_dim *sizes);
+TCI_FN tci_node *tci_build_adaptive_max_pool(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                             const tci_dim *sizes);
+TCI_FN tci_node *tci_build_adaptive_max_pool_indices(tci_graph *g, int n, tci_node *x, int n_sizes,
+                                                     const tci_dim *sizes);
+TCI_FN tci_node *tci_build_im2col(tci_graph *g, tci_node *x, const struct tc_pool *o);
+
+/* ---- ops/resample.c ---- */
+TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x,
+                                       const struct tc_interpolation *o);
+/* NULL: the first mode of each kind. */
+TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid, const char *mode,
+                                       const char *padding_mode, bool align_corners);
+
+/* ---- grad/transpose.c ---- */
+TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
+                                          tci_node *bias, const struct tc_conv *o);
+TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,
+                                  const struct tc_pool *o);
+
+/* ---- ops/arrange.c ---- */
+/* Each element along the axis so many times. */
+TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
 
 #endif

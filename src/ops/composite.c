@@ -2,39 +2,60 @@
  *
  * Two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay one node
  * until the compile, where tci_expand_composite replaces them: the planner or a backend may know
- * them whole. conv2d and max_pool2d are expanded as they are built: a contraction and a reduction
- * over windows.
+ * them whole. The others (window.c, resample.c) are expanded as they are built.
  * The one idea: an op written here is fused, printed and differentiated by what it is made of.
  *
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
-#include "../api/ops.h"
-#include "../graph/build.h"
+#include "composite.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 /* ---- helpers ---- */
 
-static tc_dtype tci_composite_math(const tci_node *n)
+TCI_FN tc_dtype tci_composite_math(const tci_node *n)
 {
     return (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
 }
 
-static tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a)
+TCI_FN tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a)
 {
     return tci_build_ew(g, op, &a);
 }
 
-static tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b)
+TCI_FN tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b)
 {
     tci_node *in[2] = {a, b};
     return tci_build_ew(g, op, in);
 }
 
-static tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v)
+TCI_FN tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v)
 {
     tci_value f = {.f = v}, i = {.i = (int64_t)v};
     return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+}
+
+TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis)
+{
+    tci_words w;
+    tci_dim *shape = tci_words_get(g, &w, rank);
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        shape[i] = i == axis ? n : 1;
+    }
+    return tci_words_put(g, &w, tci_build_reshape(g, tci_build_iota(g, n), rank, shape));
+}
+
+TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
+{
+    tci_value v = {.i = 0};
+    if (tci_dtype_is_float(t)) {
+        v.f = -(double)INFINITY;
+    } else if (tci_dtype_is_signed(t)) {
+        v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
+    }
+    return tci_graph_const(g, t, v);
 }
 
 /* Reduces over axes given as attributes. */
@@ -339,262 +360,4 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     r = tci_build_cast(g, r, (tc_dtype)n->dtype);
     g->site = site;
     return r;
-}
-
-/* ---- conv2d ---- */
-
-typedef struct tci_composite_image {
-    bool batched;
-    tci_dim n, c, h, w;
-} tci_composite_image;
-
-/* [N, C, H, W], or [C, H, W] taken as one image. */
-static bool tci_composite_image_of(tci_graph *g, const tci_node *x, tci_composite_image *image)
-{
-    if (x->rank != 3 && x->rank != 4) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s: expected [N, C, H, W] or [C, H, W]",
-                       TCI_SHAPE_TEXT(x));
-        return false;
-    }
-    const tci_dim *d = x->shape + (x->rank - 3);
-    image->batched = x->rank == 4;
-    image->n = image->batched ? x->shape[0] : 1;
-    image->c = d[0];
-    image->h = d[1];
-    image->w = d[2];
-    return true;
-}
-
-/* Fills in the defaults; negative fields are refused. */
-static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], const int64_t *given,
-                                 int64_t zero0, int64_t zero1)
-{
-    v[0] = given && given[0] ? given[0] : zero0;
-    v[1] = given && given[1] ? given[1] : zero1;
-    if (!tci_build_check_dim(g, name, v[0], TC_ERR_ARGUMENT) ||
-        !tci_build_check_dim(g, name, v[1], TC_ERR_ARGUMENT)) {
-        return false;
-    }
-    if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
-                       TCI_DIM_TEXT(v[1]));
-        return false;
-    }
-    return true;
-}
-
-static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
-                                     const tci_composite_image *image, const tci_node *w,
-                                     const tci_node *bias, int64_t groups)
-{
-    if (w->rank != 4) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the weight has shape %s: expected [O, C / groups, kh, kw]",
-                       TCI_SHAPE_TEXT(w));
-        return false;
-    }
-    if (w->dtype != x->dtype || (bias && bias->dtype != x->dtype)) {
-        tci_graph_fail(g, TC_ERR_DTYPE,
-                       "x is %s, the weight %s, the bias %s: expected one dtype (tc_cast converts)",
-                       tci_dtype_get((tc_dtype)x->dtype)->name,
-                       tci_dtype_get((tc_dtype)w->dtype)->name,
-                       bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
-        return false;
-    }
-    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, image->c) ||
-        !tci_dim_divides(groups, w->shape[0])) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "groups is %s: expected a divisor of %s channels in and %s out",
-                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(image->c), TCI_DIM_TEXT(w->shape[0]));
-        return false;
-    }
-    if (w->shape[1] != tci_dim_div(image->c, groups)) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %s channels a group: x has %s channels in "
-                       "%" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(w->shape[1]), TCI_DIM_TEXT(image->c),
-                       groups);
-        return false;
-    }
-    if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%s]",
-                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(w->shape[0]));
-        return false;
-    }
-    return true;
-}
-
-/* x with its last two axes padded and the kernel's appended: [N, C, oh, ow, kh, kw]. */
-static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
-                                       const tci_dim after[2], tci_node *fill,
-                                       const tci_dim kernel[2], const int64_t stride[2],
-                                       const int64_t dilation[2])
-{
-    tci_dim lo[5] = {0}, hi[5] = {0};
-    const int y = x->rank - 2;
-    const tci_dim spec[8] = {y,     kernel[0], stride[0], dilation[0],
-                             y + 1, kernel[1], stride[1], dilation[1]};
-    for (int i = 0; i < 2; i++) {
-        lo[y + i] = before[i];
-        hi[y + i] = after[i];
-    }
-    return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
-}
-
-/* Windows over x [n, c, h, w], or [n, groups, c/groups, h, w] if there are some, and
- * w [o, c/groups, kh, kw]: the sum over (c, kh, kw) inside each group. */
-static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w, int64_t groups)
-{
-    if (!windows) {
-        return NULL;
-    }
-    enum { image, group, channel, y, x, ky, kx, filter }; /* labels */
-    const tci_dim *d = windows->shape;
-    tci_dim o = w->shape[0];
-    const tci_dim result[4] = {d[0], o, d[windows->rank - 4], d[windows->rank - 3]};
-    if (groups == 1) {
-        const int lx[6] = {image, channel, y, x, ky, kx}, lw[4] = {filter, channel, ky, kx};
-        const int out[4] = {image, filter, y, x};
-        return tci_build_contract(g, windows, lx, w, lw, 4, out);
-    }
-    const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
-    const int lx[7] = {image, group, channel, y, x, ky, kx};
-    const int lw[5] = {group, filter, channel, ky, kx}, out[5] = {image, group, filter, y, x};
-    tci_node *r = tci_build_contract(g, windows, lx, tci_build_reshape(g, w, 5, sw), lw, 5, out);
-    return tci_build_reshape(g, r, 4, result);
-}
-
-TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
-                                  const struct tc_conv *o)
-{
-    tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2];
-    int64_t groups = o && o->groups ? o->groups : 1;
-    if (!x || !w || !tci_composite_image_of(g, x, &image) ||
-        !tci_composite_conv_check(g, x, &image, w, bias, groups) ||
-        !tci_composite_fields(g, "stride", stride, o ? o->stride : NULL, 1, 1) ||
-        !tci_composite_fields(g, "padding", padding, o ? o->padding : NULL, 0, 0) ||
-        !tci_composite_fields(g, "dilation", dilation, o ? o->dilation : NULL, 1, 1)) {
-        return NULL;
-    }
-    tc_dtype dtype = (tc_dtype)x->dtype;
-    tc_dtype math = bias ? tci_composite_math(x)
-                         : dtype; /* without a bias the contraction rounds once itself */
-    const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
-    const tci_dim grouped[5] = {image.n, groups, tci_dim_div(image.c, groups), image.h, image.w};
-    tci_node *images = tci_build_reshape(g, tci_build_cast(g, x, math), groups > 1 ? 5 : 4,
-                                         groups > 1 ? grouped : shape);
-    tci_node *kernel = tci_build_cast(g, w, math);
-    tci_node *zero = tci_composite_number(g, math, 0.0);
-    tci_node *windows =
-        tci_composite_windows(g, images, padding, padding, zero, w->shape + 2, stride, dilation);
-    tci_node *r = kernel ? tci_composite_conv(g, windows, kernel, groups) : NULL;
-    if (bias) {
-        const tci_dim channel[3] = {bias->shape[0], 1, 1};
-        tci_node *add = tci_build_reshape(g, tci_build_cast(g, bias, math), 3, channel);
-        r = tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
-    }
-    return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
-}
-
-/* ---- max_pool2d ---- */
-
-/* The value that loses against every other. */
-static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
-{
-    tci_value v = {.i = 0};
-    if (tci_dtype_is_float(t)) {
-        v.f = -(double)INFINITY;
-    } else if (tci_dtype_is_signed(t)) {
-        v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
-    }
-    return tci_graph_const(g, t, v);
-}
-
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
- * or not at every value of a symbolic size, when *missing is what may be negative. */
-static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padding, bool ceil_mode, tci_dim *after,
-                                    tci_dim *missing)
-{
-    *missing = 0;
-    if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
-        return false;
-    }
-    int64_t span = dilation * (kernel - 1) + 1;
-    tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
-    /* with ceil_mode the first may hang over by less than a step */
-    *missing = ceil_mode ? tci_dim_add(room, stride - 1) : room;
-    if (!tci_dim_le(0, *missing)) {
-        return false;
-    }
-    tci_dim count = tci_dim_add(tci_dim_div(*missing, stride), 1);
-    if (ceil_mode) { /* a last one must start inside x or its near padding */
-        count = tci_dim_min(count, tci_dim_ceil_div(padded, stride));
-    }
-    *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
-    return true;
-}
-
-TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
-{
-    tci_composite_image image;
-    int64_t kernel[2], stride[2], padding[2], dilation[2];
-    tci_dim after[2], missing;
-    if (!x || !tci_composite_image_of(g, x, &image)) {
-        return NULL;
-    }
-    if (!o || o->kernel[0] < 1 || o->kernel[1] < 1) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "the kernel's size is missing or not positive: expected &(tc_pool){.kernel "
-                       "= "
-                       "{rows, columns}}");
-        return NULL;
-    }
-    if (!tci_composite_fields(g, "the kernel", kernel, o->kernel, 0, 0) ||
-        !tci_composite_fields(g, "stride", stride, o->stride, kernel[0], kernel[1]) ||
-        !tci_composite_fields(g, "padding", padding, o->padding, 0, 0) ||
-        !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
-        return NULL;
-    }
-    const tci_dim size[3] = {image.h, image.w, image.c};
-    for (int i = 0; i < 3; i++) {
-        if (size[i] == 0) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "x has an empty image: only the batch axis may have size 0");
-            return NULL;
-        }
-        if (!tci_dim_le(1, size[i])) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "x may have an empty image, as %s may be 0: only the batch axis may%s",
-                           TCI_DIM_TEXT(size[i]), TCI_LEAST_NOTE(size[i], 1));
-            return NULL;
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        if (padding[i] > kernel[i] / 2) {
-            tci_graph_fail(g, TC_ERR_ARGUMENT,
-                           "padding %" PRId64 " is more than half of the kernel's %" PRId64,
-                           padding[i], kernel[i]);
-            return NULL;
-        }
-        if (!tci_composite_pool_axis(size[i], kernel[i], stride[i], dilation[i], padding[i],
-                                     o->ceil_mode, &after[i], &missing)) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
-                           "elements and padding %" PRId64 "%s",
-                           kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
-                           TCI_LEAST_NOTE(missing, 0));
-            return NULL;
-        }
-    }
-    const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
-    tci_node *image4 = tci_build_reshape(g, x, 4, shape);
-    tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
-    tci_node *windows =
-        tci_composite_windows(g, image4, padding, after, fill, kernel, stride, dilation);
-    const int last[2] = {4, 5};
-    tc_axes axes = {last, 2, false};
-    tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);
-    return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
 }

@@ -233,6 +233,31 @@ TEST(images_that_do_not_fit)
            TC_ERR_ARGUMENT, "half");
     POISON(tc_max_pool2d(tc_input(ctx, "", TC_F32, 2, 1, 10, 0), &(tc_pool){.kernel = {1, 1}}),
            "tc_max_pool2d", TC_ERR_SHAPE, "empty image");
+    const int64_t sizes[2] = {4, 4};
+    tc_tensor values, indices;
+    POISON(tc_conv1d(image, w, TC_NONE, NULL), "tc_conv1d", TC_ERR_SHAPE, "[N, C, L] or [C, L]");
+    POISON(tc_conv_transpose2d(image, w, TC_NONE, NULL), "tc_conv_transpose2d", TC_ERR_SHAPE,
+           "reads 6 channels: x has 4");
+    POISON(tc_conv_transpose2d(tc_input(ctx, "", TC_F32, 6, 4, 4), w, TC_NONE,
+                               &(tc_conv){.output_padding = {1, 0}}),
+           "tc_conv_transpose2d", TC_ERR_ARGUMENT, "output padding is 1");
+    POISON(tc_avg_pool2d(image, &(tc_pool){.kernel = {2, 2}, .dilation = {2, 1}}), "tc_avg_pool2d",
+           TC_ERR_ARGUMENT, "dilation");
+    POISON(tc_adaptive_avg_pool2d(image, 1, 2, 3), "tc_adaptive_avg_pool2d", TC_ERR_ARGUMENT,
+           "3 sizes are given");
+    POISON(tc_adaptive_avg_pool2d(image, 2, -3), "tc_adaptive_avg_pool2d", TC_ERR_SHAPE, "-3");
+    tc_max_pool3d_with_indices(image, NULL, &values, &indices);
+    POISON(indices, "tc_max_pool3d_with_indices", TC_ERR_ARGUMENT, "planes, rows, columns");
+    POISON(tc_im2col(image, NULL), "tc_im2col", TC_ERR_ARGUMENT, "kernel");
+    POISON(tc_col2im(x, 2, sizes, &(tc_pool){.kernel = {2, 2}}), "tc_col2im", TC_ERR_SHAPE,
+           "[N, C * 4, patches]");
+    POISON(tc_interpolate(image, &(tc_interpolation){.size = {3, 3}, .mode = "linear"}),
+           "tc_interpolate", TC_ERR_ARGUMENT, "\"linear\" for images of 2 axes");
+    POISON(tc_interpolate(image, &(tc_interpolation){.size = {3}}), "tc_interpolate",
+           TC_ERR_ARGUMENT, "axis 1 of the image has size 0 and factor 0");
+    POISON(tc_grid_sample(image, image, NULL, NULL, false), "tc_grid_sample", TC_ERR_SHAPE, "grid");
+    POISON(tc_grid_sample(image, tc_input(ctx, "", TC_F32, 1, 2, 2, 2), "cubic", NULL, false),
+           "tc_grid_sample", TC_ERR_ARGUMENT, "\"bicubic\"");
     end();
 }
 

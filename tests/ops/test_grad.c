@@ -184,6 +184,59 @@ FN(pool_dilated)
     return tc_max_pool2d(x[0], &(tc_pool){.kernel = {2, 2}, .stride = {1, 1}, .dilation = {2, 2}});
 }
 
+FN(conv_line)
+{
+    UNUSED;
+    return tc_conv1d(x[0], x[1], x[2], &(tc_conv){.stride = {2}, .padding = {2}, .groups = 2});
+}
+FN(conv_volume) { UNUSED; return tc_conv3d(x[0], x[1], TC_NONE, &(tc_conv){.padding = {0, 1, 0}}); }
+FN(transposed_line)
+{
+    UNUSED;
+    return tc_conv_transpose1d(x[0], x[1], x[2],
+                               &(tc_conv){.stride = {3}, .padding = {1}, .output_padding = {2}});
+}
+FN(transposed)
+{
+    UNUSED;
+    return tc_conv_transpose2d(x[0], x[1], TC_NONE,
+                               &(tc_conv){.stride = {2, 1}, .dilation = {1, 2}, .groups = 2});
+}
+FN(mean_pool)
+{
+    UNUSED;
+    return tc_avg_pool2d(x[0], &(tc_pool){.kernel = {3, 2}, .stride = {2, 2}, .padding = {1, 1},
+                                          .ceil_mode = true, .exclude_pad = true});
+}
+FN(power_pool) { UNUSED; return tc_lp_pool1d(x[0], 3, &(tc_pool){.kernel = {2}}); }
+FN(adaptive_mean) { UNUSED; return tc_adaptive_avg_pool2d(x[0], 3, 2); }
+FN(adaptive_largest) { UNUSED; return tc_adaptive_max_pool2d(x[0], 3, -1); }
+FN(columns)
+{
+    UNUSED;
+    return tc_im2col(x[0], &(tc_pool){.kernel = {2, 3}, .stride = {2, 1}, .padding = {1, 0}});
+}
+FN(from_columns)
+{
+    UNUSED;
+    const int64_t sizes[2] = {4, 3};
+    return tc_col2im(x[0], 2, sizes, &(tc_pool){.kernel = {2, 2}, .stride = {2, 1}});
+}
+FN(larger)
+{
+    UNUSED;
+    return tc_interpolate(x[0], &(tc_interpolation){.mode = "bilinear", .size = {5, 7}});
+}
+FN(smaller)
+{
+    UNUSED;
+    const tc_interpolation how = {"bicubic", {3, 2}, .align_corners = true};
+    return tc_interpolate(x[0], &how);
+}
+FN(twice) { UNUSED; return tc_interpolate(x[0], &(tc_interpolation){.scale_factor = {2, 2}}); }
+FN(sampled) { UNUSED; return tc_grid_sample(x[0], tc_tanh(x[1]), NULL, "border", true); }
+FN(sampled_cubic) { UNUSED; return tc_grid_sample(x[0], x[1], "bicubic", NULL, false); }
+
 /* composites and mixtures */
 FN(softmax) { UNUSED; return tc_softmax(x[0], 1); }
 FN(log_softmax) { UNUSED; return tc_log_softmax(x[0], -1); }
@@ -351,6 +404,40 @@ static void add_contractions(void)
     IN(add_case("max_pool2d", pool), 1, 2, 4, 6);
     IN(add_case("max_pool2d overlapping", pool_overlapping), 2, 1, 5, 4);
     IN(add_case("max_pool2d dilated", pool_dilated), 1, 1, 5, 6);
+}
+
+static void add_images(void)
+{
+    grad_case *c = add_case("conv1d", conv_line);
+    IN(c, 2, 4, 5);
+    IN(c, 6, 2, 3);
+    IN(c, 6);
+    c = add_case("conv3d", conv_volume);
+    IN(c, 1, 2, 3, 3, 4);
+    IN(c, 2, 2, 2, 3, 2);
+    c = add_case("conv_transpose1d", transposed_line);
+    IN(c, 2, 3, 4);
+    IN(c, 3, 2, 4);
+    IN(c, 2);
+    c->second = true;
+    c = add_case("conv_transpose2d", transposed);
+    IN(c, 1, 4, 3, 2);
+    IN(c, 4, 1, 2, 3);
+    IN(add_case("avg_pool2d", mean_pool), 1, 2, 4, 5);
+    IN(add_case("lp_pool1d", power_pool), 2, 2, 7);
+    IN(add_case("adaptive_avg_pool2d", adaptive_mean), 1, 2, 7, 4);
+    IN(add_case("adaptive_max_pool2d", adaptive_largest), 2, 7, 4);
+    IN(add_case("im2col", columns), 1, 2, 4, 5);
+    IN(add_case("col2im", from_columns), 1, 8, 4);
+    IN(add_case("interpolate, larger", larger), 1, 2, 3, 4);
+    IN(add_case("interpolate, smaller", smaller), 1, 2, 5, 4);
+    IN(add_case("interpolate, twice", twice), 1, 2, 3, 2);
+    c = add_case("grid_sample", sampled);
+    IN(c, 1, 2, 4, 3);
+    IN(c, 1, 2, 3, 2);
+    c = add_case("grid_sample, cubic", sampled_cubic);
+    IN(c, 1, 2, 4, 3);
+    IN(c, 1, 2, 3, 2);
 }
 
 static void add_composites(void)
@@ -555,6 +642,7 @@ static void add_all(void)
         add_reductions();
         add_movement();
         add_contractions();
+    add_images();
         add_composites();
     }
 }

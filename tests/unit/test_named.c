@@ -169,6 +169,7 @@ TEST(windows_and_state)
     begin();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 4, 6, 6);
     tc_tensor y = tc_input(ctx, "y", TC_F32, 8, 2, 3, 3);
+    tc_tensor z = tc_input(ctx, "z", TC_F32, 4, 2, 3, 3);
     tc_tensor bias = tc_input(ctx, "bias", TC_F32, 8);
     const tc_conv conv = {{2, 1}, {1, 1}, {1, 2}, 2};
     const tc_pool pool = {{3, 2}, {1, 1}, {1, 0}, {1, 1}, true};
@@ -180,6 +181,26 @@ TEST(windows_and_state)
     ONE(tc_max_pool2d(x, &pool), "max_pool2d",
         TC_ATTRS(TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1), TC_ATTR_LIST("padding", 1, 0),
                  TC_ATTR("ceil_mode", true)));
+    SAME(tc_conv_transpose2d(x, z, TC_NONE, (&(tc_conv){.output_padding = {0, 1},
+                                                        .stride = {1, 2}})),
+         "conv_transpose2d", TC_TENSORS(x, z),
+         TC_ATTRS(TC_ATTR_LIST("stride", 1, 2), TC_ATTR_LIST("output_padding", 0, 1)));
+    ONE(tc_avg_pool2d(x, &(tc_pool){.kernel = {3, 3}, .exclude_pad = true, .padding = {1, 1}}),
+        "avg_pool2d", TC_ATTRS(TC_ATTR("kernel", 3), TC_ATTR("padding", 1),
+                               TC_ATTR("exclude_pad", true)));
+    ONE(tc_adaptive_avg_pool2d(x, 4, 2), "adaptive_avg_pool2d",
+        TC_ATTRS(TC_ATTR_LIST("sizes", 4, 2)));
+    ONE(tc_interpolate(x, (&(tc_interpolation){"bilinear", {3, 4}})), "interpolate",
+        TC_ATTRS(TC_ATTR_TEXT("mode", "bilinear"), TC_ATTR_LIST("size", 3, 4)));
+    ONE(tc_interpolate(x, (&(tc_interpolation){.scale_factor = {1.5, 1.5}})), "interpolate",
+        TC_ATTRS(TC_ATTR("scale_factor", 1.5)));
+    tc_tensor both[2], values, indices;
+    tc_max_pool2d_with_indices(x, &pool, &values, &indices);
+    CHECK_EQ_INT(tc_op_results(ctx, "max_pool2d_with_indices", TC_TENSORS(x),
+                               TC_ATTRS(TC_ATTR_LIST("kernel", 3, 2), TC_ATTR("stride", 1),
+                                        TC_ATTR_LIST("padding", 1, 0), TC_ATTR("ceil_mode", true)),
+                               both, 2), TC_OK);
+    CHECK(both[0].id == values.id && both[1].id == indices.id);
     float zeros[4] = {0};
     tc_tensor p = tc_param(ctx, zeros, TC_F32, 4);
     CHECK_EQ_INT(tc_eval(tc_op(ctx, "assign", TC_TENSORS(p), TC_ATTRS(TC_ATTR("value", 3.0)))),
@@ -247,7 +268,7 @@ TEST(names_that_are_not_there)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
     SAYS("there is no op 'sofmax': softmax is near", "sofmax", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op 'Relu': relu is near", "Relu", TC_TENSORS(x), TC_ATTRS());
-    SAYS("there is no op 'conv': conv2d is near", "conv", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op 'conv': conv1d is near", "conv", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op 'contract'", "contract", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op ''", "", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op '(null)'", NULL, TC_TENSORS(x), TC_ATTRS());

@@ -1,0 +1,131 @@
+/* grad/transpose.c - ops that are the transposes of others: transposed convolutions, and images of
+ * columns of patches.
+ *
+ * In: what the other op would give. Out: what its gradient takes from that.
+ * The one idea: a WINDOW, or a contraction over one, is linear, so its rule in rules.c needs the
+ * shape of its operand and none of its values: zeros stand for them, and no kernel ever reads
+ * them. */
+#include "../ops/window.h"
+#include "grad.h"
+
+#include <string.h>
+
+/* What operand 0 of `n` takes from `grad`; NULL: the graph tells why. */
+static tci_node *tci_transpose_of(tci_graph *g, tci_node *n, tci_node *grad,
+                                  tci_node *(*rule)(const tci_vjp *v))
+{
+    tci_scratch s;
+    tci_vjp v = {.s = &s, .g = g, .n = n, .grad = grad};
+    tci_node *r = NULL;
+    if (!n || !grad) {
+        return NULL;
+    }
+    tci_scratch_init(&s);
+    if (!setjmp(s.escape)) {
+        r = rule(&v);
+    } else if (!g->error) {
+        tci_graph_fail(g, s.why, "%s", s.message);
+        r = NULL;
+    } else {
+        r = NULL;
+    }
+    tci_scratch_free(&s);
+    return r;
+}
+
+static tci_node *tci_transpose_zeros(tci_graph *g, tc_dtype t, int rank, const tci_dim *shape)
+{
+    return tci_build_broadcast(g, tci_composite_number(g, t, 0), rank, shape);
+}
+
+/* ---- transposed convolutions ---- */
+
+TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
+                                          tci_node *bias, const struct tc_conv *o)
+{
+    tci_image image;
+    tci_window_conv c;
+    tci_dim spans[TCI_IMAGE_RANK], lo[TCI_IMAGE_RANK] = {0}, hi[TCI_IMAGE_RANK] = {0};
+    if (!x || !w || !tci_image_of(g, x, n, &image) ||
+        !tci_window_conv_check(g, x, &image, w, bias, o && o->groups ? o->groups : 1, true) ||
+        !tci_window_conv_of(g, n, o, &c)) {
+        return NULL;
+    }
+    spans[0] = image.sizes[0];
+    spans[1] = tci_dim_mul(w->shape[1], c.groups);
+    for (int i = 0; i < n; i++) { /* what the windows reach, which the padding cuts */
+        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), c.dilation[i]);
+        tci_dim steps = tci_dim_mul(tci_dim_sub(image.sizes[2 + i], 1), c.stride[i]);
+        spans[2 + i] = tci_dim_add(tci_dim_add(steps, reach), 1);
+        lo[2 + i] = tci_dim_neg(c.padding[i]);
+        hi[2 + i] = tci_dim_sub(c.more[i], c.padding[i]);
+        if (c.more[i] >= c.stride[i] && c.more[i] >= c.dilation[i]) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "the output padding is %s: expected less than the stride, %s, or the "
+                           "dilation, %s",
+                           TCI_DIM_TEXT(c.more[i]), TCI_DIM_TEXT(c.stride[i]),
+                           TCI_DIM_TEXT(c.dilation[i]));
+            return NULL;
+        }
+    }
+    tc_dtype dtype = (tc_dtype)x->dtype, math = bias ? tci_composite_math(x) : dtype;
+    tci_node *zero = tci_composite_number(g, math, 0), *kernel = tci_build_cast(g, w, math);
+    tci_node *images = tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
+    tci_node *wanted = tci_window_grouped(g, tci_transpose_zeros(g, math, n + 2, spans), n, spans,
+                                          c.groups);
+    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros, tci_window_zeros, zero,
+                                        w->shape + 2, c.stride, c.dilation);
+    tci_node *conv = tci_window_contract(g, windows, kernel, n, c.groups);
+    tci_node *r = tci_transpose_of(g, conv, images, tci_vjp_through_window);
+    r = tci_build_pad_axes(g, tci_build_reshape(g, r, n + 2, spans), lo, hi, zero);
+    return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
+}
+
+/* ---- columns of patches as an image ---- */
+
+TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,
+                                  const struct tc_pool *o)
+{
+    static const int order[6] = {0, 1, 4, 5, 2, 3};
+    tci_window_patch p;
+    if (!x || !tci_window_patch_of(g, o, &p)) {
+        return NULL;
+    }
+    tci_dim elements = tci_dim_mul(p.kernel[0], p.kernel[1]);
+    const tci_dim rows = x->rank >= 2 ? x->shape[x->rank - 2] : 0;
+    if ((x->rank != 2 && x->rank != 3) || n_sizes != 2 || !tci_dim_divides(elements, rows)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "x has shape %s, and %d sizes are given: expected [N, C * %s, patches] and "
+                       "the sizes of an image's two axes",
+                       TCI_SHAPE_TEXT(x), n_sizes, TCI_DIM_TEXT(elements));
+        return NULL;
+    }
+    const tci_image image = {.n = 2, .batched = x->rank == 3};
+    tci_dim whole[4] = {x->rank == 3 ? x->shape[0] : 1, tci_dim_div(rows, elements), sizes[0],
+                        sizes[1]};
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    tci_node *images = tci_transpose_zeros(g, (tc_dtype)x->dtype, 4, whole);
+    if (!images || !tci_build_check_shape(g, 4, whole, (tc_dtype)x->dtype)) {
+        return NULL;
+    }
+    tci_dim lo[4] = {0, 0, p.padding[0], p.padding[1]};
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
+                                        p.stride, p.dilation);
+    if (!windows) {
+        return NULL;
+    }
+    const tci_dim *d = windows->shape;
+    tci_dim columns[6] = {d[0], d[1], d[4], d[5], d[2], d[3]};
+    if (x->shape[x->rank - 1] != tci_dim_mul(d[2], d[3])) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "x has %s patches: an image of %s has %s by %s",
+                       TCI_DIM_TEXT(x->shape[x->rank - 1]), tci_shape_text_of(2, sizes).text,
+                       TCI_DIM_TEXT(d[2]), TCI_DIM_TEXT(d[3]));
+        return NULL;
+    }
+    tci_node *each = tci_build_permute(g, tci_build_reshape(g, x, 6, columns), 6, order);
+    tci_node *r = tci_transpose_of(g, windows, each, tci_vjp_own);
+    for (int i = 0; i < 4; i++) {
+        lo[i] = tci_dim_neg(lo[i]);
+    }
+    return tci_image_result(g, &image, tci_build_pad_axes(g, r, lo, lo, zero));
+}

@@ -1,0 +1,19 @@
+/* ops/composite.h - short ways to make the nodes that composites are made of. As builders: NULL in,
+ * NULL out. */
+#ifndef TCI_OPS_COMPOSITE_H
+#define TCI_OPS_COMPOSITE_H
+
+#include "../api/ops.h"
+#include "../graph/build.h"
+
+/* The dtype that n is computed in: f32 for f16 and bf16. */
+TCI_FN tc_dtype tci_composite_math(const tci_node *n);
+TCI_FN tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a);
+TCI_FN tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b);
+TCI_FN tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v);
+/* 0, 1, 2, ... n - 1 in i64 along one of rank axes; the others have size 1. */
+TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis);
+/* The value that loses against every other: -inf, or the least integer. */
+TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t);
+
+#endif
