@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f6e847db7f88989e"
+#define TCI_BUILD "a6c2a8cf25ccdad0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1373,6 +1373,81 @@ TC_API tc_tensor tc_trunc_at(tc_arg a, tc_site here);
 /* nearest integer, ties to even; not of bool */
 TC_API tc_tensor tc_round_at(tc_arg a, tc_site here);
 #define tc_round(a) tc_round_at(TC_ARG(a), TC_HERE)
+/* tangent of a in radians; float */
+TC_API tc_tensor tc_tan_at(tc_arg a, tc_site here);
+#define tc_tan(a) tc_tan_at(TC_ARG(a), TC_HERE)
+/* angle in [-pi/2, pi/2] whose sine is a; float */
+TC_API tc_tensor tc_asin_at(tc_arg a, tc_site here);
+#define tc_asin(a) tc_asin_at(TC_ARG(a), TC_HERE)
+/* angle in [0, pi] whose cosine is a; float */
+TC_API tc_tensor tc_acos_at(tc_arg a, tc_site here);
+#define tc_acos(a) tc_acos_at(TC_ARG(a), TC_HERE)
+/* angle in [-pi/2, pi/2] whose tangent is a; float */
+TC_API tc_tensor tc_atan_at(tc_arg a, tc_site here);
+#define tc_atan(a) tc_atan_at(TC_ARG(a), TC_HERE)
+/* hyperbolic sine; float */
+TC_API tc_tensor tc_sinh_at(tc_arg a, tc_site here);
+#define tc_sinh(a) tc_sinh_at(TC_ARG(a), TC_HERE)
+/* hyperbolic cosine; float */
+TC_API tc_tensor tc_cosh_at(tc_arg a, tc_site here);
+#define tc_cosh(a) tc_cosh_at(TC_ARG(a), TC_HERE)
+/* inverse of sinh; float */
+TC_API tc_tensor tc_asinh_at(tc_arg a, tc_site here);
+#define tc_asinh(a) tc_asinh_at(TC_ARG(a), TC_HERE)
+/* inverse of cosh, at least 0; float */
+TC_API tc_tensor tc_acosh_at(tc_arg a, tc_site here);
+#define tc_acosh(a) tc_acosh_at(TC_ARG(a), TC_HERE)
+/* inverse of tanh; float */
+TC_API tc_tensor tc_atanh_at(tc_arg a, tc_site here);
+#define tc_atanh(a) tc_atanh_at(TC_ARG(a), TC_HERE)
+/* e to the a, less 1; float */
+TC_API tc_tensor tc_expm1_at(tc_arg a, tc_site here);
+#define tc_expm1(a) tc_expm1_at(TC_ARG(a), TC_HERE)
+/* 2 to the a; float */
+TC_API tc_tensor tc_exp2_at(tc_arg a, tc_site here);
+#define tc_exp2(a) tc_exp2_at(TC_ARG(a), TC_HERE)
+/* log(1 + a); float */
+TC_API tc_tensor tc_log1p_at(tc_arg a, tc_site here);
+#define tc_log1p(a) tc_log1p_at(TC_ARG(a), TC_HERE)
+/* logarithm to base 2; float */
+TC_API tc_tensor tc_log2_at(tc_arg a, tc_site here);
+#define tc_log2(a) tc_log2_at(TC_ARG(a), TC_HERE)
+/* logarithm to base 10; float */
+TC_API tc_tensor tc_log10_at(tc_arg a, tc_site here);
+#define tc_log10(a) tc_log10_at(TC_ARG(a), TC_HERE)
+/* 1 - erf(a); float */
+TC_API tc_tensor tc_erfc_at(tc_arg a, tc_site here);
+#define tc_erfc(a) tc_erfc_at(TC_ARG(a), TC_HERE)
+/* inverse of erf; float */
+TC_API tc_tensor tc_erfinv_at(tc_arg a, tc_site here);
+#define tc_erfinv(a) tc_erfinv_at(TC_ARG(a), TC_HERE)
+/* log of the absolute gamma function; float */
+TC_API tc_tensor tc_lgamma_at(tc_arg a, tc_site here);
+#define tc_lgamma(a) tc_lgamma_at(TC_ARG(a), TC_HERE)
+/* derivative of lgamma; float */
+TC_API tc_tensor tc_digamma_at(tc_arg a, tc_site here);
+#define tc_digamma(a) tc_digamma_at(TC_ARG(a), TC_HERE)
+/* derivative of digamma; float */
+TC_API tc_tensor tc_trigamma_at(tc_arg a, tc_site here);
+#define tc_trigamma(a) tc_trigamma_at(TC_ARG(a), TC_HERE)
+/* sin(pi a) / (pi a), 1 at 0; float */
+TC_API tc_tensor tc_sinc_at(tc_arg a, tc_site here);
+#define tc_sinc(a) tc_sinc_at(TC_ARG(a), TC_HERE)
+/* -1, 0 or 1; 0 of NaN */
+TC_API tc_tensor tc_sign_at(tc_arg a, tc_site here);
+#define tc_sign(a) tc_sign_at(TC_ARG(a), TC_HERE)
+/* a < 0, or a is -0 or a NaN of that sign; bool */
+TC_API tc_tensor tc_signbit_at(tc_arg a, tc_site here);
+#define tc_signbit(a) tc_signbit_at(TC_ARG(a), TC_HERE)
+/* a - trunc(a); not of bool */
+TC_API tc_tensor tc_frac_at(tc_arg a, tc_site here);
+#define tc_frac(a) tc_frac_at(TC_ARG(a), TC_HERE)
+/* a is an infinity; bool */
+TC_API tc_tensor tc_isinf_at(tc_arg a, tc_site here);
+#define tc_isinf(a) tc_isinf_at(TC_ARG(a), TC_HERE)
+/* a is neither an infinity nor NaN; bool */
+TC_API tc_tensor tc_isfinite_at(tc_arg a, tc_site here);
+#define tc_isfinite(a) tc_isfinite_at(TC_ARG(a), TC_HERE)
 /* a is NaN; bool */
 TC_API tc_tensor tc_isnan_at(tc_arg a, tc_site here);
 #define tc_isnan(a) tc_isnan_at(TC_ARG(a), TC_HERE)
@@ -1406,6 +1481,48 @@ TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
 /* floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0; not of bool */
 TC_API tc_tensor tc_floor_divide_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_floor_divide(a, b) tc_floor_divide_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* the larger; the other where one is NaN */
+TC_API tc_tensor tc_fmax_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_fmax(a, b) tc_fmax_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* the smaller; the other where one is NaN */
+TC_API tc_tensor tc_fmin_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_fmin(a, b) tc_fmin_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a - b * trunc(a / b), exactly: sign of a; integers: 0 where b is; not of bool */
+TC_API tc_tensor tc_fmod_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_fmod(a, b) tc_fmod_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* angle in [-pi, pi] of the point (b, a); float */
+TC_API tc_tensor tc_atan2_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_atan2(a, b) tc_atan2_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* sqrt(a * a + b * b); float */
+TC_API tc_tensor tc_hypot_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_hypot(a, b) tc_hypot_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* |a| with the sign of b; float */
+TC_API tc_tensor tc_copysign_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_copysign(a, b) tc_copysign_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* 0 below 0, b at 0, 1 above */
+TC_API tc_tensor tc_heaviside_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_heaviside(a, b) tc_heaviside_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a * 2 to the b; 0 where a is; float */
+TC_API tc_tensor tc_ldexp_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_ldexp(a, b) tc_ldexp_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* log(exp(a) + exp(b)); float */
+TC_API tc_tensor tc_logaddexp_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_logaddexp(a, b) tc_logaddexp_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* log2(exp2(a) + exp2(b)); float */
+TC_API tc_tensor tc_logaddexp2_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_logaddexp2(a, b) tc_logaddexp2_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a * log(b), 0 where a is; float */
+TC_API tc_tensor tc_xlogy_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_xlogy(a, b) tc_xlogy_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* one is nonzero, the other not; bool */
+TC_API tc_tensor tc_logical_xor_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_logical_xor(a, b) tc_logical_xor_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* greatest common divisor, at least 0; of integers */
+TC_API tc_tensor tc_gcd_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_gcd(a, b) tc_gcd_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* least common multiple, at least 0; of integers */
+TC_API tc_tensor tc_lcm_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_lcm(a, b) tc_lcm_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)
@@ -7440,6 +7557,65 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(CEIL, ceil, 1, NUMERIC, EXACT, CEIL(A), FLAT, "smallest integer not below")                  \
     X(TRUNC, trunc, 1, NUMERIC, EXACT, TRUNC(A), FLAT, "towards zero")                             \
     X(ROUND, round, 1, NUMERIC, EXACT, RINT(A), FLAT, "nearest integer, ties to even")             \
+    X(TAN, tan, 1, FLOAT, CALL, TAN(A), DA(MUL(G, ADD(K(1), SQUARE(Y)))),                          \
+      "tangent of a in radians")                                                                   \
+    X(ASIN, asin, 1, FLOAT, CALL, ATAN2(A, SQRT(FMA(NEG(A), A, K(1)))),                            \
+      DA(MUL(G, RSQRT(SUB(K(1), SQUARE(A))))), "angle in [-pi/2, pi/2] whose sine is a")           \
+    X(ACOS, acos, 1, FLOAT, CALL, ATAN2(SQRT(FMA(NEG(A), A, K(1))), A),                            \
+      DA(NEG(MUL(G, RSQRT(SUB(K(1), SQUARE(A)))))), "angle in [0, pi] whose cosine is a")          \
+    X(ATAN, atan, 1, FLOAT, CALL, ATAN2(A, K(1)), DA(DIV(G, ADD(K(1), SQUARE(A)))),                \
+      "angle in [-pi/2, pi/2] whose tangent is a")                                                 \
+    X(SINH, sinh, 1, FLOAT, CALL, SINH(A), DA(MUL(G, COSH(A))), "hyperbolic sine")                 \
+    X(COSH, cosh, 1, FLOAT, CALL, COSH(A), DA(MUL(G, SINH(A))), "hyperbolic cosine")               \
+    X(ASINH, asinh, 1, FLOAT, CALL,                                                                \
+      COPYSIGN(SELECT(LT(K(1e10), ABS(A)), ADD(LOG(ABS(A)), K(0.6931471805599453)),                \
+                      LOG1P(ADD(ABS(A), DIV(MUL(A, A), ADD(K(1), SQRT(FMA(A, A, K(1)))))))), A),   \
+      DA(MUL(G, RSQRT(ADD(SQUARE(A), K(1))))), "inverse of sinh")                                  \
+    X(ACOSH, acosh, 1, FLOAT, CALL,                                                                \
+      SELECT(LT(A, K(1)), SQRT(SUB(A, K(1))),                                                      \
+             SELECT(LT(K(1e10), A), ADD(LOG(A), K(0.6931471805599453)),                            \
+                    LOG1P(ADD(SUB(A, K(1)), SQRT(FMA(SUB(A, K(1)), SUB(A, K(1)),                   \
+                                                     MUL(K(2), SUB(A, K(1))))))))),                \
+      DA(MUL(G, RSQRT(SUB(SQUARE(A), K(1))))), "inverse of cosh, at least 0")                      \
+    X(ATANH, atanh, 1, FLOAT, CALL,                                                                \
+      COPYSIGN(MUL(K(0.5), LOG1P(DIV(ADD(ABS(A), ABS(A)), SUB(K(1), ABS(A))))), A),                \
+      DA(DIV(G, SUB(K(1), SQUARE(A)))), "inverse of tanh")                                         \
+    X(EXPM1, expm1, 1, FLOAT, CALL, EXPM1(A), DA(MUL(G, ADD(Y, K(1)))), "e to the a, less 1")      \
+    X(EXP2, exp2, 1, FLOAT, CALL, EXP2(A), DA(MUL(G, MUL(Y, K(0.6931471805599453)))),              \
+      "2 to the a")                                                                                \
+    X(LOG1P, log1p, 1, FLOAT, CALL, LOG1P(A), DA(DIV(G, ADD(A, K(1)))), "log(1 + a)")              \
+    X(LOG2, log2, 1, FLOAT, CALL, LOG2(A), DA(DIV(G, MUL(A, K(0.6931471805599453)))),              \
+      "logarithm to base 2")                                                                       \
+    X(LOG10, log10, 1, FLOAT, CALL, LOG10(A), DA(DIV(G, MUL(A, K(2.302585092994046)))),            \
+      "logarithm to base 10")                                                                      \
+    X(ERFC, erfc, 1, FLOAT, CALL, ERFC(A),                                                         \
+      DA(MUL(G, MUL(K(-1.1283791670955126), EXP(NEG(SQUARE(A)))))), "1 - erf(a)")                  \
+    X(ERFINV, erfinv, 1, FLOAT, CALL, ERFINV(A),                                                   \
+      DA(MUL(G, MUL(K(0.88622692545275801), EXP(SQUARE(Y))))), "inverse of erf")                   \
+    X(LGAMMA, lgamma, 1, FLOAT, CALL, LGAMMA(A), DA(MUL(G, DIGAMMA(A))),                           \
+      "log of the absolute gamma function")                                                        \
+    X(DIGAMMA, digamma, 1, FLOAT, CALL, DIGAMMA(A), DA(MUL(G, TRIGAMMA(A))),                       \
+      "derivative of lgamma")                                                                      \
+    X(TRIGAMMA, trigamma, 1, FLOAT, CALL, TRIGAMMA(A), NONE, "derivative of digamma")              \
+    X(SINC, sinc, 1, FLOAT, CALL,                                                                  \
+      SELECT(EQ(A, K(0)), K(1),                                                                    \
+             DIV(SIN(MUL(K(3.141592653589793),                                                     \
+                         SELECT(LT(K(0.5), ABS(SUB(A, MUL(K(2), RINT(MUL(K(0.5), A)))))),          \
+                                SUB(COPYSIGN(K(1), SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))),       \
+                                    SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))),                      \
+                                SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))))),                        \
+                 MUL(K(3.141592653589793), A))),                                                   \
+      DA(WHERE(EQ(A, K(0)), K(0), MUL(G, DIV(SUB(COS(MUL(K(3.141592653589793), A)), Y), A)))),     \
+      "sin(pi a) / (pi a), 1 at 0")                                                                \
+    X(SIGN, sign, 1, SAME, EXACT,                                                                  \
+      SELECT(LT(K(0), A), K(1), SELECT(LT(A, K(0)), K(-1), K(0))), FLAT, "-1, 0 or 1; 0 of NaN")   \
+    X(SIGNBIT, signbit, 1, COMPARE, PLAIN, MINUS(A), NONE,                                         \
+      "a < 0, or a is -0 or a NaN of that sign")                                                   \
+    X(FRAC, frac, 1, NUMERIC, PLAIN, SUB(A, TRUNC(A)), DA(G), "a - trunc(a)")                      \
+    X(ISINF, isinf, 1, COMPARE, PLAIN, AND(EQ(A, A), NOT(EQ(SUB(A, A), K(0)))), NONE,              \
+      "a is an infinity")                                                                          \
+    X(ISFINITE, isfinite, 1, COMPARE, PLAIN, EQ(SUB(A, A), K(0)), NONE,                            \
+      "a is neither an infinity nor NaN")                                                          \
     X(ISNAN, isnan, 1, COMPARE, PLAIN, NOT(EQ(A, A)), NONE, "a is NaN")                            \
     X(LOGICAL_NOT, logical_not, 1, LOGIC, PLAIN, NOT(A), NONE, "a == 0")                           \
     X(ADD, add, 2, SAME, PLAIN, ADD(A, B), DAB(G, G), "a + b")                                     \
@@ -7466,6 +7642,57 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
     X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, CALL, FLOOR_DIVIDE(A, B), FLAT,                      \
       "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
+    X(FMAX, fmax, 2, SAME, EXACT, SELECT(OR(LE(B, A), NOT(EQ(B, B))), A, B),                       \
+      DAB(WHERE(LOGICAL_OR(GE(A, B), ISNAN(B)), G, K(0)),                                          \
+          WHERE(LOGICAL_OR(GE(A, B), ISNAN(B)), K(0), G)),                                         \
+      "the larger; the other where one is NaN")                                                    \
+    X(FMIN, fmin, 2, SAME, EXACT, SELECT(OR(LE(A, B), NOT(EQ(B, B))), A, B),                       \
+      DAB(WHERE(LOGICAL_OR(LE(A, B), ISNAN(B)), G, K(0)),                                          \
+          WHERE(LOGICAL_OR(LE(A, B), ISNAN(B)), K(0), G)),                                         \
+      "the smaller; the other where one is NaN")                                                   \
+    X(FMOD, fmod, 2, NUMERIC, CALL, REM(A, B), DAB(G, NEG(MUL(G, TRUNC(DIV(A, B))))),              \
+      "a - b * trunc(a / b), exactly: sign of a; integers: 0 where b is")                          \
+    X(ATAN2, atan2, 2, FLOAT, CALL, ATAN2(A, B),                                                   \
+      DAB(MUL(G, DIV(B, ADD(SQUARE(A), SQUARE(B)))),                                               \
+          NEG(MUL(G, DIV(A, ADD(SQUARE(A), SQUARE(B)))))),                                         \
+      "angle in [-pi, pi] of the point (b, a)")                                                    \
+    X(HYPOT, hypot, 2, FLOAT, CALL,                                                                \
+      SELECT(OR(EQ(ABS(A), DIV(K(1), K(0))), EQ(ABS(B), DIV(K(1), K(0)))), DIV(K(1), K(0)),        \
+             SELECT(EQ(MAX(ABS(A), ABS(B)), K(0)), K(0),                                           \
+                    MUL(MAX(ABS(A), ABS(B)),                                                       \
+                        SQRT(FMA(DIV(MIN(ABS(A), ABS(B)), MAX(ABS(A), ABS(B))),                    \
+                                 DIV(MIN(ABS(A), ABS(B)), MAX(ABS(A), ABS(B))), K(1)))))),         \
+      DAB(MUL(G, DIV(A, Y)), MUL(G, DIV(B, Y))), "sqrt(a * a + b * b)")                            \
+    X(COPYSIGN, copysign, 2, FLOAT, PLAIN, COPYSIGN(A, B),                                         \
+      DAB(WHERE(EQ(A, K(0)), K(0), WHERE(EQ(A, Y), G, NEG(G))), K(0)), "|a| with the sign of b")   \
+    X(HEAVISIDE, heaviside, 2, SAME, EXACT,                                                        \
+      SELECT(EQ(A, K(0)), B, SELECT(LT(K(0), A), K(1), K(0))),                                     \
+      DAB(K(0), WHERE(EQ(A, K(0)), G, K(0))), "0 below 0, b at 0, 1 above")                        \
+    X(LDEXP, ldexp, 2, FLOAT, CALL,                                                                \
+      SELECT(EQ(A, K(0)), A,                                                                       \
+             MUL(MUL(MUL(A, EXP2(FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3)))))),               \
+                     EXP2(FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3)))))),                      \
+                 EXP2(SUB(MIN(MAX(B, K(-3e3)), K(3e3)),                                            \
+                          MUL(K(2), FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3))))))))),         \
+      DAB(MUL(G, EXP2(B)), MUL(G, MUL(Y, K(0.6931471805599453)))), "a * 2 to the b; 0 where a is") \
+    X(LOGADDEXP, logaddexp, 2, FLOAT, CALL,                                                        \
+      SELECT(EQ(A, B), ADD(A, K(0.6931471805599453)),                                              \
+             ADD(MAX(A, B), LOG1P(EXP(NEG(ABS(SUB(A, B))))))),                                     \
+      DAB(MUL(G, SIGMOID(SUB(A, B))), MUL(G, SIGMOID(SUB(B, A)))), "log(exp(a) + exp(b))")         \
+    X(LOGADDEXP2, logaddexp2, 2, FLOAT, CALL,                                                      \
+      SELECT(EQ(A, B), ADD(A, K(1)),                                                               \
+             ADD(MAX(A, B), MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B)))))))),        \
+      DAB(DIV(G, ADD(K(1), EXP2(SUB(B, A)))), DIV(G, ADD(K(1), EXP2(SUB(A, B))))),                 \
+      "log2(exp2(a) + exp2(b))")                                                                   \
+    X(XLOGY, xlogy, 2, FLOAT, CALL,                                                                \
+      SELECT(AND(EQ(A, K(0)), EQ(B, B)), K(0), MUL(A, LOG(B))),                                    \
+      DAB(MUL(G, WHERE(LOGICAL_AND(EQ(A, K(0)), LE(B, K(0))), K(0), LOG(B))),                      \
+          MUL(G, DIV(A, B))),                                                                      \
+      "a * log(b), 0 where a is")                                                                  \
+    X(LOGICAL_XOR, logical_xor, 2, LOGIC, PLAIN, XOR(A, B), NONE, "one is nonzero, the other not") \
+    X(GCD, gcd, 2, WORD, CALL, GCD(A, B), NONE, "greatest common divisor, at least 0")             \
+    X(LCM, lcm, 2, WORD, CALL, ABS(MUL(DIV(A, GCD(A, B)), B)), NONE,                               \
+      "least common multiple, at least 0")                                                         \
     X(EQ, eq, 2, COMPARE, PLAIN, EQ(A, B), NONE, "a == b")                                         \
     X(NE, ne, 2, COMPARE, PLAIN, NOT(EQ(A, B)), NONE, "a != b")                                    \
     X(LT, lt, 2, COMPARE, PLAIN, LT(A, B), NONE, "a < b")                                          \
@@ -7638,6 +7865,8 @@ typedef enum tci_mode {
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
     X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(MINUS, 1, VALUE)           /* the sign bit of a, false of unsigned integers */               \
+    X(GCD, 2, VALUE)             /* greatest common divisor of integers */                         \
     X(A1, 0, COMBINE)            /* further parts of the first tuple */                            \
     X(A2, 0, COMBINE)                                                                              \
     X(B1, 0, COMBINE)            /* and of the second */                                           \
@@ -8020,11 +8249,19 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
     X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)              \
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 or _U64). Same columns. Ulp
- * bounds: tests/unit/test_math.c. */
-#define TCI_MATH_PRIMS(X)                                                                         \
+ * bounds: tests/unit/test_math.c. HELPED: f64 is a helper; BOTH: one recipe makes both widths. */
+#define TCI_HELPED_PRIMS(X)                                                                       \
     X(EXP, "exp", 1, S, 12) X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14)                       \
     X(COS, "cos", 1, S, 14) X(TANH, "tanh", 1, S, 20) X(ERF, "erf", 1, S, 24)                     \
-    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)
+    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)      \
+    X(TAN, "tan", 1, S, 24) X(ERFC, "erfc", 1, S, 30) X(ERFINV, "erfinv", 1, S, 120)              \
+    X(LGAMMA, "lgamma", 1, S, 160) X(DIGAMMA, "digamma", 1, S, 120)                               \
+    X(TRIGAMMA, "trigamma", 1, S, 100)
+#define TCI_BOTH_PRIMS(X)                                                                         \
+    X(EXPM1, "expm1", 1, S, 14) X(EXP2, "exp2", 1, S, 14) X(SINH, "sinh", 1, S, 24)               \
+    X(COSH, "cosh", 1, S, 20) X(LOG1P, "log1p", 1, S, 24) X(LOG2, "log2", 1, S, 20)               \
+    X(LOG10, "log10", 1, S, 20) X(ATAN2, "atan2", 2, S, 30) X(COPYSIGN, "copysign", 2, S, 2)
+#define TCI_MATH_PRIMS(X) TCI_HELPED_PRIMS(X) TCI_BOTH_PRIMS(X)
 
 typedef enum tci_prim {
 #define TCI_ROW(id, name, arity, result, cost) TCI_P_##id,
@@ -8050,7 +8287,7 @@ static inline bool tci_prim_is_math(tci_prim p) { return p > TCI_P_MATH_FIRST; }
 #endif
 
 /* ---- src/ops/math.h, continued ---- */
-enum { TCI_RECIPE_MAX = 80 }; /* longest recipe, in instructions */
+enum { TCI_RECIPE_MAX = 120 }; /* longest recipe, in instructions */
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
@@ -8080,11 +8317,13 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
-    TCI_H_POW_F32,
+    TCI_H_POW_F32, TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
+    TCI_H_TRIGAMMA_F32,
     TCI_H_EXP_CORE_F64, TCI_H_EXP_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64,
     TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64,
-    TCI_H_GELU_F64, TCI_H_POW_F64,
-    TCI_H_POW_I64, TCI_H_POW_U64,
+    TCI_H_GELU_F64, TCI_H_POW_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64, TCI_H_ERFINV_F64,
+    TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
+    TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
 } tci_helper_id;
 
@@ -8480,12 +8719,12 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
 
 
 enum {
-    TCI_W_BEFORE_ = 179, /* prims and ops lie below */
+    TCI_W_BEFORE_ = 127, /* prims and ops lie below */
 #define TCI_ROW(id, operands, where) TCI_W_##id,
     TCI_COLUMN_WORDS(TCI_ROW)
 #undef TCI_ROW
     TCI_W_OWN_END,
-    TCI_W_K = 216,
+    TCI_W_K = 160,
     TCI_W_END = 255
 };
 
@@ -8536,7 +8775,9 @@ TCI_FN double tci_formula_number(int word);
 
 enum { TCI_FORMULA_DEEPEST = 10 };
 static const double tci_formula_numbers[] = {
-    0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268,
+    0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268, 1e10,
+        0.6931471805599453, 2.302585092994046, -1.1283791670955126, 0.88622692545275801,
+        3.141592653589793, -1, 0.3, -3e3, 3e3, 1.4426950408889634,
 };
 static const uint8_t tci_formula_words[] = {
     TCI_W_END, /* no formula */
@@ -8586,6 +8827,82 @@ static const uint8_t tci_formula_words[] = {
     /* CEIL */ TCI_W_A, TCI_P_CEIL, TCI_W_END,
     /* TRUNC */ TCI_W_A, TCI_P_TRUNC, TCI_W_END,
     /* ROUND */ TCI_W_A, TCI_P_RINT, TCI_W_END,
+    /* TAN */ TCI_W_A, TCI_P_TAN, TCI_W_END,
+    /* TAN, a */ TCI_W_G, TCI_W_K + 2, TCI_W_Y, TCI_OP_SQUARE, TCI_OP_ADD, TCI_OP_MUL,
+        TCI_W_END,
+    /* ASIN */ TCI_W_A, TCI_W_A, TCI_P_NEG, TCI_W_A, TCI_W_K + 2, TCI_P_FMA, TCI_P_SQRT,
+        TCI_P_ATAN2, TCI_W_END,
+    /* ASIN, a */ TCI_W_G, TCI_W_K + 2, TCI_W_A, TCI_OP_SQUARE, TCI_OP_SUB, TCI_OP_RSQRT,
+        TCI_OP_MUL, TCI_W_END,
+    /* ACOS */ TCI_W_A, TCI_P_NEG, TCI_W_A, TCI_W_K + 2, TCI_P_FMA, TCI_P_SQRT, TCI_W_A,
+        TCI_P_ATAN2, TCI_W_END,
+    /* ACOS, a */ TCI_W_G, TCI_W_K + 2, TCI_W_A, TCI_OP_SQUARE, TCI_OP_SUB, TCI_OP_RSQRT,
+        TCI_OP_MUL, TCI_OP_NEG, TCI_W_END,
+    /* ATAN */ TCI_W_A, TCI_W_K + 2, TCI_P_ATAN2, TCI_W_END,
+    /* ATAN, a */ TCI_W_G, TCI_W_K + 2, TCI_W_A, TCI_OP_SQUARE, TCI_OP_ADD, TCI_OP_DIV,
+        TCI_W_END,
+    /* SINH */ TCI_W_A, TCI_P_SINH, TCI_W_END,
+    /* SINH, a */ TCI_W_G, TCI_W_A, TCI_OP_COSH, TCI_OP_MUL, TCI_W_END,
+    /* COSH */ TCI_W_A, TCI_P_COSH, TCI_W_END,
+    /* COSH, a */ TCI_W_G, TCI_W_A, TCI_OP_SINH, TCI_OP_MUL, TCI_W_END,
+    /* ASINH */ TCI_W_K + 8, TCI_W_A, TCI_P_ABS, TCI_P_LT, TCI_W_A, TCI_P_ABS, TCI_P_LOG,
+        TCI_W_K + 9, TCI_P_ADD, TCI_W_A, TCI_P_ABS, TCI_W_A, TCI_W_A, TCI_P_MUL, TCI_W_K + 2,
+        TCI_W_A, TCI_W_A, TCI_W_K + 2, TCI_P_FMA, TCI_P_SQRT, TCI_P_ADD, TCI_P_DIV, TCI_P_ADD,
+        TCI_P_LOG1P, TCI_P_SELECT, TCI_W_A, TCI_P_COPYSIGN, TCI_W_END,
+    /* ASINH, a */ TCI_W_G, TCI_W_A, TCI_OP_SQUARE, TCI_W_K + 2, TCI_OP_ADD, TCI_OP_RSQRT,
+        TCI_OP_MUL, TCI_W_END,
+    /* ACOSH */ TCI_W_A, TCI_W_K + 2, TCI_P_LT, TCI_W_A, TCI_W_K + 2, TCI_P_SUB, TCI_P_SQRT,
+        TCI_W_K + 8, TCI_W_A, TCI_P_LT, TCI_W_A, TCI_P_LOG, TCI_W_K + 9, TCI_P_ADD, TCI_W_A,
+        TCI_W_K + 2, TCI_P_SUB, TCI_W_A, TCI_W_K + 2, TCI_P_SUB, TCI_W_A, TCI_W_K + 2,
+        TCI_P_SUB, TCI_W_K + 1, TCI_W_A, TCI_W_K + 2, TCI_P_SUB, TCI_P_MUL, TCI_P_FMA,
+        TCI_P_SQRT, TCI_P_ADD, TCI_P_LOG1P, TCI_P_SELECT, TCI_P_SELECT, TCI_W_END,
+    /* ACOSH, a */ TCI_W_G, TCI_W_A, TCI_OP_SQUARE, TCI_W_K + 2, TCI_OP_SUB, TCI_OP_RSQRT,
+        TCI_OP_MUL, TCI_W_END,
+    /* ATANH */ TCI_W_K + 5, TCI_W_A, TCI_P_ABS, TCI_W_A, TCI_P_ABS, TCI_P_ADD, TCI_W_K + 2,
+        TCI_W_A, TCI_P_ABS, TCI_P_SUB, TCI_P_DIV, TCI_P_LOG1P, TCI_P_MUL, TCI_W_A,
+        TCI_P_COPYSIGN, TCI_W_END,
+    /* ATANH, a */ TCI_W_G, TCI_W_K + 2, TCI_W_A, TCI_OP_SQUARE, TCI_OP_SUB, TCI_OP_DIV,
+        TCI_W_END,
+    /* EXPM1 */ TCI_W_A, TCI_P_EXPM1, TCI_W_END,
+    /* EXPM1, a */ TCI_W_G, TCI_W_Y, TCI_W_K + 2, TCI_OP_ADD, TCI_OP_MUL, TCI_W_END,
+    /* EXP2 */ TCI_W_A, TCI_P_EXP2, TCI_W_END,
+    /* EXP2, a */ TCI_W_G, TCI_W_Y, TCI_W_K + 9, TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* LOG1P */ TCI_W_A, TCI_P_LOG1P, TCI_W_END,
+    /* LOG1P, a */ TCI_W_G, TCI_W_A, TCI_W_K + 2, TCI_OP_ADD, TCI_OP_DIV, TCI_W_END,
+    /* LOG2 */ TCI_W_A, TCI_P_LOG2, TCI_W_END,
+    /* LOG2, a */ TCI_W_G, TCI_W_A, TCI_W_K + 9, TCI_OP_MUL, TCI_OP_DIV, TCI_W_END,
+    /* LOG10 */ TCI_W_A, TCI_P_LOG10, TCI_W_END,
+    /* LOG10, a */ TCI_W_G, TCI_W_A, TCI_W_K + 10, TCI_OP_MUL, TCI_OP_DIV, TCI_W_END,
+    /* ERFC */ TCI_W_A, TCI_P_ERFC, TCI_W_END,
+    /* ERFC, a */ TCI_W_G, TCI_W_K + 11, TCI_W_A, TCI_OP_SQUARE, TCI_OP_NEG, TCI_OP_EXP,
+        TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* ERFINV */ TCI_W_A, TCI_P_ERFINV, TCI_W_END,
+    /* ERFINV, a */ TCI_W_G, TCI_W_K + 12, TCI_W_Y, TCI_OP_SQUARE, TCI_OP_EXP, TCI_OP_MUL,
+        TCI_OP_MUL, TCI_W_END,
+    /* LGAMMA */ TCI_W_A, TCI_P_LGAMMA, TCI_W_END,
+    /* LGAMMA, a */ TCI_W_G, TCI_W_A, TCI_OP_DIGAMMA, TCI_OP_MUL, TCI_W_END,
+    /* DIGAMMA */ TCI_W_A, TCI_P_DIGAMMA, TCI_W_END,
+    /* DIGAMMA, a */ TCI_W_G, TCI_W_A, TCI_OP_TRIGAMMA, TCI_OP_MUL, TCI_W_END,
+    /* TRIGAMMA */ TCI_W_A, TCI_P_TRIGAMMA, TCI_W_END,
+    /* SINC */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_K + 2, TCI_W_K + 13, TCI_W_K + 5, TCI_W_A,
+        TCI_W_K + 1, TCI_W_K + 5, TCI_W_A, TCI_P_MUL, TCI_P_RINT, TCI_P_MUL, TCI_P_SUB,
+        TCI_P_ABS, TCI_P_LT, TCI_W_K + 2, TCI_W_A, TCI_W_K + 1, TCI_W_K + 5, TCI_W_A, TCI_P_MUL,
+        TCI_P_RINT, TCI_P_MUL, TCI_P_SUB, TCI_P_COPYSIGN, TCI_W_A, TCI_W_K + 1, TCI_W_K + 5,
+        TCI_W_A, TCI_P_MUL, TCI_P_RINT, TCI_P_MUL, TCI_P_SUB, TCI_P_SUB, TCI_W_A, TCI_W_K + 1,
+        TCI_W_K + 5, TCI_W_A, TCI_P_MUL, TCI_P_RINT, TCI_P_MUL, TCI_P_SUB, TCI_P_SELECT,
+        TCI_P_MUL, TCI_P_SIN, TCI_W_K + 13, TCI_W_A, TCI_P_MUL, TCI_P_DIV, TCI_P_SELECT,
+        TCI_W_END,
+    /* SINC, a */ TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 0, TCI_W_G, TCI_W_K + 13, TCI_W_A,
+        TCI_OP_MUL, TCI_OP_COS, TCI_W_Y, TCI_OP_SUB, TCI_W_A, TCI_OP_DIV, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_W_END,
+    /* SIGN */ TCI_W_K + 0, TCI_W_A, TCI_P_LT, TCI_W_K + 2, TCI_W_A, TCI_W_K + 0, TCI_P_LT,
+        TCI_W_K + 14, TCI_W_K + 0, TCI_P_SELECT, TCI_P_SELECT, TCI_W_END,
+    /* SIGNBIT */ TCI_W_A, TCI_W_MINUS, TCI_W_END,
+    /* FRAC */ TCI_W_A, TCI_W_A, TCI_P_TRUNC, TCI_P_SUB, TCI_W_END,
+    /* FRAC, a */ TCI_W_G, TCI_W_END,
+    /* ISINF */ TCI_W_A, TCI_W_A, TCI_P_EQ, TCI_W_A, TCI_W_A, TCI_P_SUB, TCI_W_K + 0, TCI_P_EQ,
+        TCI_P_NOT, TCI_P_AND, TCI_W_END,
+    /* ISFINITE */ TCI_W_A, TCI_W_A, TCI_P_SUB, TCI_W_K + 0, TCI_P_EQ, TCI_W_END,
     /* ISNAN */ TCI_W_A, TCI_W_A, TCI_P_EQ, TCI_P_NOT, TCI_W_END,
     /* LOGICAL_NOT */ TCI_W_A, TCI_P_NOT, TCI_W_END,
     /* ADD */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
@@ -8624,6 +8941,79 @@ static const uint8_t tci_formula_words[] = {
     /* REMAINDER, b */ TCI_W_G, TCI_W_A, TCI_W_B, TCI_OP_FLOOR_DIVIDE, TCI_OP_MUL, TCI_OP_NEG,
         TCI_W_END,
     /* FLOOR_DIVIDE */ TCI_W_A, TCI_W_B, TCI_W_FLOOR_DIVIDE, TCI_W_END,
+    /* FMAX */ TCI_W_B, TCI_W_A, TCI_P_LE, TCI_W_B, TCI_W_B, TCI_P_EQ, TCI_P_NOT, TCI_P_OR,
+        TCI_W_A, TCI_W_B, TCI_P_SELECT, TCI_W_END,
+    /* FMAX, a */ TCI_W_A, TCI_W_B, TCI_OP_GE, TCI_W_B, TCI_OP_ISNAN, TCI_OP_LOGICAL_OR,
+        TCI_W_G, TCI_W_K + 0, TCI_OP_WHERE, TCI_W_END,
+    /* FMAX, b */ TCI_W_A, TCI_W_B, TCI_OP_GE, TCI_W_B, TCI_OP_ISNAN, TCI_OP_LOGICAL_OR, TCI_W_K
+        + 0, TCI_W_G, TCI_OP_WHERE, TCI_W_END,
+    /* FMIN */ TCI_W_A, TCI_W_B, TCI_P_LE, TCI_W_B, TCI_W_B, TCI_P_EQ, TCI_P_NOT, TCI_P_OR,
+        TCI_W_A, TCI_W_B, TCI_P_SELECT, TCI_W_END,
+    /* FMIN, a */ TCI_W_A, TCI_W_B, TCI_OP_LE, TCI_W_B, TCI_OP_ISNAN, TCI_OP_LOGICAL_OR,
+        TCI_W_G, TCI_W_K + 0, TCI_OP_WHERE, TCI_W_END,
+    /* FMIN, b */ TCI_W_A, TCI_W_B, TCI_OP_LE, TCI_W_B, TCI_OP_ISNAN, TCI_OP_LOGICAL_OR, TCI_W_K
+        + 0, TCI_W_G, TCI_OP_WHERE, TCI_W_END,
+    /* FMOD */ TCI_W_A, TCI_W_B, TCI_P_REM, TCI_W_END,
+    /* FMOD, a */ TCI_W_G, TCI_W_END,
+    /* FMOD, b */ TCI_W_G, TCI_W_A, TCI_W_B, TCI_OP_DIV, TCI_OP_TRUNC, TCI_OP_MUL, TCI_OP_NEG,
+        TCI_W_END,
+    /* ATAN2 */ TCI_W_A, TCI_W_B, TCI_P_ATAN2, TCI_W_END,
+    /* ATAN2, a */ TCI_W_G, TCI_W_B, TCI_W_A, TCI_OP_SQUARE, TCI_W_B, TCI_OP_SQUARE, TCI_OP_ADD,
+        TCI_OP_DIV, TCI_OP_MUL, TCI_W_END,
+    /* ATAN2, b */ TCI_W_G, TCI_W_A, TCI_W_A, TCI_OP_SQUARE, TCI_W_B, TCI_OP_SQUARE, TCI_OP_ADD,
+        TCI_OP_DIV, TCI_OP_MUL, TCI_OP_NEG, TCI_W_END,
+    /* HYPOT */ TCI_W_A, TCI_P_ABS, TCI_W_K + 2, TCI_W_K + 0, TCI_P_DIV, TCI_P_EQ, TCI_W_B,
+        TCI_P_ABS, TCI_W_K + 2, TCI_W_K + 0, TCI_P_DIV, TCI_P_EQ, TCI_P_OR, TCI_W_K + 2, TCI_W_K
+        + 0, TCI_P_DIV, TCI_W_A, TCI_P_ABS, TCI_W_B, TCI_P_ABS, TCI_W_MAX, TCI_W_K + 0,
+        TCI_P_EQ, TCI_W_K + 0, TCI_W_A, TCI_P_ABS, TCI_W_B, TCI_P_ABS, TCI_W_MAX, TCI_W_A,
+        TCI_P_ABS, TCI_W_B, TCI_P_ABS, TCI_W_MIN, TCI_W_A, TCI_P_ABS, TCI_W_B, TCI_P_ABS,
+        TCI_W_MAX, TCI_P_DIV, TCI_W_A, TCI_P_ABS, TCI_W_B, TCI_P_ABS, TCI_W_MIN, TCI_W_A,
+        TCI_P_ABS, TCI_W_B, TCI_P_ABS, TCI_W_MAX, TCI_P_DIV, TCI_W_K + 2, TCI_P_FMA, TCI_P_SQRT,
+        TCI_P_MUL, TCI_P_SELECT, TCI_P_SELECT, TCI_W_END,
+    /* HYPOT, a */ TCI_W_G, TCI_W_A, TCI_W_Y, TCI_OP_DIV, TCI_OP_MUL, TCI_W_END,
+    /* HYPOT, b */ TCI_W_G, TCI_W_B, TCI_W_Y, TCI_OP_DIV, TCI_OP_MUL, TCI_W_END,
+    /* COPYSIGN */ TCI_W_A, TCI_W_B, TCI_P_COPYSIGN, TCI_W_END,
+    /* COPYSIGN, a */ TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 0, TCI_W_A, TCI_W_Y, TCI_OP_EQ,
+        TCI_W_G, TCI_W_G, TCI_OP_NEG, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* COPYSIGN, b */ TCI_W_K + 0, TCI_W_END,
+    /* HEAVISIDE */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_B, TCI_W_K + 0, TCI_W_A, TCI_P_LT,
+        TCI_W_K + 2, TCI_W_K + 0, TCI_P_SELECT, TCI_P_SELECT, TCI_W_END,
+    /* HEAVISIDE, a */ TCI_W_K + 0, TCI_W_END,
+    /* HEAVISIDE, b */ TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_G, TCI_W_K + 0, TCI_OP_WHERE,
+        TCI_W_END,
+    /* LDEXP */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_A, TCI_W_A, TCI_W_K + 15, TCI_W_B, TCI_W_K
+        + 16, TCI_W_MAX, TCI_W_K + 17, TCI_W_MIN, TCI_P_MUL, TCI_P_FLOOR, TCI_P_EXP2, TCI_P_MUL,
+        TCI_W_K + 15, TCI_W_B, TCI_W_K + 16, TCI_W_MAX, TCI_W_K + 17, TCI_W_MIN, TCI_P_MUL,
+        TCI_P_FLOOR, TCI_P_EXP2, TCI_P_MUL, TCI_W_B, TCI_W_K + 16, TCI_W_MAX, TCI_W_K + 17,
+        TCI_W_MIN, TCI_W_K + 1, TCI_W_K + 15, TCI_W_B, TCI_W_K + 16, TCI_W_MAX, TCI_W_K + 17,
+        TCI_W_MIN, TCI_P_MUL, TCI_P_FLOOR, TCI_P_MUL, TCI_P_SUB, TCI_P_EXP2, TCI_P_MUL,
+        TCI_P_SELECT, TCI_W_END,
+    /* LDEXP, a */ TCI_W_G, TCI_W_B, TCI_OP_EXP2, TCI_OP_MUL, TCI_W_END,
+    /* LDEXP, b */ TCI_W_G, TCI_W_Y, TCI_W_K + 9, TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* LOGADDEXP */ TCI_W_A, TCI_W_B, TCI_P_EQ, TCI_W_A, TCI_W_K + 9, TCI_P_ADD, TCI_W_A,
+        TCI_W_B, TCI_W_MAX, TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_P_ABS, TCI_P_NEG, TCI_P_EXP,
+        TCI_P_LOG1P, TCI_P_ADD, TCI_P_SELECT, TCI_W_END,
+    /* LOGADDEXP, a */ TCI_W_G, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SIGMOID, TCI_OP_MUL,
+        TCI_W_END,
+    /* LOGADDEXP, b */ TCI_W_G, TCI_W_B, TCI_W_A, TCI_OP_SUB, TCI_OP_SIGMOID, TCI_OP_MUL,
+        TCI_W_END,
+    /* LOGADDEXP2 */ TCI_W_A, TCI_W_B, TCI_P_EQ, TCI_W_A, TCI_W_K + 2, TCI_P_ADD, TCI_W_A,
+        TCI_W_B, TCI_W_MAX, TCI_W_K + 18, TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_P_ABS, TCI_P_NEG,
+        TCI_P_EXP2, TCI_P_LOG1P, TCI_P_MUL, TCI_P_ADD, TCI_P_SELECT, TCI_W_END,
+    /* LOGADDEXP2, a */ TCI_W_G, TCI_W_K + 2, TCI_W_B, TCI_W_A, TCI_OP_SUB, TCI_OP_EXP2,
+        TCI_OP_ADD, TCI_OP_DIV, TCI_W_END,
+    /* LOGADDEXP2, b */ TCI_W_G, TCI_W_K + 2, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_EXP2,
+        TCI_OP_ADD, TCI_OP_DIV, TCI_W_END,
+    /* XLOGY */ TCI_W_A, TCI_W_K + 0, TCI_P_EQ, TCI_W_B, TCI_W_B, TCI_P_EQ, TCI_P_AND, TCI_W_K +
+        0, TCI_W_A, TCI_W_B, TCI_P_LOG, TCI_P_MUL, TCI_P_SELECT, TCI_W_END,
+    /* XLOGY, a */ TCI_W_G, TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_B, TCI_W_K + 0, TCI_OP_LE,
+        TCI_OP_LOGICAL_AND, TCI_W_K + 0, TCI_W_B, TCI_OP_LOG, TCI_OP_WHERE, TCI_OP_MUL,
+        TCI_W_END,
+    /* XLOGY, b */ TCI_W_G, TCI_W_A, TCI_W_B, TCI_OP_DIV, TCI_OP_MUL, TCI_W_END,
+    /* LOGICAL_XOR */ TCI_W_A, TCI_W_B, TCI_P_XOR, TCI_W_END,
+    /* GCD */ TCI_W_A, TCI_W_B, TCI_W_GCD, TCI_W_END,
+    /* LCM */ TCI_W_A, TCI_W_A, TCI_W_B, TCI_W_GCD, TCI_P_DIV, TCI_W_B, TCI_P_MUL, TCI_P_ABS,
+        TCI_W_END,
     /* EQ */ TCI_W_A, TCI_W_B, TCI_P_EQ, TCI_W_END,
     /* NE */ TCI_W_A, TCI_W_B, TCI_P_EQ, TCI_P_NOT, TCI_W_END,
     /* LT */ TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_END,
@@ -8717,39 +9107,78 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_CEIL] = {TCI_GRADIENT_FLAT, 187, {0, 0}},
     [TCI_OP_TRUNC] = {TCI_GRADIENT_FLAT, 190, {0, 0}},
     [TCI_OP_ROUND] = {TCI_GRADIENT_FLAT, 193, {0, 0}},
-    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 196, {0, 0}},
-    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 201, {0, 0}},
-    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 204, {208, 210}},
-    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 212, {216, 218}},
-    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 221, {225, 229}},
-    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 233, {237, 241}},
-    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 250, {254, 274}},
-    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 299, {303, 317}},
-    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 331, {335, 349}},
-    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 363, {367, 369}},
-    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 376, {0, 0}},
-    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 380, {0, 0}},
-    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 384, {0, 0}},
-    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 389, {0, 0}},
-    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 393, {0, 0}},
-    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 397, {0, 0}},
-    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 401, {0, 0}},
-    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 405, {0, 0}},
-    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 409, {0, 0}},
-    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 413, {0, 0}},
-    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 416, {0, 0}},
-    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 420, {0, 0}},
-    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 424, {0, 0}},
-    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 428, {0, 0}},
-    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 432, {0, 0}},
-    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 436, {0, 0}},
-    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {440, 0}},
-    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {443, 0}},
-    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {448, 0}},
-    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {463, 0}},
+    [TCI_OP_TAN] = {TCI_GRADIENT_FORMULA, 196, {199, 0}},
+    [TCI_OP_ASIN] = {TCI_GRADIENT_FORMULA, 206, {215, 0}},
+    [TCI_OP_ACOS] = {TCI_GRADIENT_FORMULA, 223, {232, 0}},
+    [TCI_OP_ATAN] = {TCI_GRADIENT_FORMULA, 241, {245, 0}},
+    [TCI_OP_SINH] = {TCI_GRADIENT_FORMULA, 252, {255, 0}},
+    [TCI_OP_COSH] = {TCI_GRADIENT_FORMULA, 260, {263, 0}},
+    [TCI_OP_ASINH] = {TCI_GRADIENT_FORMULA, 268, {296, 0}},
+    [TCI_OP_ACOSH] = {TCI_GRADIENT_FORMULA, 304, {339, 0}},
+    [TCI_OP_ATANH] = {TCI_GRADIENT_FORMULA, 347, {363, 0}},
+    [TCI_OP_EXPM1] = {TCI_GRADIENT_FORMULA, 370, {373, 0}},
+    [TCI_OP_EXP2] = {TCI_GRADIENT_FORMULA, 379, {382, 0}},
+    [TCI_OP_LOG1P] = {TCI_GRADIENT_FORMULA, 388, {391, 0}},
+    [TCI_OP_LOG2] = {TCI_GRADIENT_FORMULA, 397, {400, 0}},
+    [TCI_OP_LOG10] = {TCI_GRADIENT_FORMULA, 406, {409, 0}},
+    [TCI_OP_ERFC] = {TCI_GRADIENT_FORMULA, 415, {418, 0}},
+    [TCI_OP_ERFINV] = {TCI_GRADIENT_FORMULA, 427, {430, 0}},
+    [TCI_OP_LGAMMA] = {TCI_GRADIENT_FORMULA, 438, {441, 0}},
+    [TCI_OP_DIGAMMA] = {TCI_GRADIENT_FORMULA, 446, {449, 0}},
+    [TCI_OP_TRIGAMMA] = {TCI_GRADIENT_NONE, 454, {0, 0}},
+    [TCI_OP_SINC] = {TCI_GRADIENT_FORMULA, 457, {509, 0}},
+    [TCI_OP_SIGN] = {TCI_GRADIENT_FLAT, 525, {0, 0}},
+    [TCI_OP_SIGNBIT] = {TCI_GRADIENT_NONE, 537, {0, 0}},
+    [TCI_OP_FRAC] = {TCI_GRADIENT_FORMULA, 540, {545, 0}},
+    [TCI_OP_ISINF] = {TCI_GRADIENT_NONE, 547, {0, 0}},
+    [TCI_OP_ISFINITE] = {TCI_GRADIENT_NONE, 558, {0, 0}},
+    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 564, {0, 0}},
+    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 569, {0, 0}},
+    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 572, {576, 578}},
+    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 580, {584, 586}},
+    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 589, {593, 597}},
+    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 601, {605, 609}},
+    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 618, {622, 642}},
+    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 667, {671, 685}},
+    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 699, {703, 717}},
+    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 731, {735, 737}},
+    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 744, {0, 0}},
+    [TCI_OP_FMAX] = {TCI_GRADIENT_FORMULA, 748, {760, 770}},
+    [TCI_OP_FMIN] = {TCI_GRADIENT_FORMULA, 780, {792, 802}},
+    [TCI_OP_FMOD] = {TCI_GRADIENT_FORMULA, 812, {816, 818}},
+    [TCI_OP_ATAN2] = {TCI_GRADIENT_FORMULA, 826, {830, 840}},
+    [TCI_OP_HYPOT] = {TCI_GRADIENT_FORMULA, 851, {909, 915}},
+    [TCI_OP_COPYSIGN] = {TCI_GRADIENT_FORMULA, 921, {925, 938}},
+    [TCI_OP_HEAVISIDE] = {TCI_GRADIENT_FORMULA, 940, {952, 954}},
+    [TCI_OP_LDEXP] = {TCI_GRADIENT_FORMULA, 961, {1006, 1011}},
+    [TCI_OP_LOGADDEXP] = {TCI_GRADIENT_FORMULA, 1017, {1036, 1043}},
+    [TCI_OP_LOGADDEXP2] = {TCI_GRADIENT_FORMULA, 1050, {1071, 1080}},
+    [TCI_OP_XLOGY] = {TCI_GRADIENT_FORMULA, 1089, {1103, 1117}},
+    [TCI_OP_LOGICAL_XOR] = {TCI_GRADIENT_NONE, 1123, {0, 0}},
+    [TCI_OP_GCD] = {TCI_GRADIENT_NONE, 1127, {0, 0}},
+    [TCI_OP_LCM] = {TCI_GRADIENT_NONE, 1131, {0, 0}},
+    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 1140, {0, 0}},
+    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 1144, {0, 0}},
+    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 1149, {0, 0}},
+    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 1153, {0, 0}},
+    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 1157, {0, 0}},
+    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 1161, {0, 0}},
+    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 1165, {0, 0}},
+    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 1169, {0, 0}},
+    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 1173, {0, 0}},
+    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 1176, {0, 0}},
+    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 1180, {0, 0}},
+    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 1184, {0, 0}},
+    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 1188, {0, 0}},
+    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 1192, {0, 0}},
+    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 1196, {0, 0}},
+    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {1200, 0}},
+    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {1203, 0}},
+    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {1208, 0}},
+    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {1223, 0}},
     [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {478, 0}},
+    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {1238, 0}},
     [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
@@ -8782,17 +9211,17 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
-    [TCI_RED_SUM] = {{485, 0, 0}, {487, 0, 0}},
-    [TCI_RED_PROD] = {{491, 0, 0}, {493, 0, 0}},
-    [TCI_RED_MAX] = {{497, 0, 0}, {499, 0, 0}},
-    [TCI_RED_MIN] = {{503, 0, 0}, {505, 0, 0}},
-    [TCI_RED_ANY] = {{509, 0, 0}, {511, 0, 0}},
-    [TCI_RED_ALL] = {{515, 0, 0}, {517, 0, 0}},
-    [TCI_RED_ARGMAX] = {{521, 523, 0}, {525, 540, 0}},
-    [TCI_RED_ARGMIN] = {{555, 557, 0}, {559, 574, 0}},
-    [TCI_RED_DEVSQ] = {{589, 591, 593}, {597, 601, 625}},
-    [TCI_RED_ONLINE] = {{658, 660, 0}, {666, 670, 0}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {706, 0, 0}},
+    [TCI_RED_SUM] = {{1245, 0, 0}, {1247, 0, 0}},
+    [TCI_RED_PROD] = {{1251, 0, 0}, {1253, 0, 0}},
+    [TCI_RED_MAX] = {{1257, 0, 0}, {1259, 0, 0}},
+    [TCI_RED_MIN] = {{1263, 0, 0}, {1265, 0, 0}},
+    [TCI_RED_ANY] = {{1269, 0, 0}, {1271, 0, 0}},
+    [TCI_RED_ALL] = {{1275, 0, 0}, {1277, 0, 0}},
+    [TCI_RED_ARGMAX] = {{1281, 1283, 0}, {1285, 1300, 0}},
+    [TCI_RED_ARGMIN] = {{1315, 1317, 0}, {1319, 1334, 0}},
+    [TCI_RED_DEVSQ] = {{1349, 1351, 1353}, {1357, 1361, 1385}},
+    [TCI_RED_ONLINE] = {{1418, 1420, 0}, {1426, 1430, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {1466, 0, 0}},
 };
 
 /* ---- src/ops/formula.c, continued ---- */
@@ -9237,6 +9666,11 @@ static float tc_h_cos_slow_f32(float x) {
     return (float)tc_h_trig_slow_f32(x, 1);
 })
 
+TCI_HELPER(tan_slow_f32,
+static float tc_h_tan_slow_f32(float x) {
+    return (float)(tc_h_trig_slow_f32(x, 0) / tc_h_trig_slow_f32(x, 1));
+})
+
 /* e^(hi + lo) * 2^k, rounded once (within 0.52 ulp), |k| <= 128. Polynomial of (e^r - 1 - r) / r^2:
  * 2^-58. The scale goes in two halves, so results below the normal range are rounded once. */
 TCI_HELPER(exp_core_f64,
@@ -9431,6 +9865,11 @@ static double tc_h_cos_f64(double x) {
     return tc_h_trig_f64(x, 1);
 })
 
+TCI_HELPER(tan_f64,
+static double tc_h_tan_f64(double x) {
+    return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
+})
+
 /* Below 0.55 x + x^3 P(x^2) (2^-56); else 1 - 2 / (e^2|x| + 1). */
 TCI_HELPER(tanh_f64,
 static double tc_h_tanh_f64(double x) {
@@ -9455,11 +9894,11 @@ static double tc_h_tanh_f64(double x) {
     return x < 0.0 ? -y : y;
 })
 
-/* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution. (1 + a) Phi(-a) e^(a^2/2) is a
- * polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term, the division and a^2 are done in
- * hi + lo. */
+/* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution, where a^2 / 2 is hi + lo exactly.
+ * (1 + a) Phi(-a) e^(a^2/2) is a polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term and
+ * the division are done in hi + lo. */
 TCI_HELPER(tail_f64,
-static double tc_h_tail_f64(double a, double factor) {
+static double tc_h_tail_f64(double a, double factor, double hi, double lo) {
     if (a > 39.0) {
         a = 39.0;
     }
@@ -9487,12 +9926,11 @@ static double tc_h_tail_f64(double a, double factor) {
     double ml = (TC_FMA_F64(-m, d, qh) + (ql - m * dl)) / d;
     double uh = m * factor;
     double ul = TC_FMA_F64(m, factor, -uh) + ml * factor;
-    double s = a * a;
-    double e = tc_h_exp_core_f64(-0.5 * s, -0.5 * TC_FMA_F64(a, a, -s), 128);
+    double e = tc_h_exp_core_f64(-hi, -lo, 128);
     return TC_FMA_F64(e, uh, e * ul);
 })
 
-/* Below 0.84 x + x P(x^2) (2^-56); else 1 - 2 Phi(-|x| sqrt 2). */
+/* Below 0.84 x + x P(x^2) (2^-56); else 1 - 2 Phi(-|x| sqrt 2), whose exponent is x^2. */
 TCI_HELPER(erf_f64,
 static double tc_h_erf_f64(double x) {
     double a = x < 0.0 ? -x : x;
@@ -9509,8 +9947,51 @@ static double tc_h_erf_f64(double x) {
         }
         return TC_FMA_F64(x, p, x);
     }
-    double y = TC_FMA_F64(tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0), -0x1p-127, 1.0);
+    double s = a * a;
+    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0, s, TC_FMA_F64(a, a, -s));
+    y = TC_FMA_F64(y, -0x1p-127, 1.0);
     return x < 0.0 ? -y : y;
+})
+
+TCI_HELPER(erfc_f64,
+static double tc_h_erfc_f64(double x) {
+    double a = x < 0.0 ? -x : x;
+    if (a < 0.5) {
+        return 1.0 - tc_h_erf_f64(x);
+    }
+    a = a > 28.0 ? 28.0 : a;
+    double s = a * a;
+    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0, s, TC_FMA_F64(a, a, -s));
+    return x < 0.0 ? TC_FMA_F64(y, -0x1p-127, 2.0) : y * 0x1p-127;
+})
+
+/* Two steps of Halley's method on erf(y) = a, from a half on on erfc(y) = 1 - a, from a series, or
+ * Winitzki's formula (A handy approximation for the error function and its inverse, 2008), whose
+ * roots are powers. */
+TCI_HELPER(erfinv_f64,
+static double tc_h_erfinv_f64(double x) {
+    double a = x < 0.0 ? -x : x;
+    if (!(a < 1.0)) {
+        return a == 1.0 ? x / 0.0 : (x - x) / (x - x);
+    }
+    double y = a * 0.88622692545275801 * (1.0 + 0.2617993877991494 * a * a);
+    if (a > 0.5) {
+        double l = tc_h_log_f64((1.0 - a) * (1.0 + a));
+        double t = 4.330746750799873 + 0.5 * l;
+        t = tc_h_exp_core_f64(0.5 * tc_h_log_f64(t * t - l / 0.147), 0.0, 0) - t;
+        y = tc_h_exp_core_f64(0.5 * tc_h_log_f64(t), 0.0, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        double off = a > 0.5 ? (1.0 - a) - tc_h_erfc_f64(y) : tc_h_erf_f64(y) - a;
+        double d = off / (1.1283791670955126 * tc_h_exp_core_f64(-y * y, 0.0, 0));
+        y -= d / (1.0 + y * d);
+    }
+    return x < 0.0 ? -y : x == 0.0 ? x : y;
+})
+
+TCI_HELPER(erfinv_f32,
+static float tc_h_erfinv_f32(float x) {
+    return (float)tc_h_erfinv_f64((double)x);
 })
 
 /* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
@@ -9532,7 +10013,9 @@ static double tc_h_gelu_f64(double x) {
     }
     double a = x < 0.0 ? -x : x;
     a = a > 39.0 ? 39.0 : a;
-    return TC_FMA_F64(tc_h_tail_f64(a, a), -0x1p-128, x < 0.0 ? 0.0 : x);
+    double s = a * a;
+    double y = tc_h_tail_f64(a, a, 0.5 * s, 0.5 * TC_FMA_F64(a, a, -s));
+    return TC_FMA_F64(y, -0x1p-128, x < 0.0 ? 0.0 : x);
 })
 
 /* |x|^y = e^(y log|x|) with the logarithm in hi + lo (2^-64 relative): m = 2^k (1 + f), s = f / (2
@@ -9680,6 +10163,158 @@ static long long tc_h_pow_u64(long long x, long long y) {
     return (long long)result;
 })
 
+/* Euclid's. The divisor of the least integer, which has no magnitude of its own, wraps. */
+TCI_HELPER(gcd_u64,
+static long long tc_h_gcd_u64(long long x, long long y) {
+    unsigned long long a = (unsigned long long)x;
+    unsigned long long b = (unsigned long long)y;
+    while (b) {
+        unsigned long long rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return (long long)a;
+})
+
+TCI_HELPER(gcd_i64,
+static long long tc_h_gcd_i64(long long x, long long y) {
+    unsigned long long a = (unsigned long long)x;
+    unsigned long long b = (unsigned long long)y;
+    return tc_h_gcd_u64((long long)(x < 0 ? 0 - a : a), (long long)(y < 0 ? 0 - b : b));
+})
+
+/* log|Gamma|. From 0.8 to 2.3 (x - 1) (x - 2) R(x - 3/2); below and above that x Gamma(x) = Gamma(x
+ * + 1), from 8 on Stirling's series, below 0 the reflection pi / (x sin(pi x)). */
+TCI_HELPER(lgamma_f64,
+static double tc_h_lgamma_f64(double x) {
+    double y = x < 0.0 ? -x : x;
+    double more = 0.0;
+    double sign = 1.0;
+    if (!(y < 0x1p1023)) {
+        return x * x;
+    }
+    if (x < 0.0) {
+        double r = y < 0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
+        r = tc_h_trig_f64(r * 3.14159265358979312, 0) * y;
+        more = 1.14472988584940017 - tc_h_log_f64(r < 0.0 ? -r : r);
+        sign = -1.0;
+    }
+    if (y < 0.8) {
+        more -= sign * tc_h_log_f64(y);
+        y += 1.0;
+    } else if (y >= 8.0) {
+        static const double q[8] = {
+            -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176,
+            0.00084175084175084175, -0.00059523809523809524, 0.00079365079365079365,
+            -0.0027777777777777778, 0.083333333333333333};
+        double w = 1.0 / (y * y);
+        double p = q[0];
+        for (int i = 1; i < 8; i++) {
+            p = TC_FMA_F64(p, w, q[i]);
+        }
+        p = TC_FMA_F64(y - 0.5, tc_h_log_f64(y) - 1.0, 0.41893853320467274 + p / y);
+        return more + sign * p;
+    }
+    double product = 1.0;
+    while (y >= 2.3) {
+        y -= 1.0;
+        product *= y;
+    }
+    static const double c[26] = {
+        -0x1.b498511411fa6p-20, 0x1.3018594078b49p-18, -0x1.26e4faa5b5e63p-19,
+        -0x1.8f6c1cbe242f8p-19, -0x1.c9864449c07c5p-20, 0x1.89ef3f562ea68p-17,
+        -0x1.cb4a3393422ecp-17, 0x1.d908cc9181d04p-17, -0x1.9accc9a05275dp-16,
+        0x1.66068fa4499f6p-15, -0x1.1943eddaca741p-14, 0x1.ba2832c65b189p-14,
+        -0x1.61cc80072c588p-13, 0x1.1c7c98bfa15bcp-12, -0x1.cb4dfbd06bfa2p-12,
+        0x1.750a844161b17p-11, -0x1.313e4cde50b7ep-10, 0x1.f814ba5d17ff6p-10,
+        -0x1.a50354356e5f8p-9, 0x1.64f0664e8bd61p-8, -0x1.34dbda0fd98dcp-7, 0x1.1334235276a57p-6,
+        -0x1.007aa83cf34c7p-5, 0x1.01af62a292a8ap-4, -0x1.2aed059bd606fp-3, 0x1.eeb95b094c191p-2};
+    double t = y - 1.5;
+    double p = c[0];
+    for (int i = 1; i < 26; i++) {
+        p = TC_FMA_F64(p, t, c[i]);
+    }
+    p = (y - 1.0) * (y - 2.0) * p + (product > 1.0 ? tc_h_log_f64(product) : 0.0);
+    return more + sign * p;
+})
+
+TCI_HELPER(lgamma_f32,
+static float tc_h_lgamma_f32(float x) {
+    return (float)tc_h_lgamma_f64((double)x);
+})
+
+/* The derivative of that: the recurrence up to 10, the asymptotic series from there on, below 0 the
+ * reflection. At 0 it is -inf of the zero's sign, at the integers below it NaN. */
+TCI_HELPER(digamma_f64,
+static double tc_h_digamma_f64(double x) {
+    double more = 0.0;
+    if (x == 0.0) {
+        return -1.0 / x;
+    }
+    if (x < 0.0) {
+        double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
+        if (r == 0.0) {
+            return r / r;
+        }
+        r *= 3.14159265358979312;
+        more = -3.14159265358979312 * tc_h_trig_f64(r, 1) / tc_h_trig_f64(r, 0);
+        x = 1.0 - x;
+    }
+    while (x < 10.0) {
+        more -= 1.0 / x;
+        x += 1.0;
+    }
+    double w = 1.0 / (x * x);
+    static const double q[7] = {
+        0.083333333333333333, -0.021092796092796093, 0.0075757575757575758,
+        -0.0041666666666666667, 0.003968253968253968, -0.0083333333333333333,
+        0.083333333333333333};
+    double p = q[0];
+    for (int i = 1; i < 7; i++) {
+        p = TC_FMA_F64(p, w, q[i]);
+    }
+    return more + (tc_h_log_f64(x) - (0.5 / x + w * p));
+})
+
+TCI_HELPER(digamma_f32,
+static float tc_h_digamma_f32(float x) {
+    return (float)tc_h_digamma_f64((double)x);
+})
+
+/* The second derivative, in the same way. */
+TCI_HELPER(trigamma_f64,
+static double tc_h_trigamma_f64(double x) {
+    double more = 0.0;
+    double sign = 1.0;
+    if (x < 0.5) {
+        double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
+        r = 3.14159265358979312 / tc_h_trig_f64(r * 3.14159265358979312, 0);
+        more = r * r;
+        sign = -1.0;
+        x = 1.0 - x;
+    }
+    double sum = 0.0;
+    while (x < 12.0) {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    double w = 1.0 / (x * x);
+    static const double q[7] = {
+        1.1666666666666667, -0.25311355311355311, 0.075757575757575758,
+        -0.033333333333333333, 0.023809523809523810, -0.033333333333333333,
+        0.16666666666666667};
+    double p = q[0];
+    for (int i = 1; i < 7; i++) {
+        p = TC_FMA_F64(p, w, q[i]);
+    }
+    return more + sign * (sum + (1.0 / x + w * (0.5 + p / x)));
+})
+
+TCI_HELPER(trigamma_f32,
+static float tc_h_trigamma_f32(float x) {
+    return (float)tc_h_trigamma_f64((double)x);
+})
+
 /* id, name, dtype, arity, the two helpers it needs */
 TCI_QUICK_END
 
@@ -9693,6 +10328,11 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
     TCI_HELPER_ROW(POW_F32, pow_f32, F32, 2, EXP_CORE_F64, LOG_F64),
+    TCI_HELPER_ROW(TAN_SLOW_F32, tan_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
+    TCI_HELPER_ROW(ERFINV_F32, erfinv_f32, F32, 1, ERFINV_F64, NONE),
+    TCI_HELPER_ROW(LGAMMA_F32, lgamma_f32, F32, 1, LGAMMA_F64, NONE),
+    TCI_HELPER_ROW(DIGAMMA_F32, digamma_f32, F32, 1, DIGAMMA_F64, NONE),
+    TCI_HELPER_ROW(TRIGAMMA_F32, trigamma_f32, F32, 1, TRIGAMMA_F64, NONE),
     TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(LOG_F64, log_f64, F64, 1, NONE, NONE),
@@ -9705,8 +10345,16 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(SIGMOID_F64, sigmoid_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(GELU_F64, gelu_f64, F64, 1, TAIL_F64, NONE),
     TCI_HELPER_ROW(POW_F64, pow_f64, F64, 2, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
+    TCI_HELPER_ROW(ERFC_F64, erfc_f64, F64, 1, ERF_F64, NONE),
+    TCI_HELPER_ROW(ERFINV_F64, erfinv_f64, F64, 1, ERFC_F64, LOG_F64),
+    TCI_HELPER_ROW(LGAMMA_F64, lgamma_f64, F64, 1, LOG_F64, TRIG_F64),
+    TCI_HELPER_ROW(DIGAMMA_F64, digamma_f64, F64, 1, LOG_F64, TRIG_F64),
+    TCI_HELPER_ROW(TRIGAMMA_F64, trigamma_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(POW_I64, pow_i64, I64, 2, NONE, NONE),
     TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
+    TCI_HELPER_ROW(GCD_U64, gcd_u64, U64, 2, NONE, NONE),
+    TCI_HELPER_ROW(GCD_I64, gcd_i64, I64, 2, GCD_U64, NONE),
     [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
@@ -9720,6 +10368,19 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_SIGMOID_F64].f64_1 = tc_h_sigmoid_f64,
     [TCI_H_GELU_F64].f64_1 = tc_h_gelu_f64,
     [TCI_H_POW_F64].f64_2 = tc_h_pow_f64,
+    [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
+    [TCI_H_ERFINV_F32].f32_1 = tc_h_erfinv_f32,
+    [TCI_H_LGAMMA_F32].f32_1 = tc_h_lgamma_f32,
+    [TCI_H_DIGAMMA_F32].f32_1 = tc_h_digamma_f32,
+    [TCI_H_TRIGAMMA_F32].f32_1 = tc_h_trigamma_f32,
+    [TCI_H_TAN_F64].f64_1 = tc_h_tan_f64,
+    [TCI_H_ERFC_F64].f64_1 = tc_h_erfc_f64,
+    [TCI_H_ERFINV_F64].f64_1 = tc_h_erfinv_f64,
+    [TCI_H_LGAMMA_F64].f64_1 = tc_h_lgamma_f64,
+    [TCI_H_DIGAMMA_F64].f64_1 = tc_h_digamma_f64,
+    [TCI_H_TRIGAMMA_F64].f64_1 = tc_h_trigamma_f64,
+    [TCI_H_GCD_I64].i64_2 = tc_h_gcd_i64,
+    [TCI_H_GCD_U64].i64_2 = tc_h_gcd_u64,
     [TCI_H_POW_I64].i64_2 = tc_h_pow_i64,
     [TCI_H_POW_U64].i64_2 = tc_h_pow_u64,
 };
@@ -9744,7 +10405,8 @@ TCI_FN int tci_helper_count(void)
  * block interpreter, the scalar evaluator and every dialect, so all give the same bits.
  * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
- * a mask. f64 functions and POW are helpers altogether (ops/helpers.c).
+ * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions, POW and
+ * what stands on ERFINV, LGAMMA and its derivatives are helpers altogether (ops/helpers.c).
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -9869,18 +10531,39 @@ static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
     return call;
 }
 
-/* 2^n as a float, from the sum `shifted` whose low bits hold n + 127. */
+/* 2^n as a float, from the sum `shifted` whose low bits hold n + 127 (f64: 1023). */
 static int tci_math_exp2i(tci_math *m, int shifted)
 {
-    int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), tci_math_ki(m, 23));
+    int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
+    int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), digits);
     return tci_math_from_bits(m, field);
+}
+
+/* p 2^n, from bits that hold n + 2 * 127 (f64: 2 * 1023): both halves of n give normal factors, and
+ * the first product is exact. */
+static int tci_math_scale(tci_math *m, int p, int bits)
+{
+    int half = tci_math_2(m, TCI_P_SHR, bits, tci_math_ki(m, 1));
+    int rest = tci_math_2(m, TCI_P_SUB, bits, half);
+    int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
+    int low = tci_math_2(m, TCI_P_SHL, half, digits);
+    int high = tci_math_2(m, TCI_P_SHL, rest, digits);
+    p = tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, low));
+    return tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, high));
 }
 
 /* The sign bit of x put on a result that is >= 0. */
 static int tci_math_copy_sign(tci_math *m, int y, int x)
 {
-    int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), tci_math_ki(m, INT32_MIN));
+    int bit = tci_math_ki(m, m->t == TC_F64 ? INT64_MIN : INT32_MIN);
+    int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), bit);
     return tci_math_from_bits(m, tci_math_2(m, TCI_P_OR, tci_math_to_bits(m, y), sign));
+}
+
+/* x itself where it is a zero of either sign, else y: for odd functions. */
+static int tci_math_keep_zero(tci_math *m, int x, int y)
+{
+    return tci_math_select(m, tci_math_compare(m, TCI_P_EQ, x, tci_math_k(m, 0.0)), x, y);
 }
 
 /* ---- f32 constants ---- */
@@ -9929,6 +10612,29 @@ static const double tci_math_mills_n[] = {0x1.de177ap-9, 0x1.335faep-5, 0x1.6489
                                           0x1.b4552ep-2, 0.5};
 static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff9ep-2,
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
+/* tan(r) / r - 1 over s = r^2, |r| <= pi/4 * 1.0002, error of the tangent 2^-25.6: s^5 .. s^0 */
+static const double tci_math_tan_c[] = {0x1.361e4ap-7, 0x1.864fbep-9, 0x1.91d374p-6,
+                                        0x1.b54ebep-5, 0x1.112fbcp-3, 0x1.5554d4p-2};
+/* atan(z) / z - 1 over s = z^2, |z| <= tan(pi/8), error of the angle 2^-30.5: s^4 .. s^0 */
+static const double tci_math_atan_c[] = {-0x1.f33074p-5, 0x1.b2325ap-4, -0x1.23ba78p-3,
+                                         0x1.9991eap-3, -0x1.55554ap-2};
+
+/* ---- f64 constants of recipes of both widths ---- */
+
+/* as tci_math_atan_c, 2^-59.5: s^10 .. s^0 */
+static const double tci_math_atan_wide_c[] = {
+    -0x1.2597cf63e2428p-6, 0x1.37ea9a4c49097p-5, -0x1.9cdb0a716daacp-5, 0x1.df1123b20808ep-5,
+    -0x1.10ebd89091441p-4, 0x1.3b111be7791dep-4, -0x1.745cf9033d9f6p-4, 0x1.c71c70e751f3dp-4,
+    -0x1.24924922b02acp-3, 0x1.99999999958b9p-3, -0x1.555555555553dp-2};
+/* as tci_math_expm1_c, 2^-61.6: r^12 .. r^2 */
+static const double tci_math_exp_wide_c[] = {
+    0x1.1f199062262bbp-29, 0x1.af5f39ea86203p-26, 0x1.27e513a240c35p-22, 0x1.71ddf808f8573p-19,
+    0x1.a01a018de343dp-16, 0x1.a01a01b00568cp-13, 0x1.6c16c16c1ab6p-10, 0x1.111111110f652p-7,
+    0x1.555555555554dp-5, 0x1.5555555555559p-3, 0.5};
+/* (2 atanh(z) - 2 z) / z^3 over z^2, |z| <= 0.1716, error of the log 2^-59.5: z^12 .. z^0 */
+static const double tci_math_log_wide_c[] = {
+    0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
+    0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
 
 /* ---- f32 recipes ---- */
 
@@ -9948,13 +10654,7 @@ static void tci_math_exp_f32(tci_math *m)
     int p = tci_math_poly(m, r, tci_math_exp_c, TCI_COUNT(tci_math_exp_c));
     p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
     p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
-    int bits = tci_math_to_bits(m, sum);
-    int half = tci_math_2(m, TCI_P_SHR, bits, tci_math_ki(m, 1));
-    int rest = tci_math_2(m, TCI_P_SUB, bits, half);
-    int low = tci_math_2(m, TCI_P_SHL, half, tci_math_ki(m, 23));
-    int high = tci_math_2(m, TCI_P_SHL, rest, tci_math_ki(m, 23));
-    p = tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, low));
-    tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, high));
+    tci_math_scale(m, p, tci_math_to_bits(m, sum));
 }
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is
@@ -10082,30 +10782,332 @@ static void tci_math_erf_f32(tci_math *m)
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. Phi(-a) =
- * e^(-a^2/2) N(a)/D(a); a^2 is carried as nu + e (exactly) into the exponent, which keeps the tail
- * to a few ulp. All is scaled by 2^64 until the last FMA, so that a subnormal result is rounded
+/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 14.5]: -(nu + e) part/2 is that exponent,
+ * exactly, which keeps the tail to a few ulp. Where it is scaled back a subnormal result is rounded
  * once. */
+static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
+{
+    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
+    int factor = tci_math_k(m, part * 0x1.715476p-1);
+    int sum = tci_math_fma(m, nu, factor, magic);
+    int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
+    r = tci_math_fma(m, nu, tci_math_k(m, part * 0x1.4ae0cp-27), r);
+    r = tci_math_fma(m, e, tci_math_k(m, part * -0x1.715476p-1), r);
+    int p = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c));
+    p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
+    int top = tci_math_poly(m, a, tci_math_mills_n, TCI_COUNT(tci_math_mills_n));
+    int bottom = tci_math_poly(m, a, tci_math_mills_d, TCI_COUNT(tci_math_mills_d));
+    return tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
+}
+
+/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. */
 static void tci_math_gelu_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 14.5), tci_math_1(m, TCI_P_ABS, x));
     int minus_a = tci_math_1(m, TCI_P_NEG, a);
     int nu = tci_math_2(m, TCI_P_MUL, a, minus_a);
-    int e = tci_math_fma(m, a, a, nu); /* a^2 + nu, exact */
-    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
-    int half_log2e = tci_math_k(m, 0x1.715476p-1);
-    int sum = tci_math_fma(m, nu, half_log2e, magic);
-    int r = tci_math_fma(m, nu, half_log2e, tci_math_2(m, TCI_P_SUB, magic, sum));
-    r = tci_math_fma(m, nu, tci_math_k(m, 0x1.4ae0cp-27), r);
-    r = tci_math_fma(m, e, tci_math_k(m, -0x1.715476p-1), r);
-    int p = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c));
-    p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
-    int top = tci_math_poly(m, a, tci_math_mills_n, TCI_COUNT(tci_math_mills_n));
-    int bottom = tci_math_poly(m, a, tci_math_mills_d, TCI_COUNT(tci_math_mills_d));
-    int phi = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
+    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 1.0, a);
     int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
     tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
+}
+
+/* erfc|x| = 2 Phi(-a sqrt 2) as in gelu, and 2 less that below 0. */
+static void tci_math_erfc_f32(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
+    int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
+    int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e6p+0));
+    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 2.0, wide);
+    int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
+    int factor =
+        tci_math_select(m, below, tci_math_k(m, -0x1p-63), tci_math_k(m, 0x1p-63));
+    int base = tci_math_select(m, below, tci_math_k(m, 2.0), tci_math_k(m, 0.0));
+    tci_math_fma(m, phi, factor, base);
+}
+
+/* tan(x): r = x - q pi/2 as for sin; -1 / tan(r) where q is odd. */
+static void tci_math_tan_f32(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int magic = tci_math_k(m, tci_math_magic);
+    int sum = tci_math_fma(m, x, tci_math_k(m, 0x1.45f306p-1), magic); /* 2 / pi */
+    int q = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[0] / 2), x);
+    r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[1] / 2), r);
+    r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[2] / 2), r);
+    int s = tci_math_2(m, TCI_P_MUL, r, r);
+    int p = tci_math_poly(m, s, tci_math_tan_c, TCI_COUNT(tci_math_tan_c));
+    int t = tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, r, s), r);
+    int odd = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, sum), tci_math_ki(m, 1));
+    odd = tci_math_compare(m, TCI_P_EQ, odd, tci_math_ki(m, 1));
+    int y = tci_math_select(m, odd, tci_math_2(m, TCI_P_DIV, tci_math_k(m, -1.0), t), t);
+    y = tci_math_keep_zero(m, x, y);
+    int size = tci_math_1(m, TCI_P_ABS, x);
+    int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, tci_math_trig_bound), size);
+    tci_math_select(m, big, tci_math_lane1(m, TCI_H_TAN_SLOW_F32, x, 0, big), y);
+}
+
+/* ---- recipes of both widths: the same steps, with longer polynomials for f64 ---- */
+
+static bool tci_math_is_wide(const tci_math *m)
+{
+    return m->t == TC_F64;
+}
+
+/* The constant of this width. */
+static int tci_math_k_of(tci_math *m, double narrow, double wide)
+{
+    return tci_math_k(m, tci_math_is_wide(m) ? wide : narrow);
+}
+
+static int tci_math_digits(const tci_math *m)
+{
+    return tci_math_is_wide(m) ? 52 : 23;
+}
+
+static int tci_math_magic_of(tci_math *m, int bias)
+{
+    return tci_math_k_of(m, tci_math_magic + bias, 0x1.8p52 + bias);
+}
+
+static int tci_math_bias(const tci_math *m)
+{
+    return tci_math_is_wide(m) ? 1023 : 127;
+}
+
+/* (e^r - 1 - r) / r^2, |r| <= 0.347 */
+static int tci_math_exp_poly(tci_math *m, int r)
+{
+    return tci_math_is_wide(m)
+               ? tci_math_poly(m, r, tci_math_exp_wide_c, TCI_COUNT(tci_math_exp_wide_c))
+               : tci_math_poly(m, r, tci_math_expm1_c, TCI_COUNT(tci_math_expm1_c));
+}
+
+/* e^x = (1 + t) 2^n */
+typedef struct tci_math_power {
+    int n, t, quarter; /* n as a float, t, and 2^(n - 2) */
+} tci_math_power;
+
+static tci_math_power tci_math_power_of(tci_math *m, int x)
+{
+    tci_math_power p;
+    int magic = tci_math_magic_of(m, tci_math_bias(m) - 2);
+    int sum = tci_math_fma(m, x, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0), magic);
+    p.n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int r = tci_math_fma(m, p.n, tci_math_k_of(m, -tci_math_ln2, -0x1.62e42fefa39efp-1), x);
+    r = tci_math_fma(m, p.n, tci_math_k_of(m, -tci_math_ln2_rest, -0x1.abc9e3b39803fp-56), r);
+    p.t = tci_math_fma(m, tci_math_exp_poly(m, r), tci_math_2(m, TCI_P_MUL, r, r), r);
+    p.quarter = tci_math_exp2i(m, sum);
+    return p;
+}
+
+/* e^x - 1 = 4 (t 2^(n-2) + (2^(n-2) - 1/4)), which overflows only where the result does; t where n
+ * is 0. */
+static int tci_math_expm1_quarter(tci_math *m, const tci_math_power *p)
+{
+    int rest = tci_math_2(m, TCI_P_SUB, p->quarter, tci_math_k(m, 0.25));
+    return tci_math_fma(m, p->t, p->quarter, rest);
+}
+
+static void tci_math_expm1(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int near = tci_math_2(m, TCI_P_PMAX, tci_math_k_of(m, -18.0, -38.0), x);
+    near = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.0, 710.0), near);
+    tci_math_power p = tci_math_power_of(m, near);
+    int y = tci_math_2(m, TCI_P_MUL, tci_math_expm1_quarter(m, &p), tci_math_k(m, 4.0));
+    int small = tci_math_compare(m, TCI_P_EQ, p.n, tci_math_k(m, 0.0));
+    tci_math_keep_zero(m, x, tci_math_select(m, small, p.t, y));
+}
+
+/* 2^x = 2^n e^((x - n) ln 2), scaled in two halves as in exp. */
+static void tci_math_exp2(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    x = tci_math_2(m, TCI_P_PMAX, tci_math_k_of(m, -151.0, -1076.0), x);
+    x = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 129.0, 1025.0), x);
+    int magic = tci_math_magic_of(m, 2 * tci_math_bias(m));
+    int sum = tci_math_2(m, TCI_P_ADD, x, magic);
+    int rest = tci_math_2(m, TCI_P_SUB, x, tci_math_2(m, TCI_P_SUB, sum, magic));
+    int r = tci_math_2(m, TCI_P_MUL, rest, tci_math_k_of(m, tci_math_ln2, 0x1.62e42fefa39efp-1));
+    int one = tci_math_k(m, 1.0);
+    int p = tci_math_fma(m, tci_math_fma(m, tci_math_exp_poly(m, r), r, one), r, one);
+    tci_math_scale(m, p, tci_math_to_bits(m, sum));
+}
+
+/* With E = e^|x| - 1: (E + E / (E + 1)) / 2, in quarters of E; x itself where its cube is lost. */
+static void tci_math_sinh(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int a = tci_math_1(m, TCI_P_ABS, x);
+    int near = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.5, 710.5), a);
+    tci_math_power p = tci_math_power_of(m, near);
+    int quarter = tci_math_expm1_quarter(m, &p);
+    int whole = tci_math_fma(m, quarter, tci_math_k(m, 4.0), tci_math_k(m, 1.0));
+    int y = tci_math_2(m, TCI_P_ADD, quarter, tci_math_2(m, TCI_P_DIV, quarter, whole));
+    y = tci_math_2(m, TCI_P_MUL, y, tci_math_k(m, 2.0));
+    int small = tci_math_compare(m, TCI_P_LT, a, tci_math_k_of(m, 0x1p-13, 0x1p-28));
+    tci_math_copy_sign(m, tci_math_select(m, small, a, y), x);
+}
+
+/* With S = e^|x| / 4: 2 (S + 1 / (16 S)). */
+static void tci_math_cosh(tci_math *m)
+{
+    int a = tci_math_1(m, TCI_P_ABS, tci_math_arg(m, 0));
+    a = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.5, 710.5), a);
+    tci_math_power p = tci_math_power_of(m, a);
+    int s = tci_math_fma(m, p.t, p.quarter, p.quarter);
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 0.0625), s);
+    tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_ADD, s, back), tci_math_k(m, 2.0));
+}
+
+/* u = 2^k (1 + f), and log(1 + f) = f + s: as in log, for f64 through z = f / (2 + f). */
+typedef struct tci_math_parts {
+    int k, f, s; /* k as a float */
+} tci_math_parts;
+
+static tci_math_parts tci_math_parts_of(tci_math *m, int u)
+{
+    tci_math_parts p;
+    bool wide = tci_math_is_wide(m);
+    const int digits = tci_math_digits(m);
+    const int64_t sqrt_half = wide ? INT64_C(0x3fe6a09e667f3bcd) : 0x3f3504f3;
+    int tiny = tci_math_compare(m, TCI_P_LT, u, tci_math_k_of(m, 0x1p-126, 0x1p-1022));
+    int scaled = tci_math_2(m, TCI_P_MUL, u, tci_math_k_of(m, 0x1p23, 0x1p52));
+    int base = tci_math_select(m, tiny, tci_math_ki(m, sqrt_half + ((int64_t)digits << digits)),
+                               tci_math_ki(m, sqrt_half));
+    int bits = tci_math_to_bits(m, tci_math_select(m, tiny, scaled, u));
+    int offset = tci_math_2(m, TCI_P_SUB, bits, base);
+    int k = tci_math_2(m, TCI_P_SHR, offset, tci_math_ki(m, digits));
+    int magic = tci_math_magic_of(m, 0);
+    k = tci_math_2(m, TCI_P_ADD, k, tci_math_to_bits(m, magic));
+    p.k = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, k), magic);
+    int mantissa = tci_math_2(m, TCI_P_AND, offset,
+                              tci_math_ki(m, ((int64_t)1 << digits) - 1));
+    mantissa = tci_math_2(m, TCI_P_ADD, mantissa, tci_math_ki(m, sqrt_half));
+    p.f = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, mantissa), tci_math_k(m, 1.0));
+    int square = tci_math_2(m, TCI_P_MUL, p.f, p.f);
+    if (!wide) {
+        int q = tci_math_poly(m, p.f, tci_math_log_c, TCI_COUNT(tci_math_log_c));
+        p.s = tci_math_2(m, TCI_P_MUL, q, square);
+        return p;
+    }
+    int z = tci_math_2(m, TCI_P_ADD, tci_math_k(m, 2.0), p.f);
+    z = tci_math_2(m, TCI_P_DIV, p.f, z);
+    int zz = tci_math_2(m, TCI_P_MUL, z, z);
+    int q = tci_math_poly(m, zz, tci_math_log_wide_c, TCI_COUNT(tci_math_log_wide_c));
+    int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), square);
+    int tail = tci_math_2(m, TCI_P_MUL, z, tci_math_fma(m, q, zz, half));
+    p.s = tci_math_2(m, TCI_P_SUB, tail, half);
+    return p;
+}
+
+/* log u, by its parts y, where u is a finite number above 0; as in C99 elsewhere. */
+static int tci_math_log_edges(tci_math *m, int u, int y)
+{
+    int zero = tci_math_k(m, 0.0);
+    int edge = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, u, zero),
+                               tci_math_k(m, -(double)INFINITY), tci_math_k(m, (double)NAN));
+    y = tci_math_select(m, tci_math_compare(m, TCI_P_LE, u, zero), edge, y);
+    int finite = tci_math_compare(m, TCI_P_LT, u, tci_math_k(m, (double)INFINITY));
+    return tci_math_select(m, finite, y, u);
+}
+
+/* c log(1 + f) + k c', both constants in two parts. */
+static void tci_math_log_of_base(tci_math *m, int c, int c_rest, int step, int step_rest)
+{
+    int u = tci_math_arg(m, 0);
+    tci_math_parts p = tci_math_parts_of(m, u);
+    int low = tci_math_2(m, TCI_P_MUL, p.k, step_rest);
+    low = tci_math_fma(m, p.s, c, tci_math_fma(m, p.f, c_rest, low));
+    int y = tci_math_fma(m, p.k, step, tci_math_fma(m, p.f, c, low));
+    tci_math_log_edges(m, u, y);
+}
+
+static void tci_math_log2(tci_math *m)
+{
+    tci_math_log_of_base(m, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0),
+                         tci_math_k_of(m, 0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56),
+                         tci_math_k(m, 1.0), tci_math_k(m, 0.0));
+}
+
+static void tci_math_log10(tci_math *m)
+{
+    tci_math_log_of_base(m, tci_math_k_of(m, 0x1.bcb7b2p-2, 0x1.bcb7b1526e50ep-2),
+                         tci_math_k_of(m, -0x1.5b235ep-27, 0x1.95355baaafad3p-57),
+                         tci_math_k_of(m, 0x1.344136p-2, 0x1.34413509f79ffp-2),
+                         tci_math_k_of(m, -0x1.ec10cp-27, -0x1.9dc1da994fd21p-59));
+}
+
+/* log u + c / u, u + c = 1 + x exactly. */
+static void tci_math_log1p(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int one = tci_math_k(m, 1.0);
+    int u = tci_math_2(m, TCI_P_ADD, one, x);
+    int of_x = tci_math_2(m, TCI_P_SUB, x, tci_math_2(m, TCI_P_SUB, u, one));
+    int of_one = tci_math_2(m, TCI_P_SUB, one, tci_math_2(m, TCI_P_SUB, u, x));
+    int c = tci_math_select(m, tci_math_compare(m, TCI_P_LT, one, x), of_one, of_x);
+    tci_math_parts p = tci_math_parts_of(m, u);
+    int low = tci_math_2(m, TCI_P_ADD, p.s, tci_math_2(m, TCI_P_DIV, c, u));
+    low = tci_math_fma(m, p.k, tci_math_k_of(m, tci_math_ln2_rest, 0x1.abc9e3b39803fp-56), low);
+    int y = tci_math_2(m, TCI_P_ADD, p.f, low);
+    y = tci_math_fma(m, p.k, tci_math_k_of(m, tci_math_ln2, 0x1.62e42fefa39efp-1), y);
+    tci_math_keep_zero(m, x, tci_math_log_edges(m, u, y));
+}
+
+/* The angle of (x, y), by a quotient in [0, tan(pi/8)]: of a = |y| and b = |x| it is a / b, or pi/4
+ * and that of (a - b) / (a + b), or pi/2 and that of -b / a. Two infinities count as 1 and 1, and
+ * what could overflow in a + b is made smaller. */
+static void tci_math_atan2(tci_math *m)
+{
+    int y = tci_math_arg(m, 0), x = tci_math_arg(m, 1);
+    int zero = tci_math_k(m, 0.0), one = tci_math_k(m, 1.0);
+    int inf = tci_math_k(m, (double)INFINITY);
+    int a = tci_math_1(m, TCI_P_ABS, y), b = tci_math_1(m, TCI_P_ABS, x);
+    int both = tci_math_2(m, TCI_P_AND, tci_math_compare(m, TCI_P_EQ, a, inf),
+                          tci_math_compare(m, TCI_P_EQ, b, inf));
+    int large = tci_math_k_of(m, 0x1p100, 0x1p1000);
+    int above = tci_math_2(m, TCI_P_OR, tci_math_compare(m, TCI_P_LT, large, a),
+                           tci_math_compare(m, TCI_P_LT, large, b));
+    int scale = tci_math_select(m, above, tci_math_k(m, 0.25), one);
+    a = tci_math_select(m, both, one, tci_math_2(m, TCI_P_MUL, a, scale));
+    b = tci_math_select(m, both, one, tci_math_2(m, TCI_P_MUL, b, scale));
+    int limit = tci_math_2(m, TCI_P_MUL, b, tci_math_k(m, 0x1.a8279ap-2)); /* tan(pi/8) */
+    int steep = tci_math_2(m, TCI_P_MUL, b, tci_math_k(m, 0x1.3504f4p+1)); /* tan(3pi/8) */
+    int past = tci_math_compare(m, TCI_P_LT, limit, a);
+    int turned = tci_math_compare(m, TCI_P_LT, steep, a);
+    int top = tci_math_select(m, past, tci_math_2(m, TCI_P_SUB, a, b), a);
+    int bottom = tci_math_select(m, past, tci_math_2(m, TCI_P_ADD, a, b), b);
+    top = tci_math_select(m, turned, tci_math_1(m, TCI_P_NEG, b), top);
+    bottom = tci_math_select(m, turned, a, bottom);
+    bottom = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, bottom, zero), one, bottom);
+    int z = tci_math_2(m, TCI_P_DIV, top, bottom);
+    int s = tci_math_2(m, TCI_P_MUL, z, z);
+    int p = tci_math_is_wide(m)
+                ? tci_math_poly(m, s, tci_math_atan_wide_c, TCI_COUNT(tci_math_atan_wide_c))
+                : tci_math_poly(m, s, tci_math_atan_c, TCI_COUNT(tci_math_atan_c));
+    int tail = tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_MUL, z, s), p);
+    int minus = tci_math_compare(m, TCI_P_LT, tci_math_to_bits(m, x), tci_math_ki(m, 0));
+    /* so many eighths of a turn, and to which side of them */
+    int eighths = tci_math_select(m, past, one, zero);
+    eighths = tci_math_select(m, turned, tci_math_k(m, 2.0), eighths);
+    int back = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 4.0), eighths);
+    eighths = tci_math_select(m, minus, back, eighths);
+    int side = tci_math_select(m, minus, tci_math_k(m, -1.0), one);
+    tail = tci_math_fma(m, eighths, tci_math_k_of(m, -0x1.777a5cp-26, 0x1.1a62633145c07p-55),
+                        tci_math_2(m, TCI_P_MUL, side, tail));
+    tail = tci_math_fma(m, side, z, tail);
+    int r = tci_math_fma(m, eighths, tci_math_k_of(m, 0x1.921fb6p-1, 0x1.921fb54442d18p-1), tail);
+    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, r), y);
+}
+
+static void tci_math_copysign(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), y = tci_math_arg(m, 1);
+    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
 }
 
 /* A helper for every lane. */
@@ -10119,43 +11121,41 @@ static void tci_math_whole(tci_math *m, tci_helper_id id)
 
 /* ---- the table ---- */
 
-static void tci_math_build_f32(tci_math *m, tci_prim p)
+static void tci_math_build_recipe(tci_math *m, tci_prim p)
 {
     switch (p) {
-    case TCI_P_EXP:
-        tci_math_exp_f32(m);
-        break;
-    case TCI_P_LOG:
-        tci_math_log_f32(m);
-        break;
-    case TCI_P_SIN:
-        tci_math_trig_f32(m, false);
-        break;
-    case TCI_P_COS:
-        tci_math_trig_f32(m, true);
-        break;
-    case TCI_P_TANH:
-        tci_math_tanh_f32(m);
-        break;
-    case TCI_P_ERF:
-        tci_math_erf_f32(m);
-        break;
-    case TCI_P_SIGMOID:
-        tci_math_sigmoid_f32(m);
-        break;
-    case TCI_P_GELU:
-        tci_math_gelu_f32(m);
-        break;
-    case TCI_P_POW:
-        tci_math_whole(m, TCI_H_POW_F32);
-        break;
+    case TCI_P_EXP: tci_math_exp_f32(m); break;
+    case TCI_P_LOG: tci_math_log_f32(m); break;
+    case TCI_P_SIN: tci_math_trig_f32(m, false); break;
+    case TCI_P_COS: tci_math_trig_f32(m, true); break;
+    case TCI_P_TANH: tci_math_tanh_f32(m); break;
+    case TCI_P_ERF: tci_math_erf_f32(m); break;
+    case TCI_P_SIGMOID: tci_math_sigmoid_f32(m); break;
+    case TCI_P_GELU: tci_math_gelu_f32(m); break;
+    case TCI_P_POW: tci_math_whole(m, TCI_H_POW_F32); break;
+    case TCI_P_TAN: tci_math_tan_f32(m); break;
+    case TCI_P_ERFC: tci_math_erfc_f32(m); break;
+    case TCI_P_ERFINV: tci_math_whole(m, TCI_H_ERFINV_F32); break;
+    case TCI_P_LGAMMA: tci_math_whole(m, TCI_H_LGAMMA_F32); break;
+    case TCI_P_DIGAMMA: tci_math_whole(m, TCI_H_DIGAMMA_F32); break;
+    case TCI_P_TRIGAMMA: tci_math_whole(m, TCI_H_TRIGAMMA_F32); break;
+    case TCI_P_EXPM1: tci_math_expm1(m); break;
+    case TCI_P_EXP2: tci_math_exp2(m); break;
+    case TCI_P_SINH: tci_math_sinh(m); break;
+    case TCI_P_COSH: tci_math_cosh(m); break;
+    case TCI_P_LOG1P: tci_math_log1p(m); break;
+    case TCI_P_LOG2: tci_math_log2(m); break;
+    case TCI_P_LOG10: tci_math_log10(m); break;
+    case TCI_P_ATAN2: tci_math_atan2(m); break;
+    case TCI_P_COPYSIGN: tci_math_copysign(m); break;
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* no recipe */
     }
 }
 
+/* Of the first rows; the others have recipes. */
 #define TCI_MATH_ROW(id, name, arity, result, cost) TCI_H_##id##_F64,
-static const tci_helper_id tci_math_f64_helper[] = {TCI_MATH_PRIMS(TCI_MATH_ROW)};
+static const tci_helper_id tci_math_f64_helper[] = {TCI_HELPED_PRIMS(TCI_MATH_ROW)};
 #undef TCI_MATH_ROW
 
 static void tci_math_build(void)
@@ -10165,10 +11165,10 @@ static void tci_math_build(void)
             tci_math m = {.insts = tci_math_insts[row][wide],
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
-            if (wide) {
+            if (wide && row < TCI_COUNT(tci_math_f64_helper)) {
                 tci_math_whole(&m, tci_math_f64_helper[row]);
             } else {
-                tci_math_build_f32(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
+                tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             }
             tci_math_recipes[row][wide].insts = m.insts;
             tci_math_recipes[row][wide].n = m.n;
@@ -17597,8 +18597,8 @@ static tci_value tci_rewrite_prim(tci_prim p, tc_dtype t, tci_value a, tci_value
 
 static tci_value tci_rewrite_k(tc_dtype t, double v)
 {
-    tci_value f = {.f = v}, i = {.i = (int64_t)v};
-    return tci_dtype_is_float(t) ? f : i;
+    tci_value f = {.f = v};
+    return tci_value_cast(f, TC_F64, t);
 }
 
 static tci_value tci_rewrite_extreme(tc_dtype t, bool max, tci_value a, tci_value b)
@@ -17656,15 +18656,27 @@ static tci_value tci_rewrite_floor_divide(tc_dtype t, tci_value a, tci_value b)
     return below ? tci_rewrite_prim(TCI_P_ADD, t, y, one) : y;
 }
 
-static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
+/* A helper of two integers: the one of their signedness. */
+static tci_value tci_rewrite_whole(tc_dtype t, tci_helper_id of_signed, tci_helper_id of_unsigned,
+                                   tci_value a, tci_value b)
 {
-    if (tci_dtype_is_float(t)) {
-        return tci_rewrite_prim(TCI_P_POW, t, a, b);
-    }
     const tci_value args[3] = {a, b, {.i = 1}};
     tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
-    int helper = tci_dtype_is_signed(t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
+    int helper = tci_dtype_is_signed(t) ? of_signed : of_unsigned;
     return tci_value_cast(tci_prim_eval(TCI_P_LANE1, wide, wide, helper, args), wide, t);
+}
+
+static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
+{
+    return tci_dtype_is_float(t) ? tci_rewrite_prim(TCI_P_POW, t, a, b)
+                                 : tci_rewrite_whole(t, TCI_H_POW_I64, TCI_H_POW_U64, a, b);
+}
+
+static tci_value tci_rewrite_minus(tc_dtype t, tci_value a)
+{
+    bool is_float = tci_dtype_is_float(t);
+    a = is_float ? tci_rewrite_prim(TCI_P_COPYSIGN, t, tci_rewrite_k(t, 1), a) : a;
+    return tci_rewrite_prim(TCI_P_LT, t, a, tci_rewrite_k(t, 0));
 }
 
 /* One word of the column over the values it takes; operands[] are the row's. */
@@ -17687,6 +18699,17 @@ static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *ope
     case TCI_W_MIN: r.v = tci_rewrite_extreme(r.t, false, a, b); break;
     case TCI_W_MODULO: r.v = tci_rewrite_modulo(r.t, a, b); break;
     case TCI_W_FLOOR_DIVIDE: r.v = tci_rewrite_floor_divide(r.t, a, b); break;
+    case TCI_W_GCD: r.v = tci_rewrite_whole(r.t, TCI_H_GCD_I64, TCI_H_GCD_U64, a, b); break;
+    case TCI_W_MINUS:
+        r.v = tci_rewrite_minus(r.t, a);
+        r.t = TC_BOOL;
+        break;
+    case TCI_P_SELECT: return args[a.i ? 1 : 2];
+    case TCI_P_FMA: {
+        const tci_value all[3] = {a, args[1].v, b};
+        r.v = tci_prim_eval(TCI_P_FMA, r.t, r.t, 0, all);
+        break;
+    }
     case TCI_P_POW: r.v = tci_rewrite_pow(r.t, a, b); break;
     default:
         r.v = tci_rewrite_prim((tci_prim)word, r.t, a, b);
@@ -20647,13 +21670,8 @@ static int tci_lower_extreme(const tci_lower_ew *e, bool max, int a, int b)
 
 static int tci_lower_constant(const tci_lower_ew *e, double x)
 {
-    tci_value v;
-    if (tci_dtype_is_float(e->t)) {
-        v.f = x;
-    } else {
-        v.i = (int64_t)x;
-    }
-    return tci_kernel_const(e->k, e->t, v);
+    tci_value v = {.f = x};
+    return tci_kernel_const(e->k, e->t, tci_value_cast(v, TC_F64, e->t));
 }
 
 /* Whether C's remainder r by b is not 0 and has the other sign. */
@@ -20709,11 +21727,10 @@ static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
     return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
-static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
+/* A helper of two integers: the one of their signedness. */
+static int tci_lower_whole(const tci_lower_ew *e, tci_helper_id of_signed,
+                           tci_helper_id of_unsigned, int a, int b)
 {
-    if (tci_dtype_is_float(e->t)) {
-        return tci_lower_p2(e, TCI_P_POW, a, b);
-    }
     tci_kinst i = {0};
     i.op = TCI_K_PRIM;
     i.prim = TCI_P_LANE1;
@@ -20725,8 +21742,21 @@ static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
     i.args[2] = tci_kernel_const(e->k, TC_BOOL, yes);
     i.x = -1;
     i.guard = -1;
-    i.imm = tci_dtype_is_signed(e->t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
+    i.imm = (int16_t)(tci_dtype_is_signed(e->t) ? of_signed : of_unsigned);
     return tci_lower_convert(e->k, tci_kernel_inst(e->k, i), e->t);
+}
+
+static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
+{
+    return tci_dtype_is_float(e->t) ? tci_lower_p2(e, TCI_P_POW, a, b)
+                                    : tci_lower_whole(e, TCI_H_POW_I64, TCI_H_POW_U64, a, b);
+}
+
+static int tci_lower_minus(const tci_lower_ew *e, int a)
+{
+    bool is_float = tci_dtype_is_float(e->t);
+    int sign = is_float ? tci_lower_p2(e, TCI_P_COPYSIGN, tci_lower_constant(e, 1), a) : a;
+    return tci_lower_p2(e, TCI_P_LT, sign, tci_lower_constant(e, 0));
 }
 
 /* One word of a value column over the values it takes. */
@@ -20739,7 +21769,11 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
     case TCI_W_MIN: return tci_lower_extreme(e, false, args[0], args[1]);
     case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
     case TCI_W_FLOOR_DIVIDE: return tci_lower_floor_divide(e, args[0], args[1]);
+    case TCI_W_MINUS: return tci_lower_minus(e, args[0]);
+    case TCI_W_GCD: return tci_lower_whole(e, TCI_H_GCD_I64, TCI_H_GCD_U64, args[0], args[1]);
     case TCI_P_POW: return tci_lower_pow(e, args[0], args[1]);
+    case TCI_P_SELECT: return tci_lower_select(e->k, args[0], args[1], args[2]);
+    case TCI_P_FMA: return tci_kernel_prim(e->k, TCI_P_FMA, e->t, 3, args[0], args[1], args[2]);
     default: break;
     }
     if (word >= TCI_W_K) {
@@ -49249,6 +50283,12 @@ typedef struct tci_ref_scalar {
     bool wide;
 } tci_ref_scalar;
 
+/* What libm has not, or not for threads. */
+static double tci_ref_helper(tci_helper_id id, double a)
+{
+    return tci_helper_get(id)->f64_1(a);
+}
+
 static double tci_ref_libm(tci_prim p, double a, double b)
 {
     switch (p) {
@@ -49261,10 +50301,36 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_SIGMOID: return 1.0 / (1.0 + exp(-a));
     case TCI_P_GELU: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
     case TCI_P_POW: return pow(a, b);
+    case TCI_P_TAN: return tan(a);
+    case TCI_P_ERFC: return erfc(a);
+    case TCI_P_ERFINV: return tci_ref_helper(TCI_H_ERFINV_F64, a);
+    case TCI_P_LGAMMA: return tci_ref_helper(TCI_H_LGAMMA_F64, a);
+    case TCI_P_DIGAMMA: return tci_ref_helper(TCI_H_DIGAMMA_F64, a);
+    case TCI_P_TRIGAMMA: return tci_ref_helper(TCI_H_TRIGAMMA_F64, a);
+    case TCI_P_EXPM1: return expm1(a);
+    case TCI_P_EXP2: return exp2(a);
+    case TCI_P_SINH: return sinh(a);
+    case TCI_P_COSH: return cosh(a);
+    case TCI_P_LOG1P: return log1p(a);
+    case TCI_P_LOG2: return log2(a);
+    case TCI_P_LOG10: return log10(a);
+    case TCI_P_ATAN2: return atan2(a, b);
+    case TCI_P_COPYSIGN: return copysign(a, b);
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* never: no math prim */
     }
     return (double)NAN;
+}
+
+/* A helper of two integers: the one of their signedness. */
+static tci_ref_scalar tci_ref_whole(tci_helper_id of_signed, tci_helper_id of_unsigned,
+                                    tci_ref_scalar a, tci_ref_scalar b)
+{
+    tci_ref_scalar r = a;
+    const tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
+    int helper = tci_dtype_is_signed(a.t) ? of_signed : of_unsigned;
+    r.v = tci_value_cast(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, helper, args), TC_I64, a.t);
+    return r;
 }
 
 static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
@@ -49272,8 +50338,7 @@ static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
     tci_ref_scalar r = {{0}, tci_prim_get(p)->result == 'B' ? TC_BOOL : a.t, a.wide};
     tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
     if (p == TCI_P_POW && !tci_dtype_is_float(a.t)) {
-        int helper = tci_dtype_is_signed(a.t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
-        r.v = tci_value_cast(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, helper, args), TC_I64, a.t);
+        return tci_ref_whole(TCI_H_POW_I64, TCI_H_POW_U64, a, b);
     } else if (a.wide && tci_prim_is_math(p)) {
         r.v.f = tci_ref_libm(p, a.v.f, b.v.f);
     } else {
@@ -49289,7 +50354,7 @@ static tci_ref_scalar tci_ref_1(tci_prim p, tci_ref_scalar a)
 
 static tci_ref_scalar tci_ref_number(tci_ref_scalar like, double x)
 {
-    like.v = tci_dtype_is_float(like.t) ? tci_ref_float(x) : tci_ref_int((int64_t)x);
+    like.v = tci_value_cast(tci_ref_float(x), TC_F64, like.t);
     return like;
 }
 
@@ -49343,6 +50408,21 @@ static tci_ref_scalar tci_ref_floor_divide(tci_ref_scalar a, tci_ref_scalar b)
     return below ? tci_ref_2(TCI_P_ADD, y, tci_ref_number(a, 1)) : y;
 }
 
+/* The sign bit. */
+static tci_ref_scalar tci_ref_minus(tci_ref_scalar a)
+{
+    bool minus = tci_dtype_is_float(a.t) ? signbit(a.v.f) != 0 : tci_ref_is_negative(a);
+    tci_ref_scalar r = {tci_ref_int(minus), TC_BOOL, a.wide};
+    return r;
+}
+
+static tci_ref_scalar tci_ref_fma(tci_ref_scalar a, tci_ref_scalar b, tci_ref_scalar c)
+{
+    const tci_value args[3] = {a.v, b.v, c.v};
+    a.v = tci_prim_eval(TCI_P_FMA, a.t, a.t, 0, args);
+    return a;
+}
+
 /* One word of a value column over the values it takes. */
 static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
                                    const tci_ref_scalar *args)
@@ -49354,6 +50434,10 @@ static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
     case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
     case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
     case TCI_W_FLOOR_DIVIDE: return tci_ref_floor_divide(args[0], args[1]);
+    case TCI_W_GCD: return tci_ref_whole(TCI_H_GCD_I64, TCI_H_GCD_U64, args[0], args[1]);
+    case TCI_W_MINUS: return tci_ref_minus(args[0]);
+    case TCI_P_SELECT: return args[args[0].v.i ? 1 : 2];
+    case TCI_P_FMA: return tci_ref_fma(args[0], args[1], args[2]);
     default: break;
     }
     if (word >= TCI_W_K) {

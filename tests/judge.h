@@ -223,6 +223,93 @@ static judge_value judge_floor_divide(double a, double b)
     return q == 0 ? judge_exact(copysignl(0, (long double)plain)) : judge_near(q, 1);
 }
 
+/* A bound on a value whose terms are as large as `terms`. */
+static judge_value judge_sum(long double v, long double terms, double ulps)
+{
+    return judge_near(v, v == 0 || isinf(v) ? ulps : ulps * (double)(1 + fabsl(terms / v)));
+}
+
+/* log|sin(pi x)| has large terms next to where it is 0. */
+static judge_value judge_lgamma(long double x)
+{
+    long double v = lgammal(x), off = fabsl(x - nearbyintl(x));
+    judge_value j = judge_sum(v, x < 0 ? fabsl(logl(off)) + fabsl(x * logl(-x)) : 0, 4);
+    j.least = 1;
+    return isinf(x) || (x <= 0 && off == 0) ? judge_near(INFINITY, 0.5) : j;
+}
+
+/* Of order 0 the derivative of log|Gamma|, of order 1 that of it: the recurrence far up, then
+ * the leading terms. */
+static long double judge_psi(int order, long double x)
+{
+    const long double pi = acosl(-1);
+    long double v = 0, r = x - nearbyintl(x);
+    if (x < 0.5L) {
+        long double s = sinl(pi * r);
+        return order ? pi * pi / (s * s) - judge_psi(1, 1 - x)
+                     : judge_psi(0, 1 - x) - pi * cosl(pi * r) / s;
+    }
+    for (; x < 2000; x++) {
+        v += order ? 1 / (x * x) : -1 / x;
+    }
+    long double w = 1 / (x * x);
+    return order ? v + 1 / x + w / 2 + w / x / 6 - w * w / x / 30
+                 : v + logl(x) - 1 / (2 * x) - w / 12 + w * w / 120;
+}
+
+static judge_value judge_digamma(int order, long double x)
+{
+    bool whole = x <= 0 && x == nearbyintl(x);
+    if (isinf(x) || whole) {
+        return order ? judge_near(x > 0 ? 0 : INFINITY, 0.5)
+               : x == 0 ? judge_near(signbit(x) ? INFINITY : -INFINITY, 0.5)
+                        : judge_near(x > 0 ? INFINITY : (long double)NAN, 0.5);
+    }
+    return judge_sum(judge_psi(order, x), 2 + fabsl(logl(fabsl(x))), 4);
+}
+
+/* By halves. */
+static long double judge_erfinv(long double x)
+{
+    long double low = 0, high = 10, a = fabsl(x);
+    for (int i = 0; i < 120; i++) {
+        long double y = (low + high) / 2;
+        if (a < 0.5L ? erfl(y) < a : erfcl(y) > 1 - a) {
+            low = y;
+        } else {
+            high = y;
+        }
+    }
+    return !(a <= 1)  ? (long double)NAN
+           : a == 1   ? x * INFINITY
+           : a < 1e-8L ? x * sqrtl(acosl(-1)) / 2
+                       : copysignl(low, x);
+}
+
+/* sin(pi a) / (pi a) by what is left of a beside the nearest even number. */
+static judge_value judge_sinc(long double a)
+{
+    const long double pi = acosl(-1);
+    long double r = a - 2 * nearbyintl(a / 2);
+    r = fabsl(r) > 0.5L ? copysignl(1, r) - r : r;
+    return a == 0 ? judge_near(1, 0.5) : judge_near(sinl(pi * r) / (pi * a), 4);
+}
+
+static judge_value judge_logaddexp(long double a, long double b, long double base)
+{
+    long double top = fmaxl(a, b), d = fabsl(a - b);
+    if (isnan(a) || isnan(b)) {
+        return judge_near((long double)NAN, 0.5);
+    }
+    long double v = isinf(top) ? top : top + log1pl(powl(base, -d)) / logl(base);
+    return judge_sum(v, fabsl(top) + 1, 2);
+}
+
+static uint64_t judge_gcd(uint64_t a, uint64_t b)
+{
+    return b ? judge_gcd(b, a % b) : a;
+}
+
 static long double judge_larger(bool largest, long double a, long double b)
 {
     return isnan(a) || (largest ? a > b : a < b) ? a : b;
@@ -255,7 +342,45 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_TRUNC: return judge_exact(truncl(a));
     case TCI_OP_ROUND: return judge_exact(nearbyintl(a));
     case TCI_OP_ISNAN: return judge_whole(isnan(a));
+    case TCI_OP_ISINF: return judge_whole(isinf(a) != 0);
+    case TCI_OP_ISFINITE: return judge_whole(isfinite(a) != 0);
+    case TCI_OP_SIGNBIT: return judge_whole(signbit(a) != 0);
+    case TCI_OP_SIGN: return judge_exact(a > 0 ? 1 : a < 0 ? -1 : 0);
+    case TCI_OP_FRAC: return judge_exact((long double)(x - trunc(x)));
+    case TCI_OP_TAN: return judge_near(tanl(a), 2.5);
+    case TCI_OP_ASIN: return judge_near(asinl(a), 2.5);
+    case TCI_OP_ACOS: return judge_near(acosl(a), 2.5);
+    case TCI_OP_ATAN: return judge_near(atanl(a), 2);
+    case TCI_OP_SINH: return judge_near(sinhl(a), 2.2);
+    case TCI_OP_COSH: return judge_near(coshl(a), 1.6);
+    case TCI_OP_ASINH: return judge_near(asinhl(a), 2.5);
+    case TCI_OP_ACOSH: return judge_near(acoshl(a), 2.5);
+    case TCI_OP_ATANH: return judge_near(atanhl(a), 2.5);
+    case TCI_OP_EXPM1: return judge_near(expm1l(a), 1.8);
+    case TCI_OP_EXP2: return judge_near(exp2l(a), 1.1);
+    case TCI_OP_LOG1P: return judge_near(log1pl(a), 1);
+    case TCI_OP_LOG2: return judge_near(log2l(a), 1);
+    case TCI_OP_LOG10: return judge_near(log10l(a), 1);
+    case TCI_OP_ERFC: return judge_near(erfcl(a), wide ? 3 : 5);
+    case TCI_OP_ERFINV: return judge_near(judge_erfinv(a), 2.5);
+    case TCI_OP_LGAMMA: return judge_lgamma(a);
+    case TCI_OP_DIGAMMA: return judge_digamma(0, a);
+    case TCI_OP_TRIGAMMA: return judge_digamma(1, a);
+    case TCI_OP_SINC: return judge_sinc(a);
     case TCI_OP_LOGICAL_NOT: return judge_whole(a == 0);
+    case TCI_OP_LOGICAL_XOR: return judge_whole((a != 0) != (b != 0));
+    case TCI_OP_FMAX: return judge_exact(isnan(b) || a >= b ? a : b);
+    case TCI_OP_FMIN: return judge_exact(isnan(b) || a <= b ? a : b);
+    case TCI_OP_FMOD: return judge_exact((long double)fmod(x, y));
+    case TCI_OP_ATAN2: return judge_near(atan2l(a, b), 2);
+    case TCI_OP_HYPOT: return judge_near(hypotl(a, b), 2);
+    case TCI_OP_COPYSIGN: return judge_exact(copysignl(a, b));
+    case TCI_OP_HEAVISIDE: return judge_exact(a == 0 ? b : a > 0);
+    case TCI_OP_LDEXP: return judge_near(a == 0 ? a : a * exp2l(b), 4);
+    case TCI_OP_LOGADDEXP: return judge_logaddexp(a, b, expl(1));
+    case TCI_OP_LOGADDEXP2: return judge_logaddexp(a, b, 2);
+    case TCI_OP_XLOGY:
+        return judge_near(a == 0 && !isnan(b) ? 0 : isnan(a) ? a : a * logl(b), 2.5);
     case TCI_OP_ADD: return judge_exact((long double)(x + y));
     case TCI_OP_SUB: return judge_exact((long double)(x - y));
     case TCI_OP_MUL: return judge_exact((long double)(x * y));
@@ -273,6 +398,8 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_GE: return judge_whole(a >= b);
     case TCI_OP_LOGICAL_AND:
     case TCI_OP_LOGICAL_OR:
+    case TCI_OP_GCD:
+    case TCI_OP_LCM:
     case TCI_OP_BITWISE_NOT:
     case TCI_OP_BITWISE_AND:
     case TCI_OP_BITWISE_OR:
@@ -294,6 +421,9 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
     bool is_bool = t == TC_BOOL, less = judge_less(t, a, b);
     uint64_t quotient, rest;
     judge_divide(t, a, b, &quotient, &rest);
+    uint64_t x = judge_magnitude(judge_is_signed(t), a), y = judge_magnitude(judge_is_signed(t), b);
+    uint64_t rest_of = y ? x % y : 0, divisor = judge_gcd(x, y);
+    uint64_t multiple = judge_wrap(t, divisor ? x / divisor * y : 0);
     switch (op) {
     case TCI_OP_NEG: return judge_whole(0 - a);
     case TCI_OP_ABS: return judge_whole(judge_magnitude(judge_is_signed(t), a));
@@ -303,7 +433,19 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
     case TCI_OP_CEIL:
     case TCI_OP_TRUNC:
     case TCI_OP_ROUND: return judge_whole(a);
-    case TCI_OP_ISNAN: return judge_whole(0);
+    case TCI_OP_ISNAN:
+    case TCI_OP_ISINF:
+    case TCI_OP_FRAC: return judge_whole(0);
+    case TCI_OP_ISFINITE: return judge_whole(1);
+    case TCI_OP_SIGNBIT: return judge_whole(judge_is_signed(t) && a >> 63);
+    case TCI_OP_SIGN: return judge_whole(judge_is_signed(t) && a >> 63 ? UINT64_MAX : a != 0);
+    case TCI_OP_LOGICAL_XOR: return judge_whole(!a != !b);
+    case TCI_OP_FMAX: return judge_whole(less ? b : a);
+    case TCI_OP_FMIN: return judge_whole(less ? a : b);
+    case TCI_OP_FMOD: return judge_whole(judge_is_signed(t) && a >> 63 ? 0 - rest_of : rest_of);
+    case TCI_OP_HEAVISIDE: return judge_whole(a == 0 ? b : !(judge_is_signed(t) && a >> 63));
+    case TCI_OP_GCD: return judge_whole(divisor);
+    case TCI_OP_LCM: return judge_whole(judge_magnitude(judge_is_signed(t), multiple));
     case TCI_OP_LOGICAL_NOT: return judge_whole(a == 0);
     case TCI_OP_ADD: return judge_whole(is_bool ? a | b : a + b);
     case TCI_OP_SUB: return judge_whole(a - b);
@@ -341,6 +483,33 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
     case TCI_OP_SILU:
     case TCI_OP_ERF:
     case TCI_OP_GELU:
+    case TCI_OP_TAN:
+    case TCI_OP_ASIN:
+    case TCI_OP_ACOS:
+    case TCI_OP_ATAN:
+    case TCI_OP_SINH:
+    case TCI_OP_COSH:
+    case TCI_OP_ASINH:
+    case TCI_OP_ACOSH:
+    case TCI_OP_ATANH:
+    case TCI_OP_EXPM1:
+    case TCI_OP_EXP2:
+    case TCI_OP_LOG1P:
+    case TCI_OP_LOG2:
+    case TCI_OP_LOG10:
+    case TCI_OP_ERFC:
+    case TCI_OP_ERFINV:
+    case TCI_OP_LGAMMA:
+    case TCI_OP_DIGAMMA:
+    case TCI_OP_TRIGAMMA:
+    case TCI_OP_SINC:
+    case TCI_OP_ATAN2:
+    case TCI_OP_HYPOT:
+    case TCI_OP_COPYSIGN:
+    case TCI_OP_LDEXP:
+    case TCI_OP_LOGADDEXP:
+    case TCI_OP_LOGADDEXP2:
+    case TCI_OP_XLOGY:
     case TCI_OP_DIV: break; /* in floats, always */
     TCI_REDUCE_OPS(TCI_OP_CASE)
     TCI_SPECIAL_OPS(TCI_OP_CASE)

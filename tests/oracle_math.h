@@ -98,24 +98,6 @@ static void orc_round(orc_case *c)
                            : tc_mul(tc_round(tc_div(x, 1 / scale)), 1 / scale));
 }
 
-static void orc_frac(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_sub(x, tc_trunc(x)));
-}
-
-static void orc_isinf(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_eq(tc_abs(x), (double)INFINITY) : tc_ne(x, x));
-}
-
-static void orc_isfinite(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_lt(tc_abs(x), (double)INFINITY) : tc_eq(x, x));
-}
-
 static void orc_isposinf(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
@@ -292,24 +274,6 @@ static void orc_addcdiv(orc_case *c)
     tc_tensor quotient =
         tc_div_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
     orc_out(c, tc_add(orc_tensor(c, "input"), quotient));
-}
-
-static void orc_fmax(orc_case *c)
-{
-    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
-    orc_out(c, tc_where(tc_logical_or(tc_ge(a, b), tc_isnan(b)), a, b));
-}
-
-static void orc_fmin(orc_case *c)
-{
-    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
-    orc_out(c, tc_where(tc_logical_or(tc_le(a, b), tc_isnan(b)), a, b));
-}
-
-static void orc_logical_xor(orc_case *c)
-{
-    tc_tensor a = tc_ne_at(orc_arg(c, "input"), tci_arg_int(0), TC_HERE);
-    orc_out(c, tc_ne(a, tc_ne_at(orc_arg(c, "other"), tci_arg_int(0), TC_HERE)));
 }
 
 /* The dtypes of casts are spelled by the op. A value that the target cannot hold is torch's

@@ -293,8 +293,7 @@ static const word *find_word(const reader *r, const char *id)
                     (r->value ? !strcmp(w->where, "VALUE") || !strcmp(w->where, "PRIM")
                               : !strcmp(w->where, "GRADIENT") || !strcmp(w->where, "ROW") ||
                                     (r->reduce && !strcmp(w->where, "REDUCE")));
-        bool plain = strcmp(w->where, "PRIM") ||
-                     ((w->operands < 3 || r->combine) && strcmp(id, "LANE1"));
+        bool plain = strcmp(w->where, "PRIM") || strcmp(id, "LANE1");
         if (here && plain && !strcmp(w->id, id)) {
             return w;
         }

@@ -65,6 +65,81 @@ TC_API tc_tensor tc_trunc_at(tc_arg a, tc_site here);
 /* nearest integer, ties to even; not of bool */
 TC_API tc_tensor tc_round_at(tc_arg a, tc_site here);
 #define tc_round(a) tc_round_at(TC_ARG(a), TC_HERE)
+/* tangent of a in radians; float */
+TC_API tc_tensor tc_tan_at(tc_arg a, tc_site here);
+#define tc_tan(a) tc_tan_at(TC_ARG(a), TC_HERE)
+/* angle in [-pi/2, pi/2] whose sine is a; float */
+TC_API tc_tensor tc_asin_at(tc_arg a, tc_site here);
+#define tc_asin(a) tc_asin_at(TC_ARG(a), TC_HERE)
+/* angle in [0, pi] whose cosine is a; float */
+TC_API tc_tensor tc_acos_at(tc_arg a, tc_site here);
+#define tc_acos(a) tc_acos_at(TC_ARG(a), TC_HERE)
+/* angle in [-pi/2, pi/2] whose tangent is a; float */
+TC_API tc_tensor tc_atan_at(tc_arg a, tc_site here);
+#define tc_atan(a) tc_atan_at(TC_ARG(a), TC_HERE)
+/* hyperbolic sine; float */
+TC_API tc_tensor tc_sinh_at(tc_arg a, tc_site here);
+#define tc_sinh(a) tc_sinh_at(TC_ARG(a), TC_HERE)
+/* hyperbolic cosine; float */
+TC_API tc_tensor tc_cosh_at(tc_arg a, tc_site here);
+#define tc_cosh(a) tc_cosh_at(TC_ARG(a), TC_HERE)
+/* inverse of sinh; float */
+TC_API tc_tensor tc_asinh_at(tc_arg a, tc_site here);
+#define tc_asinh(a) tc_asinh_at(TC_ARG(a), TC_HERE)
+/* inverse of cosh, at least 0; float */
+TC_API tc_tensor tc_acosh_at(tc_arg a, tc_site here);
+#define tc_acosh(a) tc_acosh_at(TC_ARG(a), TC_HERE)
+/* inverse of tanh; float */
+TC_API tc_tensor tc_atanh_at(tc_arg a, tc_site here);
+#define tc_atanh(a) tc_atanh_at(TC_ARG(a), TC_HERE)
+/* e to the a, less 1; float */
+TC_API tc_tensor tc_expm1_at(tc_arg a, tc_site here);
+#define tc_expm1(a) tc_expm1_at(TC_ARG(a), TC_HERE)
+/* 2 to the a; float */
+TC_API tc_tensor tc_exp2_at(tc_arg a, tc_site here);
+#define tc_exp2(a) tc_exp2_at(TC_ARG(a), TC_HERE)
+/* log(1 + a); float */
+TC_API tc_tensor tc_log1p_at(tc_arg a, tc_site here);
+#define tc_log1p(a) tc_log1p_at(TC_ARG(a), TC_HERE)
+/* logarithm to base 2; float */
+TC_API tc_tensor tc_log2_at(tc_arg a, tc_site here);
+#define tc_log2(a) tc_log2_at(TC_ARG(a), TC_HERE)
+/* logarithm to base 10; float */
+TC_API tc_tensor tc_log10_at(tc_arg a, tc_site here);
+#define tc_log10(a) tc_log10_at(TC_ARG(a), TC_HERE)
+/* 1 - erf(a); float */
+TC_API tc_tensor tc_erfc_at(tc_arg a, tc_site here);
+#define tc_erfc(a) tc_erfc_at(TC_ARG(a), TC_HERE)
+/* inverse of erf; float */
+TC_API tc_tensor tc_erfinv_at(tc_arg a, tc_site here);
+#define tc_erfinv(a) tc_erfinv_at(TC_ARG(a), TC_HERE)
+/* log of the absolute gamma function; float */
+TC_API tc_tensor tc_lgamma_at(tc_arg a, tc_site here);
+#define tc_lgamma(a) tc_lgamma_at(TC_ARG(a), TC_HERE)
+/* derivative of lgamma; float */
+TC_API tc_tensor tc_digamma_at(tc_arg a, tc_site here);
+#define tc_digamma(a) tc_digamma_at(TC_ARG(a), TC_HERE)
+/* derivative of digamma; float */
+TC_API tc_tensor tc_trigamma_at(tc_arg a, tc_site here);
+#define tc_trigamma(a) tc_trigamma_at(TC_ARG(a), TC_HERE)
+/* sin(pi a) / (pi a), 1 at 0; float */
+TC_API tc_tensor tc_sinc_at(tc_arg a, tc_site here);
+#define tc_sinc(a) tc_sinc_at(TC_ARG(a), TC_HERE)
+/* -1, 0 or 1; 0 of NaN */
+TC_API tc_tensor tc_sign_at(tc_arg a, tc_site here);
+#define tc_sign(a) tc_sign_at(TC_ARG(a), TC_HERE)
+/* a < 0, or a is -0 or a NaN of that sign; bool */
+TC_API tc_tensor tc_signbit_at(tc_arg a, tc_site here);
+#define tc_signbit(a) tc_signbit_at(TC_ARG(a), TC_HERE)
+/* a - trunc(a); not of bool */
+TC_API tc_tensor tc_frac_at(tc_arg a, tc_site here);
+#define tc_frac(a) tc_frac_at(TC_ARG(a), TC_HERE)
+/* a is an infinity; bool */
+TC_API tc_tensor tc_isinf_at(tc_arg a, tc_site here);
+#define tc_isinf(a) tc_isinf_at(TC_ARG(a), TC_HERE)
+/* a is neither an infinity nor NaN; bool */
+TC_API tc_tensor tc_isfinite_at(tc_arg a, tc_site here);
+#define tc_isfinite(a) tc_isfinite_at(TC_ARG(a), TC_HERE)
 /* a is NaN; bool */
 TC_API tc_tensor tc_isnan_at(tc_arg a, tc_site here);
 #define tc_isnan(a) tc_isnan_at(TC_ARG(a), TC_HERE)
@@ -98,6 +173,48 @@ TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
 /* floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0; not of bool */
 TC_API tc_tensor tc_floor_divide_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_floor_divide(a, b) tc_floor_divide_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* the larger; the other where one is NaN */
+TC_API tc_tensor tc_fmax_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_fmax(a, b) tc_fmax_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* the smaller; the other where one is NaN */
+TC_API tc_tensor tc_fmin_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_fmin(a, b) tc_fmin_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a - b * trunc(a / b), exactly: sign of a; integers: 0 where b is; not of bool */
+TC_API tc_tensor tc_fmod_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_fmod(a, b) tc_fmod_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* angle in [-pi, pi] of the point (b, a); float */
+TC_API tc_tensor tc_atan2_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_atan2(a, b) tc_atan2_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* sqrt(a * a + b * b); float */
+TC_API tc_tensor tc_hypot_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_hypot(a, b) tc_hypot_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* |a| with the sign of b; float */
+TC_API tc_tensor tc_copysign_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_copysign(a, b) tc_copysign_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* 0 below 0, b at 0, 1 above */
+TC_API tc_tensor tc_heaviside_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_heaviside(a, b) tc_heaviside_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a * 2 to the b; 0 where a is; float */
+TC_API tc_tensor tc_ldexp_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_ldexp(a, b) tc_ldexp_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* log(exp(a) + exp(b)); float */
+TC_API tc_tensor tc_logaddexp_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_logaddexp(a, b) tc_logaddexp_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* log2(exp2(a) + exp2(b)); float */
+TC_API tc_tensor tc_logaddexp2_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_logaddexp2(a, b) tc_logaddexp2_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a * log(b), 0 where a is; float */
+TC_API tc_tensor tc_xlogy_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_xlogy(a, b) tc_xlogy_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* one is nonzero, the other not; bool */
+TC_API tc_tensor tc_logical_xor_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_logical_xor(a, b) tc_logical_xor_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* greatest common divisor, at least 0; of integers */
+TC_API tc_tensor tc_gcd_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_gcd(a, b) tc_gcd_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* least common multiple, at least 0; of integers */
+TC_API tc_tensor tc_lcm_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_lcm(a, b) tc_lcm_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)

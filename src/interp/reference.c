@@ -117,6 +117,12 @@ typedef struct tci_ref_scalar {
     bool wide;
 } tci_ref_scalar;
 
+/* What libm has not, or not for threads. */
+static double tci_ref_helper(tci_helper_id id, double a)
+{
+    return tci_helper_get(id)->f64_1(a);
+}
+
 static double tci_ref_libm(tci_prim p, double a, double b)
 {
     switch (p) {
@@ -129,10 +135,36 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_SIGMOID: return 1.0 / (1.0 + exp(-a));
     case TCI_P_GELU: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
     case TCI_P_POW: return pow(a, b);
+    case TCI_P_TAN: return tan(a);
+    case TCI_P_ERFC: return erfc(a);
+    case TCI_P_ERFINV: return tci_ref_helper(TCI_H_ERFINV_F64, a);
+    case TCI_P_LGAMMA: return tci_ref_helper(TCI_H_LGAMMA_F64, a);
+    case TCI_P_DIGAMMA: return tci_ref_helper(TCI_H_DIGAMMA_F64, a);
+    case TCI_P_TRIGAMMA: return tci_ref_helper(TCI_H_TRIGAMMA_F64, a);
+    case TCI_P_EXPM1: return expm1(a);
+    case TCI_P_EXP2: return exp2(a);
+    case TCI_P_SINH: return sinh(a);
+    case TCI_P_COSH: return cosh(a);
+    case TCI_P_LOG1P: return log1p(a);
+    case TCI_P_LOG2: return log2(a);
+    case TCI_P_LOG10: return log10(a);
+    case TCI_P_ATAN2: return atan2(a, b);
+    case TCI_P_COPYSIGN: return copysign(a, b);
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* never: no math prim */
     }
     return (double)NAN;
+}
+
+/* A helper of two integers: the one of their signedness. */
+static tci_ref_scalar tci_ref_whole(tci_helper_id of_signed, tci_helper_id of_unsigned,
+                                    tci_ref_scalar a, tci_ref_scalar b)
+{
+    tci_ref_scalar r = a;
+    const tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
+    int helper = tci_dtype_is_signed(a.t) ? of_signed : of_unsigned;
+    r.v = tci_value_cast(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, helper, args), TC_I64, a.t);
+    return r;
 }
 
 static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
@@ -140,8 +172,7 @@ static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
     tci_ref_scalar r = {{0}, tci_prim_get(p)->result == 'B' ? TC_BOOL : a.t, a.wide};
     tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
     if (p == TCI_P_POW && !tci_dtype_is_float(a.t)) {
-        int helper = tci_dtype_is_signed(a.t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
-        r.v = tci_value_cast(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, helper, args), TC_I64, a.t);
+        return tci_ref_whole(TCI_H_POW_I64, TCI_H_POW_U64, a, b);
     } else if (a.wide && tci_prim_is_math(p)) {
         r.v.f = tci_ref_libm(p, a.v.f, b.v.f);
     } else {
@@ -157,7 +188,7 @@ static tci_ref_scalar tci_ref_1(tci_prim p, tci_ref_scalar a)
 
 static tci_ref_scalar tci_ref_number(tci_ref_scalar like, double x)
 {
-    like.v = tci_dtype_is_float(like.t) ? tci_ref_float(x) : tci_ref_int((int64_t)x);
+    like.v = tci_value_cast(tci_ref_float(x), TC_F64, like.t);
     return like;
 }
 
@@ -211,6 +242,21 @@ static tci_ref_scalar tci_ref_floor_divide(tci_ref_scalar a, tci_ref_scalar b)
     return below ? tci_ref_2(TCI_P_ADD, y, tci_ref_number(a, 1)) : y;
 }
 
+/* The sign bit. */
+static tci_ref_scalar tci_ref_minus(tci_ref_scalar a)
+{
+    bool minus = tci_dtype_is_float(a.t) ? signbit(a.v.f) != 0 : tci_ref_is_negative(a);
+    tci_ref_scalar r = {tci_ref_int(minus), TC_BOOL, a.wide};
+    return r;
+}
+
+static tci_ref_scalar tci_ref_fma(tci_ref_scalar a, tci_ref_scalar b, tci_ref_scalar c)
+{
+    const tci_value args[3] = {a.v, b.v, c.v};
+    a.v = tci_prim_eval(TCI_P_FMA, a.t, a.t, 0, args);
+    return a;
+}
+
 /* One word of a value column over the values it takes. */
 static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
                                    const tci_ref_scalar *args)
@@ -222,6 +268,10 @@ static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
     case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
     case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
     case TCI_W_FLOOR_DIVIDE: return tci_ref_floor_divide(args[0], args[1]);
+    case TCI_W_GCD: return tci_ref_whole(TCI_H_GCD_I64, TCI_H_GCD_U64, args[0], args[1]);
+    case TCI_W_MINUS: return tci_ref_minus(args[0]);
+    case TCI_P_SELECT: return args[args[0].v.i ? 1 : 2];
+    case TCI_P_FMA: return tci_ref_fma(args[0], args[1], args[2]);
     default: break;
     }
     if (word >= TCI_W_K) {

@@ -33,12 +33,12 @@
 #include "table.h"
 
 enum {
-    TCI_W_BEFORE_ = 179, /* prims and ops lie below */
+    TCI_W_BEFORE_ = 127, /* prims and ops lie below */
 #define TCI_ROW(id, operands, where) TCI_W_##id,
     TCI_COLUMN_WORDS(TCI_ROW)
 #undef TCI_ROW
     TCI_W_OWN_END,
-    TCI_W_K = 216,
+    TCI_W_K = 160,
     TCI_W_END = 255
 };
 

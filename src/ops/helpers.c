@@ -79,6 +79,11 @@ static float tc_h_cos_slow_f32(float x) {
     return (float)tc_h_trig_slow_f32(x, 1);
 })
 
+TCI_HELPER(tan_slow_f32,
+static float tc_h_tan_slow_f32(float x) {
+    return (float)(tc_h_trig_slow_f32(x, 0) / tc_h_trig_slow_f32(x, 1));
+})
+
 /* e^(hi + lo) * 2^k, rounded once (within 0.52 ulp), |k| <= 128. Polynomial of (e^r - 1 - r) / r^2:
  * 2^-58. The scale goes in two halves, so results below the normal range are rounded once. */
 TCI_HELPER(exp_core_f64,
@@ -273,6 +278,11 @@ static double tc_h_cos_f64(double x) {
     return tc_h_trig_f64(x, 1);
 })
 
+TCI_HELPER(tan_f64,
+static double tc_h_tan_f64(double x) {
+    return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
+})
+
 /* Below 0.55 x + x^3 P(x^2) (2^-56); else 1 - 2 / (e^2|x| + 1). */
 TCI_HELPER(tanh_f64,
 static double tc_h_tanh_f64(double x) {
@@ -297,11 +307,11 @@ static double tc_h_tanh_f64(double x) {
     return x < 0.0 ? -y : y;
 })
 
-/* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution. (1 + a) Phi(-a) e^(a^2/2) is a
- * polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term, the division and a^2 are done in
- * hi + lo. */
+/* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution, where a^2 / 2 is hi + lo exactly.
+ * (1 + a) Phi(-a) e^(a^2/2) is a polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term and
+ * the division are done in hi + lo. */
 TCI_HELPER(tail_f64,
-static double tc_h_tail_f64(double a, double factor) {
+static double tc_h_tail_f64(double a, double factor, double hi, double lo) {
     if (a > 39.0) {
         a = 39.0;
     }
@@ -329,12 +339,11 @@ static double tc_h_tail_f64(double a, double factor) {
     double ml = (TC_FMA_F64(-m, d, qh) + (ql - m * dl)) / d;
     double uh = m * factor;
     double ul = TC_FMA_F64(m, factor, -uh) + ml * factor;
-    double s = a * a;
-    double e = tc_h_exp_core_f64(-0.5 * s, -0.5 * TC_FMA_F64(a, a, -s), 128);
+    double e = tc_h_exp_core_f64(-hi, -lo, 128);
     return TC_FMA_F64(e, uh, e * ul);
 })
 
-/* Below 0.84 x + x P(x^2) (2^-56); else 1 - 2 Phi(-|x| sqrt 2). */
+/* Below 0.84 x + x P(x^2) (2^-56); else 1 - 2 Phi(-|x| sqrt 2), whose exponent is x^2. */
 TCI_HELPER(erf_f64,
 static double tc_h_erf_f64(double x) {
     double a = x < 0.0 ? -x : x;
@@ -351,8 +360,51 @@ static double tc_h_erf_f64(double x) {
         }
         return TC_FMA_F64(x, p, x);
     }
-    double y = TC_FMA_F64(tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0), -0x1p-127, 1.0);
+    double s = a * a;
+    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0, s, TC_FMA_F64(a, a, -s));
+    y = TC_FMA_F64(y, -0x1p-127, 1.0);
     return x < 0.0 ? -y : y;
+})
+
+TCI_HELPER(erfc_f64,
+static double tc_h_erfc_f64(double x) {
+    double a = x < 0.0 ? -x : x;
+    if (a < 0.5) {
+        return 1.0 - tc_h_erf_f64(x);
+    }
+    a = a > 28.0 ? 28.0 : a;
+    double s = a * a;
+    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0, s, TC_FMA_F64(a, a, -s));
+    return x < 0.0 ? TC_FMA_F64(y, -0x1p-127, 2.0) : y * 0x1p-127;
+})
+
+/* Two steps of Halley's method on erf(y) = a, from a half on on erfc(y) = 1 - a, from a series, or
+ * Winitzki's formula (A handy approximation for the error function and its inverse, 2008), whose
+ * roots are powers. */
+TCI_HELPER(erfinv_f64,
+static double tc_h_erfinv_f64(double x) {
+    double a = x < 0.0 ? -x : x;
+    if (!(a < 1.0)) {
+        return a == 1.0 ? x / 0.0 : (x - x) / (x - x);
+    }
+    double y = a * 0.88622692545275801 * (1.0 + 0.2617993877991494 * a * a);
+    if (a > 0.5) {
+        double l = tc_h_log_f64((1.0 - a) * (1.0 + a));
+        double t = 4.330746750799873 + 0.5 * l;
+        t = tc_h_exp_core_f64(0.5 * tc_h_log_f64(t * t - l / 0.147), 0.0, 0) - t;
+        y = tc_h_exp_core_f64(0.5 * tc_h_log_f64(t), 0.0, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        double off = a > 0.5 ? (1.0 - a) - tc_h_erfc_f64(y) : tc_h_erf_f64(y) - a;
+        double d = off / (1.1283791670955126 * tc_h_exp_core_f64(-y * y, 0.0, 0));
+        y -= d / (1.0 + y * d);
+    }
+    return x < 0.0 ? -y : x == 0.0 ? x : y;
+})
+
+TCI_HELPER(erfinv_f32,
+static float tc_h_erfinv_f32(float x) {
+    return (float)tc_h_erfinv_f64((double)x);
 })
 
 /* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
@@ -374,7 +426,9 @@ static double tc_h_gelu_f64(double x) {
     }
     double a = x < 0.0 ? -x : x;
     a = a > 39.0 ? 39.0 : a;
-    return TC_FMA_F64(tc_h_tail_f64(a, a), -0x1p-128, x < 0.0 ? 0.0 : x);
+    double s = a * a;
+    double y = tc_h_tail_f64(a, a, 0.5 * s, 0.5 * TC_FMA_F64(a, a, -s));
+    return TC_FMA_F64(y, -0x1p-128, x < 0.0 ? 0.0 : x);
 })
 
 /* |x|^y = e^(y log|x|) with the logarithm in hi + lo (2^-64 relative): m = 2^k (1 + f), s = f / (2
@@ -522,6 +576,158 @@ static long long tc_h_pow_u64(long long x, long long y) {
     return (long long)result;
 })
 
+/* Euclid's. The divisor of the least integer, which has no magnitude of its own, wraps. */
+TCI_HELPER(gcd_u64,
+static long long tc_h_gcd_u64(long long x, long long y) {
+    unsigned long long a = (unsigned long long)x;
+    unsigned long long b = (unsigned long long)y;
+    while (b) {
+        unsigned long long rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return (long long)a;
+})
+
+TCI_HELPER(gcd_i64,
+static long long tc_h_gcd_i64(long long x, long long y) {
+    unsigned long long a = (unsigned long long)x;
+    unsigned long long b = (unsigned long long)y;
+    return tc_h_gcd_u64((long long)(x < 0 ? 0 - a : a), (long long)(y < 0 ? 0 - b : b));
+})
+
+/* log|Gamma|. From 0.8 to 2.3 (x - 1) (x - 2) R(x - 3/2); below and above that x Gamma(x) = Gamma(x
+ * + 1), from 8 on Stirling's series, below 0 the reflection pi / (x sin(pi x)). */
+TCI_HELPER(lgamma_f64,
+static double tc_h_lgamma_f64(double x) {
+    double y = x < 0.0 ? -x : x;
+    double more = 0.0;
+    double sign = 1.0;
+    if (!(y < 0x1p1023)) {
+        return x * x;
+    }
+    if (x < 0.0) {
+        double r = y < 0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
+        r = tc_h_trig_f64(r * 3.14159265358979312, 0) * y;
+        more = 1.14472988584940017 - tc_h_log_f64(r < 0.0 ? -r : r);
+        sign = -1.0;
+    }
+    if (y < 0.8) {
+        more -= sign * tc_h_log_f64(y);
+        y += 1.0;
+    } else if (y >= 8.0) {
+        static const double q[8] = {
+            -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176,
+            0.00084175084175084175, -0.00059523809523809524, 0.00079365079365079365,
+            -0.0027777777777777778, 0.083333333333333333};
+        double w = 1.0 / (y * y);
+        double p = q[0];
+        for (int i = 1; i < 8; i++) {
+            p = TC_FMA_F64(p, w, q[i]);
+        }
+        p = TC_FMA_F64(y - 0.5, tc_h_log_f64(y) - 1.0, 0.41893853320467274 + p / y);
+        return more + sign * p;
+    }
+    double product = 1.0;
+    while (y >= 2.3) {
+        y -= 1.0;
+        product *= y;
+    }
+    static const double c[26] = {
+        -0x1.b498511411fa6p-20, 0x1.3018594078b49p-18, -0x1.26e4faa5b5e63p-19,
+        -0x1.8f6c1cbe242f8p-19, -0x1.c9864449c07c5p-20, 0x1.89ef3f562ea68p-17,
+        -0x1.cb4a3393422ecp-17, 0x1.d908cc9181d04p-17, -0x1.9accc9a05275dp-16,
+        0x1.66068fa4499f6p-15, -0x1.1943eddaca741p-14, 0x1.ba2832c65b189p-14,
+        -0x1.61cc80072c588p-13, 0x1.1c7c98bfa15bcp-12, -0x1.cb4dfbd06bfa2p-12,
+        0x1.750a844161b17p-11, -0x1.313e4cde50b7ep-10, 0x1.f814ba5d17ff6p-10,
+        -0x1.a50354356e5f8p-9, 0x1.64f0664e8bd61p-8, -0x1.34dbda0fd98dcp-7, 0x1.1334235276a57p-6,
+        -0x1.007aa83cf34c7p-5, 0x1.01af62a292a8ap-4, -0x1.2aed059bd606fp-3, 0x1.eeb95b094c191p-2};
+    double t = y - 1.5;
+    double p = c[0];
+    for (int i = 1; i < 26; i++) {
+        p = TC_FMA_F64(p, t, c[i]);
+    }
+    p = (y - 1.0) * (y - 2.0) * p + (product > 1.0 ? tc_h_log_f64(product) : 0.0);
+    return more + sign * p;
+})
+
+TCI_HELPER(lgamma_f32,
+static float tc_h_lgamma_f32(float x) {
+    return (float)tc_h_lgamma_f64((double)x);
+})
+
+/* The derivative of that: the recurrence up to 10, the asymptotic series from there on, below 0 the
+ * reflection. At 0 it is -inf of the zero's sign, at the integers below it NaN. */
+TCI_HELPER(digamma_f64,
+static double tc_h_digamma_f64(double x) {
+    double more = 0.0;
+    if (x == 0.0) {
+        return -1.0 / x;
+    }
+    if (x < 0.0) {
+        double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
+        if (r == 0.0) {
+            return r / r;
+        }
+        r *= 3.14159265358979312;
+        more = -3.14159265358979312 * tc_h_trig_f64(r, 1) / tc_h_trig_f64(r, 0);
+        x = 1.0 - x;
+    }
+    while (x < 10.0) {
+        more -= 1.0 / x;
+        x += 1.0;
+    }
+    double w = 1.0 / (x * x);
+    static const double q[7] = {
+        0.083333333333333333, -0.021092796092796093, 0.0075757575757575758,
+        -0.0041666666666666667, 0.003968253968253968, -0.0083333333333333333,
+        0.083333333333333333};
+    double p = q[0];
+    for (int i = 1; i < 7; i++) {
+        p = TC_FMA_F64(p, w, q[i]);
+    }
+    return more + (tc_h_log_f64(x) - (0.5 / x + w * p));
+})
+
+TCI_HELPER(digamma_f32,
+static float tc_h_digamma_f32(float x) {
+    return (float)tc_h_digamma_f64((double)x);
+})
+
+/* The second derivative, in the same way. */
+TCI_HELPER(trigamma_f64,
+static double tc_h_trigamma_f64(double x) {
+    double more = 0.0;
+    double sign = 1.0;
+    if (x < 0.5) {
+        double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
+        r = 3.14159265358979312 / tc_h_trig_f64(r * 3.14159265358979312, 0);
+        more = r * r;
+        sign = -1.0;
+        x = 1.0 - x;
+    }
+    double sum = 0.0;
+    while (x < 12.0) {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    double w = 1.0 / (x * x);
+    static const double q[7] = {
+        1.1666666666666667, -0.25311355311355311, 0.075757575757575758,
+        -0.033333333333333333, 0.023809523809523810, -0.033333333333333333,
+        0.16666666666666667};
+    double p = q[0];
+    for (int i = 1; i < 7; i++) {
+        p = TC_FMA_F64(p, w, q[i]);
+    }
+    return more + sign * (sum + (1.0 / x + w * (0.5 + p / x)));
+})
+
+TCI_HELPER(trigamma_f32,
+static float tc_h_trigamma_f32(float x) {
+    return (float)tc_h_trigamma_f64((double)x);
+})
+
 /* id, name, dtype, arity, the two helpers it needs */
 TCI_QUICK_END
 
@@ -535,6 +741,11 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
     TCI_HELPER_ROW(POW_F32, pow_f32, F32, 2, EXP_CORE_F64, LOG_F64),
+    TCI_HELPER_ROW(TAN_SLOW_F32, tan_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
+    TCI_HELPER_ROW(ERFINV_F32, erfinv_f32, F32, 1, ERFINV_F64, NONE),
+    TCI_HELPER_ROW(LGAMMA_F32, lgamma_f32, F32, 1, LGAMMA_F64, NONE),
+    TCI_HELPER_ROW(DIGAMMA_F32, digamma_f32, F32, 1, DIGAMMA_F64, NONE),
+    TCI_HELPER_ROW(TRIGAMMA_F32, trigamma_f32, F32, 1, TRIGAMMA_F64, NONE),
     TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(LOG_F64, log_f64, F64, 1, NONE, NONE),
@@ -547,8 +758,16 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(SIGMOID_F64, sigmoid_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(GELU_F64, gelu_f64, F64, 1, TAIL_F64, NONE),
     TCI_HELPER_ROW(POW_F64, pow_f64, F64, 2, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
+    TCI_HELPER_ROW(ERFC_F64, erfc_f64, F64, 1, ERF_F64, NONE),
+    TCI_HELPER_ROW(ERFINV_F64, erfinv_f64, F64, 1, ERFC_F64, LOG_F64),
+    TCI_HELPER_ROW(LGAMMA_F64, lgamma_f64, F64, 1, LOG_F64, TRIG_F64),
+    TCI_HELPER_ROW(DIGAMMA_F64, digamma_f64, F64, 1, LOG_F64, TRIG_F64),
+    TCI_HELPER_ROW(TRIGAMMA_F64, trigamma_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(POW_I64, pow_i64, I64, 2, NONE, NONE),
     TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
+    TCI_HELPER_ROW(GCD_U64, gcd_u64, U64, 2, NONE, NONE),
+    TCI_HELPER_ROW(GCD_I64, gcd_i64, I64, 2, GCD_U64, NONE),
     [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
@@ -562,6 +781,19 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_SIGMOID_F64].f64_1 = tc_h_sigmoid_f64,
     [TCI_H_GELU_F64].f64_1 = tc_h_gelu_f64,
     [TCI_H_POW_F64].f64_2 = tc_h_pow_f64,
+    [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
+    [TCI_H_ERFINV_F32].f32_1 = tc_h_erfinv_f32,
+    [TCI_H_LGAMMA_F32].f32_1 = tc_h_lgamma_f32,
+    [TCI_H_DIGAMMA_F32].f32_1 = tc_h_digamma_f32,
+    [TCI_H_TRIGAMMA_F32].f32_1 = tc_h_trigamma_f32,
+    [TCI_H_TAN_F64].f64_1 = tc_h_tan_f64,
+    [TCI_H_ERFC_F64].f64_1 = tc_h_erfc_f64,
+    [TCI_H_ERFINV_F64].f64_1 = tc_h_erfinv_f64,
+    [TCI_H_LGAMMA_F64].f64_1 = tc_h_lgamma_f64,
+    [TCI_H_DIGAMMA_F64].f64_1 = tc_h_digamma_f64,
+    [TCI_H_TRIGAMMA_F64].f64_1 = tc_h_trigamma_f64,
+    [TCI_H_GCD_I64].i64_2 = tc_h_gcd_i64,
+    [TCI_H_GCD_U64].i64_2 = tc_h_gcd_u64,
     [TCI_H_POW_I64].i64_2 = tc_h_pow_i64,
     [TCI_H_POW_U64].i64_2 = tc_h_pow_u64,
 };

@@ -4,7 +4,8 @@
  * block interpreter, the scalar evaluator and every dialect, so all give the same bits.
  * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
- * a mask. f64 functions and POW are helpers altogether (ops/helpers.c).
+ * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions, POW and
+ * what stands on ERFINV, LGAMMA and its derivatives are helpers altogether (ops/helpers.c).
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -130,18 +131,39 @@ static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
     return call;
 }
 
-/* 2^n as a float, from the sum `shifted` whose low bits hold n + 127. */
+/* 2^n as a float, from the sum `shifted` whose low bits hold n + 127 (f64: 1023). */
 static int tci_math_exp2i(tci_math *m, int shifted)
 {
-    int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), tci_math_ki(m, 23));
+    int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
+    int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), digits);
     return tci_math_from_bits(m, field);
+}
+
+/* p 2^n, from bits that hold n + 2 * 127 (f64: 2 * 1023): both halves of n give normal factors, and
+ * the first product is exact. */
+static int tci_math_scale(tci_math *m, int p, int bits)
+{
+    int half = tci_math_2(m, TCI_P_SHR, bits, tci_math_ki(m, 1));
+    int rest = tci_math_2(m, TCI_P_SUB, bits, half);
+    int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
+    int low = tci_math_2(m, TCI_P_SHL, half, digits);
+    int high = tci_math_2(m, TCI_P_SHL, rest, digits);
+    p = tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, low));
+    return tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, high));
 }
 
 /* The sign bit of x put on a result that is >= 0. */
 static int tci_math_copy_sign(tci_math *m, int y, int x)
 {
-    int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), tci_math_ki(m, INT32_MIN));
+    int bit = tci_math_ki(m, m->t == TC_F64 ? INT64_MIN : INT32_MIN);
+    int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), bit);
     return tci_math_from_bits(m, tci_math_2(m, TCI_P_OR, tci_math_to_bits(m, y), sign));
+}
+
+/* x itself where it is a zero of either sign, else y: for odd functions. */
+static int tci_math_keep_zero(tci_math *m, int x, int y)
+{
+    return tci_math_select(m, tci_math_compare(m, TCI_P_EQ, x, tci_math_k(m, 0.0)), x, y);
 }
 
 /* ---- f32 constants ---- */
@@ -190,6 +212,29 @@ static const double tci_math_mills_n[] = {0x1.de177ap-9, 0x1.335faep-5, 0x1.6489
                                           0x1.b4552ep-2, 0.5};
 static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff9ep-2,
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
+/* tan(r) / r - 1 over s = r^2, |r| <= pi/4 * 1.0002, error of the tangent 2^-25.6: s^5 .. s^0 */
+static const double tci_math_tan_c[] = {0x1.361e4ap-7, 0x1.864fbep-9, 0x1.91d374p-6,
+                                        0x1.b54ebep-5, 0x1.112fbcp-3, 0x1.5554d4p-2};
+/* atan(z) / z - 1 over s = z^2, |z| <= tan(pi/8), error of the angle 2^-30.5: s^4 .. s^0 */
+static const double tci_math_atan_c[] = {-0x1.f33074p-5, 0x1.b2325ap-4, -0x1.23ba78p-3,
+                                         0x1.9991eap-3, -0x1.55554ap-2};
+
+/* ---- f64 constants of recipes of both widths ---- */
+
+/* as tci_math_atan_c, 2^-59.5: s^10 .. s^0 */
+static const double tci_math_atan_wide_c[] = {
+    -0x1.2597cf63e2428p-6, 0x1.37ea9a4c49097p-5, -0x1.9cdb0a716daacp-5, 0x1.df1123b20808ep-5,
+    -0x1.10ebd89091441p-4, 0x1.3b111be7791dep-4, -0x1.745cf9033d9f6p-4, 0x1.c71c70e751f3dp-4,
+    -0x1.24924922b02acp-3, 0x1.99999999958b9p-3, -0x1.555555555553dp-2};
+/* as tci_math_expm1_c, 2^-61.6: r^12 .. r^2 */
+static const double tci_math_exp_wide_c[] = {
+    0x1.1f199062262bbp-29, 0x1.af5f39ea86203p-26, 0x1.27e513a240c35p-22, 0x1.71ddf808f8573p-19,
+    0x1.a01a018de343dp-16, 0x1.a01a01b00568cp-13, 0x1.6c16c16c1ab6p-10, 0x1.111111110f652p-7,
+    0x1.555555555554dp-5, 0x1.5555555555559p-3, 0.5};
+/* (2 atanh(z) - 2 z) / z^3 over z^2, |z| <= 0.1716, error of the log 2^-59.5: z^12 .. z^0 */
+static const double tci_math_log_wide_c[] = {
+    0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
+    0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
 
 /* ---- f32 recipes ---- */
 
@@ -209,13 +254,7 @@ static void tci_math_exp_f32(tci_math *m)
     int p = tci_math_poly(m, r, tci_math_exp_c, TCI_COUNT(tci_math_exp_c));
     p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
     p = tci_math_fma(m, p, r, tci_math_k(m, 1.0));
-    int bits = tci_math_to_bits(m, sum);
-    int half = tci_math_2(m, TCI_P_SHR, bits, tci_math_ki(m, 1));
-    int rest = tci_math_2(m, TCI_P_SUB, bits, half);
-    int low = tci_math_2(m, TCI_P_SHL, half, tci_math_ki(m, 23));
-    int high = tci_math_2(m, TCI_P_SHL, rest, tci_math_ki(m, 23));
-    p = tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, low));
-    tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, high));
+    tci_math_scale(m, p, tci_math_to_bits(m, sum));
 }
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is
@@ -343,30 +382,332 @@ static void tci_math_erf_f32(tci_math *m)
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. Phi(-a) =
- * e^(-a^2/2) N(a)/D(a); a^2 is carried as nu + e (exactly) into the exponent, which keeps the tail
- * to a few ulp. All is scaled by 2^64 until the last FMA, so that a subnormal result is rounded
+/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 14.5]: -(nu + e) part/2 is that exponent,
+ * exactly, which keeps the tail to a few ulp. Where it is scaled back a subnormal result is rounded
  * once. */
+static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
+{
+    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
+    int factor = tci_math_k(m, part * 0x1.715476p-1);
+    int sum = tci_math_fma(m, nu, factor, magic);
+    int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
+    r = tci_math_fma(m, nu, tci_math_k(m, part * 0x1.4ae0cp-27), r);
+    r = tci_math_fma(m, e, tci_math_k(m, part * -0x1.715476p-1), r);
+    int p = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c));
+    p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
+    int top = tci_math_poly(m, a, tci_math_mills_n, TCI_COUNT(tci_math_mills_n));
+    int bottom = tci_math_poly(m, a, tci_math_mills_d, TCI_COUNT(tci_math_mills_d));
+    return tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
+}
+
+/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. */
 static void tci_math_gelu_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 14.5), tci_math_1(m, TCI_P_ABS, x));
     int minus_a = tci_math_1(m, TCI_P_NEG, a);
     int nu = tci_math_2(m, TCI_P_MUL, a, minus_a);
-    int e = tci_math_fma(m, a, a, nu); /* a^2 + nu, exact */
-    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
-    int half_log2e = tci_math_k(m, 0x1.715476p-1);
-    int sum = tci_math_fma(m, nu, half_log2e, magic);
-    int r = tci_math_fma(m, nu, half_log2e, tci_math_2(m, TCI_P_SUB, magic, sum));
-    r = tci_math_fma(m, nu, tci_math_k(m, 0x1.4ae0cp-27), r);
-    r = tci_math_fma(m, e, tci_math_k(m, -0x1.715476p-1), r);
-    int p = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c));
-    p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
-    int top = tci_math_poly(m, a, tci_math_mills_n, TCI_COUNT(tci_math_mills_n));
-    int bottom = tci_math_poly(m, a, tci_math_mills_d, TCI_COUNT(tci_math_mills_d));
-    int phi = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
+    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 1.0, a);
     int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
     tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
+}
+
+/* erfc|x| = 2 Phi(-a sqrt 2) as in gelu, and 2 less that below 0. */
+static void tci_math_erfc_f32(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
+    int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
+    int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e6p+0));
+    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 2.0, wide);
+    int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
+    int factor =
+        tci_math_select(m, below, tci_math_k(m, -0x1p-63), tci_math_k(m, 0x1p-63));
+    int base = tci_math_select(m, below, tci_math_k(m, 2.0), tci_math_k(m, 0.0));
+    tci_math_fma(m, phi, factor, base);
+}
+
+/* tan(x): r = x - q pi/2 as for sin; -1 / tan(r) where q is odd. */
+static void tci_math_tan_f32(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int magic = tci_math_k(m, tci_math_magic);
+    int sum = tci_math_fma(m, x, tci_math_k(m, 0x1.45f306p-1), magic); /* 2 / pi */
+    int q = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[0] / 2), x);
+    r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[1] / 2), r);
+    r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[2] / 2), r);
+    int s = tci_math_2(m, TCI_P_MUL, r, r);
+    int p = tci_math_poly(m, s, tci_math_tan_c, TCI_COUNT(tci_math_tan_c));
+    int t = tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, r, s), r);
+    int odd = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, sum), tci_math_ki(m, 1));
+    odd = tci_math_compare(m, TCI_P_EQ, odd, tci_math_ki(m, 1));
+    int y = tci_math_select(m, odd, tci_math_2(m, TCI_P_DIV, tci_math_k(m, -1.0), t), t);
+    y = tci_math_keep_zero(m, x, y);
+    int size = tci_math_1(m, TCI_P_ABS, x);
+    int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, tci_math_trig_bound), size);
+    tci_math_select(m, big, tci_math_lane1(m, TCI_H_TAN_SLOW_F32, x, 0, big), y);
+}
+
+/* ---- recipes of both widths: the same steps, with longer polynomials for f64 ---- */
+
+static bool tci_math_is_wide(const tci_math *m)
+{
+    return m->t == TC_F64;
+}
+
+/* The constant of this width. */
+static int tci_math_k_of(tci_math *m, double narrow, double wide)
+{
+    return tci_math_k(m, tci_math_is_wide(m) ? wide : narrow);
+}
+
+static int tci_math_digits(const tci_math *m)
+{
+    return tci_math_is_wide(m) ? 52 : 23;
+}
+
+static int tci_math_magic_of(tci_math *m, int bias)
+{
+    return tci_math_k_of(m, tci_math_magic + bias, 0x1.8p52 + bias);
+}
+
+static int tci_math_bias(const tci_math *m)
+{
+    return tci_math_is_wide(m) ? 1023 : 127;
+}
+
+/* (e^r - 1 - r) / r^2, |r| <= 0.347 */
+static int tci_math_exp_poly(tci_math *m, int r)
+{
+    return tci_math_is_wide(m)
+               ? tci_math_poly(m, r, tci_math_exp_wide_c, TCI_COUNT(tci_math_exp_wide_c))
+               : tci_math_poly(m, r, tci_math_expm1_c, TCI_COUNT(tci_math_expm1_c));
+}
+
+/* e^x = (1 + t) 2^n */
+typedef struct tci_math_power {
+    int n, t, quarter; /* n as a float, t, and 2^(n - 2) */
+} tci_math_power;
+
+static tci_math_power tci_math_power_of(tci_math *m, int x)
+{
+    tci_math_power p;
+    int magic = tci_math_magic_of(m, tci_math_bias(m) - 2);
+    int sum = tci_math_fma(m, x, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0), magic);
+    p.n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int r = tci_math_fma(m, p.n, tci_math_k_of(m, -tci_math_ln2, -0x1.62e42fefa39efp-1), x);
+    r = tci_math_fma(m, p.n, tci_math_k_of(m, -tci_math_ln2_rest, -0x1.abc9e3b39803fp-56), r);
+    p.t = tci_math_fma(m, tci_math_exp_poly(m, r), tci_math_2(m, TCI_P_MUL, r, r), r);
+    p.quarter = tci_math_exp2i(m, sum);
+    return p;
+}
+
+/* e^x - 1 = 4 (t 2^(n-2) + (2^(n-2) - 1/4)), which overflows only where the result does; t where n
+ * is 0. */
+static int tci_math_expm1_quarter(tci_math *m, const tci_math_power *p)
+{
+    int rest = tci_math_2(m, TCI_P_SUB, p->quarter, tci_math_k(m, 0.25));
+    return tci_math_fma(m, p->t, p->quarter, rest);
+}
+
+static void tci_math_expm1(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int near = tci_math_2(m, TCI_P_PMAX, tci_math_k_of(m, -18.0, -38.0), x);
+    near = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.0, 710.0), near);
+    tci_math_power p = tci_math_power_of(m, near);
+    int y = tci_math_2(m, TCI_P_MUL, tci_math_expm1_quarter(m, &p), tci_math_k(m, 4.0));
+    int small = tci_math_compare(m, TCI_P_EQ, p.n, tci_math_k(m, 0.0));
+    tci_math_keep_zero(m, x, tci_math_select(m, small, p.t, y));
+}
+
+/* 2^x = 2^n e^((x - n) ln 2), scaled in two halves as in exp. */
+static void tci_math_exp2(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    x = tci_math_2(m, TCI_P_PMAX, tci_math_k_of(m, -151.0, -1076.0), x);
+    x = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 129.0, 1025.0), x);
+    int magic = tci_math_magic_of(m, 2 * tci_math_bias(m));
+    int sum = tci_math_2(m, TCI_P_ADD, x, magic);
+    int rest = tci_math_2(m, TCI_P_SUB, x, tci_math_2(m, TCI_P_SUB, sum, magic));
+    int r = tci_math_2(m, TCI_P_MUL, rest, tci_math_k_of(m, tci_math_ln2, 0x1.62e42fefa39efp-1));
+    int one = tci_math_k(m, 1.0);
+    int p = tci_math_fma(m, tci_math_fma(m, tci_math_exp_poly(m, r), r, one), r, one);
+    tci_math_scale(m, p, tci_math_to_bits(m, sum));
+}
+
+/* With E = e^|x| - 1: (E + E / (E + 1)) / 2, in quarters of E; x itself where its cube is lost. */
+static void tci_math_sinh(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int a = tci_math_1(m, TCI_P_ABS, x);
+    int near = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.5, 710.5), a);
+    tci_math_power p = tci_math_power_of(m, near);
+    int quarter = tci_math_expm1_quarter(m, &p);
+    int whole = tci_math_fma(m, quarter, tci_math_k(m, 4.0), tci_math_k(m, 1.0));
+    int y = tci_math_2(m, TCI_P_ADD, quarter, tci_math_2(m, TCI_P_DIV, quarter, whole));
+    y = tci_math_2(m, TCI_P_MUL, y, tci_math_k(m, 2.0));
+    int small = tci_math_compare(m, TCI_P_LT, a, tci_math_k_of(m, 0x1p-13, 0x1p-28));
+    tci_math_copy_sign(m, tci_math_select(m, small, a, y), x);
+}
+
+/* With S = e^|x| / 4: 2 (S + 1 / (16 S)). */
+static void tci_math_cosh(tci_math *m)
+{
+    int a = tci_math_1(m, TCI_P_ABS, tci_math_arg(m, 0));
+    a = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.5, 710.5), a);
+    tci_math_power p = tci_math_power_of(m, a);
+    int s = tci_math_fma(m, p.t, p.quarter, p.quarter);
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 0.0625), s);
+    tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_ADD, s, back), tci_math_k(m, 2.0));
+}
+
+/* u = 2^k (1 + f), and log(1 + f) = f + s: as in log, for f64 through z = f / (2 + f). */
+typedef struct tci_math_parts {
+    int k, f, s; /* k as a float */
+} tci_math_parts;
+
+static tci_math_parts tci_math_parts_of(tci_math *m, int u)
+{
+    tci_math_parts p;
+    bool wide = tci_math_is_wide(m);
+    const int digits = tci_math_digits(m);
+    const int64_t sqrt_half = wide ? INT64_C(0x3fe6a09e667f3bcd) : 0x3f3504f3;
+    int tiny = tci_math_compare(m, TCI_P_LT, u, tci_math_k_of(m, 0x1p-126, 0x1p-1022));
+    int scaled = tci_math_2(m, TCI_P_MUL, u, tci_math_k_of(m, 0x1p23, 0x1p52));
+    int base = tci_math_select(m, tiny, tci_math_ki(m, sqrt_half + ((int64_t)digits << digits)),
+                               tci_math_ki(m, sqrt_half));
+    int bits = tci_math_to_bits(m, tci_math_select(m, tiny, scaled, u));
+    int offset = tci_math_2(m, TCI_P_SUB, bits, base);
+    int k = tci_math_2(m, TCI_P_SHR, offset, tci_math_ki(m, digits));
+    int magic = tci_math_magic_of(m, 0);
+    k = tci_math_2(m, TCI_P_ADD, k, tci_math_to_bits(m, magic));
+    p.k = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, k), magic);
+    int mantissa = tci_math_2(m, TCI_P_AND, offset,
+                              tci_math_ki(m, ((int64_t)1 << digits) - 1));
+    mantissa = tci_math_2(m, TCI_P_ADD, mantissa, tci_math_ki(m, sqrt_half));
+    p.f = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, mantissa), tci_math_k(m, 1.0));
+    int square = tci_math_2(m, TCI_P_MUL, p.f, p.f);
+    if (!wide) {
+        int q = tci_math_poly(m, p.f, tci_math_log_c, TCI_COUNT(tci_math_log_c));
+        p.s = tci_math_2(m, TCI_P_MUL, q, square);
+        return p;
+    }
+    int z = tci_math_2(m, TCI_P_ADD, tci_math_k(m, 2.0), p.f);
+    z = tci_math_2(m, TCI_P_DIV, p.f, z);
+    int zz = tci_math_2(m, TCI_P_MUL, z, z);
+    int q = tci_math_poly(m, zz, tci_math_log_wide_c, TCI_COUNT(tci_math_log_wide_c));
+    int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), square);
+    int tail = tci_math_2(m, TCI_P_MUL, z, tci_math_fma(m, q, zz, half));
+    p.s = tci_math_2(m, TCI_P_SUB, tail, half);
+    return p;
+}
+
+/* log u, by its parts y, where u is a finite number above 0; as in C99 elsewhere. */
+static int tci_math_log_edges(tci_math *m, int u, int y)
+{
+    int zero = tci_math_k(m, 0.0);
+    int edge = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, u, zero),
+                               tci_math_k(m, -(double)INFINITY), tci_math_k(m, (double)NAN));
+    y = tci_math_select(m, tci_math_compare(m, TCI_P_LE, u, zero), edge, y);
+    int finite = tci_math_compare(m, TCI_P_LT, u, tci_math_k(m, (double)INFINITY));
+    return tci_math_select(m, finite, y, u);
+}
+
+/* c log(1 + f) + k c', both constants in two parts. */
+static void tci_math_log_of_base(tci_math *m, int c, int c_rest, int step, int step_rest)
+{
+    int u = tci_math_arg(m, 0);
+    tci_math_parts p = tci_math_parts_of(m, u);
+    int low = tci_math_2(m, TCI_P_MUL, p.k, step_rest);
+    low = tci_math_fma(m, p.s, c, tci_math_fma(m, p.f, c_rest, low));
+    int y = tci_math_fma(m, p.k, step, tci_math_fma(m, p.f, c, low));
+    tci_math_log_edges(m, u, y);
+}
+
+static void tci_math_log2(tci_math *m)
+{
+    tci_math_log_of_base(m, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0),
+                         tci_math_k_of(m, 0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56),
+                         tci_math_k(m, 1.0), tci_math_k(m, 0.0));
+}
+
+static void tci_math_log10(tci_math *m)
+{
+    tci_math_log_of_base(m, tci_math_k_of(m, 0x1.bcb7b2p-2, 0x1.bcb7b1526e50ep-2),
+                         tci_math_k_of(m, -0x1.5b235ep-27, 0x1.95355baaafad3p-57),
+                         tci_math_k_of(m, 0x1.344136p-2, 0x1.34413509f79ffp-2),
+                         tci_math_k_of(m, -0x1.ec10cp-27, -0x1.9dc1da994fd21p-59));
+}
+
+/* log u + c / u, u + c = 1 + x exactly. */
+static void tci_math_log1p(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int one = tci_math_k(m, 1.0);
+    int u = tci_math_2(m, TCI_P_ADD, one, x);
+    int of_x = tci_math_2(m, TCI_P_SUB, x, tci_math_2(m, TCI_P_SUB, u, one));
+    int of_one = tci_math_2(m, TCI_P_SUB, one, tci_math_2(m, TCI_P_SUB, u, x));
+    int c = tci_math_select(m, tci_math_compare(m, TCI_P_LT, one, x), of_one, of_x);
+    tci_math_parts p = tci_math_parts_of(m, u);
+    int low = tci_math_2(m, TCI_P_ADD, p.s, tci_math_2(m, TCI_P_DIV, c, u));
+    low = tci_math_fma(m, p.k, tci_math_k_of(m, tci_math_ln2_rest, 0x1.abc9e3b39803fp-56), low);
+    int y = tci_math_2(m, TCI_P_ADD, p.f, low);
+    y = tci_math_fma(m, p.k, tci_math_k_of(m, tci_math_ln2, 0x1.62e42fefa39efp-1), y);
+    tci_math_keep_zero(m, x, tci_math_log_edges(m, u, y));
+}
+
+/* The angle of (x, y), by a quotient in [0, tan(pi/8)]: of a = |y| and b = |x| it is a / b, or pi/4
+ * and that of (a - b) / (a + b), or pi/2 and that of -b / a. Two infinities count as 1 and 1, and
+ * what could overflow in a + b is made smaller. */
+static void tci_math_atan2(tci_math *m)
+{
+    int y = tci_math_arg(m, 0), x = tci_math_arg(m, 1);
+    int zero = tci_math_k(m, 0.0), one = tci_math_k(m, 1.0);
+    int inf = tci_math_k(m, (double)INFINITY);
+    int a = tci_math_1(m, TCI_P_ABS, y), b = tci_math_1(m, TCI_P_ABS, x);
+    int both = tci_math_2(m, TCI_P_AND, tci_math_compare(m, TCI_P_EQ, a, inf),
+                          tci_math_compare(m, TCI_P_EQ, b, inf));
+    int large = tci_math_k_of(m, 0x1p100, 0x1p1000);
+    int above = tci_math_2(m, TCI_P_OR, tci_math_compare(m, TCI_P_LT, large, a),
+                           tci_math_compare(m, TCI_P_LT, large, b));
+    int scale = tci_math_select(m, above, tci_math_k(m, 0.25), one);
+    a = tci_math_select(m, both, one, tci_math_2(m, TCI_P_MUL, a, scale));
+    b = tci_math_select(m, both, one, tci_math_2(m, TCI_P_MUL, b, scale));
+    int limit = tci_math_2(m, TCI_P_MUL, b, tci_math_k(m, 0x1.a8279ap-2)); /* tan(pi/8) */
+    int steep = tci_math_2(m, TCI_P_MUL, b, tci_math_k(m, 0x1.3504f4p+1)); /* tan(3pi/8) */
+    int past = tci_math_compare(m, TCI_P_LT, limit, a);
+    int turned = tci_math_compare(m, TCI_P_LT, steep, a);
+    int top = tci_math_select(m, past, tci_math_2(m, TCI_P_SUB, a, b), a);
+    int bottom = tci_math_select(m, past, tci_math_2(m, TCI_P_ADD, a, b), b);
+    top = tci_math_select(m, turned, tci_math_1(m, TCI_P_NEG, b), top);
+    bottom = tci_math_select(m, turned, a, bottom);
+    bottom = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, bottom, zero), one, bottom);
+    int z = tci_math_2(m, TCI_P_DIV, top, bottom);
+    int s = tci_math_2(m, TCI_P_MUL, z, z);
+    int p = tci_math_is_wide(m)
+                ? tci_math_poly(m, s, tci_math_atan_wide_c, TCI_COUNT(tci_math_atan_wide_c))
+                : tci_math_poly(m, s, tci_math_atan_c, TCI_COUNT(tci_math_atan_c));
+    int tail = tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_MUL, z, s), p);
+    int minus = tci_math_compare(m, TCI_P_LT, tci_math_to_bits(m, x), tci_math_ki(m, 0));
+    /* so many eighths of a turn, and to which side of them */
+    int eighths = tci_math_select(m, past, one, zero);
+    eighths = tci_math_select(m, turned, tci_math_k(m, 2.0), eighths);
+    int back = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 4.0), eighths);
+    eighths = tci_math_select(m, minus, back, eighths);
+    int side = tci_math_select(m, minus, tci_math_k(m, -1.0), one);
+    tail = tci_math_fma(m, eighths, tci_math_k_of(m, -0x1.777a5cp-26, 0x1.1a62633145c07p-55),
+                        tci_math_2(m, TCI_P_MUL, side, tail));
+    tail = tci_math_fma(m, side, z, tail);
+    int r = tci_math_fma(m, eighths, tci_math_k_of(m, 0x1.921fb6p-1, 0x1.921fb54442d18p-1), tail);
+    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, r), y);
+}
+
+static void tci_math_copysign(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), y = tci_math_arg(m, 1);
+    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
 }
 
 /* A helper for every lane. */
@@ -380,43 +721,41 @@ static void tci_math_whole(tci_math *m, tci_helper_id id)
 
 /* ---- the table ---- */
 
-static void tci_math_build_f32(tci_math *m, tci_prim p)
+static void tci_math_build_recipe(tci_math *m, tci_prim p)
 {
     switch (p) {
-    case TCI_P_EXP:
-        tci_math_exp_f32(m);
-        break;
-    case TCI_P_LOG:
-        tci_math_log_f32(m);
-        break;
-    case TCI_P_SIN:
-        tci_math_trig_f32(m, false);
-        break;
-    case TCI_P_COS:
-        tci_math_trig_f32(m, true);
-        break;
-    case TCI_P_TANH:
-        tci_math_tanh_f32(m);
-        break;
-    case TCI_P_ERF:
-        tci_math_erf_f32(m);
-        break;
-    case TCI_P_SIGMOID:
-        tci_math_sigmoid_f32(m);
-        break;
-    case TCI_P_GELU:
-        tci_math_gelu_f32(m);
-        break;
-    case TCI_P_POW:
-        tci_math_whole(m, TCI_H_POW_F32);
-        break;
+    case TCI_P_EXP: tci_math_exp_f32(m); break;
+    case TCI_P_LOG: tci_math_log_f32(m); break;
+    case TCI_P_SIN: tci_math_trig_f32(m, false); break;
+    case TCI_P_COS: tci_math_trig_f32(m, true); break;
+    case TCI_P_TANH: tci_math_tanh_f32(m); break;
+    case TCI_P_ERF: tci_math_erf_f32(m); break;
+    case TCI_P_SIGMOID: tci_math_sigmoid_f32(m); break;
+    case TCI_P_GELU: tci_math_gelu_f32(m); break;
+    case TCI_P_POW: tci_math_whole(m, TCI_H_POW_F32); break;
+    case TCI_P_TAN: tci_math_tan_f32(m); break;
+    case TCI_P_ERFC: tci_math_erfc_f32(m); break;
+    case TCI_P_ERFINV: tci_math_whole(m, TCI_H_ERFINV_F32); break;
+    case TCI_P_LGAMMA: tci_math_whole(m, TCI_H_LGAMMA_F32); break;
+    case TCI_P_DIGAMMA: tci_math_whole(m, TCI_H_DIGAMMA_F32); break;
+    case TCI_P_TRIGAMMA: tci_math_whole(m, TCI_H_TRIGAMMA_F32); break;
+    case TCI_P_EXPM1: tci_math_expm1(m); break;
+    case TCI_P_EXP2: tci_math_exp2(m); break;
+    case TCI_P_SINH: tci_math_sinh(m); break;
+    case TCI_P_COSH: tci_math_cosh(m); break;
+    case TCI_P_LOG1P: tci_math_log1p(m); break;
+    case TCI_P_LOG2: tci_math_log2(m); break;
+    case TCI_P_LOG10: tci_math_log10(m); break;
+    case TCI_P_ATAN2: tci_math_atan2(m); break;
+    case TCI_P_COPYSIGN: tci_math_copysign(m); break;
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* no recipe */
     }
 }
 
+/* Of the first rows; the others have recipes. */
 #define TCI_MATH_ROW(id, name, arity, result, cost) TCI_H_##id##_F64,
-static const tci_helper_id tci_math_f64_helper[] = {TCI_MATH_PRIMS(TCI_MATH_ROW)};
+static const tci_helper_id tci_math_f64_helper[] = {TCI_HELPED_PRIMS(TCI_MATH_ROW)};
 #undef TCI_MATH_ROW
 
 static void tci_math_build(void)
@@ -426,10 +765,10 @@ static void tci_math_build(void)
             tci_math m = {.insts = tci_math_insts[row][wide],
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
-            if (wide) {
+            if (wide && row < TCI_COUNT(tci_math_f64_helper)) {
                 tci_math_whole(&m, tci_math_f64_helper[row]);
             } else {
-                tci_math_build_f32(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
+                tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             }
             tci_math_recipes[row][wide].insts = m.insts;
             tci_math_recipes[row][wide].n = m.n;

@@ -78,6 +78,65 @@
     X(CEIL, ceil, 1, NUMERIC, EXACT, CEIL(A), FLAT, "smallest integer not below")                  \
     X(TRUNC, trunc, 1, NUMERIC, EXACT, TRUNC(A), FLAT, "towards zero")                             \
     X(ROUND, round, 1, NUMERIC, EXACT, RINT(A), FLAT, "nearest integer, ties to even")             \
+    X(TAN, tan, 1, FLOAT, CALL, TAN(A), DA(MUL(G, ADD(K(1), SQUARE(Y)))),                          \
+      "tangent of a in radians")                                                                   \
+    X(ASIN, asin, 1, FLOAT, CALL, ATAN2(A, SQRT(FMA(NEG(A), A, K(1)))),                            \
+      DA(MUL(G, RSQRT(SUB(K(1), SQUARE(A))))), "angle in [-pi/2, pi/2] whose sine is a")           \
+    X(ACOS, acos, 1, FLOAT, CALL, ATAN2(SQRT(FMA(NEG(A), A, K(1))), A),                            \
+      DA(NEG(MUL(G, RSQRT(SUB(K(1), SQUARE(A)))))), "angle in [0, pi] whose cosine is a")          \
+    X(ATAN, atan, 1, FLOAT, CALL, ATAN2(A, K(1)), DA(DIV(G, ADD(K(1), SQUARE(A)))),                \
+      "angle in [-pi/2, pi/2] whose tangent is a")                                                 \
+    X(SINH, sinh, 1, FLOAT, CALL, SINH(A), DA(MUL(G, COSH(A))), "hyperbolic sine")                 \
+    X(COSH, cosh, 1, FLOAT, CALL, COSH(A), DA(MUL(G, SINH(A))), "hyperbolic cosine")               \
+    X(ASINH, asinh, 1, FLOAT, CALL,                                                                \
+      COPYSIGN(SELECT(LT(K(1e10), ABS(A)), ADD(LOG(ABS(A)), K(0.6931471805599453)),                \
+                      LOG1P(ADD(ABS(A), DIV(MUL(A, A), ADD(K(1), SQRT(FMA(A, A, K(1)))))))), A),   \
+      DA(MUL(G, RSQRT(ADD(SQUARE(A), K(1))))), "inverse of sinh")                                  \
+    X(ACOSH, acosh, 1, FLOAT, CALL,                                                                \
+      SELECT(LT(A, K(1)), SQRT(SUB(A, K(1))),                                                      \
+             SELECT(LT(K(1e10), A), ADD(LOG(A), K(0.6931471805599453)),                            \
+                    LOG1P(ADD(SUB(A, K(1)), SQRT(FMA(SUB(A, K(1)), SUB(A, K(1)),                   \
+                                                     MUL(K(2), SUB(A, K(1))))))))),                \
+      DA(MUL(G, RSQRT(SUB(SQUARE(A), K(1))))), "inverse of cosh, at least 0")                      \
+    X(ATANH, atanh, 1, FLOAT, CALL,                                                                \
+      COPYSIGN(MUL(K(0.5), LOG1P(DIV(ADD(ABS(A), ABS(A)), SUB(K(1), ABS(A))))), A),                \
+      DA(DIV(G, SUB(K(1), SQUARE(A)))), "inverse of tanh")                                         \
+    X(EXPM1, expm1, 1, FLOAT, CALL, EXPM1(A), DA(MUL(G, ADD(Y, K(1)))), "e to the a, less 1")      \
+    X(EXP2, exp2, 1, FLOAT, CALL, EXP2(A), DA(MUL(G, MUL(Y, K(0.6931471805599453)))),              \
+      "2 to the a")                                                                                \
+    X(LOG1P, log1p, 1, FLOAT, CALL, LOG1P(A), DA(DIV(G, ADD(A, K(1)))), "log(1 + a)")              \
+    X(LOG2, log2, 1, FLOAT, CALL, LOG2(A), DA(DIV(G, MUL(A, K(0.6931471805599453)))),              \
+      "logarithm to base 2")                                                                       \
+    X(LOG10, log10, 1, FLOAT, CALL, LOG10(A), DA(DIV(G, MUL(A, K(2.302585092994046)))),            \
+      "logarithm to base 10")                                                                      \
+    X(ERFC, erfc, 1, FLOAT, CALL, ERFC(A),                                                         \
+      DA(MUL(G, MUL(K(-1.1283791670955126), EXP(NEG(SQUARE(A)))))), "1 - erf(a)")                  \
+    X(ERFINV, erfinv, 1, FLOAT, CALL, ERFINV(A),                                                   \
+      DA(MUL(G, MUL(K(0.88622692545275801), EXP(SQUARE(Y))))), "inverse of erf")                   \
+    X(LGAMMA, lgamma, 1, FLOAT, CALL, LGAMMA(A), DA(MUL(G, DIGAMMA(A))),                           \
+      "log of the absolute gamma function")                                                        \
+    X(DIGAMMA, digamma, 1, FLOAT, CALL, DIGAMMA(A), DA(MUL(G, TRIGAMMA(A))),                       \
+      "derivative of lgamma")                                                                      \
+    X(TRIGAMMA, trigamma, 1, FLOAT, CALL, TRIGAMMA(A), NONE, "derivative of digamma")              \
+    X(SINC, sinc, 1, FLOAT, CALL,                                                                  \
+      SELECT(EQ(A, K(0)), K(1),                                                                    \
+             DIV(SIN(MUL(K(3.141592653589793),                                                     \
+                         SELECT(LT(K(0.5), ABS(SUB(A, MUL(K(2), RINT(MUL(K(0.5), A)))))),          \
+                                SUB(COPYSIGN(K(1), SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))),       \
+                                    SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))),                      \
+                                SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))))),                        \
+                 MUL(K(3.141592653589793), A))),                                                   \
+      DA(WHERE(EQ(A, K(0)), K(0), MUL(G, DIV(SUB(COS(MUL(K(3.141592653589793), A)), Y), A)))),     \
+      "sin(pi a) / (pi a), 1 at 0")                                                                \
+    X(SIGN, sign, 1, SAME, EXACT,                                                                  \
+      SELECT(LT(K(0), A), K(1), SELECT(LT(A, K(0)), K(-1), K(0))), FLAT, "-1, 0 or 1; 0 of NaN")   \
+    X(SIGNBIT, signbit, 1, COMPARE, PLAIN, MINUS(A), NONE,                                         \
+      "a < 0, or a is -0 or a NaN of that sign")                                                   \
+    X(FRAC, frac, 1, NUMERIC, PLAIN, SUB(A, TRUNC(A)), DA(G), "a - trunc(a)")                      \
+    X(ISINF, isinf, 1, COMPARE, PLAIN, AND(EQ(A, A), NOT(EQ(SUB(A, A), K(0)))), NONE,              \
+      "a is an infinity")                                                                          \
+    X(ISFINITE, isfinite, 1, COMPARE, PLAIN, EQ(SUB(A, A), K(0)), NONE,                            \
+      "a is neither an infinity nor NaN")                                                          \
     X(ISNAN, isnan, 1, COMPARE, PLAIN, NOT(EQ(A, A)), NONE, "a is NaN")                            \
     X(LOGICAL_NOT, logical_not, 1, LOGIC, PLAIN, NOT(A), NONE, "a == 0")                           \
     X(ADD, add, 2, SAME, PLAIN, ADD(A, B), DAB(G, G), "a + b")                                     \
@@ -104,6 +163,57 @@
       "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
     X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, CALL, FLOOR_DIVIDE(A, B), FLAT,                      \
       "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
+    X(FMAX, fmax, 2, SAME, EXACT, SELECT(OR(LE(B, A), NOT(EQ(B, B))), A, B),                       \
+      DAB(WHERE(LOGICAL_OR(GE(A, B), ISNAN(B)), G, K(0)),                                          \
+          WHERE(LOGICAL_OR(GE(A, B), ISNAN(B)), K(0), G)),                                         \
+      "the larger; the other where one is NaN")                                                    \
+    X(FMIN, fmin, 2, SAME, EXACT, SELECT(OR(LE(A, B), NOT(EQ(B, B))), A, B),                       \
+      DAB(WHERE(LOGICAL_OR(LE(A, B), ISNAN(B)), G, K(0)),                                          \
+          WHERE(LOGICAL_OR(LE(A, B), ISNAN(B)), K(0), G)),                                         \
+      "the smaller; the other where one is NaN")                                                   \
+    X(FMOD, fmod, 2, NUMERIC, CALL, REM(A, B), DAB(G, NEG(MUL(G, TRUNC(DIV(A, B))))),              \
+      "a - b * trunc(a / b), exactly: sign of a; integers: 0 where b is")                          \
+    X(ATAN2, atan2, 2, FLOAT, CALL, ATAN2(A, B),                                                   \
+      DAB(MUL(G, DIV(B, ADD(SQUARE(A), SQUARE(B)))),                                               \
+          NEG(MUL(G, DIV(A, ADD(SQUARE(A), SQUARE(B)))))),                                         \
+      "angle in [-pi, pi] of the point (b, a)")                                                    \
+    X(HYPOT, hypot, 2, FLOAT, CALL,                                                                \
+      SELECT(OR(EQ(ABS(A), DIV(K(1), K(0))), EQ(ABS(B), DIV(K(1), K(0)))), DIV(K(1), K(0)),        \
+             SELECT(EQ(MAX(ABS(A), ABS(B)), K(0)), K(0),                                           \
+                    MUL(MAX(ABS(A), ABS(B)),                                                       \
+                        SQRT(FMA(DIV(MIN(ABS(A), ABS(B)), MAX(ABS(A), ABS(B))),                    \
+                                 DIV(MIN(ABS(A), ABS(B)), MAX(ABS(A), ABS(B))), K(1)))))),         \
+      DAB(MUL(G, DIV(A, Y)), MUL(G, DIV(B, Y))), "sqrt(a * a + b * b)")                            \
+    X(COPYSIGN, copysign, 2, FLOAT, PLAIN, COPYSIGN(A, B),                                         \
+      DAB(WHERE(EQ(A, K(0)), K(0), WHERE(EQ(A, Y), G, NEG(G))), K(0)), "|a| with the sign of b")   \
+    X(HEAVISIDE, heaviside, 2, SAME, EXACT,                                                        \
+      SELECT(EQ(A, K(0)), B, SELECT(LT(K(0), A), K(1), K(0))),                                     \
+      DAB(K(0), WHERE(EQ(A, K(0)), G, K(0))), "0 below 0, b at 0, 1 above")                        \
+    X(LDEXP, ldexp, 2, FLOAT, CALL,                                                                \
+      SELECT(EQ(A, K(0)), A,                                                                       \
+             MUL(MUL(MUL(A, EXP2(FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3)))))),               \
+                     EXP2(FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3)))))),                      \
+                 EXP2(SUB(MIN(MAX(B, K(-3e3)), K(3e3)),                                            \
+                          MUL(K(2), FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3))))))))),         \
+      DAB(MUL(G, EXP2(B)), MUL(G, MUL(Y, K(0.6931471805599453)))), "a * 2 to the b; 0 where a is") \
+    X(LOGADDEXP, logaddexp, 2, FLOAT, CALL,                                                        \
+      SELECT(EQ(A, B), ADD(A, K(0.6931471805599453)),                                              \
+             ADD(MAX(A, B), LOG1P(EXP(NEG(ABS(SUB(A, B))))))),                                     \
+      DAB(MUL(G, SIGMOID(SUB(A, B))), MUL(G, SIGMOID(SUB(B, A)))), "log(exp(a) + exp(b))")         \
+    X(LOGADDEXP2, logaddexp2, 2, FLOAT, CALL,                                                      \
+      SELECT(EQ(A, B), ADD(A, K(1)),                                                               \
+             ADD(MAX(A, B), MUL(K(1.4426950408889634), LOG1P(EXP2(NEG(ABS(SUB(A, B)))))))),        \
+      DAB(DIV(G, ADD(K(1), EXP2(SUB(B, A)))), DIV(G, ADD(K(1), EXP2(SUB(A, B))))),                 \
+      "log2(exp2(a) + exp2(b))")                                                                   \
+    X(XLOGY, xlogy, 2, FLOAT, CALL,                                                                \
+      SELECT(AND(EQ(A, K(0)), EQ(B, B)), K(0), MUL(A, LOG(B))),                                    \
+      DAB(MUL(G, WHERE(LOGICAL_AND(EQ(A, K(0)), LE(B, K(0))), K(0), LOG(B))),                      \
+          MUL(G, DIV(A, B))),                                                                      \
+      "a * log(b), 0 where a is")                                                                  \
+    X(LOGICAL_XOR, logical_xor, 2, LOGIC, PLAIN, XOR(A, B), NONE, "one is nonzero, the other not") \
+    X(GCD, gcd, 2, WORD, CALL, GCD(A, B), NONE, "greatest common divisor, at least 0")             \
+    X(LCM, lcm, 2, WORD, CALL, ABS(MUL(DIV(A, GCD(A, B)), B)), NONE,                               \
+      "least common multiple, at least 0")                                                         \
     X(EQ, eq, 2, COMPARE, PLAIN, EQ(A, B), NONE, "a == b")                                         \
     X(NE, ne, 2, COMPARE, PLAIN, NOT(EQ(A, B)), NONE, "a != b")                                    \
     X(LT, lt, 2, COMPARE, PLAIN, LT(A, B), NONE, "a < b")                                          \
@@ -276,6 +386,8 @@ typedef enum tci_mode {
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
     X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(MINUS, 1, VALUE)           /* the sign bit of a, false of unsigned integers */               \
+    X(GCD, 2, VALUE)             /* greatest common divisor of integers */                         \
     X(A1, 0, COMBINE)            /* further parts of the first tuple */                            \
     X(A2, 0, COMBINE)                                                                              \
     X(B1, 0, COMBINE)            /* and of the second */                                           \

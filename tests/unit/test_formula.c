@@ -31,7 +31,9 @@ static bool fits(int word, bool value, bool reduce, int arity)
     case TCI_W_MAX:
     case TCI_W_MIN:
     case TCI_W_MODULO:
-    case TCI_W_FLOOR_DIVIDE: return value;
+    case TCI_W_FLOOR_DIVIDE:
+    case TCI_W_MINUS:
+    case TCI_W_GCD: return value;
     case TCI_W_SPREAD:
     case TCI_W_TALLY:
     case TCI_W_OTHERS:
@@ -40,7 +42,7 @@ static bool fits(int word, bool value, bool reduce, int arity)
     }
     if (value) {
         return word < TCI_P_COUNT && tci_prim_get((tci_prim)word)->result != 'O' &&
-               tci_prim_get((tci_prim)word)->arity <= 2 && word != TCI_P_LANE1;
+               word != TCI_P_LANE1;
     }
     return word < TCI_OP_EW_END || word == TCI_OP_WHERE;
 }

@@ -82,6 +82,15 @@ static const tct_row tct_rows[] = {
     {TCI_P_ERF, erfl, 1.6, 1.5},
     {TCI_P_SIGMOID, tct_sigmoid, 2.5, 1.5},
     {TCI_P_GELU, tct_gelu, 8.0, 2.0},
+    {TCI_P_TAN, tanl, 2.5, 2.5},
+    {TCI_P_ERFC, erfcl, 5.0, 3.0},
+    {TCI_P_EXPM1, expm1l, 1.8, 1.8},
+    {TCI_P_EXP2, exp2l, 1.1, 1.1},
+    {TCI_P_SINH, sinhl, 2.2, 2.2},
+    {TCI_P_COSH, coshl, 1.6, 1.6},
+    {TCI_P_LOG1P, log1pl, 1.0, 1.0},
+    {TCI_P_LOG2, log2l, 1.0, 1.0},
+    {TCI_P_LOG10, log10l, 1.0, 1.0},
 };
 
 /* |got - want| in ulp of want rounded to the type; infinity when one is NaN, infinite or of the
@@ -174,6 +183,45 @@ TEST(f64_functions_within_their_ulp_bounds)
     }
 }
 
+TEST(atan2_within_one_ulp_or_so)
+{
+    tct_worst w32 = {-1, 0, 0}, w64 = {-1, 0, 0};
+    for (int i = 0; i < 200000; i++) {
+        int spread = i % 4 == 0 ? 250 : i % 4 == 1 ? 10 : 2;
+        double y = ldexp(1 + tct_random_unit(), tct_random_below(spread) - spread / 2);
+        double x = ldexp(1 + tct_random_unit(), tct_random_below(spread) - spread / 2);
+        y = (float)(i & 8 ? -y : y);
+        x = (float)(i & 16 ? -x : x);
+        double ulps = tct_ulps(TC_F32, tct_eval(TCI_P_ATAN2, TC_F32, y, x), atan2l(y, x));
+        w32 = ulps > w32.ulps ? (tct_worst){ulps, y, x} : w32;
+        y = i % 3 ? y * (1 + tct_random_unit()) : ldexp(y, i % 800 - 400);
+        ulps = tct_ulps(TC_F64, tct_eval(TCI_P_ATAN2, TC_F64, y, x), atan2l(y, x));
+        w64 = ulps > w64.ulps ? (tct_worst){ulps, y, x} : w64;
+    }
+    CHECK_MSG(w32.ulps <= 2.0, "f32 atan2(%a, %a): %.3f ulp", w32.at, w32.got, w32.ulps);
+    if (LDBL_MANT_DIG >= 64) {
+        CHECK_MSG(w64.ulps <= 2.0, "f64 atan2(%a, %a): %.3f ulp", w64.at, w64.got, w64.ulps);
+    }
+}
+
+/* Annex F of C99: libm's answer, to its rounding, on every pair of special values. */
+TEST(atan2_special_cases_are_those_of_c99)
+{
+    static const double values[] = {0.0, -0.0, 1.0, -1.0, 0x1p-149, -0x1p-149, 0x1p-127, 3e38,
+                                    -3e38, (double)INFINITY, -(double)INFINITY, (double)NAN};
+    for (int i = 0; i < TCI_COUNT(values); i++) {
+        for (int j = 0; j < TCI_COUNT(values); j++) {
+            double y = (float)values[i], x = (float)values[j];
+            for (tc_dtype t = TC_F32; t <= TC_F64; t = (tc_dtype)(t + 1)) {
+                double got = tct_eval(TCI_P_ATAN2, t, y, x);
+                CHECK_MSG(tct_ulps(t, got, atan2l(y, x)) <= 1 &&
+                              (isnan(got) || signbit(got) == signbit(atan2(y, x))),
+                          "atan2(%a, %a) = %a", y, x, got);
+            }
+        }
+    }
+}
+
 TEST(pow_within_one_ulp)
 {
     tct_worst w32 = {-1, 0, 0};
@@ -241,7 +289,26 @@ TEST(special_values_of_the_functions)
         {TCI_P_ERF, inf, 1.0}, {TCI_P_ERF, -inf, -1.0}, {TCI_P_SIGMOID, 0.0, 0.5},
         {TCI_P_SIGMOID, inf, 1.0}, {TCI_P_SIGMOID, -inf, 0.0}, {TCI_P_GELU, 0.0, 0.0},
         {TCI_P_GELU, -0.0, -0.0}, {TCI_P_GELU, inf, inf}, {TCI_P_GELU, -inf, -0.0},
-        {TCI_P_GELU, 100.0, 100.0}};
+        {TCI_P_GELU, 100.0, 100.0},
+        {TCI_P_TAN, -0.0, -0.0}, {TCI_P_TAN, inf, nan}, {TCI_P_ERFC, inf, 0.0},
+        {TCI_P_ERFC, -inf, 2.0}, {TCI_P_ERFC, -0.0, 1.0}, {TCI_P_EXPM1, -0.0, -0.0},
+        {TCI_P_EXPM1, inf, inf}, {TCI_P_EXPM1, -inf, -1.0}, {TCI_P_EXPM1, 1000.0, inf},
+        {TCI_P_EXP2, inf, inf}, {TCI_P_EXP2, -inf, 0.0}, {TCI_P_EXP2, -0.0, 1.0},
+        {TCI_P_EXP2, 10.0, 1024.0}, {TCI_P_EXP2, -126.0, 0x1p-126}, {TCI_P_SINH, -0.0, -0.0},
+        {TCI_P_SINH, inf, inf}, {TCI_P_SINH, -inf, -inf}, {TCI_P_COSH, -0.0, 1.0},
+        {TCI_P_COSH, -inf, inf}, {TCI_P_LOG1P, -0.0, -0.0}, {TCI_P_LOG1P, -1.0, -inf},
+        {TCI_P_LOG1P, -2.0, nan}, {TCI_P_LOG1P, -inf, nan}, {TCI_P_LOG1P, inf, inf},
+        {TCI_P_LOG2, 0.0, -inf}, {TCI_P_LOG2, -0.0, -inf}, {TCI_P_LOG2, -1.0, nan},
+        {TCI_P_LOG2, inf, inf}, {TCI_P_LOG2, 1.0, 0.0}, {TCI_P_LOG2, 8.0, 3.0},
+        {TCI_P_LOG2, 0x1p-140, -140.0}, {TCI_P_LOG10, 0.0, -inf}, {TCI_P_LOG10, -inf, nan},
+        {TCI_P_LOG10, inf, inf}, {TCI_P_LOG10, 1.0, 0.0}, {TCI_P_LOG10, 1000.0, 3.0},
+        {TCI_P_ERFINV, 0.0, 0.0}, {TCI_P_ERFINV, -0.0, -0.0}, {TCI_P_ERFINV, 1.0, inf},
+        {TCI_P_ERFINV, -1.0, -inf}, {TCI_P_ERFINV, 1.5, nan}, {TCI_P_ERFINV, -inf, nan},
+        {TCI_P_LGAMMA, 0.0, inf}, {TCI_P_LGAMMA, -0.0, inf}, {TCI_P_LGAMMA, -3.0, inf},
+        {TCI_P_LGAMMA, 1.0, 0.0}, {TCI_P_LGAMMA, 2.0, 0.0}, {TCI_P_LGAMMA, inf, inf},
+        {TCI_P_LGAMMA, -inf, inf}, {TCI_P_DIGAMMA, 0.0, -inf}, {TCI_P_DIGAMMA, -0.0, inf},
+        {TCI_P_DIGAMMA, -1.0, nan}, {TCI_P_DIGAMMA, inf, inf}, {TCI_P_DIGAMMA, -inf, nan},
+        {TCI_P_TRIGAMMA, 0.0, inf}, {TCI_P_TRIGAMMA, -2.0, inf}, {TCI_P_TRIGAMMA, inf, 0.0}};
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         for (tc_dtype t = TC_F32; t <= TC_F64; t = (tc_dtype)(t + 1)) {
             double got = tct_eval(rows[i].p, t, rows[i].at, 0);
