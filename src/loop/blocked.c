@@ -3,7 +3,7 @@
  * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
  * of columns and a range of row tiles.
  *
- *   for each block of the first inner axis (the others are taken whole)
+ *   for each block of the inner points
  *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
  *       for each row tile
  *           pack the row factor: panel [row][inner point] or [inner point][row]
@@ -25,17 +25,28 @@
  * tile the same instruction is a load from the panel. As both panels hold the inner points in
  * their order, the tile's loop is one flat loop however many inner axes there are.
  *
+ * Rows and columns are sides: all outer axes that one factor has alone and that the results have
+ * in a row, counted as one. A convolution's columns are the places of an image; of its gradient to
+ * the filter they are filters, and the rows all else. So tiles are whole whatever the size of an
+ * image or a window. Only packing tells the axes of a side apart; behind it the side's last axis
+ * stands for all of them, and the others are at 0. Vectors run along either side: packing and
+ * storing are dear where memory runs along the other one, and lanes behind a short side are lost.
+ *
  * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
  * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
  * adds it to those before in memory: a block is a part where that can be, else a second array of
  * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
  * memory. */
+#include <string.h>
+
 #include "blocked.h"
+#include "cost.h"
 
 enum {
     TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
+    TCI_BLOCKED_PANEL = 512 << 10,  /* bytes of the vector factor in a block, about */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
     TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
     TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
@@ -51,7 +62,13 @@ enum {
     TCI_BLOCKED_REUSE = 8,          /* rows from which packing pays */
     TCI_BLOCKED_PAGE = 4096,        /* bytes that all sets of the first cache share */
     TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
-    TCI_BLOCKED_PAGES = 64          /* whose addresses are at hand */
+    TCI_BLOCKED_PAGES = 64,         /* whose addresses are at hand */
+    TCI_BLOCKED_WRITTEN = 8,        /* points of a last inner axis that are no loop in packing */
+    TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
+    TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
+    TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
+    TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
+    TCI_BLOCKED_WORTH = 90          /* percent of the time from which turned sides are worth it */
 };
 
 /* ---- what fits ---- */
@@ -104,20 +121,209 @@ static bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
            (step >= TCI_BLOCKED_PAGE && depth >= TCI_BLOCKED_PAGES);
 }
 
-/* Which factor goes along the rows and which along the vectors; false where one does both. */
-static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
+/* Does x count the axes `outer` and `inner` as one in row-major order? */
+static bool tci_blocked_index_is_flat(const tci_kernel *k, int x, int outer, int inner)
+{
+    tci_dim to = 0, step = 0, size = k->axes[inner].size;
+    return tci_build_coef(k, x, outer, &to) && tci_build_coef(k, x, inner, &step) &&
+           tci_dim_is_known(to) && tci_dim_is_known(step) && tci_dim_is_known(size) &&
+           tci_dim_known(to) == tci_dim_known(step) * tci_dim_known(size);
+}
+
+/* The same of all that these values access. */
+static bool tci_blocked_values_are_flat(const tci_kernel *k, const bool *live, int outer, int inner)
+{
+    bool flat = true;
+    for (int i = 0; i < k->n_insts && flat; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool depends = tci_build_depends(in->axes, outer) || tci_build_depends(in->axes, inner);
+        if (live[i] && depends && in->op != TCI_K_PRIM && in->op != TCI_K_RED) {
+            flat = in->op == TCI_K_LOAD && in->n_guards == 0 &&
+                   tci_blocked_index_is_flat(k, in->x, outer, inner);
+        }
+    }
+    return flat;
+}
+
+/* The same of the later stages. */
+static bool tci_blocked_later_is_flat(const tci_kernel *k, int outer, int inner)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int t = 1; t < k->n_stages; t++) {
+        tci_cost_mark(k, t, true, live);
+    }
+    bool flat = tci_blocked_values_are_flat(k, live, outer, inner);
+    for (int i = 0; i < k->n_stores; i++) {
+        flat = flat && k->stores[i].guard < 0 &&
+               tci_blocked_index_is_flat(k, k->stores[i].x, outer, inner);
+    }
+    return flat;
+}
+
+/* How many of the last inner axes count as one for all that a factor loads. */
+static int tci_blocked_run(const tci_kernel *k, const tci_blocked *p, int inst)
+{
+    const int32_t *axes = k->stages[p->stage].axes;
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        for (int a = 0; live[i] && a < k->insts[i].n_args; a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    int run = 1;
+    while (run < p->n_inner && tci_blocked_values_are_flat(k, live, axes[p->n_inner - run - 1],
+                                                           axes[p->n_inner - run])) {
+        run++;
+    }
+    return run;
+}
+
+/* ---- sides ---- */
+
+static tci_blocked_side tci_blocked_one_axis(const tci_kernel *k, int axis)
+{
+    tci_blocked_side side = {1, {axis}, k->axes[axis].size};
+    return side;
+}
+
+/* Has an axis of one factor (own) alone? */
+static bool tci_blocked_is_own(uint64_t own, uint64_t other, int axis)
+{
+    return tci_build_depends(own, axis) && !tci_build_depends(other, axis);
+}
+
+/* The side of the factor that alone has the axis `last`. */
+static tci_blocked_side tci_blocked_side_of(const tci_kernel *k, uint64_t own, uint64_t other,
+                                            int last)
+{
+    tci_blocked_side side = tci_blocked_one_axis(k, last);
+    bool flat = tci_dim_is_known(side.size);
+    for (int axis = last - 1; axis >= 0 && flat && side.n_axes < TCI_BLOCKED_AXES; axis--) {
+        if (!tci_blocked_is_own(own, other, axis)) {
+            continue;
+        }
+        flat = tci_dim_is_known(k->axes[axis].size) &&
+               tci_blocked_later_is_flat(k, axis, side.axes[0]);
+        if (flat) {
+            memmove(side.axes + 1, side.axes, sizeof(*side.axes) * (size_t)side.n_axes);
+            side.axes[0] = axis;
+            side.n_axes++;
+            side.size = tci_dim_mul(side.size, k->axes[axis].size);
+        }
+    }
+    return side;
+}
+
+/* The last outer axis that one factor has and the other lacks: -1 none. */
+static int tci_blocked_last(const tci_kernel *k, uint64_t own, uint64_t other)
+{
+    int axis = k->n_outer - 1;
+    while (axis >= 0 && (k->axes[axis].size == 1 || !tci_blocked_is_own(own, other, axis))) {
+        axis--;
+    }
+    return axis;
+}
+
+/* Do results lie in a row along the vectors? */
+static bool tci_blocked_stores_rows(const tci_kernel *k, const tci_blocked *p)
+{
+    bool rows = true;
+    for (int i = 0; i < k->n_stores; i++) {
+        tci_dim coef = 0;
+        rows = rows && tci_build_coef(k, k->stores[i].x, p->vec_axis, &coef) && coef == 1;
+    }
+    return rows;
+}
+
+/* Cycles of packing as many elements of the row factor as vectors have lanes. */
+static double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+{
+    const int32_t *axes = k->stages[p->stage].axes;
+    int last = axes[p->n_inner - 1];
+    double run = 1;
+    if (p->row_by_vector) {
+        return TCI_BLOCKED_MOVE;
+    }
+    if (!tci_blocked_examine(k, p->row_inst, last).contiguous) {
+        return TCI_BLOCKED_GATHER * lanes;
+    }
+    for (int i = 1; i <= p->row_run; i++) {
+        run *= (double)tci_kernel_known(k, axes[p->n_inner - i]);
+    }
+    return TCI_BLOCKED_MOVE * (run < lanes ? lanes / TCI_MAX(run, 1) : 1);
+}
+
+/* Cycles of packing a vector of columns for one inner point. */
+static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+{
+    double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
+    if (!p->vec_by_vector) {
+        return p->squares ? TCI_BLOCKED_TURN : TCI_BLOCKED_GATHER * lanes;
+    }
+    bool parted = p->of_columns.n_axes > 1 && run < lanes;
+    return TCI_BLOCKED_MOVE * (parted ? lanes / run : 1);
+}
+
+/* Cycles of packing columns, which serve all rows, of packing rows for each block of columns, and
+ * of storing results, over those of multiplying. */
+static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int lanes,
+                                 const tci_blocked *p)
+{
+    double rows = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1), depth = 1;
+    double columns = (double)TCI_MIN(tci_dim_known(p->of_columns.size), TCI_BLOCKED_COLUMNS);
+    for (int i = 0; i < p->n_inner; i++) {
+        depth *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
+    }
+    double store = tci_blocked_stores_rows(k, p) ? 0 : TCI_BLOCKED_SCATTER * lanes;
+    return machine.facts.ports * (tci_blocked_column_cycles(k, lanes, p) / rows +
+                                  tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
+                                  store / TCI_MAX(depth, 1));
+}
+
+/* The rows' and the columns' factors and what is to know of them, but for sides of several axes. */
+static bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
 {
     const tci_kred *red = &k->reds[p->red];
     const tci_kstage *st = &k->stages[p->stage];
-    bool swap = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis);
-    p->vec_inst = swap ? red->in[0] : red->in[1];
-    p->row_inst = swap ? red->in[1] : red->in[0];
-    uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
+    p->vec_inst = red->in[vec];
+    p->row_inst = red->in[1 - vec];
+    uint64_t columns = k->insts[p->vec_inst].axes, rows = k->insts[p->row_inst].axes;
     int last = st->axes[p->n_inner - 1];
-    return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
-           tci_build_depends(row, p->row_axis) && !tci_build_depends(row, p->vec_axis) &&
-           tci_build_depends(vec, last) && tci_build_depends(row, last) &&
-           k->insts[p->vec_inst].dtype != TC_BOOL;
+    if (!tci_blocked_is_own(columns, rows, p->vec_axis) ||
+        !tci_blocked_is_own(rows, columns, p->row_axis) || !tci_build_depends(columns, last) ||
+        !tci_build_depends(rows, last) || k->insts[p->vec_inst].dtype == TC_BOOL) {
+        return false;
+    }
+    p->of_columns = tci_blocked_one_axis(k, p->vec_axis);
+    p->of_rows = tci_blocked_one_axis(k, p->row_axis);
+    p->vec_by_vector = tci_blocked_examine(k, p->vec_inst, p->vec_axis).contiguous;
+    p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
+    p->squares = !p->vec_by_vector && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->row_run = p->row_by_vector ? 1 : tci_blocked_run(k, p, p->row_inst);
+    return true;
+}
+
+/* With factor `vec` of the DOT along the vectors; false where it has no columns or the other one no
+ * rows, or too few. */
+static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes, int vec,
+                             tci_blocked *p)
+{
+    uint64_t columns = k->insts[k->reds[0].in[vec]].axes;
+    uint64_t rows = k->insts[k->reds[0].in[1 - vec]].axes;
+    p->vec_axis = tci_blocked_last(k, columns, rows);
+    p->row_axis = tci_blocked_last(k, rows, columns);
+    if (p->vec_axis < 0 || p->row_axis < 0 || !tci_dim_is_known(k->axes[p->vec_axis].size) ||
+        !tci_blocked_factors(k, lanes, vec, p)) {
+        return false;
+    }
+    p->of_columns = tci_blocked_side_of(k, columns, rows, p->vec_axis);
+    p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
+    p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
+    p->beside = tci_blocked_beside(k, machine, lanes, p);
+    int64_t size = tci_dim_known(p->of_columns.size);
+    p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
+    return size >= lanes && tci_dim_hint(p->of_rows.size) >= TCI_BLOCKED_REUSE;
 }
 
 static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes)
@@ -129,53 +335,108 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    for (int a = TCI_MAX(k->n_outer - 1, 0); a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size); /* columns and depth, which panels hold */
+    for (int a = k->n_outer; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size); /* the depth, which panels hold */
     }
     return fits;
+}
+
+TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
+{
+    if (!tci_blocked_fits(k, machine, lanes)) {
+        return false;
+    }
+    int last = k->n_outer - 1; /* where results mostly lie in a row */
+    int vec = tci_build_depends(k->insts[k->reds[0].in[0]].axes, last) ? 0 : 1;
+    p->stage = p->red = 0;
+    p->n_inner = k->stages[0].n_axes;
+    tci_blocked other = *p;
+    bool fits = tci_blocked_take(k, machine, lanes, vec, p);
+    if (!tci_blocked_take(k, machine, lanes, 1 - vec, &other)) {
+        return fits;
+    }
+    double now = p->lost * (1 + p->beside), turned = other.lost * (1 + other.beside);
+    if (!fits || 100 * turned < TCI_BLOCKED_WORTH * now) {
+        *p = other;
+        p->is_turned = true;
+    }
+    return true;
+}
+
+TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis)
+{
+    bool has = false;
+    for (int i = 0; i < p->of_rows.n_axes; i++) {
+        has = has || p->of_rows.axes[i] == axis;
+    }
+    for (int i = 0; i < p->of_columns.n_axes; i++) {
+        has = has || p->of_columns.axes[i] == axis;
+    }
+    return has;
+}
+
+/* ---- blocks ---- */
+
+/* The first inner axis that blocks can cut without being too deep: fills p->cut, p->inner. */
+static void tci_blocked_find_cut(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[p->stage];
+    p->cut = p->n_inner - 1;
+    p->inner = 1;
+    while (p->cut > 0) {
+        int64_t size = tci_kernel_known(k, st->axes[p->cut]);
+        if (size > TCI_BLOCKED_DEPTH_MOST / p->inner) {
+            break;
+        }
+        p->inner *= size;
+        p->cut--;
+    }
 }
 
 /* Cuts the depth into parts of the sums, or even blocks; false where a block would be too deep. */
 static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
-    int64_t first = tci_kernel_known(k, st->axes[0]);
-    p->inner = 1;
-    for (int i = 1; i < p->n_inner; i++) {
-        p->inner *= tci_kernel_known(k, st->axes[i]);
+    tci_blocked_find_cut(k, p);
+    int64_t size = tci_kernel_known(k, st->axes[p->cut]), before = 1;
+    for (int i = 0; i < p->cut; i++) {
+        before *= tci_kernel_known(k, st->axes[i]);
     }
-    if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
+    if (p->inner <= 0 || size <= 0 || before <= 0) {
         return false;
     }
     p->part = k->reds[p->red].order == TCI_ORDER_SPLIT ? k->reds[p->red].order_n : 0;
     int64_t part = p->part % p->inner == 0 && !p->fused ? p->part / p->inner : 0;
+    part = before == 1 || (part > 0 && size % part == 0) ? part : 0;
     int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
     if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
         return false;
     }
     bool free = p->depth == 0 || p->depth == part;
-    p->depth = tci_ceil_div(first, tci_ceil_div(first, most));
+    p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
         p->depth = part; /* a block is a part */
-    } else if (p->depth < first && p->inner == 1) { /* whole squares */
+    } else if (p->depth < size && p->inner == 1) { /* whole squares */
         p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
     }
-    p->n_depths = tci_ceil_div(first, p->depth);
+    p->n_depths = tci_ceil_div(size, p->depth) * before;
+    p->is_part = part > 0 && p->depth == part;
     return true;
 }
 
 /* The columns of a block, and the row tiles that share it. */
 static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
 {
-    int64_t columns = tci_kernel_known(k, p->vec_axis), tile = (int64_t)p->unroll * lanes;
-    int64_t block = TCI_BLOCKED_COLUMNS;
+    int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
+    int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
+    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) / tile * tile;
+    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), tile);
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
     block = p->columns > 0 ? p->columns : block;
     p->columns = tci_ceil_div(TCI_MIN(columns, block), tile) * tile;
-    int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
     int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
     int64_t pieces = tci_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
@@ -186,19 +447,18 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
 TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
 {
     const tci_kstage *st = &k->stages[p->stage];
+    const tci_kred *red = &k->reds[p->red];
     p->n_inner = st->n_axes - st->n_kept;
     p->vec_axis = st->axes[st->n_axes - 1];
     p->keeps = true;
-    if (p->n_inner == 0 || st->n_kept != 1 || k->reds[p->red].op != TCI_RED_DOT ||
-        !tci_blocked_sides(k, p)) {
+    if (p->n_inner == 0 || st->n_kept != 1 || red->op != TCI_RED_DOT) {
         return false;
     }
-    const tci_kinst *row = &k->insts[p->row_inst];
-    tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
-    p->is_row_there = row->op == TCI_K_RED;
-    p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
-    p->vec_by_vector = vec.contiguous;
-    p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    int vec = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis) ? 0 : 1;
+    if (!tci_blocked_factors(k, lanes, vec, p)) {
+        return false;
+    }
+    p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
     int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
     if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
@@ -210,38 +470,27 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
-    p->stage = p->red = 0;
-    p->n_inner = k->n_stages > 0 ? k->stages[0].n_axes : 0;
-    if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p)) {
-        return false;
-    }
     const tci_kstage *st = &k->stages[0];
     const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
-    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
-               tci_dim_is_known(k->axes[p->row_axis].size);
+    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) && tci_dim_is_known(p->of_rows.size);
+    bool parted = p->of_columns.n_axes > 1;
     p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       p->n_inner == 1;
+                       p->n_inner == 1 && !parted;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    p->n_inner == 1 && !few;
+                    p->n_inner == 1 && !few && p->of_rows.n_axes == 1;
     p->fused = few && p->fetch_vectors;
-    p->vec_by_vector = vec.contiguous;
-    p->squares = !vec.contiguous && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
-    p->row_by_vector = row.contiguous;
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size);
-    int64_t columns = tci_kernel_known(k, p->vec_axis);
-    int64_t bytes = tci_kernel_known(k, st->axes[0]) * p->inner * columns *
-                    tci_dtype_get((tc_dtype)one->dtype)->bytes;
-    bool costly = vec.strided || vec.computed || row.computed ||
-                  (!few && tci_blocked_is_crowded(k, p));
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes) {
-        return false;
+    int64_t columns = tci_dim_known(p->of_columns.size);
+    int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
+    for (int i = 0; i < p->n_inner; i++) {
+        bytes *= tci_kernel_known(k, st->axes[i]);
     }
+    bool costly = vec.strided || vec.computed || row.computed || parted || p->is_turned ||
+                  p->of_rows.n_axes > 1 || (!few && tci_blocked_is_crowded(k, p));
     p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
@@ -264,7 +513,10 @@ typedef struct tci_blocked_state {
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
     int block;              /* number of the depth block: lx */
-    tci_lin first, depth;   /* of the first inner axis */
+    tci_lin before;         /* products of a point before the block */
+    const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
+    tci_lin first, depth;   /* of the cut inner axis */
+    const tci_bind *zero;
     tci_lin column;         /* first of the block */
     int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
@@ -288,16 +540,29 @@ static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
 static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
 {
     const tci_kstage *st = &s->b->k->stages[s->p->stage];
-    for (int i = s->p->n_inner - 1; i >= 0; i--) {
+    for (int i = s->p->n_inner - 1; i >= s->p->cut; i--) {
         keep->coef[st->axes[i]] = step;
         step *= tci_kernel_known(s->b->k, st->axes[i]);
     }
 }
 
-/* Is every block a part of the sums? */
-static bool tci_blocked_is_part(const tci_blocked *p)
+/* Positions of the points of a side: `step` elements apart. */
+static void tci_blocked_side_coefs(const tci_blocked_state *s, const tci_blocked_side *side,
+                                   tci_lkeep *keep, int64_t step)
 {
-    return p->part > 0 && p->depth * p->inner == p->part;
+    for (int i = side->n_axes - 1; i >= 0; i--) {
+        keep->coef[side->axes[i]] = step;
+        step *= i > 0 ? tci_kernel_known(s->b->k, side->axes[i]) : 1;
+    }
+}
+
+/* The axes of a side but for the last one at `bind`. */
+static void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
+                                   const tci_bind *bind)
+{
+    for (int i = 0; i < side->n_axes - 1; i++) {
+        tci_build_set(s->b, side->axes[i], bind);
+    }
 }
 
 static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
@@ -324,22 +589,22 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
         int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
         s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
         tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
-        s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
+        tci_blocked_side_coefs(s, &p->of_rows, s->row, p->row_by_vector ? 1 : s->row_step);
     }
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), -1);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
-    s->vec->coef[p->vec_axis] = 1;
+    tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
     s->partial = s->total = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
-    if (p->part > 0 && !tci_blocked_is_part(p)) {
+    if (p->part > 0 && !p->is_part) {
         s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
 
-/* Loops over the inner axes but for the last `without`; the first one over the current block. */
+/* Loops over the inner axes but for the last `without`; the cut one over the current block. */
 static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
 {
     tci_build *b = s->b;
@@ -348,7 +613,11 @@ static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
     for (int i = 0; i < s->p->n_inner - without; i++) {
         int64_t size = tci_kernel_known(b->k, st->axes[i]);
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
-        if (i == 0) {
+        if (i < s->p->cut) {
+            tci_build_set(b, st->axes[i], s->fixed[i]);
+            continue;
+        }
+        if (i == s->p->cut) {
             from = tci_build_lx(b, s->first);
             to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
         }
@@ -363,7 +632,9 @@ static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen
 {
     const tci_kstage *st = &s->b->k->stages[s->p->stage];
     for (int i = s->p->n_inner - 1 - without; i >= 0; i--) {
-        tci_build_close(s->b, &open[i]);
+        if (i >= s->p->cut) {
+            tci_build_close(s->b, &open[i]);
+        }
         tci_build_set(s->b, st->axes[i], NULL);
     }
 }
@@ -444,7 +715,7 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
                                             int *n)
 {
     tci_build *b = s->b;
-    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, s->p->vec_axis);
+    int64_t lanes = b->l->lanes, size = tci_dim_known(s->p->of_columns.size);
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     s->vec->origin[s->p->vec_axis] = at;
@@ -490,17 +761,82 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
     return tci_build_let(b, end);
 }
 
+/* Are all columns of a block packed for one inner point after the other? */
+static bool tci_blocked_packs_all(const tci_blocked *p)
+{
+    return p->vec_by_vector && p->of_columns.n_axes == 1;
+}
+
+/* Vectors of a stretch of the last axis of the columns, for all inner points of the block. */
+static void tci_blocked_pack_stretch(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    tci_blocked_state *s = arg;
+    int last = s->p->n_inner - 1, axis = b->k->stages[s->p->stage].axes[last];
+    int64_t size = tci_kernel_known(b->k, axis);
+    bool short_axis = last > s->p->cut && size <= TCI_BLOCKED_WRITTEN;
+    tci_lopen *open = tci_blocked_open(s, short_axis);
+    for (int64_t at = 0; at < (short_axis ? size : 1); at++) {
+        if (short_axis) {
+            tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(at), at, at, false, -1));
+        }
+        for (int i = 0; i < n; i++) {
+            tci_build_set(b, s->p->vec_axis, vecs[i]);
+            tci_build_value(b, s->p->vec_inst);
+        }
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_blocked_close(s, short_axis, open);
+}
+
+/* A tile of columns of several axes: for each point of those before the last one that it touches,
+ * the stretch of the last one. */
+static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    const tci_blocked_side *side = &s->p->of_columns;
+    const tci_bind *digits[TCI_BLOCKED_AXES];
+    int64_t run = tci_kernel_known(b->k, s->p->vec_axis);
+    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
+    tci_lopen open;
+    at = tci_build_let(b, tci_build_lx(b, at));
+    s->vec->origin[s->p->vec_axis] = at;
+    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    s->vec->is_padded = false; /* the next stretch follows */
+    int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, at), -1, run);
+    int to = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, tci_lin_plus(at, count - 1)), -1, run);
+    to = tci_lx_make(l, TCI_LX_ADD, to, tci_lx_const(l, 1), 0);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_build_digits(b, side->n_axes - 1, side->axes, row, digits);
+    for (int i = 0; i < side->n_axes - 1; i++) {
+        tci_build_set(b, side->axes[i], digits[i]);
+    }
+    tci_lin skip = tci_lin_add(b, at, tci_lin_mul(b, row, -run));
+    int begin = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, skip), tci_lx_const(l, 0), 0);
+    int end = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(skip, count)),
+                          tci_lx_const(l, run), 0);
+    tci_stage_vectors_dynamic(b, begin, end, -1, 0, run - 1, 1, tci_blocked_pack_stretch, s);
+    tci_blocked_set_others(s, side, NULL);
+    s->vec->is_padded = true;
+    tci_build_close(b, &open);
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
     int n;
+    if (s->p->of_columns.n_axes > 1) {
+        tci_blocked_pack_stretches(s, tile, count);
+        return;
+    }
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
     tci_lin first = s->first, depth = s->depth;
     if (s->p->squares) {
         s->first = tci_blocked_pack_squares(s, n, vecs);
         s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
     }
-    tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    tci_lopen *open = tci_blocked_packs_all(s->p) ? NULL : tci_blocked_open(s, 0);
     s->first = first;
     s->depth = depth;
     for (int i = 0; i < n; i++) {
@@ -523,7 +859,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
-    int64_t size = tci_kernel_known(b->k, s->p->vec_axis), rest = size % s->tile;
+    int64_t size = tci_dim_known(s->p->of_columns.size), rest = size % s->tile;
     int64_t most = s->p->columns / s->tile, whole = size / s->tile;
     int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
@@ -552,7 +888,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
 
 static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
-    tci_lopen *open = s->p->vec_by_vector ? tci_blocked_open(s, 0) : NULL;
+    tci_lopen *open = tci_blocked_packs_all(s->p) ? tci_blocked_open(s, 0) : NULL;
     s->vec->stage = s->p->stage;
     tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
     s->vec->stage = -1;
@@ -574,29 +910,58 @@ static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bin
     tci_build_set(b, axis, NULL);
 }
 
+/* The stretch of the last inner axes that the current row has in the block. */
+static void tci_blocked_pack_run(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const tci_kstage *st = &b->k->stages[p->stage];
+    int first = TCI_MAX(p->n_inner - p->row_run, p->cut);
+    int64_t size = tci_kernel_known(b->k, st->axes[p->n_inner - 1]);
+    for (int i = first; i < p->n_inner - 1; i++) {
+        tci_build_set(b, st->axes[i], s->zero);
+        size *= tci_kernel_known(b->k, st->axes[i]);
+    }
+    if (first == p->cut && p->n_depths > 1) {
+        tci_lin at = tci_lin_mul(b, s->first, p->inner);
+        int from = tci_build_lx(b, at);
+        int to = tci_build_lx(b, tci_lin_add(b, at, tci_lin_mul(b, s->depth, p->inner)));
+        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
+                                  tci_blocked_pack_along, s);
+    } else {
+        tci_stage_vectors(b, 0, size, TCI_BLOCKED_UNROLL, tci_blocked_pack_along, s);
+    }
+    for (int i = first; i < p->n_inner - 1; i++) {
+        tci_build_set(b, st->axes[i], NULL);
+    }
+}
+
 /* One row after the other, each in long runs. */
 static void tci_blocked_pack_each(tci_blocked_state *s)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[s->p->stage];
-    int64_t size = tci_kernel_known(b->k, st->axes[s->p->n_inner - 1]);
+    const tci_blocked *p = s->p;
+    const tci_blocked_side *side = &p->of_rows;
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    const tci_bind *digits[TCI_BLOCKED_AXES];
     tci_lopen open;
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
                                                tci_lx_const(b->l, s->at.n_rows), 1, &open));
-    tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo,
-                                                    last->hi, false, -1));
-    if (s->p->n_inner == 1 && s->p->n_depths > 1) {
-        int from = tci_build_lx(b, s->first);
-        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
-        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
-                                  tci_blocked_pack_along, s);
+    row = tci_lin_add(b, first->at, row);
+    if (side->n_axes > 1) {
+        tci_build_digits(b, side->n_axes, side->axes, row, digits);
     } else {
-        tci_lopen *inner = tci_blocked_open(s, 1);
-        tci_stage_vectors(b, 0, size, TCI_BLOCKED_UNROLL, tci_blocked_pack_along, s);
-        tci_blocked_close(s, 1, inner);
+        digits[0] = tci_build_bind(b, row, first->lo, last->hi, false, -1);
     }
-    tci_build_set(b, s->p->row_axis, NULL);
+    for (int i = 0; i < side->n_axes; i++) {
+        tci_build_set(b, side->axes[i], digits[i]);
+    }
+    int runs = TCI_MIN(p->row_run, p->n_inner - p->cut);
+    tci_lopen *inner = tci_blocked_open(s, runs);
+    tci_blocked_pack_run(s);
+    tci_blocked_close(s, runs, inner);
+    tci_blocked_set_others(s, side, s->zero);
+    tci_build_set(b, p->row_axis, NULL);
     tci_build_close(b, &open);
 }
 
@@ -647,7 +1012,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     for (int i = 0; i < s->p->n_inner; i++) {
         tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
-        here = i == 0 ? tci_lin_add(b, here, s->first) : here;
+        here = i == s->p->cut ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
     if (s->packs) {
@@ -753,7 +1118,7 @@ static void tci_blocked_dot_parts(tci_blocked_state *s, const tci_tile *tile, tc
     int64_t inner = s->p->inner, length = s->p->part;
     int n = tile->n_rows * tile->n_vecs;
     tci_lopen open;
-    tci_lin before = tci_lin_mul(b, s->first, inner), points = tci_lin_mul(b, s->depth, inner);
+    tci_lin before = s->before, points = tci_lin_mul(b, s->depth, inner);
     int last = tci_build_lx(b, tci_lin_plus(tci_lin_add(b, before, points), -1));
     int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, before), -1, length);
     int to = tci_lx_make(l, TCI_LX_ADD, tci_lx_make(l, TCI_LX_DIV, last, -1, length),
@@ -823,6 +1188,7 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tci_tile tile = s->at;
     tile.vec_axis = s->p->vec_axis;
     tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
+    tci_blocked_set_others(s, &s->p->of_columns, s->zero);
     int n = tile.n_rows * tile.n_vecs;
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
@@ -833,7 +1199,7 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         acc[i] = tci_stage_accumulator(b, &b->k->reds[s->p->red], b->l->lanes);
     }
     tci_lin partial = tci_blocked_partial_at(s, number);
-    bool is_part = tci_blocked_is_part(s->p);
+    bool is_part = s->p->is_part;
     if (last > 0) {
         if (!is_part) {
             tci_blocked_if(s, 1, last, &open);
@@ -871,6 +1237,7 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     if (last > 0) {
         tci_build_close(b, &open);
     }
+    tci_blocked_set_others(s, &s->p->of_columns, NULL);
     tci_build_set(b, s->p->vec_axis, NULL);
 }
 
@@ -879,7 +1246,7 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
                                  void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
-    tci_dim size = b->k->axes[s->p->row_axis].size;
+    tci_dim size = s->p->of_rows.size;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
     for (int64_t r = 0; r < rows; r++) {
         binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, tci_dim_add(size, r - rows), false,
@@ -894,7 +1261,9 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
         s->row->origin[s->p->row_axis] = at;
         s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
     }
+    tci_blocked_set_others(s, &s->p->of_rows, s->zero);
     body(s);
+    tci_blocked_set_others(s, &s->p->of_rows, NULL);
     tci_build_set(b, s->p->row_axis, NULL);
 }
 
@@ -928,7 +1297,7 @@ static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
-    tci_dim size = s->b->k->axes[p->row_axis].size;
+    tci_dim size = p->of_rows.size;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
         tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
@@ -994,13 +1363,35 @@ static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
     }
 }
 
+/* Where depth block `block` lies on the inner axes. */
+static void tci_blocked_place(tci_blocked_state *s, tci_lin block)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const int32_t *axes = b->k->stages[p->stage].axes;
+    int64_t size = tci_kernel_known(b->k, axes[p->cut]);
+    tci_lin skipped = tci_lin_const(0);
+    if (p->cut > 0) {
+        int64_t blocks = tci_ceil_div(size, p->depth);
+        tci_lin point = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, s->block, -1, blocks));
+        tci_build_digits(b, p->cut, axes, point, s->fixed);
+        block = tci_lin_add(b, block, tci_lin_mul(b, point, -blocks));
+        skipped = tci_lin_mul(b, point, size * p->inner);
+    }
+    s->first = tci_lin_mul(b, block, p->depth);
+    s->before = tci_lin_add(b, skipped, tci_lin_mul(b, s->first, p->inner));
+    int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s->first, -1), size));
+    s->depth = tci_build_let(
+        b, tci_lx_make(b->l, TCI_LX_MIN, left, tci_lx_const(b->l, p->depth), 0));
+}
+
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[p->stage];
     tci_blocked_state s = {.b = b, .p = p};
-    int first = st->axes[0];
-    int64_t size = tci_kernel_known(b->k, first);
+    int cut = st->axes[p->cut];
+    int64_t size = tci_kernel_known(b->k, cut);
     tci_lopen open;
     b->stage = p->stage;
     s.chunk = tci_build_lx(b, chunk);
@@ -1011,19 +1402,18 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
                               tci_lx_make(l, TCI_LX_MIN, begin, tci_lx_const(l, p->extra), 0), 0);
     tci_blocked_make_panels(&s, p->group);
     s.block = tci_lx_const(l, 0);
-    s.first = tci_lin_const(0);
+    s.before = s.first = tci_lin_const(0);
     s.depth = tci_lin_const(size);
+    s.fixed = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_inner);
+    s.zero = tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1);
     if (p->n_depths > 1) {
         int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
         s.block = tci_lx_var(l, block);
-        s.first = tci_lin_mul(b, tci_lin_var(b, block), p->depth);
-        int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s.first, -1), size));
-        s.depth = tci_build_let(
-            b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
+        tci_blocked_place(&s, tci_lin_var(b, block));
     }
-    s.vec->origin[first] = s.first;
+    s.vec->origin[cut] = s.first;
     if (s.row) {
-        s.row->origin[first] = s.first;
+        s.row->origin[cut] = s.first;
     }
     tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {

@@ -4,13 +4,24 @@
 
 #include "stage.h"
 
-/* How a kernel is blocked; columns are points of the vector axis. */
+enum { TCI_BLOCKED_AXES = 4 /* of a side, at most */ };
+
+/* Outer axes that one factor has and the other lacks, counted as one in row-major order: what the
+ * later stages access lies as if they were. Only one that is alone may have an unknown size. */
+typedef struct tci_blocked_side {
+    int n_axes;
+    int32_t axes[TCI_BLOCKED_AXES];
+    tci_dim size;
+} tci_blocked_side;
+
+/* How a kernel is blocked; columns are what vectors run along. */
 typedef struct tci_blocked {
     int stage, red;         /* the DOT */
     int n_inner;            /* axes of its stage that it sums */
     bool keeps;             /* its results are a row that the kernel keeps */
     bool is_row_there;      /* the row factor is such a row: it lies as it is read */
-    int vec_axis, row_axis;
+    tci_blocked_side of_rows, of_columns;
+    int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
     /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
@@ -19,12 +30,15 @@ typedef struct tci_blocked {
     int64_t base, extra;
     int64_t group;          /* row tiles that share a block of packed columns, at most */
     int64_t share;          /* of them that two threads may part at */
-    int64_t depth;          /* of the first inner axis, in a block */
+    int cut;                /* the inner axis that blocks cut: one point of those before it each */
+    int64_t depth;          /* of that axis, in a block */
     int64_t n_depths;
     int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
+    bool is_part;           /* every block is a part */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
-    int64_t inner;          /* points of the other inner axes */
+    int64_t inner;          /* points of the inner axes behind the cut one */
+    int row_run;            /* last inner axes along which the row factor is packed as one */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
     bool fused;             /* the first row tile packs the vector factor while it multiplies */
@@ -33,10 +47,17 @@ typedef struct tci_blocked {
     bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
     bool pays;              /* reading the operands in place is slower */
+    bool is_turned;         /* the vectors lie where results mostly do not lie in a row */
+    double beside;          /* time of packing and storing over that of multiplying */
+    double lost;            /* lanes that vectors of columns have, for each column */
 } tci_blocked;
 
-/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra) and the
- * depth and columns wished for, 0: those that have served best. False: the kernel does not fit. */
+/* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */
+TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* Is the outer axis one of the rows' or the columns'? */
+TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis);
+/* Fills the rest of *p from what the register tile is (unroll, n_tiles, base, extra) and the depth
+ * and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */

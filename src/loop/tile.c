@@ -30,6 +30,7 @@ enum {
     TCI_TILE_OTHER_ROWS = 4,     /* of others */
     TCI_TILE_ROUNDING = 2,       /* registers with constants of a rounding */
     TCI_TILE_LATENCY = 4,        /* cycles of one step of a chain */
+    TCI_TILE_GATHER = 1,         /* cycles of each element of a strided load */
     TCI_TILE_MIN_CHUNK = 1024,   /* elements, where nothing is reduced */
     TCI_TILE_PANEL_LEAST = 512,  /* elements of a panel along the vector axis */
     TCI_TILE_PANEL_MOST = 2048,
@@ -79,17 +80,18 @@ static int tci_tile_constants(const tci_ask *a)
     return rounds && a->machine.block_threads == 0 ? TCI_TILE_ROUNDING : 0;
 }
 
-/* The largest tile whose accumulators fit in registers; flops of a point bound what is written
- * out. */
-static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
+/* The largest tile whose accumulators fit in registers, of so many vectors and of several rows
+ * where there are any; flops of a point bound what is written out. */
+static void tci_tile_largest_of(const tci_ask *a, int64_t vectors, bool has_rows, int64_t flops,
+                                int64_t *rows, int64_t *unroll)
 {
     const tci_kernel *k = a->k;
     int n_accs = tci_tile_accumulators(k), blocks = a->machine.block_threads > 0;
     int registers = blocks ? 32 : TCI_MIN(a->machine.facts.registers, 32);
-    int64_t n_vecs = TCI_MAX(tci_ask_vectors(a, a->lanes), 1); /* n_vec may be 0 */
+    int64_t n_vecs = TCI_MAX(vectors, 1); /* there may be none */
     int64_t most = TCI_MAX(TCI_TILE_MAX_BODY / TCI_MAX(flops, 1), 1);
     *rows = 1;
-    if (a->row_axis < 0) { /* blocks: more of them rather than more of each */
+    if (!has_rows) { /* blocks: more of them rather than more of each */
         *unroll = blocks ? 1 : TCI_MIN(TCI_MIN(registers / 2 / n_accs, most), n_vecs);
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
@@ -101,10 +103,14 @@ static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int
     *unroll = TCI_MAX(*unroll, 1);
 }
 
-static bool tci_tile_shape_fits(const tci_ask *a, int64_t rows, int64_t unroll)
+static void tci_tile_largest(const tci_ask *a, int64_t flops, int64_t *rows, int64_t *unroll)
 {
-    return rows >= 1 && rows <= (a->row_axis >= 0 ? TCI_TILE_ROWS : 1) && unroll >= 1 &&
-           unroll <= 32;
+    tci_tile_largest_of(a, tci_ask_vectors(a, a->lanes), a->row_axis >= 0, flops, rows, unroll);
+}
+
+static bool tci_tile_shape_fits(bool has_rows, int64_t rows, int64_t unroll)
+{
+    return rows >= 1 && rows <= (has_rows ? TCI_TILE_ROWS : 1) && unroll >= 1 && unroll <= 32;
 }
 
 static bool tci_tile_is_kernel(const tci_ask *a)
@@ -115,7 +121,7 @@ static bool tci_tile_is_kernel(const tci_ask *a)
 static bool tci_tile_fits(const tci_ask *a, const int64_t *n)
 {
     return tci_tile_is_kernel(a) &&
-           tci_tile_shape_fits(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) &&
+           tci_tile_shape_fits(a->row_axis >= 0, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) &&
            tci_ask_lanes_fit(a, n[TCI_TILE_N_LANES], n[TCI_TILE_N_THREADS]);
 }
 
@@ -134,15 +140,45 @@ static int tci_tile_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][
 
 /* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
  * walked over those that there are. */
-static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
+static double tci_tile_slower_of(const tci_ask *a, int64_t n_vecs, int64_t rows, int64_t unroll)
 {
     double ports = a->machine.block_threads > 0 ? 1 : a->machine.facts.ports;
     double work = (double)(rows * unroll * tci_tile_accumulators(a->k)) / ports;
     double loads = (double)(rows + unroll) / 2;
     double step = TCI_MAX(TCI_MAX(work, tci_tile_has_dot(a->k) ? loads : 0), TCI_TILE_LATENCY);
-    double vectors = (double)TCI_MAX(tci_ask_vectors(a, a->lanes), 1);
+    double vectors = (double)TCI_MAX(n_vecs, 1);
     double walked = (double)(tci_ceil_div((int64_t)vectors, unroll) * unroll);
     return step / work * walked / vectors;
+}
+
+static double tci_tile_slower(const tci_ask *a, int64_t rows, int64_t unroll)
+{
+    return tci_tile_slower_of(a, tci_ask_vectors(a, a->lanes), rows, unroll);
+}
+
+/* Lanes of the vectors along the vector axis, for each of its elements. */
+static double tci_tile_lost(const tci_ask *a, int64_t lanes)
+{
+    double n = (double)TCI_MAX(tci_dim_hint(a->n_vec), 1);
+    return (double)(TCI_MAX(tci_ask_vectors(a, lanes), 1) * lanes) / n;
+}
+
+/* A contraction's strided loads along the vectors, which the rows of a tile share, over its
+ * multiplying. */
+static double tci_tile_gathering(const tci_ask *a, int64_t rows, int64_t lanes)
+{
+    const tci_kernel *k = a->k;
+    bool *live = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1);
+    double strided = 0;
+    tci_cost_mark(k, 0, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        tci_dim coef = 0;
+        bool runs = in->op == TCI_K_LOAD && tci_build_coef(k, in->x, a->vec_axis, &coef) &&
+                    (coef == 0 || coef == 1);
+        strided += live[i] && in->op == TCI_K_LOAD && !runs;
+    }
+    return strided * TCI_TILE_GATHER * (double)lanes * a->machine.facts.ports / (double)rows;
 }
 
 /* What a contraction costs that reads its operands in place: by blocks of threads, no less than in
@@ -186,6 +222,10 @@ static double tci_tile_cost(const tci_ask *a, const int64_t *n)
                     tci_tile_slower(a, rows, unroll);
     slower = TCI_MAX(slower, 1) * tci_tile_idle(a, n);
     double ns = tci_ask_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * slower;
+    if (tci_tile_has_dot(a->k) && a->machine.block_threads == 0) { /* what packing may not lose */
+        ns *= tci_tile_lost(a, n[TCI_TILE_N_LANES]) *
+              (1 + tci_tile_gathering(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_LANES]));
+    }
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
 
@@ -357,19 +397,23 @@ static void tci_panel_note(const tci_ask *a, const int64_t *n, const tci_build *
 
 enum { TCI_PACKED_N_ROWS, TCI_PACKED_N_UNROLL, TCI_PACKED_N_DEPTH, TCI_PACKED_N_COLUMNS };
 
+static int64_t tci_packed_vectors(const tci_ask *a, const tci_blocked *p)
+{
+    return tci_ceil_div(tci_dim_hint(p->of_columns.size), a->lanes);
+}
+
 /* The plan with these numbers; depth and columns 0: its own. */
 static bool tci_packed_plan(const tci_ask *a, const int64_t *n, tci_blocked *p)
 {
     tci_nest nest = tci_nest_make(a, NULL);
     tci_unit unit = tci_unit_make(&nest);
     memset(p, 0, sizeof(*p));
-    if (!tci_tile_is_kernel(a) || a->row_axis < 0 ||
-        !tci_tile_shape_fits(a, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL])) {
+    if (!tci_tile_is_kernel(a) ||
+        !tci_tile_shape_fits(true, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]) ||
+        !tci_blocked_sides(a->k, a->machine, a->lanes, p)) {
         return false;
     }
-    tci_unit_rows(&unit, a->row_axis, (int)n[TCI_PACKED_N_ROWS]);
-    p->vec_axis = a->vec_axis;
-    p->row_axis = a->row_axis;
+    tci_unit_tiles(&unit, p->of_rows.size, (int)n[TCI_PACKED_N_ROWS]);
     p->unroll = (int)n[TCI_PACKED_N_UNROLL];
     p->n_tiles = nest.n_tiles;
     p->base = unit.base;
@@ -387,19 +431,29 @@ static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
            p.depth == n[TCI_PACKED_N_DEPTH] && p.columns == n[TCI_PACKED_N_COLUMNS];
 }
 
+/* The largest tile: not bounded by what packing and later stages do. */
+static void tci_packed_largest(const tci_ask *a, const tci_blocked *p, int64_t *rows,
+                               int64_t *unroll)
+{
+    tci_tile_largest_of(a, tci_packed_vectors(a, p), true, 1, rows, unroll);
+}
+
 static int tci_packed_candidates(const tci_ask *a,
                                  int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     int64_t rows, unroll;
     int count = 0;
-    tci_tile_largest(a, 1, &rows, &unroll); /* not bounded by what packing and later stages do */
+    tci_blocked p = {0};
+    if (!tci_tile_is_kernel(a) || !tci_blocked_sides(a->k, a->machine, a->lanes, &p)) {
+        return 0;
+    }
+    tci_packed_largest(a, &p, &rows, &unroll);
     const int64_t wishes[][TCI_FORM_NUMBERS] = {{rows, unroll, 0, 0},
                                                 {rows, unroll, 256, 0},
                                                 {rows, unroll, 0, 512},
                                                 {(rows + 1) / 2, unroll, 0, 0},
                                                 {rows, unroll, 1024, 0}};
     for (int i = 0; i < TCI_COUNT(wishes); i++) {
-        tci_blocked p;
         if (tci_packed_plan(a, wishes[i], &p)) {
             const int64_t made[TCI_FORM_NUMBERS] = {wishes[i][0], unroll, p.depth, p.columns};
             memcpy(n[count++], made, sizeof(made));
@@ -417,11 +471,13 @@ static double tci_packed_cost(const tci_ask *a, const int64_t *n)
     double depth = (double)p.depth / (double)own.depth;
     double columns = (double)p.columns / (double)own.columns;
     double off = TCI_MAX(depth, 1 / depth) * TCI_MAX(columns, 1 / columns);
-    int64_t rows, unroll;
-    tci_tile_largest(a, 1, &rows, &unroll);
-    double slower = tci_tile_slower(a, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]) /
-                    tci_tile_slower(a, rows, unroll);
-    return a->ns * (p.pays ? 1 : 1.5) * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
+    int64_t rows, unroll, vectors = tci_packed_vectors(a, &p);
+    tci_packed_largest(a, &p, &rows, &unroll);
+    double slower = tci_tile_slower_of(a, vectors, n[TCI_PACKED_N_ROWS], n[TCI_PACKED_N_UNROLL]) /
+                    tci_tile_slower_of(a, vectors, rows, unroll);
+    bool plain = p.of_columns.n_axes == 1 && !p.is_turned; /* whose packing p.pays weighs */
+    double packed = p.pays ? plain ? 1 : 1 + p.beside : 1.5;
+    return a->ns * p.lost * packed * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
 }
 
 typedef struct tci_packed { const tci_blocked *p; bool on_unit; } tci_packed;
@@ -459,9 +515,12 @@ static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool on_unit,
     tci_nest nest = tci_nest_make(a, b);
     tci_packed packed = {p, on_unit};
     b->l->lanes = a->lanes;
-    nest.vec_axis = p->vec_axis;
-    nest.row_axis = p->row_axis;
-    nest.n_vec = a->k->axes[p->vec_axis].size;
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    for (int i = 0; i < a->k->n_outer; i++) {
+        tiled[i] = tci_blocked_has(p, i);
+    }
+    nest.tiled = tiled;
+    nest.n_vec = p->of_columns.size;
     nest.n_tiles = p->n_tiles;
     nest.chunk = p->columns;
     nest.group = tci_dim_max(tci_dim_min(p->group, p->n_tiles), 1);

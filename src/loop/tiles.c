@@ -41,6 +41,8 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->row_axis = x.m_axis;
     p->vec_inst = swap ? k->reds[0].in[0] : k->reds[0].in[1];
     p->row_inst = swap ? k->reds[0].in[1] : k->reds[0].in[0];
+    p->of_columns = (tci_blocked_side){1, {x.n_axis}, x.n};
+    p->of_rows = (tci_blocked_side){1, {x.m_axis}, x.m};
     p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
     p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
     p->base = TCI_TILES_BLOCK;

@@ -17,10 +17,8 @@ TCI_FN tci_unit tci_unit_make(tci_nest *n)
     return u;
 }
 
-TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
+TCI_FN void tci_unit_tiles(tci_unit *u, tci_dim size, int most)
 {
-    tci_dim size = u->nest->a->k->axes[axis].size;
-    u->nest->row_axis = axis;
     if (!tci_dim_is_known(size)) {
         u->nest->n_tiles = tci_dim_ceil_div(size, most);
         u->base = u->rows = most;
@@ -39,6 +37,12 @@ TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
     u->base = n / n_tiles;
     u->extra = n % n_tiles;
     u->rows = (int)(u->base + (u->extra > 0));
+}
+
+TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most)
+{
+    u->nest->row_axis = axis;
+    tci_unit_tiles(u, u->nest->a->k->axes[axis].size, most);
 }
 
 /* ---- rows ---- */

@@ -209,6 +209,30 @@ static tc_tensor make_weights_gradient(tc_tensor x, tc_tensor w)
     return make_gradient(x, w, false);
 }
 
+/* Images of one size, where the filter's is odd. */
+static tc_tensor make_same(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.padding = {tc_size(w, 2) / 2, tc_size(w, 3) / 2}};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
+static tc_tensor make_same_gradient(tc_tensor x, tc_tensor w, bool of_image)
+{
+    tc_tensor y = make_same(x, w), g = TC_NONE;
+    tc_grad(tc_sum(tc_mul(y, y), TC_ALL, false), of_image ? &x : &w, 1, &g);
+    return g;
+}
+
+static tc_tensor make_same_image_gradient(tc_tensor x, tc_tensor w)
+{
+    return make_same_gradient(x, w, true);
+}
+
+static tc_tensor make_same_weights_gradient(tc_tensor x, tc_tensor w)
+{
+    return make_same_gradient(x, w, false);
+}
+
 static void check_other(const other *o)
 {
     int64_t n_a = o->a[0] * o->a[1] * o->a[2] * o->a[3];
@@ -261,6 +285,13 @@ TEST(other_contractions)
          2 * 12 * 34 * 35, true},
         {"gradient of the weights", make_weights_gradient, {2, 12, 34, 35}, {18, 12, 3, 4},
          18 * 12 * 3 * 4, true},
+        {"small images, many channels", make_same, {3, 70, 7, 7}, {65, 70, 3, 3}, 3 * 65 * 7 * 7,
+         true},
+        {"narrow images", make_same, {1, 30, 50, 5}, {37, 30, 5, 3}, 37 * 50 * 5, true},
+        {"gradient of the weights, large images", make_same_weights_gradient, {2, 9, 45, 43},
+         {20, 9, 3, 3}, 20 * 9 * 3 * 3, true},
+        {"gradient of the image, small images", make_same_image_gradient, {2, 33, 9, 9},
+         {40, 33, 3, 3}, 2 * 33 * 9 * 9, true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         check_other(&others[i]);

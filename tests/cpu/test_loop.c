@@ -996,6 +996,57 @@ TEST(convolution)
     judge_all();
 }
 
+/* Of images in[d, y, x] and c filters of 3 x 3, no padding: out[c, y, x], whose columns are the
+ * places of an image; or the gradient to the filters, out[c, d, ky, kx], whose rows are all axes
+ * but the first. */
+static void images_kernel(int64_t c, int64_t d, int64_t h, int64_t w, int64_t stride, bool gradient)
+{
+    tci_kernel *k = begin_kernel(gradient ? "filters" : "images");
+    int64_t height = (h - 1) * stride + 3, width = (w - 1) * stride + 3;
+    int oc = tci_kernel_axis(k, c, false), ic = -1, y = -1, x = -1, ky = -1, kx = -1, inner[3];
+    for (int pass = 0; pass < 2; pass++) { /* outer axes, then those that are summed */
+        if (pass == gradient) {
+            y = tci_kernel_axis(k, h, pass);
+            x = tci_kernel_axis(k, w, pass);
+        }
+        if (pass != gradient) {
+            ic = tci_kernel_axis(k, d, pass);
+            ky = tci_kernel_axis(k, 3, pass);
+            kx = tci_kernel_axis(k, 3, pass);
+        }
+    }
+    int n_inner = gradient ? 2 : 3;
+    inner[0] = gradient ? y : ic;
+    inner[1] = gradient ? x : ky;
+    inner[2] = kx;
+    int image = tci_kernel_operand(k, TC_F32, false, d * height * width);
+    int other = tci_kernel_operand(k, TC_F32, false, gradient ? c * h * w : c * d * 9);
+    int o = tci_kernel_operand(k, TC_F32, true, gradient ? c * d * 9 : c * h * w);
+    int at = tci_kx_add(k, axis_x(k, ic, height * width), axis_x(k, y, stride * width));
+    at = tci_kx_add(k, tci_kx_add(k, at, axis_x(k, x, stride)),
+                    tci_kx_add(k, axis_x(k, ky, width), axis_x(k, kx, 1)));
+    int places = tci_kx_add(k, tci_kx_add(k, axis_x(k, oc, h * w), axis_x(k, y, w)),
+                            axis_x(k, x, 1));
+    int filters = tci_kx_add(k, tci_kx_add(k, axis_x(k, oc, d * 9), axis_x(k, ic, 9)),
+                             tci_kx_add(k, axis_x(k, ky, 3), axis_x(k, kx, 1)));
+    int value = load_at(k, other, gradient ? places : filters);
+    int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, n_inner, inner),
+                    load_at(k, image, at), value);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, gradient ? filters : places, r);
+    end_kernel(k);
+}
+
+TEST(sides_of_several_axes)
+{
+    BEGIN();
+    images_kernel(9, 5, 7, 7, 1, false);   /* a vector is parts of three rows */
+    images_kernel(20, 3, 9, 37, 2, false); /* gathers */
+    images_kernel(40, 3, 6, 50, 1, true);  /* vectors along the filters */
+    images_kernel(8, 11, 40, 41, 1, true); /* more places than a block is deep */
+    images_kernel(20, 4, 1, 1, 1, true);
+    judge_all();
+}
+
 /* ---- scans ---- */
 
 /* Running sums of m rows of n, and half of each. */
@@ -1136,6 +1187,8 @@ TEST(every_candidate_gives_the_same_bits)
     matmul_kernel(61, 190, 700, TC_F32, true, false);
     matmul_kernel(29, 33, 10, TC_F64, false, true);
     matmul_kernel(33, 65, 40, TC_BF16, false, true);
+    images_kernel(30, 5, 13, 13, 1, false);
+    images_kernel(33, 5, 41, 40, 1, true);
     pad_kernel(1000, 5, 3, 0.5, 1);
     cat_kernel(70);
     gather_kernel(300, true);

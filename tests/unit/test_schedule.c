@@ -395,6 +395,16 @@ static void check_choice(tc_tensor y, int machine, const char *part)
     CHECK_HAS(launch.why, part);
 }
 
+/* Of an image of 14 x 14, or its gradient to the filters. */
+static tc_tensor convolution(bool gradient)
+{
+    tc_tensor image = tc_input(ctx, "image", TC_F32, 1, 64, 14, 14);
+    tc_tensor filter = tc_input(ctx, "filter", TC_F32, 64, 64, 3, 3), to_filter = TC_NONE;
+    tc_tensor y = tc_conv2d(image, filter, TC_NONE, &(tc_conv){.padding = {1, 1}});
+    tc_grad(tc_sum(tc_square(y), TC_ALL, false), &filter, 1, &to_filter);
+    return gradient ? to_filter : y;
+}
+
 /* What bench/regret found to be several times faster than what the model once took. */
 TEST(choices)
 {
@@ -414,6 +424,8 @@ TEST(choices)
     check_choice(tc_matmul(a, apart), TEST_LAPTOP, "packed ");     /* rows a page apart */
     check_choice(tc_matmul(a, close), TEST_LAPTOP, "tile ");
     check_choice(tc_matmul(h, g), TEST_LAPTOP, "packed rows=5 ");  /* each load converts */
+    check_choice(convolution(false), TEST_LAPTOP, "packed ");      /* 196 columns, not 14 */
+    check_choice(convolution(true), TEST_LAPTOP, "packed ");       /* 64 filters, not 3 columns */
     check_choice(tc_flip(five, 1), TEST_LAPTOP, "lanes=4 ");       /* no vector is full of 8 */
     check_choice(tc_sin(a), TEST_LAPTOP, "lanes=8 ");
     end();
