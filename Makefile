@@ -51,9 +51,10 @@ form = $(if $(filter $(1),$(DYNAMIC)),-dynamic)$(if $(filter $(1),$(CUDA)),-cuda
 library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(filter $(1),$(STANDALONE)),,$(B)/tc.o))
 TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
 TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
+BENCH_C := $(wildcard bench/*.c)
 EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c examples/*/*.c))
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
-BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
+BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
 .PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo bench oracle lint golden size
 .PHONY: clean help FORCE
@@ -91,13 +92,18 @@ SWITCHES = $(addprefix src/,compile/disk.c compile/steps.c compile/verify.c run/
     graph/build.c graph/verify.c kernel/lower.c interp/reference.c \
     ops/info.c ops/math.c)
 
-rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with symbolic sizes too
+rooms: $(ROOM_C:%=%.room) $(BENCH_C:%=%.checked) ## every room compiles alone, without a warning; with symbolic sizes too. And every benchmark
 
 %.c.room: FORCE build/headers.stamp
 	@$(CC) -std=gnu11 -DTCI_SEPARATE $(if $(filter src/cuda/%,$*),-DTC_CUDA) -fsyntax-only \
 	    -Wall -Wextra -Wpedantic -Werror $(if $(filter $(SWITCHES),$*.c),-Wswitch-enum) $*.c
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -DTC_CUDA -fsyntax-only -Wall -Wextra \
 	    -Wpedantic -Werror $*.c
+
+%.c.checked: FORCE build/headers.stamp
+	@$(CC) -std=gnu11 -fsyntax-only $(WARN) -Werror -Isrc $*.c
+	@! grep -q BENCH_SHARED $*.c || \
+	    $(CC) -std=gnu11 -DBENCH_SHARED -fsyntax-only $(WARN) -Werror -Isrc $*.c
 
 dims: build/headers.stamp ## no room computes with a size by C's operators
 	@CC="$(CC)" tools/dims.sh $(ROOM_C)

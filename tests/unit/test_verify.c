@@ -397,20 +397,25 @@ TEST(reads_inside_a_group)
     end();
 }
 
-/* The first step of that kind, in any section, with an address if asked for. */
-static tci_interp_step *find_step(const tci_interp *p, tci_interp_kind kind)
+/* The first step of that kind with so many guards at least, in any section. */
+static tci_interp_step *find_guarded(const tci_interp *p, tci_interp_kind kind, int n_guards)
 {
     for (int t = 0; t < p->n_stages; t++) {
         for (int d = -1; d <= p->stages[t].n_axes; d++) {
             const tci_interp_section *at = d < 0 ? &p->before[t] : &p->stages[t].sections[d];
             for (int i = 0; i < at->n; i++) {
-                if (at->steps[i].kind == kind) {
+                if (at->steps[i].kind == kind && at->steps[i].n_guards >= n_guards) {
                     return &at->steps[i];
                 }
             }
         }
     }
     return NULL;
+}
+
+static tci_interp_step *find_step(const tci_interp *p, tci_interp_kind kind)
+{
+    return find_guarded(p, kind, 0);
 }
 
 /* Attention: softmax over 20 keys of 10 numbers, for 12 queries. */
@@ -668,6 +673,37 @@ TEST(guards_and_tuples_of_the_interpreter)
     BREAK(interp_verifier, p, r->joined[0], load->out); /* made elsewhere */
     BREAK(interp_verifier, p, p->values[r->joined[0]].own, false);
     BREAK(interp_verifier, p, p->values[r->left[1]].varies, false);
+    CHECK(!complains(interp_verifier, p));
+    tci_interp_free(p);
+    end();
+}
+
+/* A guard of a loaded index holds it lane by lane: then its address is never evaluated, and may
+ * name what is not there any more. */
+TEST(guards_from_blocks_of_the_interpreter)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 30, 8), i = tc_input(ctx, "i", TC_I32, 20, 8);
+    tci_plan *plan = plan_of(tc_gather(tc_pad(x, 0, 3, 4, 0), 0, i));
+    REQUIRE(plan && plan->n_kernels == 1);
+    tci_interp *p = tci_interp_make(plan->kernels[0]);
+    REQUIRE(p);
+    tci_interp_step *load = find_guarded(p, TCI_STEP_LOAD, 1);
+    REQUIRE(load && load->n_guards == 1 && load->guards[0].block >= 0);
+    tci_interp_guard *guard = (tci_interp_guard *)(uintptr_t)load->guards;
+    tci_interp_addr unread = *guard->x;
+    REQUIRE(unread.n_atoms == 1 && unread.atoms[0].op == TCI_KX_VALUE);
+    tci_interp_atom atom = unread.atoms[0];
+    const tci_interp_addr *read = guard->x;
+    unread.atoms = &atom;
+    atom.value = p->n_values;
+    CHECK(!complains(interp_verifier, p));
+    BREAK(interp_verifier, p, guard->block, load->out); /* made later */
+    BREAK(interp_verifier, p, guard->block, p->n_values);
+    guard->x = &unread;
+    CHECK(!complains(interp_verifier, p));
+    BREAK(interp_verifier, p, guard->block, -1); /* now it is read */
+    guard->x = read;
     CHECK(!complains(interp_verifier, p));
     tci_interp_free(p);
     end();
