@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e285a0a1eef16b9c"
+#define TCI_BUILD "e26f258c91740f15"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -24413,7 +24413,8 @@ typedef enum tci_root_kind {
 } tci_root_kind;
 
 typedef struct tci_read {
-    int32_t root;    /* what is read */
+    tci_node *node;  /* what is read, */
+    int32_t root;    /* and its number */
     bool pure;
     /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
     int32_t *axes;
@@ -24434,6 +24435,7 @@ typedef struct tci_root {
     /* nodes evaluated, once per distinct index */
     tci_node **inlined; int32_t n_inlined;
     int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
+    int32_t round;                /* in which all this was found */
     int32_t buffer;               /* where its value is kept; -1: nowhere */
     /* buffers that also get it (program outputs) */
     int32_t *outputs; int32_t n_outputs, cap_outputs;
@@ -24459,6 +24461,24 @@ typedef struct tci_refusal {
     uint8_t why;                  /* tci_why (plan/why.h) */
 } tci_refusal;
 
+/* What placing a root changed (plan/trail.c): the group that it joined, -1 if it has a new one; how
+ * much there was of the rest. */
+typedef struct tci_trail_mark {
+    int32_t n_groups, n_refusals, n_facts;
+    int32_t group;
+    tci_group was;
+} tci_trail_mark;
+struct tci_pnode;
+/* What was known of a node. */
+typedef struct tci_trail_fact {
+    struct tci_pnode *of;
+    int32_t home, n_homes, group, operand_of;
+} tci_trail_fact;
+typedef struct tci_trail {
+    tci_trail_mark *marks; int32_t n_marks, cap_marks; /* one for each root */
+    tci_trail_fact *facts; int32_t n_facts, cap_facts;
+} tci_trail;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
@@ -24468,7 +24488,10 @@ typedef struct tci_fusion {
     tci_group *groups; int32_t n_groups, cap_groups;
     int32_t *order;               /* groups in execution order */
     int32_t stamp;                /* counts the walks that mark what they met */
-    int32_t n_forced;             /* values that this round forced into memory */
+    int32_t round;                /* the one at hand, from 1 on; 0 before the first */
+    int32_t first_forced;         /* place of the first value that it forced into memory */
+    tci_trail trail;
+    int32_t n_placed, n_probed;   /* roots, in all rounds: the work that was done */
     tci_node **walk; int cap_walk; /* a stack */
     tci_table known;               /* a tci_pnode for each of nodes */
     tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
@@ -24476,8 +24499,12 @@ typedef struct tci_fusion {
 
 /* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
+    int32_t place;       /* in tci_fusion.nodes */
     int32_t root;        /* its index, or -1 */
+    tci_root *kept;      /* the root that it was when it was last undone, or NULL */
     bool forced;         /* is a root, from the next round on if it is none in this one */
+    int32_t forced_in;   /* the round that forced it */
+    bool is_output;
     bool drawn;          /* made of random numbers and nothing that lies in memory */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
@@ -24536,17 +24563,16 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
-/* the roots of a round; fills what root number `root` reads and evaluates. */
-TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
-TCI_FN void tci_root_probe(tci_fusion *f, int root);
+/* node n as the next root, with what it reads and evaluates: its number. */
+TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
 /* plan/store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
     TCI_STORE_BY_GROUP,
     TCI_STORE_BY_ROOT,
     TCI_STORE_NOTHING /* and forces nothing */
 } tci_store_mode;
-TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round */
-TCI_FN void tci_store_begin(tci_fusion *f);     /* of a round */
+TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round, */
+TCI_FN void tci_store_begin(tci_fusion *f);     /* and what no round changes */
 /* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
 TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
 /* What node n adds to the size of a kernel (plan/cost.h) for root r. */
@@ -24554,6 +24580,13 @@ TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_no
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
+/* plan/trail.c. The last root is about to be placed; */
+TCI_FN void tci_trail_begin(tci_fusion *f);
+/* that will change this group, and what is known of this node. */
+TCI_FN void tci_trail_group(tci_fusion *f, int group);
+TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p);
+/* Undoes the roots whose nodes have this place or a later one. */
+TCI_FN void tci_trail_undo(tci_fusion *f, int place);
 /* plan/once.c: marks what is computed once, and forces into memory what each run reads of it.
  * changed: leaves that the program's effects change. */
 TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
@@ -24564,6 +24597,9 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  const tci_table *forced, tci_node *const *changed, int n_changed,
                                  tci_machine machine, tci_str *why);
+/* A round: places anew what comes from place `from` on; first_forced says whether there must be
+ * another. */
+TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 /* Notes that `reader` is kept out of the group of `source`. */
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);
@@ -26862,10 +26898,14 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
 /* ---- src/plan/root.c ---- */
 /* plan/root.c - which nodes are roots, and what each reads.
  *
- * In: the nodes, and those among them that get memory (`forced`). Out: the roots in topological
- * order, each with its domain; a probed root with its reads, its leaves and the nodes that it
- * evaluates. A probe lowers a root on its own into a kernel that is thrown away. A node that was
- * forced after this round's roots were found is a leaf to the probes that still follow. */
+ * In: the nodes, and those among them that get memory (`forced`). Out: a root with its domain, its
+ * reads, its leaves and the nodes that it evaluates. To find these a probe lowers the root on its
+ * own into a kernel that is thrown away. A node that this round forced, too late to be a root in
+ * it, is a leaf to the probes that still follow.
+ *
+ * What a probe finds follows from the graph and from which of the nodes that it met were forced,
+ * and in an earlier round or in its own. So a root that is placed again is not probed again unless
+ * one of them was forced in the round of its probe or later. */
 
 /* ---- roots ---- */
 
@@ -26994,39 +27034,16 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
 }
 
-static void tci_root_add(tci_fusion *f, tci_node *n)
+static tci_root tci_root_make(const tci_fusion *f, tci_node *n)
 {
-    if (tci_pnode_of(f, n)->root >= 0) {
-        return;
-    }
     tci_root r = {0};
     r.node = n;
     r.kind = tci_root_kind_of(n);
+    r.is_output = tci_pnode_of(f, n)->is_output;
     r.group = -1;
     r.buffer = -1;
     tci_root_domain(f->s, &r);
-    TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, r);
-    tci_pnode_of(f, n)->root = f->n_roots - 1;
-}
-
-TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs)
-{
-    f->n_roots = f->n_groups = 0;
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode_of(f, f->nodes.items[i])->root = -1;
-    }
-    for (int i = 0; i < n_outputs; i++) {
-        tci_pnode_of(f, outputs[i])->forced = true;
-    }
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_node *n = f->nodes.items[i];
-        if (tci_pnode_of(f, n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
-            tci_root_add(f, n);
-        }
-    }
-    for (int i = 0; i < n_outputs; i++) {
-        f->roots[tci_pnode_of(f, outputs[i])->root].is_output = true;
-    }
+    return r;
 }
 
 /* ---- probes ---- */
@@ -27037,9 +27054,9 @@ typedef struct tci_root_prober {
     int self, stamp;
 } tci_root_prober;
 
-static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, const int *idx)
+static tci_read tci_root_make_read(tci_lower *l, int root, tci_node *n, const int *idx)
 {
-    tci_read read = {root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
+    tci_read read = {n, root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
         read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
@@ -27144,7 +27161,7 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
-TCI_FN void tci_root_probe(tci_fusion *f, int self)
+static void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
     tci_kernel *k = tci_kernel_make(f->s);
@@ -27175,6 +27192,35 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     for (int i = 0; i < r->n_inlined; i++) {
         r->weight += tci_store_weight(f, r, r->inlined[i]);
     }
+    r->round = f->round;
+    f->n_probed++;
+}
+
+static bool tci_root_holds(const tci_fusion *f, const tci_root *r)
+{
+    for (int i = 0; i < r->n_inlined; i++) {
+        const tci_node *n = r->inlined[i];
+        if (n != r->node && tci_pnode_of(f, n)->forced_in >= r->round) {
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
+{
+    tci_pnode *p = tci_pnode_of(f, n);
+    bool holds = p->kept && tci_root_holds(f, p->kept);
+    tci_root now = holds ? *p->kept : tci_root_make(f, n);
+    TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, now);
+    p->root = f->n_roots - 1;
+    for (int i = 0; i < now.n_reads; i++) { /* others stand before them by now */
+        now.reads[i].root = tci_pnode_of(f, now.reads[i].node)->root;
+    }
+    if (!holds) {
+        tci_root_probe(f, p->root);
+    }
+    return p->root;
 }
 /* ---- src/plan/store.c ---- */
 /* plan/store.c - which values get memory although nothing else asks for it.
@@ -27192,7 +27238,7 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
  * and all below it; the topmost dear one is forced at once, and later walks end there. So a value
  * that is carried on from step to step is stored at the step where its repetition begins to cost,
  * and no walk goes further back than that: the work is linear in nodes. What is forced becomes a
- * root in the next round (plan/group.c), with everything placed anew.
+ * root in the next round (plan/group.c), which begins there.
  *
  * The cost of a node is that of one evaluation with all that is inlined into it: flops and sources
  * of distinct nodes down to what lies in memory. The walk that adds them up ends early, as a few
@@ -27304,9 +27350,11 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 
 static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
 {
-    tci_pnode_of(f, n)->forced = true;
-    tci_pnode_of(f, n)->why = (uint8_t)why;
-    f->n_forced++;
+    tci_pnode *p = tci_pnode_of(f, n);
+    p->forced = true;
+    p->forced_in = f->round;
+    p->why = (uint8_t)why;
+    f->first_forced = TCI_MIN(f->first_forced, p->place);
 }
 
 /* ---- division of a large kernel ---- */
@@ -27471,11 +27519,9 @@ static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
 
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
-    f->n_forced = 0;
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
         p->home = p->group = p->operand_of = -1;
-        p->n_homes = 0;
         p->drawn = tci_store_is_drawn(f, f->nodes.items[i]);
     }
 }
@@ -27542,6 +27588,7 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
             tci_store_cover_inputs(f, n, stamp);
             continue;
         }
+        tci_trail_node(f, p);
         p->n_homes += p->home != where;
         p->home = where;
         p->group = r->group;
@@ -27677,6 +27724,96 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
                                tci_why_text((tci_why)p->why));
             }
         }
+    }
+}
+/* ---- src/plan/trail.c ---- */
+/* plan/trail.c - what placing each root changed, so that the last ones can be undone.
+ *
+ * In: roots as they are placed, one after the other. Out: the state before any of them.
+ *
+ * Whether a value must lie in memory shows only where a root behind it is placed; then it is a root
+ * itself, with a number before that one's. What was placed up to there stands: it follows from the
+ * graph and from what was forced of it, and nothing that comes later is part of that. What was
+ * placed from there on is undone, the last root first.
+ *
+ * Invariants (tests/unit/test_plan.c):
+ *  - roots stand in the order of their nodes' places, each with a mark of the same number, which
+ *    says how many groups, refusals and changes of nodes there were before it was placed
+ *  - a root is put into one group. If that was there, the mark has it as it was. Lists of a group
+ *    only grow: what is behind their old end is not looked at. `outer` is never written to; where
+ *    it was another, rows turned (plan/group.c), and every axis of the members was an outer one
+ *  - what is known of a node changes behind a note of what it was: home, n_homes, group, operand_of
+ *  - stamps only grow: an old one is no walk's any more
+ *  - what was forced stays forced, and an undone root keeps what its probe found (plan/root.c)
+ *  - so the state undone to a place is the one that a first round, with the same values forced, has
+ *    when it comes there; but all that is undone is of rounds of one mode (tci_store_mode) */
+
+TCI_FN void tci_trail_begin(tci_fusion *f)
+{
+    tci_trail *t = &f->trail;
+    tci_trail_mark mark = {f->n_groups, f->n_refusals, t->n_facts, -1, {0}};
+    TCI_PUSH(f->s, t->marks, t->n_marks, t->cap_marks, mark);
+}
+
+TCI_FN void tci_trail_group(tci_fusion *f, int group)
+{
+    tci_trail_mark *mark = &f->trail.marks[f->trail.n_marks - 1];
+    if (mark->group < 0 && group < mark->n_groups) {
+        mark->group = group;
+        mark->was = f->groups[group];
+    }
+}
+
+TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p)
+{
+    tci_trail *t = &f->trail;
+    tci_trail_fact was = {p, p->home, p->n_homes, p->group, p->operand_of};
+    TCI_PUSH(f->s, t->facts, t->n_facts, t->cap_facts, was);
+}
+
+static void tci_trail_undo_group(tci_fusion *f, const tci_trail_mark *mark)
+{
+    const tci_group *was = &mark->was;
+    bool turned = f->groups[mark->group].outer != was->outer;
+    for (int m = 0; m < was->n_roots && turned; m++) {
+        const tci_root *q = &f->roots[was->roots[m]];
+        for (int a = 0; a < q->n_domain; a++) {
+            q->outer_of[a] = a;
+        }
+    }
+    f->groups[mark->group] = *was;
+}
+
+static void tci_trail_undo_root(tci_fusion *f)
+{
+    tci_trail *t = &f->trail;
+    const tci_trail_mark *mark = &t->marks[--t->n_marks];
+    const tci_root *r = &f->roots[--f->n_roots];
+    tci_pnode *p = tci_pnode_of(f, r->node);
+    p->root = -1;
+    p->kept = p->kept ? p->kept : TCI_NEW(f->s, tci_root);
+    *p->kept = *r;
+    p->kept->group = -1;
+    while (t->n_facts > mark->n_facts) {
+        const tci_trail_fact *was = &t->facts[--t->n_facts];
+        was->of->home = was->home;
+        was->of->n_homes = was->n_homes;
+        was->of->group = was->group;
+        was->of->operand_of = was->operand_of;
+    }
+    if (mark->group >= 0) {
+        tci_trail_undo_group(f, mark);
+    }
+    f->n_groups = mark->n_groups;
+    f->n_refusals = mark->n_refusals;
+}
+
+TCI_FN void tci_trail_undo(tci_fusion *f, int place)
+{
+    TCI_ASSERT(f->s, f->trail.n_marks == f->n_roots);
+    while (f->n_roots > 0 &&
+           tci_pnode_of(f, f->roots[f->n_roots - 1].node)->place >= place) {
+        tci_trail_undo_root(f);
     }
 }
 /* ---- src/plan/join.c ---- */
@@ -28631,12 +28768,17 @@ TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
 /* ---- src/plan/group.c ---- */
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
- * A round: find the roots; probe each and put it, in topological order, into a group that takes it,
- * of those that it reads from and recent siblings the one that saves most bytes, or into a new one;
- * note what it evaluates (plan/store.c), which may force values into memory. While a round forced
- * any, the next one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a
- * round counts repetition by root and not by group, which leaves nothing dear to repeat, and the
- * one after it is the last. Every refusal of a round is kept with its reason. */
+ * A round goes through the nodes, which are in topological order: it probes each that is a root
+ * (plan/root.c), puts it into a group that takes it, of those that it reads from and recent
+ * siblings the one that saves most bytes, or into a new one, and notes what it evaluates
+ * (plan/store.c), which may force values into memory. While a round forced any, the next one undoes
+ * what was placed from the first of them on (plan/trail.c) and goes on from there. After
+ * TCI_GROUP_ROUNDS of them a round counts repetition by root and not by group, which leaves nothing
+ * dear to repeat, and the one after it is the last: both begin at the first node. Every refusal is
+ * kept with its reason.
+ *
+ * To undo at each value that is forced, and not once for all of a round, would be quadratic: the
+ * gradient of a long chain forces values of its beginning at its end, one after the other. */
 
 enum {
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
@@ -28722,10 +28864,18 @@ static bool tci_group_is_large(tci_fusion *f, const tci_root *r, int group)
            (more.operands > 0 && g->n_operands + more.operands > TCI_COST_KERNEL_OPERANDS);
 }
 
+static void tci_group_read(tci_fusion *f, const tci_node *n, int group)
+{
+    tci_pnode *p = tci_pnode_of(f, n);
+    tci_trail_node(f, p);
+    p->operand_of = group;
+}
+
 static void tci_group_put(tci_fusion *f, int group, int root)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
+    tci_trail_group(f, group);
     r->group = group;
     TCI_PUSH(f->s, g->roots, g->n_roots, g->cap_roots, root);
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
@@ -28736,11 +28886,11 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->weight += more.weight;
     g->n_operands += more.operands;
     for (int i = 0; i < r->n_leaves; i++) {
-        tci_pnode_of(f, r->leaves[i])->operand_of = group;
+        tci_group_read(f, r->leaves[i], group);
     }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *q = &f->roots[r->reads[i].root];
-        tci_pnode_of(f, q->node)->operand_of = group;
+        tci_group_read(f, q->node, group);
         if (q->group != group) {
             tci_group_add_dep(f, g, q->group);
         }
@@ -28873,6 +29023,7 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
             }
         }
     }
+    tci_trail_group(f, group);
     for (int m = 0; m < g->n_roots; m++) {
         tci_root *q = &f->roots[g->roots[m]];
         for (int a = 0; a < q->n_domain; a++) {
@@ -28880,9 +29031,7 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
         }
     }
     g->n_outer = r->n_out;
-    for (int o = 0; o < r->n_out; o++) {
-        g->outer[o] = r->domain[o];
-    }
+    g->outer = tci_scratch_copy(f->s, r->domain, sizeof(tci_dim) * (size_t)r->n_out);
     return true;
 }
 
@@ -29242,25 +29391,33 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
     f->known = tci_table_in(s, sizeof(tci_pnode));
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
+        p->place = i;
+        p->root = -1;
         p->forced = tci_table_has(forced, f->nodes.items[i]);
         p->why = TCI_WHY_COUNT;
     }
     return f;
 }
 
-static void tci_group_round(tci_fusion *f, tci_node *const *outputs, int n_outputs,
-                            tci_store_mode mode)
+TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode)
 {
-    tci_root_find(f, outputs, n_outputs);
-    tci_store_begin(f);
-    for (int r = 0; r < f->n_roots; r++) {
-        tci_root_probe(f, r);
+    tci_trail_undo(f, from);
+    f->round++;
+    f->first_forced = f->nodes.n;
+    for (int i = from; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i];
+        if (!tci_pnode_of(f, n)->forced && tci_root_kind_of(n) == TCI_ROOT_VALUE) {
+            continue;
+        }
+        int r = tci_root_add(f, n);
+        tci_trail_begin(f);
         if (mode != TCI_STORE_NOTHING && tci_store_is_large(&f->roots[r])) {
             tci_group_put(f, tci_group_new(f, r), r); /* it will be divided */
         } else {
             tci_group_place(f, r);
         }
         tci_store_note(f, r, mode);
+        f->n_placed++;
     }
 }
 
@@ -29282,12 +29439,17 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->blocks = machine.block_threads > 0;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
-    for (int round = 0; round == 0 || f->n_forced > 0; round++) {
-        f->n_refusals = 0;
-        tci_group_round(f, outputs, n_outputs,
+    tci_store_begin(f);
+    for (int i = 0; i < n_outputs; i++) {
+        tci_pnode *p = tci_pnode_of(f, outputs[i]);
+        p->forced = p->is_output = true;
+    }
+    for (int round = 0, from = 0; from < f->nodes.n; round++) {
+        tci_group_round(f, round < TCI_GROUP_ROUNDS ? from : 0,
                         round < TCI_GROUP_ROUNDS    ? TCI_STORE_BY_GROUP
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
+        from = f->first_forced;
     }
     if (!machine.reproducible) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
@@ -31580,6 +31742,7 @@ static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int roo
         const tci_read *read = &r->reads[i];
         TCI_ASSERT(s, read->root >= 0 && read->root < root);
         const tci_root *q = &f->roots[read->root];
+        TCI_ASSERT(s, q->node == read->node);
         for (int a = 0; a < q->node->rank; a++) {
             TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }

@@ -101,6 +101,7 @@
 #include "plan/algorithm.c"
 #include "plan/root.c"
 #include "plan/store.c"
+#include "plan/trail.c"
 #include "plan/join.c"
 #include "plan/pattern.c"
 #include "plan/group.c"

@@ -1,11 +1,16 @@
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
- * A round: find the roots; probe each and put it, in topological order, into a group that takes it,
- * of those that it reads from and recent siblings the one that saves most bytes, or into a new one;
- * note what it evaluates (plan/store.c), which may force values into memory. While a round forced
- * any, the next one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a
- * round counts repetition by root and not by group, which leaves nothing dear to repeat, and the
- * one after it is the last. Every refusal of a round is kept with its reason. */
+ * A round goes through the nodes, which are in topological order: it probes each that is a root
+ * (plan/root.c), puts it into a group that takes it, of those that it reads from and recent
+ * siblings the one that saves most bytes, or into a new one, and notes what it evaluates
+ * (plan/store.c), which may force values into memory. While a round forced any, the next one undoes
+ * what was placed from the first of them on (plan/trail.c) and goes on from there. After
+ * TCI_GROUP_ROUNDS of them a round counts repetition by root and not by group, which leaves nothing
+ * dear to repeat, and the one after it is the last: both begin at the first node. Every refusal is
+ * kept with its reason.
+ *
+ * To undo at each value that is forced, and not once for all of a round, would be quadratic: the
+ * gradient of a long chain forces values of its beginning at its end, one after the other. */
 #include "cost.h"
 #include "group.h"
 #include "why.h"
@@ -94,10 +99,18 @@ static bool tci_group_is_large(tci_fusion *f, const tci_root *r, int group)
            (more.operands > 0 && g->n_operands + more.operands > TCI_COST_KERNEL_OPERANDS);
 }
 
+static void tci_group_read(tci_fusion *f, const tci_node *n, int group)
+{
+    tci_pnode *p = tci_pnode_of(f, n);
+    tci_trail_node(f, p);
+    p->operand_of = group;
+}
+
 static void tci_group_put(tci_fusion *f, int group, int root)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
+    tci_trail_group(f, group);
     r->group = group;
     TCI_PUSH(f->s, g->roots, g->n_roots, g->cap_roots, root);
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
@@ -108,11 +121,11 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->weight += more.weight;
     g->n_operands += more.operands;
     for (int i = 0; i < r->n_leaves; i++) {
-        tci_pnode_of(f, r->leaves[i])->operand_of = group;
+        tci_group_read(f, r->leaves[i], group);
     }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_root *q = &f->roots[r->reads[i].root];
-        tci_pnode_of(f, q->node)->operand_of = group;
+        tci_group_read(f, q->node, group);
         if (q->group != group) {
             tci_group_add_dep(f, g, q->group);
         }
@@ -245,6 +258,7 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
             }
         }
     }
+    tci_trail_group(f, group);
     for (int m = 0; m < g->n_roots; m++) {
         tci_root *q = &f->roots[g->roots[m]];
         for (int a = 0; a < q->n_domain; a++) {
@@ -252,9 +266,7 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
         }
     }
     g->n_outer = r->n_out;
-    for (int o = 0; o < r->n_out; o++) {
-        g->outer[o] = r->domain[o];
-    }
+    g->outer = tci_scratch_copy(f->s, r->domain, sizeof(tci_dim) * (size_t)r->n_out);
     return true;
 }
 
@@ -614,25 +626,33 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
     f->known = tci_table_in(s, sizeof(tci_pnode));
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
+        p->place = i;
+        p->root = -1;
         p->forced = tci_table_has(forced, f->nodes.items[i]);
         p->why = TCI_WHY_COUNT;
     }
     return f;
 }
 
-static void tci_group_round(tci_fusion *f, tci_node *const *outputs, int n_outputs,
-                            tci_store_mode mode)
+TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode)
 {
-    tci_root_find(f, outputs, n_outputs);
-    tci_store_begin(f);
-    for (int r = 0; r < f->n_roots; r++) {
-        tci_root_probe(f, r);
+    tci_trail_undo(f, from);
+    f->round++;
+    f->first_forced = f->nodes.n;
+    for (int i = from; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i];
+        if (!tci_pnode_of(f, n)->forced && tci_root_kind_of(n) == TCI_ROOT_VALUE) {
+            continue;
+        }
+        int r = tci_root_add(f, n);
+        tci_trail_begin(f);
         if (mode != TCI_STORE_NOTHING && tci_store_is_large(&f->roots[r])) {
             tci_group_put(f, tci_group_new(f, r), r); /* it will be divided */
         } else {
             tci_group_place(f, r);
         }
         tci_store_note(f, r, mode);
+        f->n_placed++;
     }
 }
 
@@ -654,12 +674,17 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->blocks = machine.block_threads > 0;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
-    for (int round = 0; round == 0 || f->n_forced > 0; round++) {
-        f->n_refusals = 0;
-        tci_group_round(f, outputs, n_outputs,
+    tci_store_begin(f);
+    for (int i = 0; i < n_outputs; i++) {
+        tci_pnode *p = tci_pnode_of(f, outputs[i]);
+        p->forced = p->is_output = true;
+    }
+    for (int round = 0, from = 0; from < f->nodes.n; round++) {
+        tci_group_round(f, round < TCI_GROUP_ROUNDS ? from : 0,
                         round < TCI_GROUP_ROUNDS    ? TCI_STORE_BY_GROUP
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
+        from = f->first_forced;
     }
     if (!machine.reproducible) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);

@@ -56,7 +56,8 @@ typedef enum tci_root_kind {
 } tci_root_kind;
 
 typedef struct tci_read {
-    int32_t root;    /* what is read */
+    tci_node *node;  /* what is read, */
+    int32_t root;    /* and its number */
     bool pure;
     /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
     int32_t *axes;
@@ -77,6 +78,7 @@ typedef struct tci_root {
     /* nodes evaluated, once per distinct index */
     tci_node **inlined; int32_t n_inlined;
     int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
+    int32_t round;                /* in which all this was found */
     int32_t buffer;               /* where its value is kept; -1: nowhere */
     /* buffers that also get it (program outputs) */
     int32_t *outputs; int32_t n_outputs, cap_outputs;
@@ -102,6 +104,24 @@ typedef struct tci_refusal {
     uint8_t why;                  /* tci_why (plan/why.h) */
 } tci_refusal;
 
+/* What placing a root changed (plan/trail.c): the group that it joined, -1 if it has a new one; how
+ * much there was of the rest. */
+typedef struct tci_trail_mark {
+    int32_t n_groups, n_refusals, n_facts;
+    int32_t group;
+    tci_group was;
+} tci_trail_mark;
+struct tci_pnode;
+/* What was known of a node. */
+typedef struct tci_trail_fact {
+    struct tci_pnode *of;
+    int32_t home, n_homes, group, operand_of;
+} tci_trail_fact;
+typedef struct tci_trail {
+    tci_trail_mark *marks; int32_t n_marks, cap_marks; /* one for each root */
+    tci_trail_fact *facts; int32_t n_facts, cap_facts;
+} tci_trail;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
@@ -111,7 +131,10 @@ typedef struct tci_fusion {
     tci_group *groups; int32_t n_groups, cap_groups;
     int32_t *order;               /* groups in execution order */
     int32_t stamp;                /* counts the walks that mark what they met */
-    int32_t n_forced;             /* values that this round forced into memory */
+    int32_t round;                /* the one at hand, from 1 on; 0 before the first */
+    int32_t first_forced;         /* place of the first value that it forced into memory */
+    tci_trail trail;
+    int32_t n_placed, n_probed;   /* roots, in all rounds: the work that was done */
     tci_node **walk; int cap_walk; /* a stack */
     tci_table known;               /* a tci_pnode for each of nodes */
     tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
@@ -119,8 +142,12 @@ typedef struct tci_fusion {
 
 /* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
+    int32_t place;       /* in tci_fusion.nodes */
     int32_t root;        /* its index, or -1 */
+    tci_root *kept;      /* the root that it was when it was last undone, or NULL */
     bool forced;         /* is a root, from the next round on if it is none in this one */
+    int32_t forced_in;   /* the round that forced it */
+    bool is_output;
     bool drawn;          /* made of random numbers and nothing that lies in memory */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
@@ -179,17 +206,16 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
-/* the roots of a round; fills what root number `root` reads and evaluates. */
-TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
-TCI_FN void tci_root_probe(tci_fusion *f, int root);
+/* node n as the next root, with what it reads and evaluates: its number. */
+TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
 /* plan/store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
     TCI_STORE_BY_GROUP,
     TCI_STORE_BY_ROOT,
     TCI_STORE_NOTHING /* and forces nothing */
 } tci_store_mode;
-TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round */
-TCI_FN void tci_store_begin(tci_fusion *f);     /* of a round */
+TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round, */
+TCI_FN void tci_store_begin(tci_fusion *f);     /* and what no round changes */
 /* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
 TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
 /* What node n adds to the size of a kernel (plan/cost.h) for root r. */
@@ -197,6 +223,13 @@ TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_no
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
+/* plan/trail.c. The last root is about to be placed; */
+TCI_FN void tci_trail_begin(tci_fusion *f);
+/* that will change this group, and what is known of this node. */
+TCI_FN void tci_trail_group(tci_fusion *f, int group);
+TCI_FN void tci_trail_node(tci_fusion *f, tci_pnode *p);
+/* Undoes the roots whose nodes have this place or a later one. */
+TCI_FN void tci_trail_undo(tci_fusion *f, int place);
 /* plan/once.c: marks what is computed once, and forces into memory what each run reads of it.
  * changed: leaves that the program's effects change. */
 TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
@@ -207,6 +240,9 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  const tci_table *forced, tci_node *const *changed, int n_changed,
                                  tci_machine machine, tci_str *why);
+/* A round: places anew what comes from place `from` on; first_forced says whether there must be
+ * another. */
+TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 /* Notes that `reader` is kept out of the group of `source`. */
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);

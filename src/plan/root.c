@@ -1,9 +1,13 @@
 /* plan/root.c - which nodes are roots, and what each reads.
  *
- * In: the nodes, and those among them that get memory (`forced`). Out: the roots in topological
- * order, each with its domain; a probed root with its reads, its leaves and the nodes that it
- * evaluates. A probe lowers a root on its own into a kernel that is thrown away. A node that was
- * forced after this round's roots were found is a leaf to the probes that still follow. */
+ * In: the nodes, and those among them that get memory (`forced`). Out: a root with its domain, its
+ * reads, its leaves and the nodes that it evaluates. To find these a probe lowers the root on its
+ * own into a kernel that is thrown away. A node that this round forced, too late to be a root in
+ * it, is a leaf to the probes that still follow.
+ *
+ * What a probe finds follows from the graph and from which of the nodes that it met were forced,
+ * and in an earlier round or in its own. So a root that is placed again is not probed again unless
+ * one of them was forced in the round of its probe or later. */
 #include "group.h"
 
 /* ---- roots ---- */
@@ -133,39 +137,16 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
 }
 
-static void tci_root_add(tci_fusion *f, tci_node *n)
+static tci_root tci_root_make(const tci_fusion *f, tci_node *n)
 {
-    if (tci_pnode_of(f, n)->root >= 0) {
-        return;
-    }
     tci_root r = {0};
     r.node = n;
     r.kind = tci_root_kind_of(n);
+    r.is_output = tci_pnode_of(f, n)->is_output;
     r.group = -1;
     r.buffer = -1;
     tci_root_domain(f->s, &r);
-    TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, r);
-    tci_pnode_of(f, n)->root = f->n_roots - 1;
-}
-
-TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs)
-{
-    f->n_roots = f->n_groups = 0;
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode_of(f, f->nodes.items[i])->root = -1;
-    }
-    for (int i = 0; i < n_outputs; i++) {
-        tci_pnode_of(f, outputs[i])->forced = true;
-    }
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_node *n = f->nodes.items[i];
-        if (tci_pnode_of(f, n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
-            tci_root_add(f, n);
-        }
-    }
-    for (int i = 0; i < n_outputs; i++) {
-        f->roots[tci_pnode_of(f, outputs[i])->root].is_output = true;
-    }
+    return r;
 }
 
 /* ---- probes ---- */
@@ -176,9 +157,9 @@ typedef struct tci_root_prober {
     int self, stamp;
 } tci_root_prober;
 
-static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, const int *idx)
+static tci_read tci_root_make_read(tci_lower *l, int root, tci_node *n, const int *idx)
 {
-    tci_read read = {root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
+    tci_read read = {n, root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
         read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
@@ -283,7 +264,7 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
-TCI_FN void tci_root_probe(tci_fusion *f, int self)
+static void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
     tci_kernel *k = tci_kernel_make(f->s);
@@ -314,4 +295,33 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     for (int i = 0; i < r->n_inlined; i++) {
         r->weight += tci_store_weight(f, r, r->inlined[i]);
     }
+    r->round = f->round;
+    f->n_probed++;
+}
+
+static bool tci_root_holds(const tci_fusion *f, const tci_root *r)
+{
+    for (int i = 0; i < r->n_inlined; i++) {
+        const tci_node *n = r->inlined[i];
+        if (n != r->node && tci_pnode_of(f, n)->forced_in >= r->round) {
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
+{
+    tci_pnode *p = tci_pnode_of(f, n);
+    bool holds = p->kept && tci_root_holds(f, p->kept);
+    tci_root now = holds ? *p->kept : tci_root_make(f, n);
+    TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, now);
+    p->root = f->n_roots - 1;
+    for (int i = 0; i < now.n_reads; i++) { /* others stand before them by now */
+        now.reads[i].root = tci_pnode_of(f, now.reads[i].node)->root;
+    }
+    if (!holds) {
+        tci_root_probe(f, p->root);
+    }
+    return p->root;
 }

@@ -13,7 +13,7 @@
  * and all below it; the topmost dear one is forced at once, and later walks end there. So a value
  * that is carried on from step to step is stored at the step where its repetition begins to cost,
  * and no walk goes further back than that: the work is linear in nodes. What is forced becomes a
- * root in the next round (plan/group.c), with everything placed anew.
+ * root in the next round (plan/group.c), which begins there.
  *
  * The cost of a node is that of one evaluation with all that is inlined into it: flops and sources
  * of distinct nodes down to what lies in memory. The walk that adds them up ends early, as a few
@@ -101,9 +101,11 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 
 static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
 {
-    tci_pnode_of(f, n)->forced = true;
-    tci_pnode_of(f, n)->why = (uint8_t)why;
-    f->n_forced++;
+    tci_pnode *p = tci_pnode_of(f, n);
+    p->forced = true;
+    p->forced_in = f->round;
+    p->why = (uint8_t)why;
+    f->first_forced = TCI_MIN(f->first_forced, p->place);
 }
 
 /* ---- division of a large kernel ---- */
@@ -268,11 +270,9 @@ static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
 
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
-    f->n_forced = 0;
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
         p->home = p->group = p->operand_of = -1;
-        p->n_homes = 0;
         p->drawn = tci_store_is_drawn(f, f->nodes.items[i]);
     }
 }
@@ -339,6 +339,7 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
             tci_store_cover_inputs(f, n, stamp);
             continue;
         }
+        tci_trail_node(f, p);
         p->n_homes += p->home != where;
         p->home = where;
         p->group = r->group;

@@ -35,6 +35,7 @@ static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int roo
         const tci_read *read = &r->reads[i];
         TCI_ASSERT(s, read->root >= 0 && read->root < root);
         const tci_root *q = &f->roots[read->root];
+        TCI_ASSERT(s, q->node == read->node);
         for (int a = 0; a < q->node->rank; a++) {
             TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }

@@ -362,6 +362,7 @@ TEST(groups)
     BREAK(plan_verifier, p, g->has_contract, !g->has_contract);
     BREAK(plan_verifier, p, r->group, first);
     BREAK(plan_verifier, p, r->reads[0].root, g->roots[0]);
+    BREAK(plan_verifier, p, r->reads[0].node, r->node);
     BREAK(plan_verifier, p, r->out_axis[0], r->n_domain);
     BREAK(plan_verifier, p, r->outer_of[0], g->n_outer);
     BREAK(plan_verifier, p, r->outer_of[0], -1);
