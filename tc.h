@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e26f258c91740f15"
+#define TCI_BUILD "cb706565a0ed31de"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -24289,11 +24289,12 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c places temporaries, plan/once.c says what is computed once. Invariants
- * (plan/verify.c): steps are in execution order; a buffer is written (by one or several steps, to
- * disjoint elements) before it is read, and every output is; temporaries lie in the arena, those
- * whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list reads what
- * no run gives or changes, and writes temporaries and kept values; nothing else writes those. */
+ * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once.
+ * Invariants (plan/verify.c): steps are in execution order; a buffer is written (by one or several
+ * steps, to disjoint elements) before it is read, and every output is; temporaries lie in the
+ * arena, those whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list
+ * reads what no run gives or changes, and writes temporaries and kept values; nothing else writes
+ * those. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -24334,6 +24335,7 @@ typedef struct tci_plan {
     tci_alias *aliases; int n_aliases, cap_aliases;
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes, kept_bytes;
+    int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
@@ -24346,6 +24348,8 @@ typedef struct tci_life {
     int64_t bytes;
     int64_t offset;         /* out: from the arena's start; only where last >= 0 */
 } tci_life;
+/* Bytes that are needed at once by some step, each life's rounded up to what it takes. */
+TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps);
 /* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
  * side by side, and small values apart. Changes `last`. Escapes. */
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);
@@ -24654,8 +24658,14 @@ TCI_FN bool tci_class_is_row(const tci_node *n);
 TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
-/* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
+/* plan/memory.c: order, lifetimes, arena offsets and input/output aliases of a step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart);
+/* The buffer of an input or output; -1: it has none. */
+TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
+/* May buffer `out` lie on input `in`, as far as that step is concerned? */
+TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
+/* plan/sequence.c: the steps in an order that needs less memory. */
+TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p);
 
 #endif
 
@@ -30709,81 +30719,463 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     tci_pk_name(&p, out.kernel);
     return out;
 }
-/* ---- src/plan/memory.c ---- */
-/* plan/memory.c - lifetimes of buffers, their place in the arena, and which outputs may lie on an
- * input.
+/* ---- src/plan/sequence.c ---- */
+/* plan/sequence.c - in which order the steps of a run are done.
  *
- * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at
- * the step that first writes it and its room is free again after the step that last reads it.
- * Offsets are multiples of 64. Where launches that need not wait for each other run side by side,
- * small temporaries have a place of their own, up to a total: memory that is used again would make
- * them wait.
+ * In: steps of which each reads what earlier ones wrote. Out: the same steps in an order that keeps
+ * fewer bytes of temporaries at once, and writes the new value of a parameter after the last
+ * reading of the old one, so that it may lie there. The init list stays as it is.
  *
- * Parameters: the new value of one may be written over the old where nothing reads the old later.
- * So a step that only writes such values is put off until the last step that reads them. */
+ * The one idea: a step may be done when all that it reads is written. Of those that may, it goes by
+ * what a step begins to need and what nobody needs after it (`growth`). Done as soon as they do not
+ * add to what is needed, the gradients of weights and the updates let go of the values that the way
+ * forward left for them. No rule is best for all programs: each is tried, and the one with the
+ * lowest peak counts; of equal ones the first, which changes least. */
 
-enum {
-    TCI_MEMORY_SMALL = 4 << 20,  /* bytes of a value that a GPU computes in the time of a launch */
-    TCI_MEMORY_APART = 64 << 20
-};
+typedef enum tci_sequence_rule {
+    TCI_SEQUENCE_FIRST,    /* what came first */
+    TCI_SEQUENCE_RELEASE,  /* what adds nothing, the most negative growth before others; FIRST */
+    TCI_SEQUENCE_LEAST     /* the least growth */
+} tci_sequence_rule;
 
-typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
-typedef struct tci_memory {
+enum { TCI_SEQUENCE_MANY = 4096 /* steps from which the first rule has to do */ };
+
+typedef struct tci_sequence_step {
+    int32_t *touches; int32_t n_touches;           /* buffers, each once */
+    int32_t *leads_to; int32_t n_leads, cap_leads; /* steps that wait for it, once per reason */
+    int32_t n_before;                              /* how many such reasons it has itself */
+    int32_t waits;                                 /* ... of steps that are not done yet */
+    int32_t met;                                   /* the last walk that came here */
+} tci_sequence_step;
+
+typedef struct tci_sequence_buffer {
+    int64_t bytes;          /* of a temporary; 0 of others */
+    int32_t n_touched, left;
+    bool is_alive;
+    int32_t *writers; int32_t n_writers, cap_writers;
+    int32_t *readers; int32_t n_readers, cap_readers;
+} tci_sequence_buffer;
+
+typedef struct tci_sequence {
     tci_scratch *s;
-    /* ascending, disjoint, not touching; the last one is endless */
-    tci_memory_gap *gaps; int n, cap;
-    int64_t top;
-} tci_memory;
+    const tci_plan *p;
+    int first, n;                /* of the steps: those from `first` to before n */
+    tci_sequence_step *steps;
+    tci_sequence_buffer *buffers;
+    int32_t *ready; int n_ready; /* steps that may be done */
+    int32_t *stack;
+    int32_t walk;
+} tci_sequence;
 
-static int64_t tci_memory_take(tci_memory *m, int64_t bytes)
+/* ---- what waits for what ---- */
+
+static const tci_kernel *tci_sequence_kernel(const tci_sequence *q, int step)
 {
-    for (int i = 0; i < m->n; i++) {
-        tci_memory_gap *gap = &m->gaps[i];
-        if (gap->end - gap->begin >= bytes) {
-            int64_t at = gap->begin;
-            gap->begin += bytes;
-            m->top = TCI_MAX(m->top, at + bytes);
-            if (gap->begin == gap->end) {
-                m->n--;
-                for (int j = i; j < m->n; j++) {
-                    m->gaps[j] = m->gaps[j + 1];
+    return q->p->kernels[q->p->steps[step].kernel];
+}
+
+static void tci_sequence_after(tci_sequence *q, int before, int after)
+{
+    tci_sequence_step *b = &q->steps[before];
+    TCI_PUSH(q->s, b->leads_to, b->n_leads, b->cap_leads, after);
+    q->steps[after].n_before++;
+}
+
+static void tci_sequence_touch(tci_sequence *q, int step, int buffer)
+{
+    tci_sequence_step *t = &q->steps[step];
+    for (int i = 0; i < t->n_touches; i++) {
+        if (t->touches[i] == buffer) {
+            return;
+        }
+    }
+    t->touches[t->n_touches++] = buffer;
+    q->buffers[buffer].n_touched++;
+}
+
+/* A step waits for all that wrote what it reads; one that writes what was read, for the readers. */
+static void tci_sequence_find_order(tci_sequence *q)
+{
+    for (int t = q->first; t < q->n; t++) {
+        const tci_kernel *k = tci_sequence_kernel(q, t);
+        q->steps[t].touches = TCI_NEW_ARRAY(q->s, int32_t, k->n_operands + 1);
+        for (int o = 0; o < k->n_operands; o++) {
+            tci_sequence_buffer *b = &q->buffers[q->p->steps[t].operands[o]];
+            bool writes = k->operands[o].is_output;
+            const int32_t *others = writes ? b->readers : b->writers;
+            for (int i = 0; i < (writes ? b->n_readers : b->n_writers); i++) {
+                if (others[i] != t) {
+                    tci_sequence_after(q, others[i], t);
                 }
             }
-            return at;
+            tci_sequence_touch(q, t, q->p->steps[t].operands[o]);
+        }
+        for (int o = 0; o < k->n_operands; o++) {
+            tci_sequence_buffer *b = &q->buffers[q->p->steps[t].operands[o]];
+            if (k->operands[o].is_output) {
+                TCI_PUSH(q->s, b->writers, b->n_writers, b->cap_writers, t);
+            } else {
+                TCI_PUSH(q->s, b->readers, b->n_readers, b->cap_readers, t);
+            }
         }
     }
-    tci_scratch_fail(m->s, TC_ERR_LIMIT, "temporaries need more than %lld bytes",
-                     (long long)INT64_MAX);
-    return 0;
 }
 
-static void tci_memory_give(tci_memory *m, int64_t begin, int64_t bytes)
+/* Does a reader of that buffer wait for `step`? */
+static bool tci_sequence_leads_to(tci_sequence *q, int step, const tci_sequence_buffer *read)
 {
-    if (bytes == 0) {
+    int n = 0, walk = ++q->walk;
+    for (int i = 0; i < read->n_readers; i++) {
+        q->steps[read->readers[i]].met = -walk;
+    }
+    q->steps[step].met = walk;
+    q->stack[n++] = step;
+    while (n > 0) {
+        const tci_sequence_step *t = &q->steps[q->stack[--n]];
+        for (int i = 0; i < t->n_leads; i++) {
+            tci_sequence_step *next = &q->steps[t->leads_to[i]];
+            if (next->met == -walk) {
+                return true;
+            }
+            if (next->met != walk) {
+                next->met = walk;
+                q->stack[n++] = t->leads_to[i];
+            }
+        }
+    }
+    return false;
+}
+
+/* The step that writes the new value of a parameter where the old one lies waits for those that
+ * read the old one, unless one of these waits for it. */
+static void tci_sequence_update_last(tci_sequence *q, const tci_alias *assign)
+{
+    int out = tci_plan_port(q->p, TCI_BUF_OUTPUT, assign->output);
+    int in = tci_plan_port(q->p, TCI_BUF_INPUT, assign->input);
+    const tci_sequence_buffer *read = &q->buffers[in], *written = &q->buffers[out];
+    int writer = written->n_writers == 1 ? written->writers[0] : -1;
+    if (writer < 0 || !tci_plan_step_in_place(q->s, q->p, writer, out, in) ||
+        tci_sequence_leads_to(q, writer, read)) {
         return;
     }
-    int at = 0;
-    while (at < m->n && m->gaps[at].begin < begin) {
-        at++;
-    }
-    tci_memory_gap gap = {begin, begin + bytes};
-    TCI_PUSH(m->s, m->gaps, m->n, m->cap, gap);
-    for (int i = m->n - 1; i > at; i--) {
-        m->gaps[i] = m->gaps[i - 1];
-    }
-    m->gaps[at] = gap;
-    for (int i = TCI_MAX(at - 1, 0); i + 1 < m->n && i <= at + 1;) { /* join what touches */
-        if (m->gaps[i].end == m->gaps[i + 1].begin) {
-            m->gaps[i].end = m->gaps[i + 1].end;
-            m->n--;
-            for (int j = i + 1; j < m->n; j++) {
-                m->gaps[j] = m->gaps[j + 1];
-            }
-        } else {
-            i++;
+    for (int i = 0; i < read->n_readers; i++) {
+        if (read->readers[i] != writer) {
+            tci_sequence_after(q, read->readers[i], writer);
         }
     }
 }
+
+static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
+{
+    tci_sequence q = {.s = s, .p = p, .first = p->n_init, .n = p->n_steps};
+    q.steps = TCI_NEW_ARRAY(s, tci_sequence_step, p->n_steps + 1);
+    q.buffers = TCI_NEW_ARRAY(s, tci_sequence_buffer, p->n_buffers + 1);
+    q.ready = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    q.stack = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    for (int b = 0; b < p->n_buffers; b++) {
+        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
+        q.buffers[b].bytes = is_temp ? tci_dim_hint(p->buffers[b].bytes) : 0;
+    }
+    tci_sequence_find_order(&q);
+    for (int i = 0; i < p->n_assigns; i++) {
+        tci_sequence_update_last(&q, &p->assigns[i]);
+    }
+    return q;
+}
+
+/* ---- one order ---- */
+
+/* Bytes that step t begins to need. */
+static int64_t tci_sequence_begins(const tci_sequence *q, int t)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < q->steps[t].n_touches; i++) {
+        const tci_sequence_buffer *b = &q->buffers[q->steps[t].touches[i]];
+        bytes += b->is_alive ? 0 : b->bytes;
+    }
+    return bytes;
+}
+
+/* Bytes that nobody needs after it. */
+static int64_t tci_sequence_ends(const tci_sequence *q, int t)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < q->steps[t].n_touches; i++) {
+        const tci_sequence_buffer *b = &q->buffers[q->steps[t].touches[i]];
+        bytes += b->left == 1 ? b->bytes : 0;
+    }
+    return bytes;
+}
+
+/* The place among those that may be done of the one that is. */
+static int tci_sequence_choose(const tci_sequence *q, tci_sequence_rule rule)
+{
+    int best = -1;
+    int64_t least = 0;
+    for (int i = 0; i < q->n_ready; i++) {
+        int64_t growth = rule == TCI_SEQUENCE_FIRST ? 0
+                                                    : tci_sequence_begins(q, q->ready[i]) -
+                                                          tci_sequence_ends(q, q->ready[i]);
+        growth = rule == TCI_SEQUENCE_RELEASE && growth > 0 ? INT64_MAX : growth;
+        if (best < 0 || growth < least || (growth == least && q->ready[i] < q->ready[best])) {
+            best = i;
+            least = growth;
+        }
+    }
+    return best;
+}
+
+static void tci_sequence_done(tci_sequence *q, int t)
+{
+    const tci_sequence_step *step = &q->steps[t];
+    for (int i = 0; i < step->n_touches; i++) {
+        q->buffers[step->touches[i]].is_alive = true;
+        q->buffers[step->touches[i]].left--;
+    }
+    for (int i = 0; i < step->n_leads; i++) {
+        if (--q->steps[step->leads_to[i]].waits == 0) {
+            q->ready[q->n_ready++] = step->leads_to[i];
+        }
+    }
+}
+
+/* The order by a rule; returns the most bytes that are needed at once. */
+static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int32_t *order)
+{
+    int64_t now = 0, most = 0;
+    for (int b = 0; b < q->p->n_buffers; b++) {
+        q->buffers[b].left = q->buffers[b].n_touched;
+        q->buffers[b].is_alive = false;
+    }
+    q->n_ready = 0;
+    for (int t = q->first; t < q->n; t++) {
+        q->steps[t].waits = q->steps[t].n_before;
+        if (q->steps[t].waits == 0) {
+            q->ready[q->n_ready++] = t;
+        }
+    }
+    for (int at = q->first; at < q->n; at++) {
+        TCI_ASSERT(q->s, q->n_ready > 0);
+        int place = tci_sequence_choose(q, rule), t = q->ready[place];
+        q->ready[place] = q->ready[--q->n_ready];
+        int64_t ends = tci_sequence_ends(q, t);
+        now += tci_sequence_begins(q, t);
+        most = TCI_MAX(most, now);
+        now -= ends;
+        tci_sequence_done(q, t);
+        order[at] = t;
+    }
+    return most;
+}
+
+TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
+{
+    tci_sequence q = tci_sequence_make(s, p);
+    int rules = p->n_steps < TCI_SEQUENCE_MANY ? TCI_SEQUENCE_LEAST + 1 : 1;
+    int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1), *best = NULL;
+    tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
+    int64_t least = 0;
+    for (int rule = TCI_SEQUENCE_FIRST; rule < rules; rule++) {
+        int64_t most = tci_sequence_by_rule(&q, (tci_sequence_rule)rule, order);
+        if (!best || most < least) {
+            best = tci_scratch_copy(s, order, sizeof(*order) * (size_t)(p->n_steps + 1));
+            least = most;
+        }
+    }
+    for (int t = 0; t < p->n_steps; t++) {
+        steps[t] = p->steps[t < q.first ? t : best[t]];
+    }
+    p->steps = steps;
+    p->cap_steps = p->n_steps + 1;
+}
+/* ---- src/plan/place.c ---- */
+/* plan/place.c - where temporaries lie in the arena.
+ *
+ * In: what memory is needed from which step to which. Out: an offset for each, a multiple of 64,
+ * such that what is needed at once lies apart; the bytes of the arena.
+ *
+ * The one idea: one after the other is put into the smallest gap that those put before and needed
+ * at the same time leave, so what comes first lies best: what is large and needed for long. Where
+ * that takes more than what some step needs at once, below which no arena goes, what came to lie
+ * highest is put first and all is placed anew, a few times; then the same from another order. The
+ * smallest arena counts.
+ *
+ * Where launches that need not wait for each other run side by side, small temporaries have a place
+ * of their own, up to a total: memory that is used again would make them wait. */
+
+#include <stdlib.h>
+
+enum {
+    TCI_PLACE_SMALL = 4 << 20,  /* bytes of a value that a GPU computes in the time of a launch */
+    TCI_PLACE_APART = 64 << 20,
+    TCI_PLACE_TRIES = 24,       /* from one order */
+    TCI_PLACE_WORK = 1 << 24    /* pairs of lives that they may look at */
+};
+
+typedef struct tci_place_item {
+    double key;
+    int32_t life;
+} tci_place_item;
+
+typedef struct tci_place {
+    const tci_life *lives;
+    tci_place_item *items; int n; /* in the order in which they are placed */
+    int64_t *offsets;      /* per life */
+    int32_t *placed;       /* lives, by offset */
+} tci_place;
+
+/* The room of small ones is used by nobody else. */
+static void tci_place_keep_apart(tci_life *lives, int n, int n_steps)
+{
+    int64_t total = 0;
+    for (int b = 0; b < n; b++) {
+        if (lives[b].last >= 0 && lives[b].bytes <= TCI_PLACE_SMALL &&
+            total + lives[b].bytes <= TCI_PLACE_APART) {
+            total += lives[b].bytes;
+            lives[b].last = n_steps - 1;
+        }
+    }
+}
+
+/* Rounded up, so that what lies behind is aligned too. */
+static int64_t tci_place_bytes(const tci_life *l)
+{
+    return (l->bytes + 63) / 64 * 64;
+}
+
+TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps)
+{
+    int64_t *change = TCI_NEW_ARRAY(s, int64_t, n_steps + 2), now = 0, most = 0, all = 0;
+    for (int b = 0; b < n; b++) {
+        if (lives[b].last >= 0) {
+            if (lives[b].bytes > INT64_MAX / 2 - all) {
+                tci_scratch_fail(s, TC_ERR_LIMIT, "temporaries need more than %lld bytes",
+                                 (long long)INT64_MAX / 2);
+            }
+            all += tci_place_bytes(&lives[b]);
+            change[lives[b].first] += tci_place_bytes(&lives[b]);
+            change[lives[b].last + 1] -= tci_place_bytes(&lives[b]);
+        }
+    }
+    for (int t = 0; t < n_steps; t++) {
+        now += change[t];
+        most = TCI_MAX(most, now);
+    }
+    return most;
+}
+
+/* The largest first: what is large is in the way of others, the more so the longer it is needed.
+ * The other order goes by that alone. */
+static double tci_place_key(const tci_life *l, bool by_length)
+{
+    double bytes = by_length ? 1 : (double)l->bytes;
+    return bytes * bytes * (l->last - l->first + 1);
+}
+
+static int tci_place_compare(const void *a, const void *b)
+{
+    const tci_place_item *x = a, *y = b;
+    return x->key != y->key ? (x->key < y->key) - (x->key > y->key) : x->life - y->life;
+}
+
+/* Offset of one more life: in the smallest gap that is large enough, else above all others. */
+static int64_t tci_place_find(const tci_place *p, int n_placed, const tci_life *l)
+{
+    int64_t end = 0, best = -1, least = INT64_MAX;
+    for (int i = 0; i < n_placed; i++) {
+        const tci_life *other = &p->lives[p->placed[i]];
+        if (other->first > l->last || l->first > other->last) {
+            continue;
+        }
+        int64_t gap = p->offsets[p->placed[i]] - end;
+        if (gap >= tci_place_bytes(l) && gap < least) {
+            best = end;
+            least = gap;
+        }
+        end = TCI_MAX(end, p->offsets[p->placed[i]] + tci_place_bytes(other));
+    }
+    return best >= 0 ? best : end;
+}
+
+static void tci_place_put(tci_place *p, int n_placed, int life, int64_t offset)
+{
+    int at = n_placed;
+    for (; at > 0 && p->offsets[p->placed[at - 1]] > offset; at--) {
+        p->placed[at] = p->placed[at - 1];
+    }
+    p->placed[at] = life;
+    p->offsets[life] = offset;
+}
+
+/* Places all in order; returns the bytes that takes, *highest: the place in the order of the life
+ * that ends there. */
+static int64_t tci_place_all(tci_place *p, int *highest)
+{
+    int64_t bytes = -1;
+    for (int i = 0; i < p->n; i++) {
+        const tci_life *l = &p->lives[p->items[i].life];
+        int64_t offset = tci_place_find(p, i, l);
+        tci_place_put(p, i, p->items[i].life, offset);
+        if (offset + tci_place_bytes(l) > bytes) {
+            bytes = offset + tci_place_bytes(l);
+            *highest = i;
+        }
+    }
+    return TCI_MAX(bytes, 0);
+}
+
+static void tci_place_to_front(tci_place *p, int at)
+{
+    tci_place_item item = p->items[at];
+    for (; at > 0; at--) {
+        p->items[at] = p->items[at - 1];
+    }
+    p->items[0] = item;
+}
+
+/* Places all, starting from one order; keeps the offsets where they are better than *bytes. */
+static void tci_place_try(tci_place *p, tci_life *lives, bool by_length, int64_t least,
+                          int64_t *bytes)
+{
+    int64_t most_tries = TCI_PLACE_WORK / ((int64_t)p->n * p->n + 1) + 1;
+    for (int i = 0; i < p->n; i++) {
+        p->items[i].key = tci_place_key(&lives[p->items[i].life], by_length);
+    }
+    qsort(p->items, (size_t)p->n, sizeof(*p->items), tci_place_compare);
+    for (int i = 0, highest = 0; i < TCI_MIN(TCI_PLACE_TRIES, most_tries) && *bytes > least; i++) {
+        tci_place_to_front(p, highest);
+        int64_t now = tci_place_all(p, &highest);
+        for (int j = 0; j < p->n && now < *bytes; j++) {
+            lives[p->items[j].life].offset = p->offsets[p->items[j].life];
+        }
+        *bytes = TCI_MIN(*bytes, now);
+    }
+}
+
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart)
+{
+    if (apart) {
+        tci_place_keep_apart(lives, n, n_steps);
+    }
+    tci_place p = {lives, TCI_NEW_ARRAY(s, tci_place_item, n + 1), 0,
+                   TCI_NEW_ARRAY(s, int64_t, n + 1), TCI_NEW_ARRAY(s, int32_t, n + 1)};
+    for (int b = 0; b < n; b++) {
+        if (lives[b].last >= 0) {
+            p.items[p.n++].life = b;
+        }
+    }
+    int64_t bytes = INT64_MAX, least = tci_plan_least(s, lives, n, n_steps);
+    tci_place_try(&p, lives, false, least, &bytes);
+    tci_place_try(&p, lives, true, least, &bytes);
+    return bytes;
+}
+/* ---- src/plan/memory.c ---- */
+/* plan/memory.c - the memory of a plan: the order of its steps, lifetimes of buffers, their place
+ * in the arena, and which outputs may lie on an input.
+ *
+ * A temporary lives from the step that first writes it to the step that last reads it. An output
+ * may lie on an input where nothing reads that later, and the step that writes it reads of each
+ * point only what it writes there. */
 
 static void tci_memory_lifetimes(tci_plan *p)
 {
@@ -30799,51 +31191,6 @@ static void tci_memory_lifetimes(tci_plan *p)
             b->last = TCI_MAX(b->last, t);
         }
     }
-}
-
-/* The room of small ones is used by nobody else. */
-static void tci_memory_keep_apart(tci_life *lives, int n, int n_steps)
-{
-    int64_t total = 0;
-    for (int b = 0; b < n; b++) {
-        if (lives[b].last >= 0 && lives[b].bytes <= TCI_MEMORY_SMALL &&
-            total + lives[b].bytes <= TCI_MEMORY_APART) {
-            total += lives[b].bytes;
-            lives[b].last = n_steps - 1;
-        }
-    }
-}
-
-TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart)
-{
-    if (apart) {
-        tci_memory_keep_apart(lives, n, n_steps);
-    }
-    tci_memory m = {.s = s};
-    tci_memory_gap all = {0, INT64_MAX / 2};
-    TCI_PUSH(s, m.gaps, m.n, m.cap, all);
-    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (n_steps + 1));
-    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (n + 1));
-    for (int t = 0; t < 2 * (n_steps + 1); t++) {
-        head[t] = -1;
-    }
-    for (int b = n - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
-        if (lives[b].last >= 0) {
-            next[2 * b] = head[2 * lives[b].first];
-            head[2 * lives[b].first] = b;
-            next[2 * b + 1] = head[2 * lives[b].last + 1];
-            head[2 * lives[b].last + 1] = b;
-        }
-    }
-    for (int t = 0; t < n_steps; t++) {
-        for (int b = head[2 * t]; b >= 0; b = next[2 * b]) {
-            lives[b].offset = tci_memory_take(&m, (lives[b].bytes + 63) / 64 * 64);
-        }
-        for (int b = head[2 * t + 1]; b >= 0; b = next[2 * b + 1]) {
-            tci_memory_give(&m, lives[b].offset, (lives[b].bytes + 63) / 64 * 64);
-        }
-    }
-    return m.top;
 }
 
 /* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
@@ -30862,6 +31209,7 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
     if (!known) {
         return;
     }
+    p->arena_least = tci_plan_least(s, lives, p->n_buffers, p->n_steps);
     p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps, apart);
     for (int b = 0; b < p->n_buffers; b++) {
         if (lives[b].last >= 0) {
@@ -30928,95 +31276,45 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
     return true;
 }
 
-/* ---- parameters ---- */
-
-static bool tci_memory_uses(const tci_plan *p, int step, int buffer, bool as_output)
+TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in)
 {
     const tci_kernel *k = p->kernels[p->steps[step].kernel];
+    int writes = -1, reads = -1;
     for (int o = 0; o < k->n_operands; o++) {
-        if (p->steps[step].operands[o] == buffer && k->operands[o].is_output == as_output) {
-            return true;
-        }
+        int b = p->steps[step].operands[o];
+        writes = b == out && k->operands[o].is_output ? o : writes;
+        reads = b == in ? o : reads;
     }
-    return false;
+    return writes < 0 || reads < 0 || tci_memory_elementwise(s, k, writes, reads);
 }
 
-/* The output buffer of assign i. */
-static int tci_memory_assigned(const tci_plan *p, int i)
+TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index)
 {
     for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].kind == TCI_BUF_OUTPUT && p->buffers[b].index == p->assigns[i].output) {
+        if (p->buffers[b].kind == kind && p->buffers[b].index == index) {
             return b;
         }
     }
     return -1;
 }
 
-/* Per step: the step after which it is best run (itself, where it is best left alone). */
-static int32_t *tci_memory_put_off(tci_scratch *s, const tci_plan *p)
+static bool tci_memory_uses(const tci_plan *p, int step, int buffer)
 {
-    int32_t *after = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
-    int32_t *n_outputs = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
-    for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        after[t] = t;
-        for (int o = 0; o < k->n_operands; o++) {
-            n_outputs[t] += k->operands[o].is_output;
-        }
+    const tci_kernel *k = p->kernels[p->steps[step].kernel];
+    bool uses = false;
+    for (int o = 0; o < k->n_operands; o++) {
+        uses = uses || p->steps[step].operands[o] == buffer;
     }
-    for (int i = 0; i < p->n_assigns; i++) {
-        int out = tci_memory_assigned(p, i), writer = -1, last = -1;
-        bool read = false;
-        for (int t = 0; t < p->n_steps; t++) {
-            writer = tci_memory_uses(p, t, out, true) ? t : writer;
-            last = tci_memory_uses(p, t, p->assigns[i].input, false) ? t : last;
-            read = read || tci_memory_uses(p, t, out, false);
-        }
-        if (writer >= 0 && !read && n_outputs[writer] == 1) {
-            after[writer] = TCI_MAX(after[writer], last);
-        }
-    }
-    return after;
-}
-
-static void tci_memory_order(tci_scratch *s, tci_plan *p)
-{
-    if (!p->n_assigns) {
-        return;
-    }
-    int32_t *after = tci_memory_put_off(s, p);
-    tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
-    int at = 0;
-    for (int t = 0; t < p->n_steps; t++) {
-        if (after[t] == t) {
-            steps[at++] = p->steps[t];
-        }
-        for (int late = 0; late < t; late++) {
-            if (after[late] == t) {
-                steps[at++] = p->steps[late];
-            }
-        }
-    }
-    p->steps = steps;
-    p->cap_steps = p->n_steps + 1;
+    return uses;
 }
 
 static bool tci_memory_may_alias(tci_scratch *s, const tci_plan *p, int out, int in)
 {
-    bool written = false;
     for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        int writes = -1, reads = -1;
-        for (int o = 0; o < k->n_operands; o++) {
-            int b = p->steps[t].operands[o];
-            writes = b == out && k->operands[o].is_output ? o : writes;
-            reads = b == in ? o : reads;
-        }
-        if (reads >= 0 &&
-            (written || (writes >= 0 && !tci_memory_elementwise(s, k, writes, reads)))) {
+        bool written = p->buffers[out].first < t;
+        if (tci_memory_uses(p, t, in) && (written || !tci_plan_step_in_place(s, p, t, out, in))) {
             return false;
         }
-        written |= writes >= 0;
     }
     return true;
 }
@@ -31048,7 +31346,7 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
 
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
 {
-    tci_memory_order(s, p);
+    tci_plan_sequence(s, p);
     tci_memory_lifetimes(p);
     tci_memory_place(s, p, apart);
     tci_memory_aliases(s, p);
@@ -63416,7 +63714,13 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);
-    tci_str_add(out, " of workspace\n");
+    tci_str_add(out, " of workspace");
+    if (plan->arena_least < plan->arena_bytes) {
+        tci_str_add(out, ", of which ");
+        tci_explain_bytes(out, plan->arena_least);
+        tci_str_add(out, " are needed at once");
+    }
+    tci_str_add(out, "\n");
     if (plan->n_init) {
         tci_str_printf(out, "%d more, once for the program and when captured memory changed; ",
                        plan->n_init);

@@ -107,6 +107,8 @@
 #include "plan/group.c"
 #include "plan/class.c"
 #include "plan/kernel.c"
+#include "plan/sequence.c"
+#include "plan/place.c"
 #include "plan/memory.c"
 #include "plan/once.c"
 #include "plan/plan.c"

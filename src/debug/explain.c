@@ -91,7 +91,13 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);
-    tci_str_add(out, " of workspace\n");
+    tci_str_add(out, " of workspace");
+    if (plan->arena_least < plan->arena_bytes) {
+        tci_str_add(out, ", of which ");
+        tci_explain_bytes(out, plan->arena_least);
+        tci_str_add(out, " are needed at once");
+    }
+    tci_str_add(out, "\n");
     if (plan->n_init) {
         tci_str_printf(out, "%d more, once for the program and when captured memory changed; ",
                        plan->n_init);

@@ -297,7 +297,13 @@ TCI_FN bool tci_class_is_row(const tci_node *n);
 TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
-/* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
+/* plan/memory.c: order, lifetimes, arena offsets and input/output aliases of a step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart);
+/* The buffer of an input or output; -1: it has none. */
+TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
+/* May buffer `out` lie on input `in`, as far as that step is concerned? */
+TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
+/* plan/sequence.c: the steps in an order that needs less memory. */
+TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p);
 
 #endif

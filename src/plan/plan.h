@@ -1,11 +1,12 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c places temporaries, plan/once.c says what is computed once. Invariants
- * (plan/verify.c): steps are in execution order; a buffer is written (by one or several steps, to
- * disjoint elements) before it is read, and every output is; temporaries lie in the arena, those
- * whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list reads what
- * no run gives or changes, and writes temporaries and kept values; nothing else writes those. */
+ * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once.
+ * Invariants (plan/verify.c): steps are in execution order; a buffer is written (by one or several
+ * steps, to disjoint elements) before it is read, and every output is; temporaries lie in the
+ * arena, those whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list
+ * reads what no run gives or changes, and writes temporaries and kept values; nothing else writes
+ * those. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -49,6 +50,7 @@ typedef struct tci_plan {
     tci_alias *aliases; int n_aliases, cap_aliases;
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes, kept_bytes;
+    int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
@@ -61,6 +63,8 @@ typedef struct tci_life {
     int64_t bytes;
     int64_t offset;         /* out: from the arena's start; only where last >= 0 */
 } tci_life;
+/* Bytes that are needed at once by some step, each life's rounded up to what it takes. */
+TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps);
 /* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
  * side by side, and small values apart. Changes `last`. Escapes. */
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);

@@ -1,0 +1,231 @@
+/* tests/unit/test_memory.c - the memory of a plan: where temporaries lie, in which order steps are
+ * done, and what a training step needs of it. */
+#include "inside.h"
+
+#include "tc_test.h"
+#include "machines.h"
+
+#include <setjmp.h>
+
+/* ---- places ---- */
+
+/* Lives as those of a training step: half of them nested in each other; or as they come. */
+static void draw_lives(tci_life *lives, int n, int n_steps, bool nested)
+{
+    for (int i = 0; i < n; i++) {
+        int first = (int)tct_random_below(n_steps), length = i % 4 ? 4 : n_steps;
+        int last = TCI_MIN(first + (int)tct_random_below(length), n_steps - 1);
+        bool mirrored = nested && i % 2 == 0;
+        lives[i].first = mirrored ? first / 2 : first;
+        lives[i].last = mirrored ? n_steps - 1 - first / 2 : last;
+        lives[i].last = tct_random_below(20) ? lives[i].last : -1;
+        lives[i].bytes = (1 + tct_random_below(1 << 16)) << (4 * tct_random_below(3));
+    }
+}
+
+static void check_apart(const tci_life *lives, int n, int64_t bytes)
+{
+    for (int a = 0; a < n; a++) {
+        const tci_life *x = &lives[a];
+        int64_t end = x->offset + x->bytes;
+        CHECK(x->last < 0 || (x->offset % 64 == 0 && x->offset >= 0 && end <= bytes));
+        for (int b = 0; b < a && x->last >= 0; b++) {
+            const tci_life *y = &lives[b];
+            bool meet = y->last >= 0 && y->first <= x->last && x->first <= y->last;
+            CHECK(!meet || end <= y->offset || y->offset + y->bytes <= x->offset);
+        }
+    }
+}
+
+TEST(places_are_near_what_is_needed_at_once)
+{
+    enum { TRIES = 60 };
+    static tci_life lives[300];
+    double worst = 1, sum = 0;
+    for (int i = 0; i < TRIES; i++) {
+        tci_scratch s;
+        tci_scratch_init(&s);
+        if (setjmp(s.escape)) {
+            CHECK_MSG(false, "%s", s.message);
+            return;
+        }
+        int n_steps = 2 + (int)tct_random_below(300);
+        int n = 1 + (int)tct_random_below(TCI_COUNT(lives));
+        draw_lives(lives, n, n_steps, i % 2);
+        int64_t least = tci_plan_least(&s, lives, n, n_steps);
+        int64_t bytes = tci_plan_place(&s, lives, n, n_steps, false);
+        check_apart(lives, n, bytes);
+        CHECK(bytes >= least);
+        double ratio = (double)bytes / (double)TCI_MAX(1, least);
+        worst = TCI_MAX(worst, ratio);
+        sum += ratio;
+        tci_scratch_free(&s);
+    }
+    CHECK_MSG(sum / TRIES <= 1.01 && worst <= 1.15, "mean %.4f, worst %.4f", sum / TRIES, worst);
+}
+
+/* ---- training steps ---- */
+
+enum { MOST_WEIGHTS = 128, IMAGES = 8, ROWS = 512, WIDE = 64, LAYERS = 4 };
+
+typedef struct network {
+    tc_ctx *ctx;
+    tci_scratch s;
+    tc_tensor weights[MOST_WEIGHTS];
+    int n_weights;
+} network;
+
+static void begin(network *n)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    memset(n, 0, sizeof(*n));
+    o.backend = "interp";
+    CHECK(tc_ctx_make(&n->ctx, &o) == TC_OK);
+    tci_scratch_init(&n->s);
+}
+
+static void end(network *n)
+{
+    tci_scratch_free(&n->s);
+    tc_ctx_free(n->ctx);
+}
+
+/* Of as many axes as there are sizes that are not 0. */
+static tc_tensor weight(network *n, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    static const float zeros[1 << 20] = {0};
+    int64_t what[5] = {TC_F32, a, b, c, d};
+    int rank = 1 + (b > 0) + (c > 0) + (d > 0);
+    tc_tensor w = tc_param_at(n->ctx, zeros, rank + 1, what, TC_HERE);
+    n->weights[n->n_weights++] = w;
+    return w;
+}
+
+/* The plan of the step that updates all weights by the gradients of a loss. */
+static tci_plan *training_step(network *n, tc_tensor loss, tci_machine machine)
+{
+    tc_tensor grads[MOST_WEIGHTS];
+    tci_node *roots[MOST_WEIGHTS + 1];
+    tci_target target;
+    memset(&target, 0, sizeof(target));
+    CHECK_EQ_INT(tc_grad(loss, n->weights, n->n_weights, grads), TC_OK);
+    roots[0] = tci_handle_node(loss);
+    for (int i = 0; i < n->n_weights; i++) {
+        tc_tensor moved = tc_sub(n->weights[i], tc_mul(grads[i], 0.1));
+        roots[i + 1] = tci_handle_node(tc_assign(n->weights[i], moved));
+    }
+    int n_roots = n->n_weights + 1;
+    tci_request *r = tci_request_make(&n->s, NULL, 0, roots, n_roots,
+                                      &tci_ctx_of(n->ctx)->options, "test", &target);
+    tci_request_copy copy = tci_request_copy_graph(&n->s, r);
+    tci_node **now = tci_rewrite(&n->s, copy.graph, copy.roots, n_roots);
+    tci_plan *p = tci_plan_make(&n->s, copy.graph, copy.inputs, r->n_inputs, copy.literals,
+                                r->n_literals, now, n_roots, machine);
+    tci_plan_verify(&n->s, p);
+    return p;
+}
+
+static tc_tensor convolution(network *n, tc_tensor x)
+{
+    tc_tensor w = weight(n, tc_size(x, 1), tc_size(x, 1), 3, 3);
+    return tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
+}
+
+static tc_tensor batch_norm(network *n, tc_tensor x)
+{
+    tc_tensor g = weight(n, tc_size(x, 1), 1, 1, 0), b = weight(n, tc_size(x, 1), 1, 1, 0);
+    tc_tensor var, mean;
+    tc_var_mean(x, TC_AXES(0, 2, 3), 0, true, &var, &mean);
+    tc_tensor unit = tc_mul(tc_sub(x, mean), tc_rsqrt(tc_add(var, 1e-5)));
+    return tc_add(tc_mul(unit, g), b);
+}
+
+/* Blocks of two convolutions beside which the input passes. */
+static tc_tensor residual_blocks(network *n)
+{
+    tc_tensor x = convolution(n, tc_input(n->ctx, "x", TC_F32, IMAGES, WIDE, 28, 28));
+    for (int i = 0; i < LAYERS; i++) {
+        tc_tensor y = tc_relu(batch_norm(n, convolution(n, x)));
+        x = tc_relu(tc_add(x, batch_norm(n, convolution(n, y))));
+    }
+    return tc_mean(tc_mul(x, x), TC_ALL, false);
+}
+
+static tc_tensor linear(network *n, tc_tensor x, int64_t to)
+{
+    return tc_add(tc_matmul(x, weight(n, tc_size(x, -1), to, 0, 0)), weight(n, to, 0, 0, 0));
+}
+
+static tc_tensor normalized(network *n, tc_tensor x)
+{
+    tc_tensor g = weight(n, tc_size(x, -1), 0, 0, 0), b = weight(n, tc_size(x, -1), 0, 0, 0);
+    return tc_layer_norm(x, TC_AXES(-1), g, b, 1e-5);
+}
+
+/* Blocks of a transformer: 4 heads over sequences of 128 rows. */
+static tc_tensor transformer_blocks(network *n)
+{
+    enum { T = 128, HEADS = 4 };
+    tc_tensor x = linear(n, tc_input(n->ctx, "x", TC_F32, ROWS / T, T, 2 * WIDE), 2 * WIDE);
+    for (int i = 0; i < LAYERS; i++) {
+        tc_tensor y = normalized(n, x), parts[3];
+        for (int j = 0; j < 3; j++) {
+            tc_tensor heads = tc_reshape(linear(n, y, 2 * WIDE), ROWS / T, T, HEADS, -1);
+            parts[j] = tc_permute(heads, 0, 2, 1, 3);
+        }
+        tc_tensor scores = tc_mul(tc_matmul(parts[0], tc_transpose(parts[1], -1, -2)), 0.2);
+        y = tc_permute(tc_matmul(tc_softmax(scores, -1), parts[2]), 0, 2, 1, 3);
+        x = tc_add(x, linear(n, tc_reshape(y, ROWS / T, T, 2 * WIDE), 2 * WIDE));
+        y = tc_gelu(linear(n, normalized(n, x), 8 * WIDE));
+        x = tc_add(x, linear(n, y, 2 * WIDE));
+    }
+    return tc_mean(tc_mul(x, x), TC_ALL, false);
+}
+
+static tc_tensor perceptron(network *n)
+{
+    tc_tensor x = tc_input(n->ctx, "x", TC_F32, ROWS, WIDE);
+    for (int i = 0; i < 2 * LAYERS; i++) {
+        x = tc_tanh(linear(n, x, WIDE));
+    }
+    return tc_mean(tc_mul(x, x), TC_ALL, false);
+}
+
+/* Of each layer the way back reads some values that the way forward made; at its peak a step needs
+ * these, and a few more for the layer at hand. */
+TEST(training_steps_keep_little_more_than_the_way_back_reads)
+{
+    static const struct {
+        const char *name;
+        tc_tensor (*make)(network *n);
+        double bytes; /* of what the way back reads */
+        double most;  /* times that */
+    } cases[] = {
+        {"perceptron", perceptron, 4. * ROWS * WIDE * 2 * LAYERS, 1.15},
+        /* what two convolutions read and make */
+        {"residual blocks", residual_blocks, 4 * 4. * IMAGES * WIDE * 28 * 28 * LAYERS, 1.6},
+        /* two norms, q, k, v, what comes out of the heads, the same before and after gelu */
+        {"transformer", transformer_blocks, 4. * ROWS * 2 * WIDE * 14 * LAYERS, 1.5},
+    };
+    for (int i = 0; i < TCI_COUNT(cases) * TEST_MACHINES; i++) {
+        int c = i / TEST_MACHINES, m = i % TEST_MACHINES;
+        network n;
+        begin(&n);
+        if (setjmp(n.s.escape)) {
+            CHECK_MSG(false, "%s", n.s.message);
+            return;
+        }
+        tci_plan *p = training_step(&n, cases[c].make(&n), test_machines[m].machine);
+        double ratio = (double)p->arena_least / cases[c].bytes;
+        CHECK_MSG(ratio <= cases[c].most, "%s on %s: %.2f times what the way back reads",
+                  cases[c].name, test_machines[m].name, ratio);
+        bool apart = test_machines[m].machine.block_threads > 0;
+        CHECK_MSG(apart || (double)p->arena_bytes <= 1.05 * (double)p->arena_least,
+                  "%s: an arena of %lld bytes, %lld needed at once", cases[c].name,
+                  (long long)p->arena_bytes, (long long)p->arena_least);
+        end(&n);
+    }
+}
+
+TEST_MAIN
