@@ -346,7 +346,8 @@ static bool has_row(const char *name, size_t n)
 /* Macros of api/ops.h that make no tensors of tensors. */
 static bool is_no_op(const char *name, size_t n)
 {
-    static const char *const others[] = {"next_key", "param", "grad", "op", "op_results"};
+    static const char *const others[] = {"next_key", "param",       "param_from", "named",
+                                         "param_write", "grad", "op", "op_results"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;
