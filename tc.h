@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b9a7a7ffe6863360"
+#define TCI_BUILD "4223a546d306a059"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -149,6 +149,8 @@
  *     tc_sort(x, 0, false, &best, &where);
  *     tc_tensor ranked = tc_gather(y, 0, tc_argsort(x, 0, true));       // y in the order of x
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
+ *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
+ *     tc_tensor cost = tc_huber_loss(soft, y, 0.5, TC_REDUCE_MEAN);
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in
  * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that
@@ -1357,6 +1359,9 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 extern "C" {
 #endif
 
+/* How the elements of a loss become its result. */
+typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
+
 /* ---- src/api/ops.gen.h ---- */
 /* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: edit the rows.
  * Included by api/ops.h. */
@@ -1651,6 +1656,216 @@ TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here
 /* index of the first smallest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmin_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmin(x, axis, keepdims) tc_argmin_at((x), (axis), (keepdims), TC_HERE)
+
+/* ---- made of elementwise ops: operands are tensors or C numbers ----
+ * TC_NONE stands for the default of an operand that has one (tc_op_params). f16 and
+ * bf16 are computed in f32 and rounded once. */
+/* x above 0, else x * negative_slope */
+TC_API tc_tensor tc_leaky_relu_at(
+    tc_arg x, tc_arg negative_slope, tc_site here);
+#define tc_leaky_relu(x, negative_slope) \
+    tc_leaky_relu_at( \
+        TC_ARG(x), TC_ARG(negative_slope), TC_HERE)
+/* x above 0, else alpha * (exp(x) - 1); float */
+TC_API tc_tensor tc_elu_at(
+    tc_arg x, tc_arg alpha, tc_site here);
+#define tc_elu(x, alpha) \
+    tc_elu_at( \
+        TC_ARG(x), TC_ARG(alpha), TC_HERE)
+/* x above 0, else alpha * (exp(x / alpha) - 1); float */
+TC_API tc_tensor tc_celu_at(
+    tc_arg x, tc_arg alpha, tc_site here);
+#define tc_celu(x, alpha) \
+    tc_celu_at( \
+        TC_ARG(x), TC_ARG(alpha), TC_HERE)
+/* elu scaled so that mean 0 and variance 1 stay; float */
+TC_API tc_tensor tc_selu_at(
+    tc_arg x, tc_site here);
+#define tc_selu(x) \
+    tc_selu_at( \
+        TC_ARG(x), TC_HERE)
+/* x * tanh(softplus(x)); float */
+TC_API tc_tensor tc_mish_at(
+    tc_arg x, tc_site here);
+#define tc_mish(x) \
+    tc_mish_at( \
+        TC_ARG(x), TC_HERE)
+/* log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold; float */
+TC_API tc_tensor tc_softplus_at(
+    tc_arg x, tc_arg beta, tc_arg threshold, tc_site here);
+#define tc_softplus(x, beta, threshold) \
+    tc_softplus_at( \
+        TC_ARG(x), TC_ARG(beta), TC_ARG(threshold), TC_HERE)
+/* log(sigmoid(x)); float */
+TC_API tc_tensor tc_logsigmoid_at(
+    tc_arg x, tc_site here);
+#define tc_logsigmoid(x) \
+    tc_logsigmoid_at( \
+        TC_ARG(x), TC_HERE)
+/* x nearer to 0 by lambd, 0 within it */
+TC_API tc_tensor tc_softshrink_at(
+    tc_arg x, tc_arg lambd, tc_site here);
+#define tc_softshrink(x, lambd) \
+    tc_softshrink_at( \
+        TC_ARG(x), TC_ARG(lambd), TC_HERE)
+/* x, 0 within lambd of 0 */
+TC_API tc_tensor tc_hardshrink_at(
+    tc_arg x, tc_arg lambd, tc_site here);
+#define tc_hardshrink(x, lambd) \
+    tc_hardshrink_at( \
+        TC_ARG(x), TC_ARG(lambd), TC_HERE)
+/* x - tanh(x); float */
+TC_API tc_tensor tc_tanhshrink_at(
+    tc_arg x, tc_site here);
+#define tc_tanhshrink(x) \
+    tc_tanhshrink_at( \
+        TC_ARG(x), TC_HERE)
+/* x above the threshold, else value */
+TC_API tc_tensor tc_threshold_at(
+    tc_arg x, tc_arg threshold, tc_arg value, tc_site here);
+#define tc_threshold(x, threshold, value) \
+    tc_threshold_at( \
+        TC_ARG(x), TC_ARG(threshold), TC_ARG(value), TC_HERE)
+/* x cut to [min_val, max_val] */
+TC_API tc_tensor tc_hardtanh_at(
+    tc_arg x, tc_arg min_val, tc_arg max_val, tc_site here);
+#define tc_hardtanh(x, min_val, max_val) \
+    tc_hardtanh_at( \
+        TC_ARG(x), TC_ARG(min_val), TC_ARG(max_val), TC_HERE)
+/* x cut to [0, 6] */
+TC_API tc_tensor tc_relu6_at(
+    tc_arg x, tc_site here);
+#define tc_relu6(x) \
+    tc_relu6_at( \
+        TC_ARG(x), TC_HERE)
+/* (x + 3) / 6 cut to [0, 1]; float */
+TC_API tc_tensor tc_hardsigmoid_at(
+    tc_arg x, tc_site here);
+#define tc_hardsigmoid(x) \
+    tc_hardsigmoid_at( \
+        TC_ARG(x), TC_HERE)
+/* x * hardsigmoid(x); float */
+TC_API tc_tensor tc_hardswish_at(
+    tc_arg x, tc_site here);
+#define tc_hardswish(x) \
+    tc_hardswish_at( \
+        TC_ARG(x), TC_HERE)
+/* gelu, its normal distribution approximated by tanh; float */
+TC_API tc_tensor tc_gelu_tanh_at(
+    tc_arg x, tc_site here);
+#define tc_gelu_tanh(x) \
+    tc_gelu_tanh_at( \
+        TC_ARG(x), TC_HERE)
+/* log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing; float */
+TC_API tc_tensor tc_logit_at(
+    tc_arg x, tc_arg eps, tc_site here);
+#define tc_logit(x, eps) \
+    tc_logit_at( \
+        TC_ARG(x), TC_ARG(eps), TC_HERE)
+/* x + weight * (end - x); float */
+TC_API tc_tensor tc_lerp_at(
+    tc_arg x, tc_arg end, tc_arg weight, tc_site here);
+#define tc_lerp(x, end, weight) \
+    tc_lerp_at( \
+        TC_ARG(x), TC_ARG(end), TC_ARG(weight), TC_HERE)
+/* x + value * tensor1 * tensor2 */
+TC_API tc_tensor tc_addcmul_at(
+    tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
+#define tc_addcmul(x, tensor1, tensor2, value) \
+    tc_addcmul_at( \
+        TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
+/* x + value * tensor1 / tensor2; float */
+TC_API tc_tensor tc_addcdiv_at(
+    tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
+#define tc_addcdiv(x, tensor1, tensor2, value) \
+    tc_addcdiv_at( \
+        TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
+/* degrees in radians; float */
+TC_API tc_tensor tc_deg2rad_at(
+    tc_arg x, tc_site here);
+#define tc_deg2rad(x) \
+    tc_deg2rad_at( \
+        TC_ARG(x), TC_HERE)
+/* radians in degrees; float */
+TC_API tc_tensor tc_rad2deg_at(
+    tc_arg x, tc_site here);
+#define tc_rad2deg(x) \
+    tc_rad2deg_at( \
+        TC_ARG(x), TC_HERE)
+
+/* ---- losses of elements: operands as above, then the reduction ----
+ * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, or TC_REDUCE_NONE (else
+ * TC_ERR_ARGUMENT). */
+/* squared error */
+TC_API tc_tensor tc_mse_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_mse_loss(input, target, reduction) \
+    tc_mse_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* absolute error */
+TC_API tc_tensor tc_l1_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_l1_loss(input, target, reduction) \
+    tc_l1_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* half the squared error over beta, from beta on the absolute error less beta / 2 */
+TC_API tc_tensor tc_smooth_l1_loss_at(
+    tc_arg input, tc_arg target, tc_arg beta,
+    tc_reduction reduction, tc_site here);
+#define tc_smooth_l1_loss(input, target, beta, reduction) \
+    tc_smooth_l1_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(beta), (reduction), TC_HERE)
+/* half the squared error, beyond delta a line */
+TC_API tc_tensor tc_huber_loss_at(
+    tc_arg input, tc_arg target, tc_arg delta,
+    tc_reduction reduction, tc_site here);
+#define tc_huber_loss(input, target, delta, reduction) \
+    tc_huber_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(delta), (reduction), TC_HERE)
+/* -(target * log(input) + (1 - target) * log(1 - input)), each log at least -100 */
+TC_API tc_tensor tc_binary_cross_entropy_at(
+    tc_arg input, tc_arg target, tc_arg weight,
+    tc_reduction reduction, tc_site here);
+#define tc_binary_cross_entropy(input, target, weight, reduction) \
+    tc_binary_cross_entropy_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(weight), (reduction), TC_HERE)
+/* binary cross entropy of sigmoid(input); pos_weight counts the targets of 1 */
+TC_API tc_tensor tc_binary_cross_entropy_with_logits_at(
+    tc_arg input, tc_arg target, tc_arg weight, tc_arg pos_weight,
+    tc_reduction reduction, tc_site here);
+#define tc_binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) \
+    tc_binary_cross_entropy_with_logits_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(weight), TC_ARG(pos_weight), (reduction), TC_HERE)
+/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2 */
+TC_API tc_tensor tc_gaussian_nll_loss_at(
+    tc_arg input, tc_arg target, tc_arg var, tc_arg full, tc_arg eps,
+    tc_reduction reduction, tc_site here);
+#define tc_gaussian_nll_loss(input, target, var, full, eps, reduction) \
+    tc_gaussian_nll_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(var), TC_ARG(full), TC_ARG(eps), (reduction), TC_HERE)
+/* max(0, margin - target * (input1 - input2)) */
+TC_API tc_tensor tc_margin_ranking_loss_at(
+    tc_arg input1, tc_arg input2, tc_arg target, tc_arg margin,
+    tc_reduction reduction, tc_site here);
+#define tc_margin_ranking_loss(input1, input2, target, margin, reduction) \
+    tc_margin_ranking_loss_at( \
+        TC_ARG(input1), TC_ARG(input2), TC_ARG(target), TC_ARG(margin), (reduction), TC_HERE)
+/* log(1 + exp(-target * input)) */
+TC_API tc_tensor tc_soft_margin_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_soft_margin_loss(input, target, reduction) \
+    tc_soft_margin_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* input for targets of 1, max(0, margin - input) for those of -1 */
+TC_API tc_tensor tc_hinge_embedding_loss_at(
+    tc_arg input, tc_arg target, tc_arg margin,
+    tc_reduction reduction, tc_site here);
+#define tc_hinge_embedding_loss(input, target, margin, reduction) \
+    tc_hinge_embedding_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(margin), (reduction), TC_HERE)
 
 /* ---- src/api/ops.h, continued ---- */
 /* ---- choice and conversion ---- */
@@ -7702,7 +7917,14 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
  *   tci_expand_ID (ops/composite); else as special rows.
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into
+ * Built row: X(ID, name, arity, kind, operands, formula, doc)
+ *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
+ *             f32; LOSS: FLOAT, and behind the operands the call takes how the result is reduced
+ *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
+ *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
+ *             K(x). Shapes broadcast. All is computed in the compute dtype and rounded once; the
+ *             gradient is that of the nodes, so where a branch is not taken nothing may overflow */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
@@ -7998,6 +8220,114 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
+/* Calls that no op is made for: what they give is their formula's nodes. */
+#define TCI_BUILT_OPS(X)                                                                           \
+    X(LEAKY_RELU, leaky_relu, 2, SAME, TCI_GIVEN(x) TCI_ELSE(negative_slope, 0.01),                \
+      WHERE(LT(K(0), A), A, MUL(A, B)), "x above 0, else x * negative_slope")                      \
+    X(ELU, elu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                         \
+      WHERE(LT(K(0), A), A, MUL(B, EXPM1(WHERE(LT(K(0), A), K(0), A)))),                           \
+      "x above 0, else alpha * (exp(x) - 1)")                                                      \
+    X(CELU, celu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                       \
+      WHERE(LT(K(0), A), A, MUL(B, EXPM1(DIV(WHERE(LT(K(0), A), K(0), A), B)))),                   \
+      "x above 0, else alpha * (exp(x / alpha) - 1)")                                              \
+    X(SELU, selu, 1, FLOAT, TCI_GIVEN(x),                                                          \
+      MUL(K(1.0507009873554805),                                                                   \
+          WHERE(LT(K(0), A), A,                                                                    \
+                MUL(K(1.6732632423543772), EXPM1(WHERE(LT(K(0), A), K(0), A))))),                  \
+      "elu scaled so that mean 0 and variance 1 stay")                                             \
+    X(MISH, mish, 1, FLOAT, TCI_GIVEN(x), MUL(A, TANH(LOGADDEXP(A, K(0)))),                        \
+      "x * tanh(softplus(x))")                                                                     \
+    X(SOFTPLUS, softplus, 3, FLOAT, TCI_GIVEN(x) TCI_ELSE(beta, 1) TCI_ELSE(threshold, 20),        \
+      WHERE(LT(C, MUL(A, B)), A, DIV(LOGADDEXP(MUL(A, B), K(0)), B)),                              \
+      "log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold")                    \
+    X(LOGSIGMOID, logsigmoid, 1, FLOAT, TCI_GIVEN(x), NEG(LOGADDEXP(NEG(A), K(0))),                \
+      "log(sigmoid(x))")                                                                           \
+    X(SOFTSHRINK, softshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
+      WHERE(LT(B, A), SUB(A, B), WHERE(LT(A, NEG(B)), ADD(A, B), MUL(A, K(0)))),                   \
+      "x nearer to 0 by lambd, 0 within it")                                                       \
+    X(HARDSHRINK, hardshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
+      WHERE(LE(ABS(A), B), K(0), A), "x, 0 within lambd of 0")                                     \
+    X(TANHSHRINK, tanhshrink, 1, FLOAT, TCI_GIVEN(x), SUB(A, TANH(A)), "x - tanh(x)")              \
+    X(THRESHOLD, threshold, 3, SAME, TCI_GIVEN(x) TCI_GIVEN(threshold) TCI_GIVEN(value),           \
+      WHERE(LE(A, B), C, A), "x above the threshold, else value")                                  \
+    X(HARDTANH, hardtanh, 3, SAME, TCI_GIVEN(x) TCI_ELSE(min_val, -1) TCI_ELSE(max_val, 1),        \
+      WHERE(LE(A, B), B, WHERE(GE(A, C), C, A)), "x cut to [min_val, max_val]")                    \
+    X(RELU6, relu6, 1, SAME, TCI_GIVEN(x), WHERE(LE(A, K(0)), K(0), WHERE(GE(A, K(6)), K(6), A)),  \
+      "x cut to [0, 6]")                                                                           \
+    X(HARDSIGMOID, hardsigmoid, 1, FLOAT, TCI_GIVEN(x),                                            \
+      WHERE(LE(A, K(-3)), K(0),                                                                    \
+            WHERE(GE(A, K(3)), K(1), MUL(ADD(A, K(3)), K(0.16666666666666667)))),                  \
+      "(x + 3) / 6 cut to [0, 1]")                                                                 \
+    X(HARDSWISH, hardswish, 1, FLOAT, TCI_GIVEN(x),                                                \
+      WHERE(LT(A, K(-3)), K(0),                                                                    \
+            WHERE(LT(K(3), A), A, MUL(MUL(A, ADD(A, K(3))), K(0.16666666666666667)))),             \
+      "x * hardsigmoid(x)")                                                                        \
+    X(GELU_TANH, gelu_tanh, 1, FLOAT, TCI_GIVEN(x),                                                \
+      MUL(MUL(K(0.5), A),                                                                          \
+          ADD(K(1), TANH(MUL(K(0.7978845608028654),                                                \
+                             ADD(A, MUL(K(0.044715), MUL(A, SQUARE(A)))))))),                      \
+      "gelu, its normal distribution approximated by tanh")                                        \
+    X(LOGIT, logit, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(eps, -1),                                      \
+      SUB(LOG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))),                    \
+          LOG1P(NEG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))))),            \
+      "log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing")                      \
+    X(LERP, lerp, 3, FLOAT, TCI_GIVEN(x) TCI_GIVEN(end) TCI_GIVEN(weight),                         \
+      ADD(A, MUL(C, SUB(B, A))), "x + weight * (end - x)")                                         \
+    X(ADDCMUL, addcmul, 4, SAME,                                                                   \
+      TCI_GIVEN(x) TCI_GIVEN(tensor1) TCI_GIVEN(tensor2) TCI_ELSE(value, 1),                       \
+      ADD(A, MUL(MUL(B, D), C)), "x + value * tensor1 * tensor2")                                  \
+    X(ADDCDIV, addcdiv, 4, FLOAT,                                                                  \
+      TCI_GIVEN(x) TCI_GIVEN(tensor1) TCI_GIVEN(tensor2) TCI_ELSE(value, 1),                       \
+      ADD(A, DIV(MUL(B, D), C)), "x + value * tensor1 / tensor2")                                  \
+    X(DEG2RAD, deg2rad, 1, FLOAT, TCI_GIVEN(x), MUL(A, K(0.017453292519943295)),                   \
+      "degrees in radians")                                                                        \
+    X(RAD2DEG, rad2deg, 1, FLOAT, TCI_GIVEN(x), MUL(A, K(57.29577951308232)),                      \
+      "radians in degrees")                                                                        \
+    X(MSE_LOSS, mse_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target), SQUARE(SUB(A, B)),          \
+      "squared error")                                                                             \
+    X(L1_LOSS, l1_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target), ABS(SUB(A, B)),               \
+      "absolute error")                                                                            \
+    X(SMOOTH_L1_LOSS, smooth_l1_loss, 3, LOSS,                                                     \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(beta, 1),                                        \
+      WHERE(LT(ABS(SUB(A, B)), C),                                                                 \
+            DIV(MUL(K(0.5), SQUARE(SUB(A, B))), WHERE(LT(K(0), C), C, K(1))),                      \
+            SUB(ABS(SUB(A, B)), MUL(K(0.5), C))),                                                  \
+      "half the squared error over beta, from beta on the absolute error less beta / 2")           \
+    X(HUBER_LOSS, huber_loss, 3, LOSS, TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(delta, 1),      \
+      WHERE(LE(ABS(SUB(A, B)), C), MUL(K(0.5), SQUARE(SUB(A, B))),                                 \
+            MUL(C, SUB(ABS(SUB(A, B)), MUL(K(0.5), C)))),                                          \
+      "half the squared error, beyond delta a line")                                               \
+    X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1),                                      \
+      MUL(C, NEG(ADD(MUL(B, WHERE(EQ(A, K(0)), K(-100),                                            \
+                                  MAXIMUM(LOG(WHERE(EQ(A, K(0)), K(1), A)), K(-100)))),            \
+                     MUL(SUB(K(1), B),                                                             \
+                         WHERE(EQ(A, K(1)), K(-100),                                               \
+                               MAXIMUM(LOG1P(NEG(WHERE(EQ(A, K(1)), K(0), A))), K(-100))))))),     \
+      "-(target * log(input) + (1 - target) * log(1 - input)), each log at least -100")            \
+    X(BINARY_CROSS_ENTROPY_WITH_LOGITS, binary_cross_entropy_with_logits, 4, LOSS,                 \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1) TCI_ELSE(pos_weight, 1),              \
+      MUL(C, ADD(MUL(SUB(K(1), B), A),                                                             \
+                 MUL(ADD(K(1), MUL(SUB(D, K(1)), B)), LOGADDEXP(NEG(A), K(0))))),                  \
+      "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
+    X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
+      ADD(MUL(K(0.5), ADD(LOG(WHERE(LT(C, E), E, C)),                                              \
+                          DIV(SQUARE(SUB(A, B)), WHERE(LT(C, E), E, C)))),                         \
+          MUL(K(0.9189385332046727), D)),                                                          \
+      "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
+    X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
+      TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
+      WHERE(GE(SUB(D, MUL(C, SUB(A, B))), K(0)), SUB(D, MUL(C, SUB(A, B))), K(0)),                 \
+      "max(0, margin - target * (input1 - input2))")                                               \
+    X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
+      LOGADDEXP(NEG(MUL(A, B)), K(0)), "log(1 + exp(-target * input))")                            \
+    X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(GE(SUB(C, A), K(0)), SUB(C, A), K(0))),                   \
+          WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
+      "input for targets of 1, max(0, margin - input) for those of -1")
+
 /* The attribute lists. X(name, kind, times) in the order of a node's words; shape and dtype of a
  * node are no words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
@@ -8034,10 +8364,14 @@ typedef enum tci_mode {
 } tci_mode;
 
 /* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
- * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */
+ * VALUE; GRADIENT; BOTH; BUILT: built rows alone; COMBINE: combine rows; REDUCE: gradients of
+ * reduce rows) */
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
+    X(C, 0, BUILT)               /* and so on */                                                   \
+    X(D, 0, BUILT)                                                                                 \
+    X(E, 0, BUILT)                                                                                 \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
@@ -8078,6 +8412,13 @@ typedef enum tci_red_op {
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 } tci_red_op;
+
+/* What a call builds. */
+typedef enum tci_built {
+#define TCI_ROW(id, ...) TCI_BUILT_##id,
+    TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
+} tci_built;
 
 /* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
 enum {
@@ -8878,8 +9219,9 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
  *   interp/reference.c  value column     a scalar, the judge's way
  *   grad/vjp.c          gradient column  nodes of the graph
  *
- * The element and combine columns of the combine rows are read by ops/combine.c, which makes
- * straight-line programs of them.
+ * The formulas of the built rows are like gradient columns, over operands A to E: ops/composite.c
+ * makes nodes of them. The element and combine columns of the combine rows are read by
+ * ops/combine.c, which makes straight-line programs of them.
  *
  * A word is one of
  *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
@@ -8937,6 +9279,7 @@ typedef struct tci_formula_row {
 TCI_FN const uint8_t *tci_formula_value(int op);
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
 TCI_FN tci_gradient tci_formula_gradient_kind(int op);
+TCI_FN const uint8_t *tci_formula_built(tci_built built);
 /* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
 TCI_FN const uint8_t *tci_formula_element(int red, int part);
 TCI_FN const uint8_t *tci_formula_combine(int red, int part);
@@ -8956,7 +9299,9 @@ enum { TCI_FORMULA_DEEPEST = 10 };
 static const double tci_formula_numbers[] = {
     0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268, 1e10,
         0.6931471805599453, 2.302585092994046, -1.1283791670955126, 0.88622692545275801,
-        3.141592653589793, -1, 0.3, -3e3, 3e3, 1.4426950408889634,
+        3.141592653589793, -1, 0.3, -3e3, 3e3, 1.4426950408889634, 1.0507009873554805,
+        1.6732632423543772, 6, -3, 3, 0.16666666666666667, 0.7978845608028654, 0.044715,
+        0.017453292519943295, 57.29577951308232, -100, 0.9189385332046727,
 };
 static const uint8_t tci_formula_words[] = {
     TCI_W_END, /* no formula */
@@ -9264,6 +9609,88 @@ static const uint8_t tci_formula_words[] = {
         TCI_P_EXP, TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_A1, TCI_W_B1, TCI_P_SELECT, TCI_P_MUL,
         TCI_P_SELECT, TCI_P_SELECT, TCI_P_ADD, TCI_W_END,
     /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
+    /* LEAKY_RELU */ TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_A, TCI_W_B, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_W_END,
+    /* ELU */ TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_OP_WHERE, TCI_OP_EXPM1, TCI_OP_MUL, TCI_OP_WHERE,
+        TCI_W_END,
+    /* CELU */ TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_OP_WHERE, TCI_W_B, TCI_OP_DIV, TCI_OP_EXPM1,
+        TCI_OP_MUL, TCI_OP_WHERE, TCI_W_END,
+    /* SELU */ TCI_W_K + 19, TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_K + 20, TCI_W_K +
+        0, TCI_W_A, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_OP_WHERE, TCI_OP_EXPM1, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_OP_MUL, TCI_W_END,
+    /* MISH */ TCI_W_A, TCI_W_A, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_OP_TANH, TCI_OP_MUL,
+        TCI_W_END,
+    /* SOFTPLUS */ TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_MUL, TCI_OP_LT, TCI_W_A, TCI_W_A, TCI_W_B,
+        TCI_OP_MUL, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_W_B, TCI_OP_DIV, TCI_OP_WHERE, TCI_W_END,
+    /* LOGSIGMOID */ TCI_W_A, TCI_OP_NEG, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_OP_NEG, TCI_W_END,
+    /* SOFTSHRINK */ TCI_W_B, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_W_A,
+        TCI_W_B, TCI_OP_NEG, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_OP_ADD, TCI_W_A, TCI_W_K + 0,
+        TCI_OP_MUL, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* HARDSHRINK */ TCI_W_A, TCI_OP_ABS, TCI_W_B, TCI_OP_LE, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_WHERE, TCI_W_END,
+    /* TANHSHRINK */ TCI_W_A, TCI_W_A, TCI_OP_TANH, TCI_OP_SUB, TCI_W_END,
+    /* THRESHOLD */ TCI_W_A, TCI_W_B, TCI_OP_LE, TCI_W_C, TCI_W_A, TCI_OP_WHERE, TCI_W_END,
+    /* HARDTANH */ TCI_W_A, TCI_W_B, TCI_OP_LE, TCI_W_B, TCI_W_A, TCI_W_C, TCI_OP_GE, TCI_W_C,
+        TCI_W_A, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* RELU6 */ TCI_W_A, TCI_W_K + 0, TCI_OP_LE, TCI_W_K + 0, TCI_W_A, TCI_W_K + 21, TCI_OP_GE,
+        TCI_W_K + 21, TCI_W_A, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* HARDSIGMOID */ TCI_W_A, TCI_W_K + 22, TCI_OP_LE, TCI_W_K + 0, TCI_W_A, TCI_W_K + 23,
+        TCI_OP_GE, TCI_W_K + 2, TCI_W_A, TCI_W_K + 23, TCI_OP_ADD, TCI_W_K + 24, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* HARDSWISH */ TCI_W_A, TCI_W_K + 22, TCI_OP_LT, TCI_W_K + 0, TCI_W_K + 23, TCI_W_A,
+        TCI_OP_LT, TCI_W_A, TCI_W_A, TCI_W_A, TCI_W_K + 23, TCI_OP_ADD, TCI_OP_MUL, TCI_W_K +
+        24, TCI_OP_MUL, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* GELU_TANH */ TCI_W_K + 5, TCI_W_A, TCI_OP_MUL, TCI_W_K + 2, TCI_W_K + 25, TCI_W_A,
+        TCI_W_K + 26, TCI_W_A, TCI_W_A, TCI_OP_SQUARE, TCI_OP_MUL, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_OP_MUL, TCI_OP_TANH, TCI_OP_ADD, TCI_OP_MUL, TCI_W_END,
+    /* LOGIT */ TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_B, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A,
+        TCI_OP_LT, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A, TCI_OP_WHERE, TCI_OP_WHERE,
+        TCI_OP_LOG, TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_B, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB,
+        TCI_W_A, TCI_OP_LT, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A, TCI_OP_WHERE,
+        TCI_OP_WHERE, TCI_OP_NEG, TCI_OP_LOG1P, TCI_OP_SUB, TCI_W_END,
+    /* LERP */ TCI_W_A, TCI_W_C, TCI_W_B, TCI_W_A, TCI_OP_SUB, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_W_END,
+    /* ADDCMUL */ TCI_W_A, TCI_W_B, TCI_W_D, TCI_OP_MUL, TCI_W_C, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_W_END,
+    /* ADDCDIV */ TCI_W_A, TCI_W_B, TCI_W_D, TCI_OP_MUL, TCI_W_C, TCI_OP_DIV, TCI_OP_ADD,
+        TCI_W_END,
+    /* DEG2RAD */ TCI_W_A, TCI_W_K + 27, TCI_OP_MUL, TCI_W_END,
+    /* RAD2DEG */ TCI_W_A, TCI_W_K + 28, TCI_OP_MUL, TCI_W_END,
+    /* MSE_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_W_END,
+    /* L1_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_ABS, TCI_W_END,
+    /* SMOOTH_L1_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_ABS, TCI_W_C, TCI_OP_LT, TCI_W_K +
+        5, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_OP_MUL, TCI_W_K + 0, TCI_W_C,
+        TCI_OP_LT, TCI_W_C, TCI_W_K + 2, TCI_OP_WHERE, TCI_OP_DIV, TCI_W_A, TCI_W_B, TCI_OP_SUB,
+        TCI_OP_ABS, TCI_W_K + 5, TCI_W_C, TCI_OP_MUL, TCI_OP_SUB, TCI_OP_WHERE, TCI_W_END,
+    /* HUBER_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_ABS, TCI_W_C, TCI_OP_LE, TCI_W_K + 5,
+        TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_OP_MUL, TCI_W_C, TCI_W_A, TCI_W_B,
+        TCI_OP_SUB, TCI_OP_ABS, TCI_W_K + 5, TCI_W_C, TCI_OP_MUL, TCI_OP_SUB, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_W_END,
+    /* BINARY_CROSS_ENTROPY */ TCI_W_C, TCI_W_B, TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 29,
+        TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 2, TCI_W_A, TCI_OP_WHERE, TCI_OP_LOG, TCI_W_K
+        + 29, TCI_OP_MAXIMUM, TCI_OP_WHERE, TCI_OP_MUL, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB,
+        TCI_W_A, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K + 29, TCI_W_A, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K
+        + 0, TCI_W_A, TCI_OP_WHERE, TCI_OP_NEG, TCI_OP_LOG1P, TCI_W_K + 29, TCI_OP_MAXIMUM,
+        TCI_OP_WHERE, TCI_OP_MUL, TCI_OP_ADD, TCI_OP_NEG, TCI_OP_MUL, TCI_W_END,
+    /* BINARY_CROSS_ENTROPY_WITH_LOGITS */ TCI_W_C, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A,
+        TCI_OP_MUL, TCI_W_K + 2, TCI_W_D, TCI_W_K + 2, TCI_OP_SUB, TCI_W_B, TCI_OP_MUL,
+        TCI_OP_ADD, TCI_W_A, TCI_OP_NEG, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_OP_MUL, TCI_W_END,
+    /* GAUSSIAN_NLL_LOSS */ TCI_W_K + 5, TCI_W_C, TCI_W_E, TCI_OP_LT, TCI_W_E, TCI_W_C,
+        TCI_OP_WHERE, TCI_OP_LOG, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_W_C, TCI_W_E,
+        TCI_OP_LT, TCI_W_E, TCI_W_C, TCI_OP_WHERE, TCI_OP_DIV, TCI_OP_ADD, TCI_OP_MUL, TCI_W_K +
+        30, TCI_W_D, TCI_OP_MUL, TCI_OP_ADD, TCI_W_END,
+    /* MARGIN_RANKING_LOSS */ TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_MUL,
+        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_GE, TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_SUB,
+        TCI_OP_MUL, TCI_OP_SUB, TCI_W_K + 0, TCI_OP_WHERE, TCI_W_END,
+    /* SOFT_MARGIN_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_MUL, TCI_OP_NEG, TCI_W_K + 0,
+        TCI_OP_LOGADDEXP, TCI_W_END,
+    /* HINGE_EMBEDDING_LOSS */ TCI_W_B, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K + 0, TCI_W_C, TCI_W_A,
+        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_GE, TCI_W_C, TCI_W_A, TCI_OP_SUB, TCI_W_K + 0,
+        TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_B, TCI_W_K + 14, TCI_OP_EQ, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_WHERE, TCI_OP_ADD, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0}},
@@ -9402,6 +9829,40 @@ static const tci_combine_row tci_combine_rows[] = {
     [TCI_RED_ONLINE] = {{1418, 1420, 0}, {1426, 1430, 0}},
     [TCI_RED_DOT] = {{0, 0, 0}, {1466, 0, 0}},
 };
+static const uint16_t tci_built_rows[] = {
+    [TCI_BUILT_LEAKY_RELU] = 1471,
+    [TCI_BUILT_ELU] = 1480,
+    [TCI_BUILT_CELU] = 1495,
+    [TCI_BUILT_SELU] = 1512,
+    [TCI_BUILT_MISH] = 1529,
+    [TCI_BUILT_SOFTPLUS] = 1536,
+    [TCI_BUILT_LOGSIGMOID] = 1551,
+    [TCI_BUILT_SOFTSHRINK] = 1557,
+    [TCI_BUILT_HARDSHRINK] = 1576,
+    [TCI_BUILT_TANHSHRINK] = 1584,
+    [TCI_BUILT_THRESHOLD] = 1589,
+    [TCI_BUILT_HARDTANH] = 1596,
+    [TCI_BUILT_RELU6] = 1608,
+    [TCI_BUILT_HARDSIGMOID] = 1620,
+    [TCI_BUILT_HARDSWISH] = 1636,
+    [TCI_BUILT_GELU_TANH] = 1654,
+    [TCI_BUILT_LOGIT] = 1672,
+    [TCI_BUILT_LERP] = 1707,
+    [TCI_BUILT_ADDCMUL] = 1715,
+    [TCI_BUILT_ADDCDIV] = 1723,
+    [TCI_BUILT_DEG2RAD] = 1731,
+    [TCI_BUILT_RAD2DEG] = 1735,
+    [TCI_BUILT_MSE_LOSS] = 1739,
+    [TCI_BUILT_L1_LOSS] = 1744,
+    [TCI_BUILT_SMOOTH_L1_LOSS] = 1749,
+    [TCI_BUILT_HUBER_LOSS] = 1778,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY] = 1802,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY_WITH_LOGITS] = 1842,
+    [TCI_BUILT_GAUSSIAN_NLL_LOSS] = 1863,
+    [TCI_BUILT_MARGIN_RANKING_LOSS] = 1889,
+    [TCI_BUILT_SOFT_MARGIN_LOSS] = 1908,
+    [TCI_BUILT_HINGE_EMBEDDING_LOSS] = 1915,
+};
 
 /* ---- src/ops/formula.c, continued ---- */
 _Static_assert((int)TCI_P_COUNT <= (int)TCI_W_A, "prims and words of their own overlap");
@@ -9418,6 +9879,11 @@ TCI_FN const uint8_t *tci_formula_value(int op)
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which)
 {
     return tci_formula_words + tci_formula_rows[op].operand[which];
+}
+
+TCI_FN const uint8_t *tci_formula_built(tci_built built)
+{
+    return tci_formula_words + tci_built_rows[built];
 }
 
 TCI_FN tci_gradient tci_formula_gradient_kind(int op)
@@ -12417,6 +12883,11 @@ TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
 TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
 
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
+/* The formula of a built row over its operands, in dtype t; NULL operands give NULL. */
+TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
+                                   tc_dtype t);
+/* x itself, or its mean or sum over all elements. */
+TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how);
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
@@ -15437,6 +15908,7 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t);
 
 #endif
 
+
 /* ---- src/ops/composite.c, continued ---- */
 #include <math.h>
 
@@ -15486,6 +15958,53 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
         v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
     }
     return tci_graph_const(g, t, v);
+}
+
+/* One word of a formula over the nodes it takes. */
+static tci_node *tci_composite_word(tci_graph *g, int word, tci_node *const *operands,
+                                    tci_node *const *args, tc_dtype t)
+{
+    switch (word) {
+    case TCI_W_A: return operands[0];
+    case TCI_W_B: return operands[1];
+    case TCI_W_C: return operands[2];
+    case TCI_W_D: return operands[3];
+    case TCI_W_E: return operands[4];
+    case TCI_OP_WHERE: return tci_build_where(g, args[0], args[1], args[2]);
+    default: break;
+    }
+    return word >= TCI_W_K ? tci_composite_number(g, t, tci_formula_number(word))
+                           : tci_build_ew(g, word, args);
+}
+
+TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
+                                   tc_dtype t)
+{
+    tci_node *stack[TCI_FORMULA_DEPTH] = {NULL};
+    int n = 0;
+    for (const uint8_t *w = tci_formula_built(built); *w != TCI_W_END; w++) {
+        n -= tci_formula_gradient_operands(*w);
+        stack[n] = tci_composite_word(g, *w, operands, stack + n, t);
+        if (!stack[n]) {
+            return NULL;
+        }
+        n++;
+    }
+    return stack[0];
+}
+
+TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how)
+{
+    tc_axes all = {NULL, 0, true};
+    if (how < TC_REDUCE_MEAN || how > TC_REDUCE_NONE) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "the reduction is %d: expected TC_REDUCE_MEAN, TC_REDUCE_SUM or "
+                       "TC_REDUCE_NONE", how);
+        return NULL;
+    }
+    return !x || how == TC_REDUCE_NONE ? x
+           : how == TC_REDUCE_SUM      ? tci_build_reduce(g, TCI_OP_SUM, x, all, false)
+                                       : tci_build_mean(g, x, all, false);
 }
 
 /* Reduces over axes given as attributes. */
@@ -65782,8 +66301,192 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
  * elementwise and reducing calls are expanded from the op rows. Only here do numbers exist beside
  * tensors: they are weak (NEP 50), so their dtype follows from the tensors'; below this room they
  * are 0-d nodes. */
+/* ---- src/api/calls.h ---- */
+/* api/calls.h - THE rows of the public ops: what each call takes, in the order in which it takes
+ * it. From a row follow the call by name (api/named.c), the text of its parameters and the checks
+ * of what is given for them. The elementwise and the reducing calls follow from ops/table.h.
+ *
+ * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
+ * results, parameters) for one that stores so many. Parameters:
+ *   TCI_MUST(name, kind)             is given by whoever calls
+ *   TCI_MAY(name, kind, default)     may be left out
+ *   TCI_TYPED                        a dtype and sizes, as one list
+ *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
+ *                                    kind) and TCI_FIELD(name, kind, default)
+ *   TCI_ON                           the context
+ *   TCI_STORED(name, at)             where result number `at` goes
+ * A user of the rows defines all ten. */
+#ifndef TCI_API_CALLS_H
+#define TCI_API_CALLS_H
 
 
+/* The kinds of parameters, as texts for users show them too. */
+#define TCI_PARAM_KINDS(X)                                                                         \
+    X(tensor)                                                                                      \
+    X(optional) /* a tensor, or TC_NONE */                                                         \
+    X(tensors)  /* all that are given as inputs */                                                 \
+    X(operand)  /* a tensor or a number */                                                         \
+    X(integer)                                                                                     \
+    X(axis)                                                                                        \
+    X(axes)     /* a list of integers, or one */                                                   \
+    X(sizes)    /* the same */                                                                     \
+    X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(single)   /* an integer, or a list of one */                                                 \
+    X(pair)     /* a list of two integers, or one for both */                                      \
+    X(triple)   /* a list of three, or one for all */                                              \
+    X(each)     /* a list of up to three, or one for all */                                        \
+    X(real)                                                                                        \
+    X(factor)   /* one real number for all axes of an image */                                     \
+    X(flag)                                                                                        \
+    X(dtype)                                                                                       \
+    X(reduction) /* the text mean, sum or none */                                                  \
+    X(text)
+
+#define TCI_OWN_CALLS                                                                              \
+    TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
+    TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
+    TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
+    TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
+    TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
+                     TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
+    TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \
+    TCI_CALL(random_bits, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                 \
+    TCI_CALL(rand, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                        \
+    TCI_CALL(randn, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                       \
+    TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
+                      TCI_MUST(high, operand) TCI_TYPED)                                           \
+    TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
+    TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
+    TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
+    TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL(std, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL_MANY(var_mean, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                     \
+                               TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
+                               TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
+    TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
+    TCI_CALL_MANY(topk, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(k, integer)           \
+                           TCI_MAY(largest, flag, true) TCI_STORED(values, 0)                      \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL_MANY(sort, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                \
+                           TCI_MAY(descending, flag, false) TCI_STORED(values, 0)                  \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL(argsort, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                     \
+                      TCI_MAY(descending, flag, false))                                            \
+    TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
+    TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
+                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
+                         TCI_MAY(eps, operand, 1e-5))                                              \
+    TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
+    TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
+    TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
+    TCI_CALL(transpose, TCI_MUST(x, tensor) TCI_MUST(axis_a, axis) TCI_MUST(axis_b, axis))         \
+    TCI_CALL(expand, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                   \
+    TCI_CALL(squeeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(unsqueeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                  \
+    TCI_CALL(slice, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(start, integer, 0)            \
+                    TCI_MAY(stop, integer, TC_END) TCI_MAY(step, integer, 1))                      \
+    TCI_CALL(flip, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                       \
+    TCI_CALL(pad, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)             \
+                  TCI_MAY(after, integer, 0) TCI_MAY(value, operand, 0))                           \
+    TCI_CALL(cat, TCI_MUST(xs, tensors) TCI_MUST(axis, axis))                                      \
+    TCI_CALL(gather, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))             \
+    TCI_CALL(index_select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))       \
+    TCI_CALL(scatter_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)             \
+                      TCI_MUST(src, tensor))                                                       \
+    TCI_CALL(scatter_min, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter_max, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
+                        TCI_MUST(src, tensor))                                                     \
+    TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
+    TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
+    TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
+    TCI_IMAGE_CALLS(1, single)                                                                     \
+    TCI_IMAGE_CALLS(2, pair)                                                                       \
+    TCI_IMAGE_CALLS(3, triple)                                                                     \
+    TCI_CALL(im2col, TCI_MUST(x, tensor) TCI_PATCH_FIELDS)                                         \
+    TCI_CALL(col2im, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_PATCH_FIELDS)                  \
+    TCI_CALL(interpolate, TCI_MUST(x, tensor)                                                      \
+                          TCI_FIELDS(tc_interpolation,                                             \
+                                     TCI_FIELD(mode, text, "nearest") TCI_FIELD(size, each, 0)     \
+                                     TCI_FIELD(scale_factor, factor, 0)                            \
+                                     TCI_FIELD(align_corners, flag, false)                         \
+                                     TCI_FIELD(recompute_scale_factor, flag, false)))              \
+    TCI_CALL(grid_sample, TCI_MUST(x, tensor) TCI_MUST(grid, tensor)                               \
+                          TCI_MAY(mode, text, "bilinear") TCI_MAY(padding_mode, text, "zeros")     \
+                          TCI_MAY(align_corners, flag, false))                                     \
+    TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
+
+/* Those over images of n axes; `many` is the kind of n numbers. */
+#define TCI_IMAGE_CALLS(n, many)                                                                   \
+    TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
+                         TCI_MAY(bias, optional, TC_NONE)                                          \
+                         TCI_FIELDS(tc_conv,                                                       \
+                                    TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
+                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
+    TCI_CALL(conv_transpose##n##d,                                                                 \
+             TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
+             TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
+                                 TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
+                                 TCI_FIELD(output_padding, many, 0)))                              \
+    TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
+    TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
+                  TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \
+                  TCI_STORED(indices, 1))                                                          \
+    TCI_CALL(avg_pool##n##d,                                                                       \
+             TCI_MUST(x, tensor)                                                                   \
+             TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)           \
+                                 TCI_FIELD(padding, many, 0) TCI_FIELD(ceil_mode, flag, false)     \
+                                 TCI_FIELD(exclude_pad, flag, false)                               \
+                                 TCI_FIELD(divisor, integer, 0)))                                  \
+    TCI_CALL(lp_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_POOL_FIELDS(many))           \
+    TCI_CALL(adaptive_avg_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL(adaptive_max_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL_MANY(adaptive_max_pool##n##d_with_indices, 2,                                         \
+                  TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(indices, 1)                 \
+                  TCI_MUST(sizes, sizes))
+#define TCI_POOL_FIELDS(many)                                                                      \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)                    \
+                        TCI_FIELD(padding, many, 0) TCI_FIELD(dilation, many, 1)                   \
+                        TCI_FIELD(ceil_mode, flag, false))
+
+#define TCI_PATCH_FIELDS                                                                           \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, pair) TCI_FIELD(stride, pair, 1)                    \
+                        TCI_FIELD(padding, pair, 0) TCI_FIELD(dilation, pair, 1))
+
+#define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
+#define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
+#define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
+#define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
+    TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
+#define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
+#define TCI_CALL_OVER_SUM TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_BOOL TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
+
+#define TCI_CALL_OF_BUILT(id, name, arity, kind, operands, ...)                                    \
+    TCI_CALL(name, operands TCI_CALL_HOW_##kind)
+#define TCI_GIVEN(name) TCI_MUST(name, operand)
+#define TCI_ELSE(name, number) TCI_MAY(name, operand, number)
+#define TCI_CALL_HOW_SAME
+#define TCI_CALL_HOW_FLOAT
+#define TCI_CALL_HOW_LOSS TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)
+
+#define TCI_CALLS                                                                                  \
+    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_BUILT_OPS(TCI_CALL_OF_BUILT)                                    \
+    TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+
+#endif
+
+
+/* ---- src/api/ops.c, continued ---- */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -66013,6 +66716,112 @@ TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
+
+/* ---- calls that follow from built rows ---- */
+
+enum { TCI_OPS_BUILT_MOST = 5 }; /* operands */
+
+typedef struct tci_ops_built_row {
+    const char *name;
+    bool is_float;
+    struct {
+        const char *name;
+        double otherwise; /* the number that TC_NONE stands for; NaN: none */
+    } operands[TCI_OPS_BUILT_MOST];
+} tci_ops_built_row;
+
+#define TCI_OPS_IS_FLOAT_SAME false
+#define TCI_OPS_IS_FLOAT_FLOAT true
+#define TCI_OPS_IS_FLOAT_LOSS true
+#define TCI_MUST(name, kind) {#name, (double)NAN},
+#define TCI_MAY(name, kind, number) {#name, (number)},
+static const tci_ops_built_row tci_ops_built_rows[] = {
+#define TCI_ROW(id, name, arity, kind, operands, formula, doc)                                     \
+    {"tc_" #name, TCI_OPS_IS_FLOAT_##kind, {operands}},
+    TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+#undef TCI_MUST
+#undef TCI_MAY
+
+/* The dtype of the result: that in which tensors, and numbers by their kind, meet. */
+static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
+                                    int n, tci_node **nodes)
+{
+    tci_node *tensors[TCI_OPS_BUILT_MOST];
+    int n_tensors = 0, kind = 0;
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            kind = TCI_MAX(kind, args[i].kind);
+        } else {
+            nodes[i] = tci_frame_node(f, args[i].tensor, row->operands[i].name);
+            tensors[n_tensors++] = nodes[i];
+        }
+    }
+    if (f->failed) {
+        return TC_F32;
+    }
+    tc_dtype common = tci_ops_weak(tci_build_common_dtype(tensors, n_tensors), kind);
+    return row->is_float && !tci_dtype_is_float(common) ? TC_F32 : common;
+}
+
+/* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */
+static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_reduction how,
+                               tc_site here)
+{
+    const tci_ops_built_row *row = &tci_ops_built_rows[built];
+    tc_arg args[TCI_OPS_BUILT_MOST];
+    tci_node *nodes[TCI_OPS_BUILT_MOST];
+    for (int i = 0; i < n; i++) {
+        double number = row->operands[i].otherwise;
+        bool left_out = !given[i].kind && tci_is_none(given[i].tensor) && number == number;
+        args[i] = !left_out                          ? given[i]
+                  : number == (double)(int)number ? tci_arg_int((int)number)
+                                                     : tci_arg_float(number);
+    }
+    tci_frame f = tci_ops_begin(row->name, args, n, here);
+    tc_dtype result = f.failed ? TC_F32 : tci_ops_built_dtype(&f, row, args, n, nodes);
+    tc_dtype math = (tc_dtype)tci_dtype_get(result)->compute;
+    for (int i = 0; i < n && !f.failed; i++) {
+        nodes[i] = args[i].kind ? tci_ops_number(&f, &args[i], math, row->operands[i].name)
+                                : tci_build_cast(&f.ctx->graph, nodes[i], math);
+        if (!nodes[i]) {
+            return tci_frame_end(&f, NULL);
+        }
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &f.ctx->graph;
+    tci_node *r = tci_build_reduction(g, tci_build_formula(g, built, nodes, math), (int)how);
+    return tci_frame_end(&f, tci_build_cast(g, r, result));
+}
+
+#define TCI_OPS_TAKES_1 tc_arg a
+#define TCI_OPS_TAKES_2 TCI_OPS_TAKES_1, tc_arg b
+#define TCI_OPS_TAKES_3 TCI_OPS_TAKES_2, tc_arg c
+#define TCI_OPS_TAKES_4 TCI_OPS_TAKES_3, tc_arg d
+#define TCI_OPS_TAKES_5 TCI_OPS_TAKES_4, tc_arg e
+#define TCI_OPS_LIST_1 a
+#define TCI_OPS_LIST_2 TCI_OPS_LIST_1, b
+#define TCI_OPS_LIST_3 TCI_OPS_LIST_2, c
+#define TCI_OPS_LIST_4 TCI_OPS_LIST_3, d
+#define TCI_OPS_LIST_5 TCI_OPS_LIST_4, e
+#define TCI_OPS_REDUCTION_SAME
+#define TCI_OPS_REDUCTION_FLOAT
+#define TCI_OPS_REDUCTION_LOSS , tc_reduction reduction
+#define TCI_OPS_HOW_SAME TC_REDUCE_NONE
+#define TCI_OPS_HOW_FLOAT TC_REDUCE_NONE
+#define TCI_OPS_HOW_LOSS reduction
+#define TCI_ROW(id, name, arity, row_kind, operands, formula, doc)                                 \
+    TC_API tc_tensor tc_##name##_at(TCI_OPS_TAKES_##arity TCI_OPS_REDUCTION_##row_kind,          \
+                                    tc_site here)                                                  \
+    {                                                                                              \
+        const tc_arg args[] = {TCI_OPS_LIST_##arity};                                              \
+        return tci_ops_built(TCI_BUILT_##id, args, arity, TCI_OPS_HOW_##row_kind, here);           \
+    }
+TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
 
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
 {
@@ -66927,182 +67736,8 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
  * function that makes the call. What is given is sorted into the list and checked by kind, so that
  * the function finds something of the right type for each parameter. What the values mean is for
  * the call to check, which is given the caller's place. */
-/* ---- src/api/calls.h ---- */
-/* api/calls.h - THE rows of the public ops: what each call takes, in the order in which it takes
- * it. From a row follow the call by name (api/named.c), the text of its parameters and the checks
- * of what is given for them. The elementwise and the reducing calls follow from ops/table.h.
- *
- * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
- * results, parameters) for one that stores so many. Parameters:
- *   TCI_MUST(name, kind)             is given by whoever calls
- *   TCI_MAY(name, kind, default)     may be left out
- *   TCI_TYPED                        a dtype and sizes, as one list
- *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
- *                                    kind) and TCI_FIELD(name, kind, default)
- *   TCI_ON                           the context
- *   TCI_STORED(name, at)             where result number `at` goes
- * A user of the rows defines all ten. */
-#ifndef TCI_API_CALLS_H
-#define TCI_API_CALLS_H
 
 
-/* The kinds of parameters, as texts for users show them too. */
-#define TCI_PARAM_KINDS(X)                                                                         \
-    X(tensor)                                                                                      \
-    X(optional) /* a tensor, or TC_NONE */                                                         \
-    X(tensors)  /* all that are given as inputs */                                                 \
-    X(operand)  /* a tensor or a number */                                                         \
-    X(integer)                                                                                     \
-    X(axis)                                                                                        \
-    X(axes)     /* a list of integers, or one */                                                   \
-    X(sizes)    /* the same */                                                                     \
-    X(typed)    /* the same, which the call takes behind its dtype */                              \
-    X(single)   /* an integer, or a list of one */                                                 \
-    X(pair)     /* a list of two integers, or one for both */                                      \
-    X(triple)   /* a list of three, or one for all */                                              \
-    X(each)     /* a list of up to three, or one for all */                                        \
-    X(real)                                                                                        \
-    X(factor)   /* one real number for all axes of an image */                                     \
-    X(flag)                                                                                        \
-    X(dtype)                                                                                       \
-    X(text)
-
-#define TCI_OWN_CALLS                                                                              \
-    TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
-    TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
-    TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
-    TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
-    TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
-                     TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
-    TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \
-    TCI_CALL(random_bits, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                 \
-    TCI_CALL(rand, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                        \
-    TCI_CALL(randn, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                       \
-    TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
-                      TCI_MUST(high, operand) TCI_TYPED)                                           \
-    TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
-    TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
-    TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
-    TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
-                  TCI_MAY(keepdims, flag, false))                                                  \
-    TCI_CALL(std, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
-                  TCI_MAY(keepdims, flag, false))                                                  \
-    TCI_CALL_MANY(var_mean, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                     \
-                               TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
-                               TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
-    TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
-    TCI_CALL_MANY(topk, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(k, integer)           \
-                           TCI_MAY(largest, flag, true) TCI_STORED(values, 0)                      \
-                           TCI_STORED(indices, 1))                                                 \
-    TCI_CALL_MANY(sort, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                \
-                           TCI_MAY(descending, flag, false) TCI_STORED(values, 0)                  \
-                           TCI_STORED(indices, 1))                                                 \
-    TCI_CALL(argsort, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                     \
-                      TCI_MAY(descending, flag, false))                                            \
-    TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
-    TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
-    TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
-                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
-                         TCI_MAY(eps, operand, 1e-5))                                              \
-    TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
-    TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
-    TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
-    TCI_CALL(transpose, TCI_MUST(x, tensor) TCI_MUST(axis_a, axis) TCI_MUST(axis_b, axis))         \
-    TCI_CALL(expand, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                   \
-    TCI_CALL(squeeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
-    TCI_CALL(unsqueeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                  \
-    TCI_CALL(slice, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(start, integer, 0)            \
-                    TCI_MAY(stop, integer, TC_END) TCI_MAY(step, integer, 1))                      \
-    TCI_CALL(flip, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                       \
-    TCI_CALL(pad, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)             \
-                  TCI_MAY(after, integer, 0) TCI_MAY(value, operand, 0))                           \
-    TCI_CALL(cat, TCI_MUST(xs, tensors) TCI_MUST(axis, axis))                                      \
-    TCI_CALL(gather, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))             \
-    TCI_CALL(index_select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))       \
-    TCI_CALL(scatter_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
-                          TCI_MUST(src, tensor))                                                   \
-    TCI_CALL(scatter, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)             \
-                      TCI_MUST(src, tensor))                                                       \
-    TCI_CALL(scatter_min, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
-                          TCI_MUST(src, tensor))                                                   \
-    TCI_CALL(scatter_max, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
-                          TCI_MUST(src, tensor))                                                   \
-    TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
-                        TCI_MUST(src, tensor))                                                     \
-    TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
-    TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
-    TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
-    TCI_IMAGE_CALLS(1, single)                                                                     \
-    TCI_IMAGE_CALLS(2, pair)                                                                       \
-    TCI_IMAGE_CALLS(3, triple)                                                                     \
-    TCI_CALL(im2col, TCI_MUST(x, tensor) TCI_PATCH_FIELDS)                                         \
-    TCI_CALL(col2im, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_PATCH_FIELDS)                  \
-    TCI_CALL(interpolate, TCI_MUST(x, tensor)                                                      \
-                          TCI_FIELDS(tc_interpolation,                                             \
-                                     TCI_FIELD(mode, text, "nearest") TCI_FIELD(size, each, 0)     \
-                                     TCI_FIELD(scale_factor, factor, 0)                            \
-                                     TCI_FIELD(align_corners, flag, false)                         \
-                                     TCI_FIELD(recompute_scale_factor, flag, false)))              \
-    TCI_CALL(grid_sample, TCI_MUST(x, tensor) TCI_MUST(grid, tensor)                               \
-                          TCI_MAY(mode, text, "bilinear") TCI_MAY(padding_mode, text, "zeros")     \
-                          TCI_MAY(align_corners, flag, false))                                     \
-    TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
-
-/* Those over images of n axes; `many` is the kind of n numbers. */
-#define TCI_IMAGE_CALLS(n, many)                                                                   \
-    TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
-                         TCI_MAY(bias, optional, TC_NONE)                                          \
-                         TCI_FIELDS(tc_conv,                                                       \
-                                    TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
-                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
-    TCI_CALL(conv_transpose##n##d,                                                                 \
-             TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
-             TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
-                                 TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
-                                 TCI_FIELD(output_padding, many, 0)))                              \
-    TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
-    TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
-                  TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \
-                  TCI_STORED(indices, 1))                                                          \
-    TCI_CALL(avg_pool##n##d,                                                                       \
-             TCI_MUST(x, tensor)                                                                   \
-             TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)           \
-                                 TCI_FIELD(padding, many, 0) TCI_FIELD(ceil_mode, flag, false)     \
-                                 TCI_FIELD(exclude_pad, flag, false)                               \
-                                 TCI_FIELD(divisor, integer, 0)))                                  \
-    TCI_CALL(lp_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_POOL_FIELDS(many))           \
-    TCI_CALL(adaptive_avg_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
-    TCI_CALL(adaptive_max_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
-    TCI_CALL_MANY(adaptive_max_pool##n##d_with_indices, 2,                                         \
-                  TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(indices, 1)                 \
-                  TCI_MUST(sizes, sizes))
-#define TCI_POOL_FIELDS(many)                                                                      \
-    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)                    \
-                        TCI_FIELD(padding, many, 0) TCI_FIELD(dilation, many, 1)                   \
-                        TCI_FIELD(ceil_mode, flag, false))
-
-#define TCI_PATCH_FIELDS                                                                           \
-    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, pair) TCI_FIELD(stride, pair, 1)                    \
-                        TCI_FIELD(padding, pair, 0) TCI_FIELD(dilation, pair, 1))
-
-#define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
-#define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
-#define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
-#define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
-    TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
-#define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
-#define TCI_CALL_OVER_SUM TCI_CALL_OVER_SAME
-#define TCI_CALL_OVER_BOOL TCI_CALL_OVER_SAME
-#define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
-#define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
-
-#define TCI_CALLS                                                                                  \
-    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
-
-#endif
-
-
-/* ---- src/api/named.c, continued ---- */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -67196,6 +67831,23 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
     return axes;
 }
 
+/* Its row's word in order; what is no word is none of the enumerators. */
+static int tci_named_reduction_at(const char *text)
+{
+    static const char *const words[] = {"mean", "sum", "none"};
+    int i = 0;
+    while (i < TCI_COUNT(words) && strcmp(words[i], text)) {
+        i++;
+    }
+    return i;
+}
+
+/* NULL: left out. */
+static tc_reduction tci_named_reduction(const char *text)
+{
+    return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
+}
+
 #define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_tensors(name) c->inputs,
@@ -67215,6 +67867,7 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
+#define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
 #define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
 
 /* ---- the rows ---- */
@@ -67228,15 +67881,15 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_FIELDS(type, params) &(type){params},
 #define TCI_ON c->ctx,
 #define TCI_STORED(name, at) &c->results[at],
-#define TCI_CALL(name, params)                                                                     \
+#define TCI_CALL(name, ...)                                                                        \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        *c->results = tc_##name##_at(params c->here);                                              \
+        *c->results = tc_##name##_at(__VA_ARGS__ c->here);                                         \
     }
-#define TCI_CALL_MANY(name, n, params)                                                             \
+#define TCI_CALL_MANY(name, n, ...)                                                                \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        tc_##name##_at(params c->here);                                                            \
+        tc_##name##_at(__VA_ARGS__ c->here);                                                       \
     }
 TCI_CALLS
 #undef TCI_MUST
@@ -67265,6 +67918,7 @@ TCI_CALLS
     {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
 #define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
+#define TCI_DEFAULT_reduction(v) TCI_DEFAULT_NONE
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
     {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
@@ -67467,6 +68121,7 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_factor: return number;
     case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
     case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
+    case TCI_PARAM_reduction: return a->text && tci_named_reduction_at(a->text) <= TC_REDUCE_NONE;
     case TCI_PARAM_text: return a->text != NULL;
     }
     return false;

@@ -140,6 +140,8 @@
  *     tc_sort(x, 0, false, &best, &where);
  *     tc_tensor ranked = tc_gather(y, 0, tc_argsort(x, 0, true));       // y in the order of x
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
+ *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
+ *     tc_tensor cost = tc_huber_loss(soft, y, 0.5, TC_REDUCE_MEAN);
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in
  * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that

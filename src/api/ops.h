@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+/* How the elements of a loss become its result. */
+typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
+
 #include "ops.gen.h"
 
 /* ---- choice and conversion ---- */
