@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "4223a546d306a059"
+#define TCI_BUILD "3c646256a3225ee5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -20038,6 +20038,7 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
 
 
 enum {
+    TCI_ALIGNED_BYTES = 16,   /* what one thread takes at once; all memory starts at a multiple */
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
     TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
     TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
@@ -22082,6 +22083,10 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *facto
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
+/* The kernel, finished, that has of each operand it reads only the stretch it reads, where that is
+ * known. offsets, one an operand: the byte at which that begins, a multiple of TCI_ALIGNED_BYTES.
+ * May change k. */
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets);
 
 #endif
 
@@ -23166,6 +23171,7 @@ TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes)
 /* kernel/simplify.c - gives a freshly lowered kernel its final form.
  *
  * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
+ * tci_kernel_crop        leaves of an operand the stretch that is read
  * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
  *                        operands first), merging neighbouring axes that every index walks as one.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
@@ -23658,6 +23664,51 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     }
     tci_kernel_order(k, live, axis_to, sizes, order);
     return tci_kernel_copy_mapped(k, axis_to, order, sizes);
+}
+
+/* ---- the stretch of an operand that is read ---- */
+
+/* The offsets [*lo, *hi] of operand p that its loads touch; false where that is not known. */
+static bool tci_kernel_stretch(const tci_kernel *k, int p, int64_t *lo, int64_t *hi)
+{
+    tci_dim n = k->operands[p].n;
+    bool known = tci_dim_is_known(n);
+    *lo = INT64_MAX;
+    *hi = -1;
+    for (int i = 0; i < k->n_insts && known; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        if (inst->op == TCI_K_LOAD && tci_kinst_number(inst) == p) {
+            const tci_kx *x = &k->kx[inst->x];
+            known = inst->n_guards == 0 && tci_dim_is_known(x->lo) && tci_dim_is_known(x->hi);
+            *lo = known ? TCI_MIN(*lo, tci_dim_known(x->lo)) : 0;
+            *hi = known ? TCI_MAX(*hi, tci_dim_known(x->hi)) : 0;
+        }
+    }
+    return known && 0 <= *lo && *lo <= *hi && *hi < tci_dim_known(n); /* not: no point, no load */
+}
+
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets)
+{
+    int64_t lo, hi;
+    bool moved = false;
+    for (int p = 0; p < k->n_operands; p++) {
+        offsets[p] = 0;
+        if (k->operands[p].is_output || !tci_kernel_stretch(k, p, &lo, &hi)) {
+            continue;
+        }
+        int bytes = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+        lo -= lo % (TCI_ALIGNED_BYTES / bytes);
+        offsets[p] = lo * bytes;
+        k->operands[p].n = hi + 1 - lo;
+        moved |= lo > 0;
+        for (int i = 0; i < k->n_insts && lo > 0; i++) {
+            tci_kinst *inst = &k->insts[i];
+            if (inst->op == TCI_K_LOAD && tci_kinst_number(inst) == p) {
+                inst->x = tci_kx_add(k, inst->x, tci_kx_const(k, -lo));
+            }
+        }
+    }
+    return moved ? tci_kernel_finish(k) : k;
 }
 /* ---- src/kernel/concrete.c ---- */
 /* kernel/concrete.c - see kernel/concrete.h: a kernel of symbolic sizes becomes one of given sizes.
@@ -24993,12 +25044,14 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once.
- * Invariants (plan/verify.c): steps are in execution order; a buffer is written (by one or several
- * steps, to disjoint elements) before it is read, and every output is; temporaries lie in the
- * arena, those whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list
- * reads what no run gives or changes, and writes temporaries and kept values; nothing else writes
- * those. */
+ * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once. A
+ * kernel knows only the stretch of a buffer that it reads; where that begins is the step's, so
+ * that the steps of an unrolled loop, each of which reads its own slice, share one kernel.
+ * Invariants (plan/verify.c): steps are in execution order; an operand lies in its buffer, a
+ * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
+ * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
+ * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
+ * changes, and writes temporaries and kept values; nothing else writes those. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -25022,7 +25075,8 @@ typedef struct tci_buffer {
 
 typedef struct tci_step {
     int32_t kernel;         /* index in kernels: equal kernels are one */
-    int32_t *operands;      /* buffer of each operand of the kernel */
+    int32_t *operands;      /* buffer of each operand of the kernel, */
+    int64_t *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
 } tci_step;
 
@@ -25340,7 +25394,8 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
  * literals_out: the LITERAL node of each slot. */
 typedef struct tci_lowered {
     tci_kernel *kernel;
-    int32_t *operand_buffers;    /* buffer index in the plan */
+    int32_t *operand_buffers;    /* buffer index in the plan, */
+    int64_t *offsets;            /* and at which byte of it the kernel's operand begins */
     tci_node **literals;
     tci_node **dividing;         /* RESHAPEs that leave divisions in its index expressions */
     int32_t n_dividing;
@@ -31408,12 +31463,14 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     }
     p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
                                        : tci_class_vector(p.k);
-    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
     uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */
     if (!machine.reproducible && vector != out.kernel->vector) {
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);
     }
+    out.offsets = TCI_NEW_ARRAY(s, int64_t, out.kernel->n_operands + 1);
+    out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
@@ -31989,7 +32046,8 @@ TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, 
         writes = b == out && k->operands[o].is_output ? o : writes;
         reads = b == in ? o : reads;
     }
-    return writes < 0 || reads < 0 || tci_memory_elementwise(s, k, writes, reads);
+    return writes < 0 || reads < 0 || (p->steps[step].offsets[reads] == 0 &&
+                                       tci_memory_elementwise(s, k, writes, reads));
 }
 
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index)
@@ -32478,7 +32536,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
-                         TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
+                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
@@ -32688,6 +32746,9 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
             tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
                            k->operands[o].is_output ? "write" : "read", kinds[b->kind],
                            b->index >= 0 ? b->index : step->operands[o]);
+            if (step->offsets[o]) {
+                tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+            }
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
     }
@@ -32888,6 +32949,17 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
 
 /* ---- plans ---- */
 
+static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const tci_koperand *o,
+                                    int64_t offset)
+{
+    int bytes = tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    TCI_ASSERT(s, b->dtype == o->dtype);
+    TCI_ASSERT(s, offset >= 0 && offset % TCI_ALIGNED_BYTES == 0 && offset % bytes == 0);
+    TCI_ASSERT(s, b->n == o->n || (!o->is_output && tci_dim_is_known(o->n)));
+    TCI_ASSERT(s, b->n == o->n || tci_dim_le(tci_dim_add(o->n, offset / bytes), b->n));
+    TCI_ASSERT(s, b->n != o->n || offset == 0);
+}
+
 static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_step *step,
                                  bool *written)
 {
@@ -32896,8 +32968,8 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_st
     tci_kernel_verify(s, k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
-        TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
-        TCI_ASSERT(s, p->buffers[b].dtype == k->operands[o].dtype);
+        TCI_ASSERT(s, b >= 0 && b < p->n_buffers);
+        tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
         TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
                           written[b]);
         TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
@@ -33047,8 +33119,7 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 #define TCI_LOOP_MEM_H
 
 enum {
-    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
-    TCI_ALIGNED_BYTES = 16 /* what one thread takes at once; all memory starts at a multiple */
+    TCI_WARP = 32          /* threads of a block whose lanes meet without a barrier */
 };
 
 typedef enum tci_mem {
@@ -52915,7 +52986,8 @@ typedef struct tci_code_kernel {
 
 typedef struct tci_code_step {
     int32_t kernel;
-    int32_t *operands;     /* buffer indices, kernel's n_operands */
+    int32_t *operands;     /* buffer indices, kernel's n_operands, */
+    int64_t *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
 } tci_code_step;
 
@@ -55277,6 +55349,18 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     }
 }
 
+/* Where a size is known, an operand begins inside its buffer. */
+static void tci_wire_offsets(tci_wire *w, const tci_code *c, const tci_code_kernel *k,
+                             tci_code_step *s)
+{
+    s->offsets = tci_wire_array(w, s->offsets, k->n_operands, sizeof(*s->offsets));
+    for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
+        tci_dim bytes = c->buffers[s->operands[o]].bytes;
+        int64_t most = tci_dim_is_known(bytes) ? tci_dim_known(bytes) : INT64_MAX;
+        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, k->writes[o] ? 0 : most);
+    }
+}
+
 static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
 {
     c->n_kernels = tci_wire_count(w, c->n_kernels, 80);
@@ -55298,6 +55382,7 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
             return;
         }
         s->operands = tci_wire_indices(w, s->operands, k->n_operands, c->n_buffers);
+        tci_wire_offsets(w, c, k, s);
         s->literals = tci_wire_indices(w, s->literals, k->n_literals, c->n_literals);
     }
 }
@@ -56719,6 +56804,9 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t o = 0; o < k->n_operands; o++) {
         tci_str_printf(out, "%s%s ", o ? ", " : "", k->writes[o] ? "write" : "read");
         tci_list_print_buffer(out, c, step->operands[o]);
+        if (step->offsets[o]) {
+            tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+        }
     }
     for (int32_t l = 0; l < k->n_literals; l++) {
         tci_str_printf(out, "%s literal%d", l || k->n_operands ? "," : "", (int)step->literals[l]);
@@ -56812,6 +56900,7 @@ static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
         TCI_ASSERT(s, step->operands[o] >= 0 && step->operands[o] < c->n_buffers);
         const tci_code_buffer *b = &c->buffers[step->operands[o]];
         TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
+        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || !step->offsets[o]));
     }
     for (int l = 0; l < k->n_literals; l++) {
         TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);
@@ -57423,9 +57512,11 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         tci_code_step *to = &c->steps[i];
         to->kernel = from->kernel;
         to->operands = tci_compile_get(b, c, k->n_operands, sizeof(*to->operands));
+        to->offsets = tci_compile_get(b, c, k->n_operands, sizeof(*to->offsets));
         to->literals = tci_compile_get(b, c, k->n_literals, sizeof(*to->literals));
         for (int j = 0; j < k->n_operands; j++) {
             to->operands[j] = from->operands[j];
+            to->offsets[j] = from->offsets[j];
         }
         for (int j = 0; j < k->n_literals; j++) {
             to->literals[j] = from->literals[j];
@@ -58429,8 +58520,14 @@ typedef struct tci_run_step {
     int32_t n_operands;
     int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
 } tci_run_step;
-/* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
-typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
+/* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
+ * outputs. */
+typedef struct tci_run_bind { int32_t arg, slot; int64_t offset; } tci_run_bind;
+/* NULL where there is no memory, or none yet. */
+static inline void *tci_run_at(void *memory, int64_t offset)
+{
+    return memory ? (char *)memory + offset : NULL;
+}
 
 typedef struct tci_param_value tci_param_value; /* run/param.c */
 /* A captured leaf whose memory is a parameter, and the effect that changes it, or -1. */
@@ -59175,7 +59272,8 @@ static void tci_param_bind(const tc_call *c)
 {
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_param_binds; i++) {
-        c->slots[f->param_binds[i].slot] = c->values[f->param_binds[i].arg]->data;
+        const tci_run_bind *bind = &f->param_binds[i];
+        c->slots[bind->slot] = tci_run_at(c->values[bind->arg]->data, bind->offset);
     }
 }
 
@@ -60184,11 +60282,13 @@ static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer 
     return -1;
 }
 
-/* Buffer b, an operand of a launch, has no memory that a run or a parameter gives it. */
-static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, bool is_init)
+/* An operand of a launch, at that offset of buffer b, has no memory that a run or a parameter gives
+ * it. */
+static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, int64_t offset,
+                                  bool is_init)
 {
     if (b->kind == TCI_BUF_KEPT) {
-        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset, f->n_slots};
+        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset + offset, f->n_slots};
     }
     bool known = !is_init || b->kind != TCI_BUF_INPUT;
     for (int i = 0; i < f->n_once && !known; i++) {
@@ -60221,14 +60321,15 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         }
         for (int j = 0; j < kernel->n_operands; j++) {
             const tci_code_buffer *b = &code->buffers[from->operands[j]];
+            int64_t offset = from->offsets[j];
             if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
-                f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots};
+                f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots, offset};
             } else if (tci_program_param_arg(f, b) >= 0) {
-                tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots};
+                tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots, offset};
                 f->param_binds[f->n_param_binds++] = bind;
             }
-            tci_program_note_kept(f, b, i < code->n_init);
+            tci_program_note_kept(f, b, offset, i < code->n_init);
             f->n_slots++;
         }
         step->n_operands = kernel->n_operands;
@@ -60948,10 +61049,11 @@ TCI_FN void tci_bind_fixed(tc_call *c)
         int n = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            int64_t offset = code->steps[i].offsets[j];
             if (b->kind == TCI_BUF_TEMP && c->workspace) {
-                c->slots[slot] = c->workspace + b->offset;
+                c->slots[slot] = c->workspace + b->offset + offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
-                c->slots[slot] = f->captured_data[b->index - f->n_inputs];
+                c->slots[slot] = tci_run_at(f->captured_data[b->index - f->n_inputs], offset);
             }
         }
         if (f->steps[i].work_bytes > 0) {
@@ -61181,11 +61283,12 @@ static void tci_bind_fill(tc_call *c)
         int n_operands = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n_operands; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            int64_t offset = code->steps[i].offsets[j];
             if (b->kind == TCI_BUF_TEMP) {
-                c->slots[slot] = arena ? arena + b->offset : NULL;
+                c->slots[slot] = tci_run_at(arena, b->offset + offset);
             } else if (b->kind != TCI_BUF_KEPT) {
                 int first = b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0;
-                c->slots[slot] = c->device->bound[first + b->index];
+                c->slots[slot] = tci_run_at(c->device->bound[first + b->index], offset);
             }
         }
     }
@@ -61864,7 +61967,8 @@ TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
     int n_inputs = c->program->n_inputs;
     for (; bind < end; bind++) {
         int output = bind->arg - n_inputs;
-        c->slots[bind->slot] = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+        void *memory = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+        c->slots[bind->slot] = tci_run_at(memory, bind->offset);
     }
 }
 
@@ -63224,7 +63328,7 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
             literals[j] = j < k->n_literals ? step->literals[j]
                                             : first[step->kernel] + j - k->n_literals;
         }
-        c->steps[i] = (tci_code_step){step->kernel, step->operands, literals};
+        c->steps[i] = (tci_code_step){step->kernel, step->operands, step->offsets, literals};
     }
 }
 

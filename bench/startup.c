@@ -1,4 +1,5 @@
-/* bench/startup.c - how long until a program computes: cold (nothing cached) and warm (disk cache).
+/* bench/startup.c - how long until a program computes: cold (nothing cached) and warm (disk cache);
+ * and what it takes to compile graphs that are large.
  *
  * Every figure is of a fresh process: the program starts itself again with --child KIND, which
  * builds one graph, compiles and runs it once, and prints what that took. Caches lie in a directory
@@ -10,13 +11,14 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench.h"
 
-enum { N = 10000, MOST_KERNELS = 200, MOST_ARGS = 64 };
+enum { N = 10000, MOST_KERNELS = 200, MOST_ARGS = 64, LONG = 10000, LEAVES = 3000, STEPS = 100 };
 
 static char directory[256], cache[300], self[4096];
 
@@ -52,6 +54,105 @@ static int build_kernels(tc_ctx *ctx, int n, tc_tensor *inputs, tc_tensor *outpu
         outputs[i] = tc_sum(tc_mul(tc_add(inputs[i], 1.5), inputs[i]), TC_ALL, 0);
     }
     return n;
+}
+
+/* ---- graphs that are large: one number is how large ---- */
+
+static int build_chain(tc_ctx *ctx, tc_tensor *inputs, tc_tensor *outputs)
+{
+    tc_tensor x = inputs[0] = tc_input(ctx, "x", TC_F32, N), y = x;
+    for (int i = 0; i < LONG; i++) {
+        y = i % 3 == 0 ? tc_add(y, 1.5) : i % 3 == 1 ? tc_mul(y, x) : tc_sin(y);
+    }
+    outputs[0] = y;
+    return 1;
+}
+
+/* Each op reads two of the twenty before it. */
+static int build_branches(tc_ctx *ctx, tc_tensor *inputs, tc_tensor *outputs)
+{
+    static tc_tensor v[LONG + 1];
+    unsigned draw = 1;
+    v[0] = inputs[0] = tc_input(ctx, "x", TC_F32, N);
+    for (int i = 1; i <= LONG; i++) {
+        draw = draw * 1664525u + 1013904223u;
+        int back = 1 + (int)((draw >> 10) % 20);
+        tc_tensor from = v[i > back ? i - back : 0];
+        v[i] = i % 2 ? tc_add(v[i - 1], from) : tc_mul(v[i - 1], tc_sub(from, 0.5));
+    }
+    outputs[0] = v[LONG];
+    return 1;
+}
+
+static int build_leaves(tc_ctx *ctx, tc_tensor *inputs, tc_tensor *outputs)
+{
+    tc_tensor y = inputs[0] = tc_input(ctx, "x", TC_F32, 1000);
+    for (int i = 0; i < LEAVES; i++) {
+        y = tc_add(y, tc_copy_in(ctx, other + i, TC_F32, 1000));
+    }
+    outputs[0] = y;
+    return 1;
+}
+
+static tc_tensor gate(tc_tensor z, int i)
+{
+    int64_t n = tc_size(z, 1) / 4;
+    return tc_slice(z, 1, i * n, (i + 1) * n, 1);
+}
+
+/* The last state of an LSTM over the steps of its input; or its gradients by the weights. */
+static int build_lstm(tc_ctx *ctx, tc_tensor *inputs, tc_tensor *outputs, bool grad)
+{
+    enum { ROWS = 16, WIDE = 64 };
+    tc_tensor x = inputs[0] = tc_input(ctx, "x", TC_F32, STEPS, ROWS, WIDE);
+    tc_tensor u = tc_full(ctx, 0.1, TC_F32, WIDE, 4 * WIDE), w = tc_mul(u, 0.5);
+    tc_tensor h = tc_full(ctx, 0, TC_F32, ROWS, WIDE), c = h, params[] = {u, w};
+    for (int t = 0; t < STEPS; t++) {
+        tc_tensor now = tc_reshape(tc_slice(x, 0, t, t + 1, 1), ROWS, WIDE);
+        tc_tensor z = tc_add(tc_matmul(now, u), tc_matmul(h, w));
+        c = tc_add(tc_mul(tc_sigmoid(gate(z, 0)), c),
+                   tc_mul(tc_sigmoid(gate(z, 1)), tc_tanh(gate(z, 2))));
+        h = tc_mul(tc_sigmoid(gate(z, 3)), tc_tanh(c));
+    }
+    outputs[0] = tc_sum(h, TC_ALL, false);
+    if (grad && tc_grad(outputs[0], params, 2, outputs + 1)) {
+        return 0;
+    }
+    return grad ? 3 : 1;
+}
+
+/* Prints: nanoseconds to the compiled program, of processor time until then, and the megabytes of
+ * the largest process that compiled. */
+static int run_large(const char *kind)
+{
+    static tc_tensor inputs[1], outputs[3];
+    struct rusage own, others;
+    double begin = bench_now_ns();
+    tc_ctx *ctx;
+    tc_program *f;
+    if (tc_ctx_make(&ctx, NULL)) {
+        return 1;
+    }
+    int n = !strcmp(kind, "chain")      ? build_chain(ctx, inputs, outputs)
+            : !strcmp(kind, "branches") ? build_branches(ctx, inputs, outputs)
+            : !strcmp(kind, "leaves")   ? build_leaves(ctx, inputs, outputs)
+                                        : build_lstm(ctx, inputs, outputs, !strcmp(kind, "grad"));
+    tc_tensors ins = {inputs, 1}, outs = {outputs, n};
+    if (tc_compile_fn(ins, outs, NULL, &f)) {
+        fprintf(stderr, "%s\n", tc_error(ctx));
+        return 1;
+    }
+    double ns = bench_now_ns() - begin;
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &others);
+    double seconds = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec + others.ru_utime.tv_sec
+                              + others.ru_stime.tv_sec);
+    double us = (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec + others.ru_utime.tv_usec
+                         + others.ru_stime.tv_usec);
+    printf("%.0f %.0f %.0f\n", ns, seconds * 1e9 + us * 1e3, (double)others.ru_maxrss / 1024);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return 0;
 }
 
 /* Prints: nanoseconds to the compiled program, to the end of the first run, in the compiler;
@@ -286,6 +387,25 @@ static void bench_many(void)
               0);
 }
 
+static void bench_large(const char *kind, const char *what)
+{
+    char option[] = "--large", name[32], text[256], row[100];
+    double ns, work_ns, megabytes;
+    snprintf(name, sizeof(name), "%s", kind);
+    char *argv[] = {self, option, name, NULL};
+    remove_folder(cache);
+    run_process(argv, text, sizeof(text));
+    if (sscanf(text, "%lf %lf %lf", &ns, &work_ns, &megabytes) != 3) {
+        give_up("a child did not report");
+    }
+    snprintf(row, sizeof(row), "%s: cold compile", what);
+    bench_row(row, ns / 1e9, "s", BENCH_INFO, 0);
+    snprintf(row, sizeof(row), "%s: its processor time", what);
+    bench_row(row, work_ns / 1e9, "s", BENCH_AT_MOST, 5);
+    snprintf(row, sizeof(row), "%s: memory of the compiler", what);
+    bench_row(row, megabytes, "MB", BENCH_AT_MOST, 256);
+}
+
 static void bench_size(void)
 {
     struct stat st;
@@ -304,6 +424,9 @@ int main(int argc, char **argv)
     if (argc == 3 && !strcmp(argv[1], "--child")) {
         return run_child(argv[2]);
     }
+    if (argc == 3 && !strcmp(argv[1], "--large")) {
+        return run_large(argv[2]);
+    }
     bench_begin(argc, argv, "startup");
     const char *base = getenv("TMPDIR");
     snprintf(directory, sizeof(directory), "%.200s/tc-bench-XXXXXX", base && *base ? base : "/tmp");
@@ -317,6 +440,11 @@ int main(int argc, char **argv)
     bench_warm("sincos", "sin(cos(x))", 1);
     bench_warm("200", "200 results", 5);
     bench_many();
+    bench_large("chain", "chain of 10,000 ops");
+    bench_large("branches", "10,000 ops that branch");
+    bench_large("leaves", "3,000 captured leaves");
+    bench_large("lstm", "LSTM of 100 steps");
+    bench_large("grad", "LSTM of 100 steps, gradient");
     bench_size();
     remove_folder(directory);
     return bench_end();

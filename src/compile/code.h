@@ -83,7 +83,8 @@ typedef struct tci_code_kernel {
 
 typedef struct tci_code_step {
     int32_t kernel;
-    int32_t *operands;     /* buffer indices, kernel's n_operands */
+    int32_t *operands;     /* buffer indices, kernel's n_operands, */
+    int64_t *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
 } tci_code_step;
 

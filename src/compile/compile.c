@@ -379,9 +379,11 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         tci_code_step *to = &c->steps[i];
         to->kernel = from->kernel;
         to->operands = tci_compile_get(b, c, k->n_operands, sizeof(*to->operands));
+        to->offsets = tci_compile_get(b, c, k->n_operands, sizeof(*to->offsets));
         to->literals = tci_compile_get(b, c, k->n_literals, sizeof(*to->literals));
         for (int j = 0; j < k->n_operands; j++) {
             to->operands[j] = from->operands[j];
+            to->offsets[j] = from->offsets[j];
         }
         for (int j = 0; j < k->n_literals; j++) {
             to->literals[j] = from->literals[j];

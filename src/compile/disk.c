@@ -539,6 +539,18 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     }
 }
 
+/* Where a size is known, an operand begins inside its buffer. */
+static void tci_wire_offsets(tci_wire *w, const tci_code *c, const tci_code_kernel *k,
+                             tci_code_step *s)
+{
+    s->offsets = tci_wire_array(w, s->offsets, k->n_operands, sizeof(*s->offsets));
+    for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
+        tci_dim bytes = c->buffers[s->operands[o]].bytes;
+        int64_t most = tci_dim_is_known(bytes) ? tci_dim_known(bytes) : INT64_MAX;
+        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, k->writes[o] ? 0 : most);
+    }
+}
+
 static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
 {
     c->n_kernels = tci_wire_count(w, c->n_kernels, 80);
@@ -560,6 +572,7 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
             return;
         }
         s->operands = tci_wire_indices(w, s->operands, k->n_operands, c->n_buffers);
+        tci_wire_offsets(w, c, k, s);
         s->literals = tci_wire_indices(w, s->literals, k->n_literals, c->n_literals);
     }
 }

@@ -114,6 +114,9 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t o = 0; o < k->n_operands; o++) {
         tci_str_printf(out, "%s%s ", o ? ", " : "", k->writes[o] ? "write" : "read");
         tci_list_print_buffer(out, c, step->operands[o]);
+        if (step->offsets[o]) {
+            tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+        }
     }
     for (int32_t l = 0; l < k->n_literals; l++) {
         tci_str_printf(out, "%s literal%d", l || k->n_operands ? "," : "", (int)step->literals[l]);

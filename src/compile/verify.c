@@ -51,6 +51,7 @@ static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
         TCI_ASSERT(s, step->operands[o] >= 0 && step->operands[o] < c->n_buffers);
         const tci_code_buffer *b = &c->buffers[step->operands[o]];
         TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
+        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || !step->offsets[o]));
     }
     for (int l = 0; l < k->n_literals; l++) {
         TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);

@@ -12,6 +12,7 @@
 #include "../base/platform.h"
 
 enum {
+    TCI_ALIGNED_BYTES = 16,   /* what one thread takes at once; all memory starts at a multiple */
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
     TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
     TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */

@@ -1,6 +1,7 @@
 /* kernel/simplify.c - gives a freshly lowered kernel its final form.
  *
  * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
+ * tci_kernel_crop        leaves of an operand the stretch that is read
  * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
  *                        operands first), merging neighbouring axes that every index walks as one.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
@@ -494,4 +495,49 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     }
     tci_kernel_order(k, live, axis_to, sizes, order);
     return tci_kernel_copy_mapped(k, axis_to, order, sizes);
+}
+
+/* ---- the stretch of an operand that is read ---- */
+
+/* The offsets [*lo, *hi] of operand p that its loads touch; false where that is not known. */
+static bool tci_kernel_stretch(const tci_kernel *k, int p, int64_t *lo, int64_t *hi)
+{
+    tci_dim n = k->operands[p].n;
+    bool known = tci_dim_is_known(n);
+    *lo = INT64_MAX;
+    *hi = -1;
+    for (int i = 0; i < k->n_insts && known; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        if (inst->op == TCI_K_LOAD && tci_kinst_number(inst) == p) {
+            const tci_kx *x = &k->kx[inst->x];
+            known = inst->n_guards == 0 && tci_dim_is_known(x->lo) && tci_dim_is_known(x->hi);
+            *lo = known ? TCI_MIN(*lo, tci_dim_known(x->lo)) : 0;
+            *hi = known ? TCI_MAX(*hi, tci_dim_known(x->hi)) : 0;
+        }
+    }
+    return known && 0 <= *lo && *lo <= *hi && *hi < tci_dim_known(n); /* not: no point, no load */
+}
+
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets)
+{
+    int64_t lo, hi;
+    bool moved = false;
+    for (int p = 0; p < k->n_operands; p++) {
+        offsets[p] = 0;
+        if (k->operands[p].is_output || !tci_kernel_stretch(k, p, &lo, &hi)) {
+            continue;
+        }
+        int bytes = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+        lo -= lo % (TCI_ALIGNED_BYTES / bytes);
+        offsets[p] = lo * bytes;
+        k->operands[p].n = hi + 1 - lo;
+        moved |= lo > 0;
+        for (int i = 0; i < k->n_insts && lo > 0; i++) {
+            tci_kinst *inst = &k->insts[i];
+            if (inst->op == TCI_K_LOAD && tci_kinst_number(inst) == p) {
+                inst->x = tci_kx_add(k, inst->x, tci_kx_const(k, -lo));
+            }
+        }
+    }
+    return moved ? tci_kernel_finish(k) : k;
 }

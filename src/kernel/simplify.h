@@ -3,6 +3,7 @@
 #define TCI_KERNEL_SIMPLIFY_H
 
 #include "ir.h"
+#include "machine.h"
 
 /* Index expressions inside those that a store or reduction needs, by number. In scratch. */
 TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k);
@@ -12,5 +13,9 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *facto
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
+/* The kernel, finished, that has of each operand it reads only the stretch it reads, where that is
+ * known. offsets, one an operand: the byte at which that begins, a multiple of TCI_ALIGNED_BYTES.
+ * May change k. */
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets);
 
 #endif

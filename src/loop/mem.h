@@ -4,8 +4,7 @@
 #define TCI_LOOP_MEM_H
 
 enum {
-    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
-    TCI_ALIGNED_BYTES = 16 /* what one thread takes at once; all memory starts at a multiple */
+    TCI_WARP = 32          /* threads of a block whose lanes meet without a barrier */
 };
 
 typedef enum tci_mem {

@@ -810,12 +810,14 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     }
     p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
                                        : tci_class_vector(p.k);
-    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
     uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */
     if (!machine.reproducible && vector != out.kernel->vector) {
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);
     }
+    out.offsets = TCI_NEW_ARRAY(s, int64_t, out.kernel->n_operands + 1);
+    out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);

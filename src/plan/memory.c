@@ -114,7 +114,8 @@ TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, 
         writes = b == out && k->operands[o].is_output ? o : writes;
         reads = b == in ? o : reads;
     }
-    return writes < 0 || reads < 0 || tci_memory_elementwise(s, k, writes, reads);
+    return writes < 0 || reads < 0 || (p->steps[step].offsets[reads] == 0 &&
+                                       tci_memory_elementwise(s, k, writes, reads));
 }
 
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index)

@@ -185,7 +185,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
-                         TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
+                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }

@@ -1,12 +1,14 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once.
- * Invariants (plan/verify.c): steps are in execution order; a buffer is written (by one or several
- * steps, to disjoint elements) before it is read, and every output is; temporaries lie in the
- * arena, those whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list
- * reads what no run gives or changes, and writes temporaries and kept values; nothing else writes
- * those. */
+ * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once. A
+ * kernel knows only the stretch of a buffer that it reads; where that begins is the step's, so
+ * that the steps of an unrolled loop, each of which reads its own slice, share one kernel.
+ * Invariants (plan/verify.c): steps are in execution order; an operand lies in its buffer, a
+ * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
+ * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
+ * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
+ * changes, and writes temporaries and kept values; nothing else writes those. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -33,7 +35,8 @@ typedef struct tci_buffer {
 
 typedef struct tci_step {
     int32_t kernel;         /* index in kernels: equal kernels are one */
-    int32_t *operands;      /* buffer of each operand of the kernel */
+    int32_t *operands;      /* buffer of each operand of the kernel, */
+    int64_t *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
 } tci_step;
 

@@ -148,6 +148,9 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
             tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
                            k->operands[o].is_output ? "write" : "read", kinds[b->kind],
                            b->index >= 0 ? b->index : step->operands[o]);
+            if (step->offsets[o]) {
+                tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+            }
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
     }

@@ -179,6 +179,17 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
 
 /* ---- plans ---- */
 
+static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const tci_koperand *o,
+                                    int64_t offset)
+{
+    int bytes = tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    TCI_ASSERT(s, b->dtype == o->dtype);
+    TCI_ASSERT(s, offset >= 0 && offset % TCI_ALIGNED_BYTES == 0 && offset % bytes == 0);
+    TCI_ASSERT(s, b->n == o->n || (!o->is_output && tci_dim_is_known(o->n)));
+    TCI_ASSERT(s, b->n == o->n || tci_dim_le(tci_dim_add(o->n, offset / bytes), b->n));
+    TCI_ASSERT(s, b->n != o->n || offset == 0);
+}
+
 static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_step *step,
                                  bool *written)
 {
@@ -187,8 +198,8 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_st
     tci_kernel_verify(s, k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
-        TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
-        TCI_ASSERT(s, p->buffers[b].dtype == k->operands[o].dtype);
+        TCI_ASSERT(s, b >= 0 && b < p->n_buffers);
+        tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
         TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
                           written[b]);
         TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);

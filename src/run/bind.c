@@ -12,7 +12,6 @@
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay (run/walk.c). */
 #include "../base/alloc.h"
-#include "../loop/mem.h"
 #include "context.h"
 
 /* ---- on the host ---- */
@@ -26,10 +25,11 @@ TCI_FN void tci_bind_fixed(tc_call *c)
         int n = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            int64_t offset = code->steps[i].offsets[j];
             if (b->kind == TCI_BUF_TEMP && c->workspace) {
-                c->slots[slot] = c->workspace + b->offset;
+                c->slots[slot] = c->workspace + b->offset + offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
-                c->slots[slot] = f->captured_data[b->index - f->n_inputs];
+                c->slots[slot] = tci_run_at(f->captured_data[b->index - f->n_inputs], offset);
             }
         }
         if (f->steps[i].work_bytes > 0) {
@@ -259,11 +259,12 @@ static void tci_bind_fill(tc_call *c)
         int n_operands = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n_operands; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
+            int64_t offset = code->steps[i].offsets[j];
             if (b->kind == TCI_BUF_TEMP) {
-                c->slots[slot] = arena ? arena + b->offset : NULL;
+                c->slots[slot] = tci_run_at(arena, b->offset + offset);
             } else if (b->kind != TCI_BUF_KEPT) {
                 int first = b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0;
-                c->slots[slot] = c->device->bound[first + b->index];
+                c->slots[slot] = tci_run_at(c->device->bound[first + b->index], offset);
             }
         }
     }

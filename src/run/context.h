@@ -41,8 +41,14 @@ typedef struct tci_run_step {
     int32_t n_operands;
     int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
 } tci_run_step;
-/* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
-typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
+/* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
+ * outputs. */
+typedef struct tci_run_bind { int32_t arg, slot; int64_t offset; } tci_run_bind;
+/* NULL where there is no memory, or none yet. */
+static inline void *tci_run_at(void *memory, int64_t offset)
+{
+    return memory ? (char *)memory + offset : NULL;
+}
 
 typedef struct tci_param_value tci_param_value; /* run/param.c */
 /* A captured leaf whose memory is a parameter, and the effect that changes it, or -1. */

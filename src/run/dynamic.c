@@ -264,7 +264,7 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
             literals[j] = j < k->n_literals ? step->literals[j]
                                             : first[step->kernel] + j - k->n_literals;
         }
-        c->steps[i] = (tci_code_step){step->kernel, step->operands, literals};
+        c->steps[i] = (tci_code_step){step->kernel, step->operands, step->offsets, literals};
     }
 }
 

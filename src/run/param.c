@@ -443,7 +443,8 @@ static void tci_param_bind(const tc_call *c)
 {
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_param_binds; i++) {
-        c->slots[f->param_binds[i].slot] = c->values[f->param_binds[i].arg]->data;
+        const tci_run_bind *bind = &f->param_binds[i];
+        c->slots[bind->slot] = tci_run_at(c->values[bind->arg]->data, bind->offset);
     }
 }
 

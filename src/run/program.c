@@ -233,11 +233,13 @@ static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer 
     return -1;
 }
 
-/* Buffer b, an operand of a launch, has no memory that a run or a parameter gives it. */
-static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, bool is_init)
+/* An operand of a launch, at that offset of buffer b, has no memory that a run or a parameter gives
+ * it. */
+static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, int64_t offset,
+                                  bool is_init)
 {
     if (b->kind == TCI_BUF_KEPT) {
-        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset, f->n_slots};
+        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset + offset, f->n_slots};
     }
     bool known = !is_init || b->kind != TCI_BUF_INPUT;
     for (int i = 0; i < f->n_once && !known; i++) {
@@ -270,14 +272,15 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         }
         for (int j = 0; j < kernel->n_operands; j++) {
             const tci_code_buffer *b = &code->buffers[from->operands[j]];
+            int64_t offset = from->offsets[j];
             if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
-                f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots};
+                f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots, offset};
             } else if (tci_program_param_arg(f, b) >= 0) {
-                tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots};
+                tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots, offset};
                 f->param_binds[f->n_param_binds++] = bind;
             }
-            tci_program_note_kept(f, b, i < code->n_init);
+            tci_program_note_kept(f, b, offset, i < code->n_init);
             f->n_slots++;
         }
         step->n_operands = kernel->n_operands;

@@ -24,7 +24,6 @@
 
 #include "../base/alloc.h"
 #include "../debug/trace.h"
-#include "../loop/mem.h"
 #include "context.h"
 
 /* What a backend said, as the status and the text of the call. */
@@ -476,7 +475,8 @@ TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
     int n_inputs = c->program->n_inputs;
     for (; bind < end; bind++) {
         int output = bind->arg - n_inputs;
-        c->slots[bind->slot] = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+        void *memory = output < 0 ? inputs[bind->arg].data : outputs[output].data;
+        c->slots[bind->slot] = tci_run_at(memory, bind->offset);
     }
 }
 

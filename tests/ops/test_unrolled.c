@@ -7,10 +7,10 @@
 #include "../null_backend.c"
 #include "tc_test.h"
 
-enum { ROWS = 16, WIDE = 32, MAX_OUT = 8, MAX_STEPS = 10000 };
+enum { ROWS = 16, WIDE = 32, MAX_OUT = 8, MAX_STEPS = 10000, MAX_READ = 200 };
 
 static tc_ctx *ctx;
-static float numbers[WIDE * 4 * WIDE];
+static float numbers[MAX_READ * ROWS * WIDE];
 
 static void open_ctx(const char *backend)
 {
@@ -21,7 +21,7 @@ static void open_ctx(const char *backend)
         REQUIRE(tc_register_backend(&null_backend) == TC_OK);
         registered = true;
     }
-    for (int i = 0; i < WIDE * 4 * WIDE; i++) {
+    for (int i = 0; i < MAX_READ * ROWS * WIDE; i++) {
         numbers[i] = ((float)((unsigned)i * 2654435761u >> 8) / 8388608.0f - 1) * 0.4f;
     }
     o.backend = backend;
@@ -71,6 +71,24 @@ static graph lstm(int steps, bool grad)
         h = tc_mul(tc_sigmoid(gate(z, 3)), tc_tanh(c));
     }
     return results(h, params, grad ? 2 : 0);
+}
+
+/* Each step reads its own slice of the sequence, and its own rows of what was computed for all. */
+static graph sequence(int steps, bool grad)
+{
+    tc_tensor all = tc_copy_in(ctx, numbers, TC_F32, steps, ROWS, WIDE);
+    tc_tensor w = given(WIDE, 4 * WIDE), u = given(WIDE, 4 * WIDE), v = given(WIDE, WIDE);
+    tc_tensor h = given(ROWS, WIDE), c = h, params[] = {w, u, v};
+    tc_tensor rows = tc_tanh(tc_matmul(tc_reshape(all, steps * ROWS, WIDE), v));
+    for (int t = 0; t < steps; t++) {
+        tc_tensor x = tc_reshape(tc_slice(all, 0, t, t + 1, 1), ROWS, WIDE);
+        tc_tensor z = tc_add(tc_matmul(x, u), tc_matmul(h, w));
+        c = tc_add(tc_mul(tc_sigmoid(gate(z, 0)), c),
+                   tc_mul(tc_sigmoid(gate(z, 1)), tc_tanh(gate(z, 2))));
+        h = tc_mul(tc_sigmoid(gate(z, 3)), tc_tanh(c));
+        h = tc_add(h, tc_slice(rows, 0, t * ROWS, (t + 1) * ROWS, 1));
+    }
+    return results(h, params, grad ? 3 : 0);
 }
 
 /* An average of the products, carried on and read by every step. */
@@ -136,18 +154,28 @@ static graph leaves(int steps, bool grad)
 typedef graph (*grow)(int steps, bool grad);
 /* steps: from which a plan is more than one kernel, whose pieces grow in number and not in size. */
 static const struct kind { const char *name; grow make; int steps; } kinds[] = {
-    {"lstm", lstm, 25},       {"average", average, 25}, {"residual", residual, 25},
-    {"sizes", sizes, 100},    {"stencil", stencil, 25}, {"chain", chain, 300},
-    {"leaves", leaves, 300}};
+    {"lstm", lstm, 25},       {"sequence", sequence, 25}, {"average", average, 25},
+    {"residual", residual, 25}, {"sizes", sizes, 100},    {"stencil", stencil, 25},
+    {"chain", chain, 300},    {"leaves", leaves, 300}};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 /* ---- counts ---- */
 
 typedef struct counts {
     tc_program_info info;
-    long long moved, source;
+    long long moved, source, largest; /* largest: characters of a function */
     char *why;
 } counts;
+
+static long long largest_function(const char *source)
+{
+    long long most = 0;
+    for (const char *at = strstr(source, "\n}\n"), *end; at; at = end) {
+        end = strstr(at + 1, "\n}\n");
+        most = end && end - at > most ? end - at : most;
+    }
+    return most;
+}
 
 static counts count(graph g)
 {
@@ -161,6 +189,7 @@ static counts count(graph g)
     CHECK_EQ_INT(tc_program_get_info(f, &c.info), TC_OK);
     c.moved = c.info.bytes_read + c.info.bytes_written;
     c.source = (long long)strlen(tc_source(f));
+    c.largest = largest_function(tc_source(f));
     FILE *text = tmpfile();
     if (text) {
         CHECK_EQ_INT(tc_explain(f, text), TC_OK);
@@ -278,6 +307,33 @@ TEST(the_text_of_a_long_chain_grows_as_the_chain)
     counts one = count_fresh(mixed, 500, false), eight = count_fresh(mixed, 4000, false);
     check_growth("mixed", "characters", one.source, eight.source);
     check_growth("mixed", "flops", one.info.flops, eight.info.flops);
+}
+
+/* Ops that read what the twenty before them gave: no two pieces are alike, and values cross every
+ * cut. */
+static graph branching(int steps, bool grad)
+{
+    static tc_tensor v[MAX_STEPS + 1];
+    unsigned draw = 1;
+    v[0] = given(ROWS, WIDE);
+    for (int t = 1; t <= steps; t++) {
+        draw = draw * 1664525u + 1013904223u;
+        int back = 1 + (int)((draw >> 10) % 20), from = t - back < 0 ? 0 : t - back;
+        v[t] = t % 2 ? tc_add(v[t - 1], v[from]) : tc_mul(v[t - 1], tc_sub(v[from], 0.5));
+    }
+    return results(v[steps], v, grad ? 1 : 0);
+}
+
+/* A compiler takes more than twice the time and memory for a function of twice the size, so there
+ * are more of them and not larger ones. */
+TEST(kernels_of_branching_ops_grow_in_number_and_not_in_size)
+{
+    counts one = count_fresh(branching, 1250, false), all = count_fresh(branching, 10000, false);
+    check_growth("branching", "characters", one.source, all.source);
+    check_growth("branching", "kernels", one.info.n_kernels, all.info.n_kernels);
+    check_growth("branching", "bytes", one.moved, all.moved);
+    CHECK_MSG(all.largest <= one.largest * 5 / 4 && all.largest <= 64 * 1024,
+              "functions of up to %lld characters, then %lld", one.largest, all.largest);
 }
 
 TEST(a_sum_of_thousands_of_leaves_is_cut)
