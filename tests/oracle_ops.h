@@ -6,7 +6,7 @@
 #ifndef TC_TEST_ORACLE_OPS_H
 #define TC_TEST_ORACLE_OPS_H
 
-#include "oracle_image.h"
+#include "oracle_index.h"
 
 typedef struct orc_row {
     const char *op;
@@ -31,6 +31,7 @@ typedef struct orc_row {
 #define ORC_ADAPTIVE "input output_size return_indices"
 #define ORC_PATCHES "kernel_size dilation padding stride"
 #define ORC_MADE "dtype"
+#define ORC_LOSS "input target reduction weight beta delta"
 
 static const orc_row orc_table[] = {
     ORC_NAME("true_divide", "div"),
@@ -57,11 +58,18 @@ static const orc_row orc_table[] = {
     ORC_ROW("round", "input decimals", orc_round),
     ORC_ROW("isposinf", "input", orc_isposinf),
     ORC_ROW("isneginf", "input", orc_isneginf),
+    ORC_ROW("deg2rad", "input", orc_deg2rad),
+    ORC_ROW("rad2deg", "input", orc_rad2deg),
     ORC_ROW(ORC_NN "gelu", "input approximate", orc_gelu),
-    ORC_ROW(ORC_NN "softshrink", "x lambd", orc_softshrink),
-    ORC_ROW(ORC_NN "gaussian_nll_loss", "input target var full eps reduction", orc_gaussian),
+    ORC_ROW(ORC_NN "relu6", "input", orc_relu6),
+    ORC_ROW(ORC_NN "leaky_relu", "input negative_slope", orc_leaky_relu),
     ORC_ROW(ORC_NN "hardtanh", "input min_val max_val", orc_hardtanh),
+    ORC_ROW(ORC_NN "hardsigmoid", "input", orc_hardsigmoid),
+    ORC_ROW(ORC_NN "hardswish", "input", orc_hardswish),
     ORC_ROW(ORC_NN "softsign", "input", orc_softsign),
+    ORC_ROW(ORC_NN "tanhshrink", "input", orc_tanhshrink),
+    ORC_ROW(ORC_NN "threshold", "input threshold value", orc_threshold),
+    ORC_ROW(ORC_NN "hardshrink", "input lambd", orc_hardshrink),
     ORC_ROW(ORC_NN "glu", "input dim", orc_glu),
     ORC_ROW(ORC_NN "prelu", "input weight", orc_prelu),
 
@@ -75,6 +83,9 @@ static const orc_row orc_table[] = {
     ORC_ROW("clamp_min", "input min", orc_clamp),
     ORC_ROW("clamp_max", "input max", orc_clamp),
     ORC_ROW("masked_fill", "input mask value", orc_masked_fill),
+    ORC_ROW("lerp", "input end weight", orc_lerp),
+    ORC_ROW("addcmul", "input tensor1 tensor2 value", orc_addcmul),
+    ORC_ROW("addcdiv", "input tensor1 tensor2 value", orc_addcdiv),
     ORC_ROW("float", "input", orc_cast),
     ORC_ROW("double", "input", orc_cast),
     ORC_ROW("half", "input", orc_cast),
@@ -113,6 +124,10 @@ static const orc_row orc_table[] = {
     ORC_ROW(ORC_NN "layer_norm", "input normalized_shape weight bias eps", orc_layer_norm),
     ORC_ROW("native_layer_norm", "input normalized_shape weight bias eps", orc_layer_norm),
     ORC_ROW(ORC_NN "rms_norm", "input normalized_shape weight eps", orc_rms_norm),
+    ORC_ROW(ORC_NN "mse_loss", ORC_LOSS, orc_elementwise_loss),
+    ORC_ROW(ORC_NN "l1_loss", ORC_LOSS, orc_elementwise_loss),
+    ORC_ROW(ORC_NN "smooth_l1_loss", ORC_LOSS, orc_elementwise_loss),
+    ORC_ROW(ORC_NN "huber_loss", ORC_LOSS, orc_elementwise_loss),
     ORC_ROW(ORC_NN "kl_div", "input target reduction log_target", orc_kl_div),
     ORC_ROW(ORC_NN "cross_entropy", "input target weight ignore_index reduction label_smoothing",
             orc_class_loss),
@@ -133,6 +148,7 @@ static const orc_row orc_table[] = {
     ORC_ROW("fliplr", "input", orc_flip),
     ORC_ROW("flipud", "input", orc_flip),
     ORC_ROW("roll", "input shifts dims", orc_roll),
+    ORC_ROW("rot90", "input k dims", orc_rot90),
     ORC_ROW(ORC_NN "pad", "input pad mode value", orc_pad),
     ORC_ROW("constant_pad_nd", "input pad value", orc_pad),
     ORC_ROW("cat", "tensors dim", orc_cat),
@@ -154,8 +170,6 @@ static const orc_row orc_table[] = {
     ORC_ROW("atleast_2d", "*tensors", orc_atleast),
     ORC_ROW("atleast_3d", "*tensors", orc_atleast),
     ORC_ROW("meshgrid", "*tensors indexing", orc_meshgrid),
-    ORC_ROW("tril", "input diagonal", orc_triangle),
-    ORC_ROW("triu", "input diagonal", orc_triangle),
 
     ORC_ROW("dot", "input other", orc_dot),
     ORC_ROW("vdot", "input other", orc_dot),
@@ -208,6 +222,13 @@ static const orc_row orc_table[] = {
     ORC_ROW("index_copy", "input dim index src", orc_index_copy),
     ORC_ROW("put", "input index src accumulate", orc_put_flat),
     ORC_ROW("__getitem__", "input index", orc_getitem),
+    ORC_ROW("index_put", "input indices values accumulate", orc_index_put),
+    ORC_ROW("nonzero", "input as_tuple", orc_nonzero),
+    ORC_ROW("argwhere", "input", orc_nonzero),
+    ORC_ROW("masked_select", "input mask", orc_masked_select),
+    ORC_ROW("repeat_interleave", "input repeats dim output_size", orc_repeat_interleave),
+    ORC_ROW("searchsorted", "sorted values out_int32 right side sorter", orc_searchsorted),
+    ORC_ROW("bucketize", "input boundaries out_int32 right", orc_bucketize),
     ORC_ROW(ORC_NN "embedding",
             "input index padding_idx max_norm norm_type scale_grad_by_freq sparse", orc_embedding),
     ORC_ROW(ORC_NN "one_hot", "input num_classes", orc_one_hot),
@@ -222,6 +243,10 @@ static const orc_row orc_table[] = {
     ORC_ROW("new_ones", "input size " ORC_MADE, orc_full),
     ORC_ROW("new_zeros", "input size " ORC_MADE, orc_full),
     ORC_ROW("eye", "n m " ORC_MADE, orc_eye),
+    ORC_ROW("linspace", "start end steps " ORC_MADE, orc_linspace),
+    ORC_ROW("logspace", "start end steps base " ORC_MADE, orc_logspace),
+    ORC_ROW("tril_indices", "row col offset " ORC_MADE, orc_triangle_indices),
+    ORC_ROW("triu_indices", "row col offset " ORC_MADE, orc_triangle_indices),
 };
 
 /* The row of an op; false: tc has no such op. */

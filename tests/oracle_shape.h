@@ -169,60 +169,26 @@ static void orc_roll(orc_case *c)
     int n = orc_ints(c, "shifts", shifts, ORC_MAX_RANK), rank = orc_sizes(x, sizes);
     bool flat = !orc_has(c, "dims");
     if (!n || (!flat && orc_ints(c, "dims", axes, ORC_MAX_RANK) != n) || (flat && n != 1)) {
-        orc_skip(c, "argument shifts: tc has no such call to refuse it");
+        orc_skip(c, "argument shifts: tc_roll takes one, along one axis");
         return;
     }
     x = flat ? tc_reshape(x, -1) : x;
     for (int i = 0; i < n; i++) {
-        int axis = flat ? 0 : orc_int_of(axes[i]);
-        int64_t size = orc_size(c, x, axis), by = size > 0 ? ((shifts[i] % size) + size) % size : 0;
-        x = tc_cat(TC_TENSORS(tc_slice(x, axis, size - by, TC_END, 1),
-                              tc_slice(x, axis, 0, size - by, 1)),
-                   axis);
+        x = tc_roll(x, shifts[i], flat ? 0 : orc_int_of(axes[i]));
     }
     orc_out(c, flat ? tc_reshape_at(x, rank, sizes, TC_HERE) : x);
 }
 
-/* Which element of an axis of `size` stands at place i of its padded form; -1: none. */
-static int64_t orc_pad_source(const char *mode, int64_t i, int64_t size)
+static void orc_rot90(orc_case *c)
 {
-    if (!strcmp(mode, "replicate")) {
-        return size == 0 ? -1 : i < 0 ? 0 : i >= size ? size - 1 : i;
+    int64_t axes[ORC_MAX_RANK] = {0, 1};
+    int n = orc_has(c, "dims") ? orc_ints(c, "dims", axes, ORC_MAX_RANK) : 2;
+    if (n != 2) {
+        orc_skip(c, "argument dims: tc_rot90 takes two axes");
+        return;
     }
-    bool circular = !strcmp(mode, "circular");
-    int64_t period = circular ? size : 2 * size - 2, reach = circular ? size : size - 1;
-    if ((!circular && strcmp(mode, "reflect")) || i < -reach || i >= size + reach) {
-        return -1;
-    }
-    i = period > 0 ? (i % period + period) % period : 0;
-    return i < size ? i : period - i;
-}
-
-/* Pads the axis by elements of x itself; a skip where torch would refuse or tc has no such mode.
- * "circular" repeats what a cut left. */
-static tc_tensor orc_pad_by_itself(orc_case *c, tc_tensor x, int axis, int64_t before,
-                                   int64_t after)
-{
-    enum { ROOM = 4096 };
-    const char *mode = orc_text(c, "mode", "");
-    if (!strcmp(mode, "circular") && (before < 0 || after < 0)) {
-        x = tc_pad(x, axis, before < 0 ? before : 0, after < 0 ? after : 0, 0);
-        before = before < 0 ? 0 : before;
-        after = after < 0 ? 0 : after;
-    }
-    int64_t places[ROOM], size = orc_size(c, x, axis), n = size + before + after;
-    if (size < 0 || n < 0 || n > ROOM) {
-        orc_skip_argument(c, "pad", orc_value(c, "pad"));
-        return x;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        places[i] = orc_pad_source(mode, i - before, size);
-        if (places[i] < 0) {
-            orc_skip_argument(c, "mode", orc_value(c, "mode"));
-            return x;
-        }
-    }
-    return tc_index_select(x, axis, tc_copy_in(c->ctx, places, TC_I64, n));
+    orc_out(c, tc_rot90(orc_tensor(c, "input"), orc_int(c, "k", 1), orc_int_of(axes[0]),
+                        orc_int_of(axes[1])));
 }
 
 static void orc_pad(orc_case *c) /* also constant_pad_nd; pairs of counts from the last axis on */
@@ -230,7 +196,8 @@ static void orc_pad(orc_case *c) /* also constant_pad_nd; pairs of counts from t
     tc_tensor x = orc_tensor(c, "input");
     int64_t counts[2 * ORC_MAX_RANK];
     int n = orc_ints(c, "pad", counts, 2 * ORC_MAX_RANK);
-    bool constant = !strcmp(orc_text(c, "mode", "constant"), "constant");
+    const char *mode = orc_text(c, "mode", "constant");
+    bool constant = !strcmp(mode, "constant");
     for (int i = 0; i + 1 < n; i += 2) {
         tc_arg value = orc_scalar(c, "value", 0);
         if (!orc_is_float(tc_dtype_of(x))) {
@@ -238,7 +205,7 @@ static void orc_pad(orc_case *c) /* also constant_pad_nd; pairs of counts from t
         }
         int axis = -1 - i / 2;
         x = constant ? tc_pad_at(x, axis, counts[i], counts[i + 1], value, TC_HERE)
-                     : orc_pad_by_itself(c, x, axis, counts[i], counts[i + 1]);
+                     : tc_pad_mode(x, axis, counts[i], counts[i + 1], mode);
     }
     orc_out(c, x);
 }
@@ -404,21 +371,6 @@ static void orc_meshgrid(orc_case *c)
 }
 
 /* tril, triu: by the difference of column and row. */
-static void orc_triangle(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    if (tc_rank(x) < 2) {
-        orc_skip(c, "argument input without rows: tc has no such call to refuse it");
-        return;
-    }
-    tc_tensor row = tc_arange(c->ctx, 0, tc_size(x, -2), 1, TC_I64);
-    tc_tensor column = tc_arange(c->ctx, 0, tc_size(x, -1), 1, TC_I64);
-    tc_tensor offset = tc_sub(column, tc_unsqueeze(row, 1));
-    int64_t diagonal = orc_int(c, "diagonal", 0);
-    bool lower = !strcmp(json_string(c->spec, "op"), "tril");
-    tc_tensor zero = tc_full(c->ctx, 0, tc_dtype_of(x));
-    orc_out(c, tc_where(lower ? tc_le(offset, diagonal) : tc_ge(offset, diagonal), x, zero));
-}
 
 /* ---- products ---- */
 
@@ -583,7 +535,7 @@ static void orc_attention(orc_case *c)
 static void orc_take_along_dim(orc_case *c)
 {
     if (orc_has(c, "axis")) {
-        orc_call(c, "gather");
+        orc_call(c, "take_along_dim");
         return;
     }
     orc_out(c, tc_gather(tc_reshape(orc_tensor(c, "x"), -1), 0,
@@ -629,79 +581,6 @@ static void orc_one_hot(orc_case *c)
     }
     tc_tensor classes = tc_arange(c->ctx, 0, n < 0 ? 1 : n, 1, TC_I64);
     orc_out(c, tc_cast(tc_eq(tc_unsqueeze(orc_tensor(c, "input"), -1), classes), TC_I64));
-}
-
-static int64_t orc_bound(const json *v, int64_t otherwise)
-{
-    return v && v->kind == JSON_NUMBER ? v->integer : otherwise;
-}
-
-/* One entry of x[...] at the axis; returns how many axes of the result it takes up, or -1:
- * skipped. */
-static int orc_index_entry(orc_case *c, tc_tensor *x, int axis, const json *entry, int n_axes)
-{
-    const json *slice = json_get(entry, "slice"), *list = json_get(entry, "list");
-    if (entry->kind == JSON_NULL) {
-        *x = tc_unsqueeze(*x, axis);
-        return 1;
-    }
-    if (json_get(entry, "ellipsis")) {
-        return tc_rank(*x) - axis - n_axes;
-    }
-    if (slice) {
-        int64_t step = orc_bound(json_at(slice, 2), 1);
-        *x = tc_slice(*x, axis, orc_bound(json_at(slice, 0), 0),
-                      orc_bound(json_at(slice, 1), TC_END), step);
-        return 1;
-    }
-    if (entry->kind == JSON_NUMBER) {
-        int64_t i = entry->integer < 0 ? entry->integer + orc_size(c, *x, axis) : entry->integer;
-        *x = tc_squeeze(tc_slice(*x, axis, i, i + 1, 1), axis);
-        return 0;
-    }
-    if (list && list->n <= ORC_MAX_TENSORS) {
-        int64_t items[ORC_MAX_TENSORS];
-        int n = 0;
-        for (const json *v = list->first; v && v->kind == JSON_NUMBER; v = v->next) {
-            items[n++] = v->integer;
-        }
-        *x = tc_index_select(*x, axis, tc_copy_in(c->ctx, items, TC_I64, n));
-        return n == list->n ? 1 : -1;
-    }
-    if (orc_is_tensor(entry) && strcmp(json_string(entry, "d"), "b8")) {
-        tc_tensor index = orc_tensor_of(c, entry);
-        *x = orc_rows(*x, axis, index);
-        return tc_rank(index);
-    }
-    return -1;
-}
-
-static void orc_getitem(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    const json *how = orc_value(c, "index");
-    bool tuple = how && how->kind == JSON_LIST;
-    int axis = 0, gathers = 0, n_axes = 0;
-    for (const json *v = tuple ? how->first : how; v; v = tuple ? v->next : NULL) {
-        gathers += json_get(v, "list") != NULL || orc_is_tensor(v);
-    }
-    if (!how || gathers > 1) {
-        orc_skip(c, "argument index of several tensors");
-        return;
-    }
-    for (const json *v = tuple ? how->first : how; v; v = tuple ? v->next : NULL) {
-        n_axes = 0;
-        for (const json *rest = tuple ? v->next : NULL; rest; rest = rest->next) {
-            n_axes += rest->kind != JSON_NULL;
-        }
-        int taken = orc_index_entry(c, &x, axis, v, n_axes);
-        if (taken < 0) {
-            orc_skip_argument(c, "index", v);
-            return;
-        }
-        axis += taken;
-    }
-    orc_out(c, x);
 }
 
 /* ---- made from nothing ---- */

@@ -21,7 +21,7 @@
 #define TCI_PARAM_KINDS(X)                                                                         \
     X(tensor)                                                                                      \
     X(optional) /* a tensor, or TC_NONE */                                                         \
-    X(tensors)  /* all that are given as inputs */                                                 \
+    X(tensors)  /* all inputs between the others */                                                \
     X(operand)  /* a tensor or a number */                                                         \
     X(integer)                                                                                     \
     X(axis)                                                                                        \
@@ -36,7 +36,6 @@
     X(factor)   /* one real number for all axes of an image */                                     \
     X(flag)                                                                                        \
     X(dtype)                                                                                       \
-    X(reduction) /* the text mean, sum or none */                                                  \
     X(text)
 
 #define TCI_OWN_CALLS                                                                              \
@@ -101,6 +100,56 @@
                           TCI_MUST(src, tensor))                                                   \
     TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
                         TCI_MUST(src, tensor))                                                     \
+    TCI_CALL(roll, TCI_MUST(x, tensor) TCI_MUST(shift, integer) TCI_MUST(axis, axis))              \
+    TCI_CALL(rot90, TCI_MUST(x, tensor) TCI_MAY(k, integer, 1) TCI_MAY(axis_a, axis, 0)            \
+                    TCI_MAY(axis_b, axis, 1))                                                      \
+    TCI_CALL(unfold, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(size, integer)              \
+                     TCI_MUST(step, integer))                                                      \
+    TCI_CALL(pad_mode, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)        \
+                       TCI_MAY(after, integer, 0) TCI_MUST(mode, text))                            \
+    TCI_CALL(pixel_shuffle, TCI_MUST(x, tensor) TCI_MUST(upscale_factor, integer))                 \
+    TCI_CALL(pixel_unshuffle, TCI_MUST(x, tensor) TCI_MUST(downscale_factor, integer))             \
+    TCI_CALL(diagonal, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0) TCI_MAY(axis_a, axis, 0)    \
+                       TCI_MAY(axis_b, axis, 1))                                                   \
+    TCI_CALL(diag, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0))                                \
+    TCI_CALL(diag_embed, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0)                           \
+                         TCI_MAY(axis_a, axis, -2) TCI_MAY(axis_b, axis, -1))                      \
+    TCI_CALL(tril, TCI_MUST(x, tensor) TCI_MAY(diagonal, integer, 0))                              \
+    TCI_CALL(triu, TCI_MUST(x, tensor) TCI_MAY(diagonal, integer, 0))                              \
+    TCI_CALL(tril_indices, TCI_ON TCI_MUST(rows, integer) TCI_MUST(columns, integer)               \
+                           TCI_MAY(offset, integer, 0))                                            \
+    TCI_CALL(triu_indices, TCI_ON TCI_MUST(rows, integer) TCI_MUST(columns, integer)               \
+                           TCI_MAY(offset, integer, 0))                                            \
+    TCI_CALL(linspace, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                     \
+                       TCI_MUST(steps, integer) TCI_MUST(dtype, dtype))                            \
+    TCI_CALL(logspace, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                     \
+                       TCI_MUST(steps, integer) TCI_MAY(base, real, 10) TCI_MUST(dtype, dtype))    \
+    TCI_CALL(repeat_interleave, TCI_MUST(x, tensor) TCI_MUST(repeats, operand)                     \
+                                TCI_MUST(axis, axis) TCI_MAY(size, integer, 0))                    \
+    TCI_CALL(slice_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor) TCI_MAY(axis, axis, 0)       \
+                            TCI_MAY(start, integer, 0) TCI_MAY(stop, integer, TC_END)              \
+                            TCI_MAY(step, integer, 1))                                             \
+    TCI_CALL(select_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor) TCI_MUST(axis, axis)        \
+                             TCI_MUST(index, integer))                                             \
+    TCI_CALL(diagonal_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor)                           \
+                               TCI_MAY(offset, integer, 0) TCI_MAY(axis_a, axis, 0)                \
+                               TCI_MAY(axis_b, axis, 1))                                           \
+    TCI_CALL(take_along_dim, TCI_MUST(x, tensor) TCI_MUST(index, tensor) TCI_MUST(axis, axis))     \
+    TCI_CALL(index, TCI_MUST(x, tensor) TCI_MUST(indices, tensors))                                \
+    TCI_CALL(index_put, TCI_MUST(x, tensor) TCI_MUST(indices, tensors) TCI_MUST(src, tensor)       \
+                        TCI_MAY(accumulate, flag, false))                                          \
+    TCI_CALL(index_fill, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)          \
+                         TCI_MUST(value, operand))                                                 \
+    TCI_CALL(masked_scatter, TCI_MUST(x, tensor) TCI_MUST(mask, tensor) TCI_MUST(src, tensor))     \
+    TCI_CALL_MANY(masked_select, 2, TCI_MUST(x, tensor) TCI_MUST(mask, tensor)                     \
+                                    TCI_MUST(size, integer) TCI_STORED(values, 0)                  \
+                                    TCI_STORED(count, 1))                                          \
+    TCI_CALL_MANY(nonzero, 2, TCI_MUST(x, tensor) TCI_MUST(size, integer)                          \
+                              TCI_STORED(indices, 0) TCI_STORED(count, 1))                         \
+    TCI_CALL(searchsorted, TCI_MUST(sorted, tensor) TCI_MUST(values, tensor)                       \
+                           TCI_MAY(right, flag, false))                                            \
+    TCI_CALL(bucketize, TCI_MUST(x, tensor) TCI_MUST(boundaries, tensor)                           \
+                        TCI_MAY(right, flag, false))                                               \
     TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
     TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
     TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
@@ -168,16 +217,7 @@
 #define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
 #define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
 
-#define TCI_CALL_OF_BUILT(id, name, arity, kind, operands, ...)                                    \
-    TCI_CALL(name, operands TCI_CALL_HOW_##kind)
-#define TCI_GIVEN(name) TCI_MUST(name, operand)
-#define TCI_ELSE(name, number) TCI_MAY(name, operand, number)
-#define TCI_CALL_HOW_SAME
-#define TCI_CALL_HOW_FLOAT
-#define TCI_CALL_HOW_LOSS TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)
-
 #define TCI_CALLS                                                                                  \
-    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_BUILT_OPS(TCI_CALL_OF_BUILT)                                    \
-    TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
 
 #endif

@@ -38,7 +38,7 @@ typedef struct tci_named {
     const struct tci_call_row *row;
     tc_ctx *ctx;
     tc_site here;
-    tc_tensors inputs;
+    tc_tensors inputs, list; /* all; those of a list among them */
     tc_attr given[TCI_PARAMS_MOST]; /* without a name: left out, and the default stands there */
     tci_words words;                /* of axes, or sizes behind their dtype; no call has both */
     tc_tensor *results;
@@ -105,26 +105,9 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
     return axes;
 }
 
-/* Its row's word in order; what is no word is none of the enumerators. */
-static int tci_named_reduction_at(const char *text)
-{
-    static const char *const words[] = {"mean", "sum", "none"};
-    int i = 0;
-    while (i < TCI_COUNT(words) && strcmp(words[i], text)) {
-        i++;
-    }
-    return i;
-}
-
-/* NULL: left out. */
-static tc_reduction tci_named_reduction(const char *text)
-{
-    return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
-}
-
 #define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
-#define TCI_TAKE_tensors(name) c->inputs,
+#define TCI_TAKE_tensors(name) c->list,
 #define TCI_TAKE_operand(name) tci_named_value(c, #name),
 #define TCI_TAKE_integer(name) tci_named_value(c, #name).i,
 #define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
@@ -141,7 +124,6 @@ static tc_reduction tci_named_reduction(const char *text)
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
-#define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
 #define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
 
 /* ---- the rows ---- */
@@ -155,15 +137,15 @@ static tc_reduction tci_named_reduction(const char *text)
 #define TCI_FIELDS(type, params) &(type){params},
 #define TCI_ON c->ctx,
 #define TCI_STORED(name, at) &c->results[at],
-#define TCI_CALL(name, ...)                                                                        \
+#define TCI_CALL(name, params)                                                                     \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        *c->results = tc_##name##_at(__VA_ARGS__ c->here);                                         \
+        *c->results = tc_##name##_at(params c->here);                                              \
     }
-#define TCI_CALL_MANY(name, n, ...)                                                                \
+#define TCI_CALL_MANY(name, n, params)                                                             \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        tc_##name##_at(__VA_ARGS__ c->here);                                                       \
+        tc_##name##_at(params c->here);                                                            \
     }
 TCI_CALLS
 #undef TCI_MUST
@@ -180,6 +162,7 @@ TCI_CALLS
 /* Their parameters. */
 #define TCI_DEFAULT_NONE {{NULL, UINT32_MAX, 0}, 0, 0, 0.0}
 #define TCI_DEFAULT_integer(v) {{NULL, UINT32_MAX, 0}, 2, (v), 0.0}
+#define TCI_DEFAULT_axis(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_single(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_pair(v) TCI_DEFAULT_integer(v)
 #define TCI_DEFAULT_triple(v) TCI_DEFAULT_integer(v)
@@ -192,7 +175,6 @@ TCI_CALLS
     {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
 #define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
-#define TCI_DEFAULT_reduction(v) TCI_DEFAULT_NONE
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
     {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
@@ -338,15 +320,20 @@ static bool tci_named_is_operand(int kind)
 /* Inputs are the operands, in their order. */
 static void tci_named_take_inputs(tci_named *c)
 {
-    int n = 0;
+    int n = 0, behind = 0; /* operands behind a list */
     for (int i = 0; i < c->inputs.n; i++) {
         tci_frame_optional(&c->f, c->inputs.items[i], "an input");
+    }
+    for (int i = c->row->n_params - 1; i >= 0 && c->row->params[i].kind != TCI_PARAM_tensors; i--) {
+        behind += tci_named_is_operand(c->row->params[i].kind);
     }
     for (int i = 0; i < c->row->n_params; i++) {
         const tci_param_row *p = &c->row->params[i];
         if (p->kind == TCI_PARAM_tensors) {
             c->given[i].name = p->name;
-            n = c->inputs.n;
+            c->list.items = c->inputs.items + n;
+            c->list.n = TCI_MAX(c->inputs.n - behind - n, 0);
+            n += c->list.n;
         } else if (tci_named_is_operand(p->kind) && n < c->inputs.n) {
             c->given[i].value = tci_arg_tensor(c->inputs.items[n]);
             c->given[i].name = tci_is_none(c->inputs.items[n++]) ? NULL : p->name;
@@ -395,7 +382,6 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_factor: return number;
     case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
     case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
-    case TCI_PARAM_reduction: return a->text && tci_named_reduction_at(a->text) <= TC_REDUCE_NONE;
     case TCI_PARAM_text: return a->text != NULL;
     }
     return false;

@@ -6,7 +6,7 @@
  * elementwise and reducing calls are expanded from the op rows. Only here do numbers exist beside
  * tensors: they are weak (NEP 50), so their dtype follows from the tensors'; below this room they
  * are 0-d nodes. */
-#include "calls.h"
+#include "ops.h"
 
 #include "frame.h"
 
@@ -136,6 +136,15 @@ static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, cons
     return a->kind ? tci_ops_number(f, a, to, what) : tci_frame_node(f, a->tensor, what);
 }
 
+/* An integer, as a number in dtype t or as a tensor. */
+static tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const char *what)
+{
+    if (!f->failed && a->kind == TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_DTYPE, "%s is %g: expected an integer", what, a->f);
+    }
+    return tci_ops_either(f, a, t, what);
+}
+
 /* ---- elementwise ---- */
 
 /* Comparing with a number that the dtype cannot hold is exact all the same: both sides go to a
@@ -239,112 +248,6 @@ TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
-
-/* ---- calls that follow from built rows ---- */
-
-enum { TCI_OPS_BUILT_MOST = 5 }; /* operands */
-
-typedef struct tci_ops_built_row {
-    const char *name;
-    bool is_float;
-    struct {
-        const char *name;
-        double otherwise; /* the number that TC_NONE stands for; NaN: none */
-    } operands[TCI_OPS_BUILT_MOST];
-} tci_ops_built_row;
-
-#define TCI_OPS_IS_FLOAT_SAME false
-#define TCI_OPS_IS_FLOAT_FLOAT true
-#define TCI_OPS_IS_FLOAT_LOSS true
-#define TCI_MUST(name, kind) {#name, (double)NAN},
-#define TCI_MAY(name, kind, number) {#name, (number)},
-static const tci_ops_built_row tci_ops_built_rows[] = {
-#define TCI_ROW(id, name, arity, kind, operands, formula, doc)                                     \
-    {"tc_" #name, TCI_OPS_IS_FLOAT_##kind, {operands}},
-    TCI_BUILT_OPS(TCI_ROW)
-#undef TCI_ROW
-};
-#undef TCI_MUST
-#undef TCI_MAY
-
-/* The dtype of the result: that in which tensors, and numbers by their kind, meet. */
-static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
-                                    int n, tci_node **nodes)
-{
-    tci_node *tensors[TCI_OPS_BUILT_MOST];
-    int n_tensors = 0, kind = 0;
-    for (int i = 0; i < n; i++) {
-        if (args[i].kind) {
-            kind = TCI_MAX(kind, args[i].kind);
-        } else {
-            nodes[i] = tci_frame_node(f, args[i].tensor, row->operands[i].name);
-            tensors[n_tensors++] = nodes[i];
-        }
-    }
-    if (f->failed) {
-        return TC_F32;
-    }
-    tc_dtype common = tci_ops_weak(tci_build_common_dtype(tensors, n_tensors), kind);
-    return row->is_float && !tci_dtype_is_float(common) ? TC_F32 : common;
-}
-
-/* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */
-static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_reduction how,
-                               tc_site here)
-{
-    const tci_ops_built_row *row = &tci_ops_built_rows[built];
-    tc_arg args[TCI_OPS_BUILT_MOST];
-    tci_node *nodes[TCI_OPS_BUILT_MOST];
-    for (int i = 0; i < n; i++) {
-        double number = row->operands[i].otherwise;
-        bool left_out = !given[i].kind && tci_is_none(given[i].tensor) && number == number;
-        args[i] = !left_out                          ? given[i]
-                  : number == (double)(int)number ? tci_arg_int((int)number)
-                                                     : tci_arg_float(number);
-    }
-    tci_frame f = tci_ops_begin(row->name, args, n, here);
-    tc_dtype result = f.failed ? TC_F32 : tci_ops_built_dtype(&f, row, args, n, nodes);
-    tc_dtype math = (tc_dtype)tci_dtype_get(result)->compute;
-    for (int i = 0; i < n && !f.failed; i++) {
-        nodes[i] = args[i].kind ? tci_ops_number(&f, &args[i], math, row->operands[i].name)
-                                : tci_build_cast(&f.ctx->graph, nodes[i], math);
-        if (!nodes[i]) {
-            return tci_frame_end(&f, NULL);
-        }
-    }
-    if (f.failed) {
-        return tci_frame_end(&f, NULL);
-    }
-    tci_graph *g = &f.ctx->graph;
-    tci_node *r = tci_build_reduction(g, tci_build_formula(g, built, nodes, math), (int)how);
-    return tci_frame_end(&f, tci_build_cast(g, r, result));
-}
-
-#define TCI_OPS_TAKES_1 tc_arg a
-#define TCI_OPS_TAKES_2 TCI_OPS_TAKES_1, tc_arg b
-#define TCI_OPS_TAKES_3 TCI_OPS_TAKES_2, tc_arg c
-#define TCI_OPS_TAKES_4 TCI_OPS_TAKES_3, tc_arg d
-#define TCI_OPS_TAKES_5 TCI_OPS_TAKES_4, tc_arg e
-#define TCI_OPS_LIST_1 a
-#define TCI_OPS_LIST_2 TCI_OPS_LIST_1, b
-#define TCI_OPS_LIST_3 TCI_OPS_LIST_2, c
-#define TCI_OPS_LIST_4 TCI_OPS_LIST_3, d
-#define TCI_OPS_LIST_5 TCI_OPS_LIST_4, e
-#define TCI_OPS_REDUCTION_SAME
-#define TCI_OPS_REDUCTION_FLOAT
-#define TCI_OPS_REDUCTION_LOSS , tc_reduction reduction
-#define TCI_OPS_HOW_SAME TC_REDUCE_NONE
-#define TCI_OPS_HOW_FLOAT TC_REDUCE_NONE
-#define TCI_OPS_HOW_LOSS reduction
-#define TCI_ROW(id, name, arity, row_kind, operands, formula, doc)                                 \
-    TC_API tc_tensor tc_##name##_at(TCI_OPS_TAKES_##arity TCI_OPS_REDUCTION_##row_kind,          \
-                                    tc_site here)                                                  \
-    {                                                                                              \
-        const tc_arg args[] = {TCI_OPS_LIST_##arity};                                              \
-        return tci_ops_built(TCI_BUILT_##id, args, arity, TCI_OPS_HOW_##row_kind, here);           \
-    }
-TCI_BUILT_OPS(TCI_ROW)
-#undef TCI_ROW
 
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
 {
@@ -741,6 +644,152 @@ TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
 TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
 #undef TCI_OPS_PUT
 
+/* ---- calls that are one builder ---- */
+
+static tci_node *tci_ops_build_bucketize(tci_graph *g, tci_node *x, tci_node *boundaries,
+                                         bool right)
+{
+    return tci_build_searchsorted(g, boundaries, x, right);
+}
+
+/* A builder of one tensor and what comes behind it. */
+#define TCI_OPS_ONE(name, takes, build, ...)                                                       \
+    TC_API tc_tensor tc_##name##_at takes                                                          \
+    {                                                                                              \
+        tci_frame f;                                                                               \
+        tci_node *node = tci_ops_one(&f, "tc_" #name, x, here);                                    \
+        return tci_frame_end(&f, node ? build(&f.ctx->graph, __VA_ARGS__) : NULL);                 \
+    }
+/* The same of two tensors. */
+#define TCI_OPS_BOTH(name, a, b, takes, build, ...)                                                \
+    TC_API tc_tensor tc_##name##_at takes                                                          \
+    {                                                                                              \
+        tci_frame f = tci_frame_begin("tc_" #name, here);                                          \
+        tci_frame_use(&f, a);                                                                      \
+        tci_frame_use(&f, b);                                                                      \
+        tci_node *node = tci_frame_node(&f, a, tci_ops_nth[0]);                                    \
+        tci_node *other = tci_frame_node(&f, b, tci_ops_nth[1]);                                   \
+        return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, __VA_ARGS__));             \
+    }
+/* One of the results of a call on `node`, if it is wanted. */
+#define TCI_OPS_STORE(to, name, built)                                                             \
+    if (to) {                                                                                      \
+        tci_frame f;                                                                               \
+        tci_node *node = tci_ops_one(&f, name, x, here);                                           \
+        tci_graph *g = node ? &f.ctx->graph : NULL;                                                \
+        *(to) = tci_frame_end(&f, node ? (built) : NULL);                                          \
+    }
+
+TCI_OPS_ONE(roll, (tc_tensor x, int64_t shift, int axis, tc_site here), tci_build_roll, node, shift,
+            axis)
+TCI_OPS_ONE(rot90, (tc_tensor x, int64_t k, int axis_a, int axis_b, tc_site here), tci_build_rot90,
+            node, k, axis_a, axis_b)
+TCI_OPS_ONE(unfold, (tc_tensor x, int axis, int64_t size, int64_t step, tc_site here),
+            tci_build_unfold, node, axis, size, step)
+TCI_OPS_ONE(pad_mode, (tc_tensor x, int axis, int64_t before, int64_t after, const char *mode,
+                       tc_site here), tci_build_pad_mode, node, axis, before, after, mode)
+TCI_OPS_ONE(pixel_shuffle, (tc_tensor x, int64_t upscale_factor, tc_site here),
+            tci_build_pixel_shuffle, node, upscale_factor)
+TCI_OPS_ONE(pixel_unshuffle, (tc_tensor x, int64_t downscale_factor, tc_site here),
+            tci_build_pixel_unshuffle, node, downscale_factor)
+TCI_OPS_ONE(diagonal, (tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here),
+            tci_build_diagonal, node, offset, axis_a, axis_b)
+TCI_OPS_ONE(diag, (tc_tensor x, int64_t offset, tc_site here), tci_build_diag, node, offset)
+TCI_OPS_ONE(diag_embed, (tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here),
+            tci_build_diag_embed, node, offset, axis_a, axis_b)
+TCI_OPS_ONE(tril, (tc_tensor x, int64_t diagonal, tc_site here), tci_build_triangle, node, diagonal,
+            true)
+TCI_OPS_ONE(triu, (tc_tensor x, int64_t diagonal, tc_site here), tci_build_triangle, node, diagonal,
+            false)
+TCI_OPS_BOTH(slice_scatter, x, src, (tc_tensor x, tc_tensor src, int axis, int64_t start,
+                                     int64_t stop, int64_t step, tc_site here),
+             tci_build_slice_scatter, node, other, axis, start, stop, step)
+TCI_OPS_BOTH(select_scatter, x, src, (tc_tensor x, tc_tensor src, int axis, int64_t index,
+                                      tc_site here),
+             tci_build_select_scatter, node, other, axis, index)
+TCI_OPS_BOTH(diagonal_scatter, x, src, (tc_tensor x, tc_tensor src, int64_t offset, int axis_a,
+                                        int axis_b, tc_site here),
+             tci_build_diagonal_scatter, node, other, offset, axis_a, axis_b)
+TCI_OPS_BOTH(take_along_dim, x, index, (tc_tensor x, tc_tensor index, int axis, tc_site here),
+             tci_build_take_along_dim, node, other, axis)
+TCI_OPS_BOTH(searchsorted, sorted, values, (tc_tensor sorted, tc_tensor values, bool right,
+                                            tc_site here),
+             tci_build_searchsorted, node, other, right)
+TCI_OPS_BOTH(bucketize, x, boundaries, (tc_tensor x, tc_tensor boundaries, bool right,
+                                        tc_site here),
+             tci_ops_build_bucketize, node, other, right)
+
+TC_API tc_tensor tc_masked_scatter_at(tc_tensor x, tc_tensor mask, tc_tensor src, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_masked_scatter", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, mask);
+    tci_frame_use(&f, src);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *nm = tci_frame_node(&f, mask, "the mask");
+    tci_node *ns = tci_frame_node(&f, src, "src");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_masked_scatter(&f.ctx->graph, nx, nm, ns));
+}
+
+/* Both masks broadcast with x, so its elements are counted as often as they are taken. */
+static tci_node *tci_ops_build_masked_count(tci_graph *g, tci_node *x, tci_node *mask)
+{
+    tci_node *both = tci_build_where(g, mask, x, x);
+    return both ? tci_build_true_count(g, tci_build_broadcast(g, mask, both->rank, both->shape))
+                : NULL;
+}
+
+TC_API void tc_masked_select_at(tc_tensor x, tc_tensor mask, int64_t size, tc_tensor *values,
+                                tc_tensor *count, tc_site here)
+{
+    if (count) {
+        *count = tci_ops_pair("tc_masked_select", x, mask, here, tci_ops_build_masked_count);
+    }
+    if (values) {
+        tci_frame f = tci_frame_begin("tc_masked_select", here);
+        tci_frame_use(&f, x);
+        tci_frame_use(&f, mask);
+        tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+        tci_node *nm = tci_frame_node(&f, mask, "the mask");
+        *values = tci_frame_end(
+            &f, f.failed ? NULL : tci_build_masked_select(&f.ctx->graph, nx, nm, size));
+    }
+}
+
+TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tensor *count,
+                          tc_site here)
+{
+    TCI_OPS_STORE(indices, "tc_nonzero", tci_build_nonzero(g, node, size))
+    TCI_OPS_STORE(count, "tc_nonzero", tci_build_true_count(g, node))
+}
+
+TC_API tc_tensor tc_index_fill_at(tc_tensor x, int axis, tc_tensor index, tc_arg value,
+                                  tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_index_fill", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, index);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *ni = tci_frame_node(&f, index, "the index");
+    tci_node *nv = nx ? tci_ops_either(&f, &value, (tc_dtype)nx->dtype, "the value") : NULL;
+    return tci_frame_end(&f,
+                         nv ? tci_build_index_fill(&f.ctx->graph, nx, axis, ni, nv) : NULL);
+}
+
+TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, int64_t size,
+                                         tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_repeat_interleave", x, here), *r = NULL;
+    if (n && tci_ops_check_kind(&f, &repeats, "the repeats") && repeats.kind == TCI_OPS_INT) {
+        r = tci_build_repeat_each(&f.ctx->graph, n, axis, repeats.i);
+    } else if (!f.failed) {
+        tci_node *each = tci_ops_whole(&f, &repeats, TC_I64, "the repeats");
+        r = each ? tci_build_repeat_interleave(&f.ctx->graph, n, each, axis, size) : NULL;
+    }
+    return tci_frame_end(&f, r);
+}
+
 /* ---- images ---- */
 
 typedef tci_node *tci_ops_convolve(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
@@ -759,29 +808,6 @@ static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor we
     return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, n, nx, nw, nb, options));
 }
 
-/* A builder of one tensor and what comes behind it. */
-#define TCI_OPS_ONE(name, takes, build, ...)                                                       \
-    TC_API tc_tensor tc_##name##_at takes                                                          \
-    {                                                                                              \
-        tci_frame f;                                                                               \
-        tci_node *node = tci_ops_one(&f, "tc_" #name, x, here);                                    \
-        return tci_frame_end(&f, node ? build(&f.ctx->graph, __VA_ARGS__) : NULL);                 \
-    }
-/* The same, of two results: of a builder each. */
-#define TCI_OPS_TWO_OF(name, takes, first, second, ...)                                            \
-    TC_API void tc_##name##_at takes                                                               \
-    {                                                                                              \
-        tci_frame f;                                                                               \
-        tci_node *node;                                                                            \
-        if (values) {                                                                              \
-            node = tci_ops_one(&f, "tc_" #name, x, here);                                          \
-            *values = tci_frame_end(&f, node ? first(&f.ctx->graph, __VA_ARGS__) : NULL);          \
-        }                                                                                          \
-        if (indices) {                                                                             \
-            node = tci_ops_one(&f, "tc_" #name, x, here);                                          \
-            *indices = tci_frame_end(&f, node ? second(&f.ctx->graph, __VA_ARGS__) : NULL);        \
-        }                                                                                          \
-    }
 #define TCI_OPS_IMAGES(n)                                                                          \
     TC_API tc_tensor tc_conv##n##d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,               \
                                       const tc_conv *options, tc_site here)                        \
@@ -796,10 +822,15 @@ static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor we
     }                                                                                              \
     TCI_OPS_ONE(max_pool##n##d, (tc_tensor x, const tc_pool *options, tc_site here),               \
                 tci_build_max_pool, n, node, options)                                              \
-    TCI_OPS_TWO_OF(max_pool##n##d_with_indices,                                                    \
-                   (tc_tensor x, const tc_pool *options, tc_tensor *values, tc_tensor *indices,    \
-                    tc_site here),                                                                 \
-                   tci_build_max_pool, tci_build_max_pool_indices, n, node, options)               \
+    TC_API void tc_max_pool##n##d_with_indices_at(tc_tensor x, const tc_pool *options,             \
+                                                  tc_tensor *values, tc_tensor *indices,           \
+                                                  tc_site here)                                    \
+    {                                                                                              \
+        TCI_OPS_STORE(values, "tc_max_pool" #n "d_with_indices",                                   \
+                      tci_build_max_pool(g, n, node, options))                                     \
+        TCI_OPS_STORE(indices, "tc_max_pool" #n "d_with_indices",                                  \
+                      tci_build_max_pool_indices(g, n, node, options))                             \
+    }                                                                                              \
     TCI_OPS_ONE(avg_pool##n##d, (tc_tensor x, const tc_pool *options, tc_site here),               \
                 tci_build_avg_pool, n, node, options)                                              \
     TCI_OPS_ONE(lp_pool##n##d, (tc_tensor x, double p, const tc_pool *options, tc_site here),      \
@@ -810,11 +841,15 @@ static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor we
     TCI_OPS_ONE(adaptive_max_pool##n##d,                                                           \
                 (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
                 tci_build_adaptive_max_pool, n, node, n_sizes, sizes)                              \
-    TCI_OPS_TWO_OF(adaptive_max_pool##n##d_with_indices,                                           \
-                   (tc_tensor x, tc_tensor *values, tc_tensor *indices, int n_sizes,               \
-                    const int64_t *sizes, tc_site here),                                           \
-                   tci_build_adaptive_max_pool, tci_build_adaptive_max_pool_indices, n, node,      \
-                   n_sizes, sizes)
+    TC_API void tc_adaptive_max_pool##n##d_with_indices_at(tc_tensor x, tc_tensor *values,         \
+                                                           tc_tensor *indices, int n_sizes,        \
+                                                           const int64_t *sizes, tc_site here)     \
+    {                                                                                              \
+        TCI_OPS_STORE(values, "tc_adaptive_max_pool" #n "d_with_indices",                          \
+                      tci_build_adaptive_max_pool(g, n, node, n_sizes, sizes))                     \
+        TCI_OPS_STORE(indices, "tc_adaptive_max_pool" #n "d_with_indices",                         \
+                      tci_build_adaptive_max_pool_indices(g, n, node, n_sizes, sizes))             \
+    }
 TCI_OPS_IMAGES(1)
 TCI_OPS_IMAGES(2)
 TCI_OPS_IMAGES(3)
@@ -827,17 +862,9 @@ TCI_OPS_ONE(col2im, (tc_tensor x, int n, const int64_t *sizes, const tc_pool *op
 TCI_OPS_ONE(interpolate, (tc_tensor x, const tc_interpolation *options, tc_site here),
             tci_build_interpolate, node, options)
 
-TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
-                                   const char *padding_mode, bool align_corners, tc_site here)
-{
-    tci_frame f = tci_frame_begin("tc_grid_sample", here);
-    tci_frame_use(&f, x);
-    tci_frame_use(&f, grid);
-    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
-    tci_node *ng = tci_frame_node(&f, grid, "the grid");
-    return tci_frame_end(&f, f.failed ? NULL : tci_build_grid_sample(&f.ctx->graph, nx, ng, mode,
-                                                                     padding_mode, align_corners));
-}
+TCI_OPS_BOTH(grid_sample, x, grid, (tc_tensor x, tc_tensor grid, const char *mode,
+                                    const char *padding_mode, bool align_corners, tc_site here),
+             tci_build_grid_sample, node, other, mode, padding_mode, align_corners)
 
 /* ---- lists ---- */
 
@@ -891,7 +918,104 @@ TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here)
     return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &w, r));
 }
 
+/* Of indices that may be left out (TC_NONE); NULL when the frame failed. */
+static tci_node **tci_ops_indices(tci_frame *f, tc_tensors indices, tci_words *w)
+{
+    w->items = NULL;
+    if (f->failed || !tci_frame_list(f, indices.items, indices.n, "the indices")) {
+        return NULL;
+    }
+    tci_node **nodes = tci_words_nodes(&f->ctx->graph, w, indices.n);
+    for (int i = 0; nodes && i < indices.n; i++) {
+        nodes[i] = tci_frame_optional(f, indices.items[i], "an index");
+    }
+    return f->failed ? NULL : nodes;
+}
+
+TC_API tc_tensor tc_index_at(tc_tensor x, tc_tensors indices, tc_site here)
+{
+    tci_frame f;
+    tci_words w;
+    tci_node *n = tci_ops_one(&f, "tc_index", x, here), *r = NULL;
+    tci_node **nodes = n ? tci_ops_indices(&f, indices, &w) : NULL;
+    if (nodes) {
+        r = tci_words_put(&f.ctx->graph, &w,
+                          tci_build_index(&f.ctx->graph, n, nodes, indices.n));
+    }
+    return tci_frame_end(&f, r);
+}
+
+TC_API tc_tensor tc_index_put_at(tc_tensor x, tc_tensors indices, tc_tensor src, bool accumulate,
+                                 tc_site here)
+{
+    tci_words w;
+    tci_frame f = tci_frame_begin("tc_index_put", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, src);
+    tci_node *n = tci_frame_node(&f, x, tci_ops_nth[0]), *r = NULL;
+    tci_node *values = tci_frame_node(&f, src, "src");
+    tci_node **nodes = tci_ops_indices(&f, indices, &w);
+    if (nodes) {
+        r = tci_words_put(&f.ctx->graph, &w,
+                          tci_build_index_put_many(&f.ctx->graph, n, nodes, indices.n, values,
+                                                   accumulate));
+    }
+    return tci_frame_end(&f, r);
+}
+
 /* ---- made from nothing ---- */
+
+static tc_tensor tci_ops_triangle(const char *name, tc_ctx *ctx, int64_t rows, int64_t columns,
+                                  int64_t offset, bool lower, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, name, here);
+    return tci_frame_end(&f, f.failed ? NULL
+                                      : tci_build_triangle_indices(&f.ctx->graph, rows, columns,
+                                                                   offset, lower));
+}
+
+TC_API tc_tensor tc_tril_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, int64_t offset,
+                                    tc_site here)
+{
+    return tci_ops_triangle("tc_tril_indices", ctx, rows, columns, offset, true, here);
+}
+
+TC_API tc_tensor tc_triu_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, int64_t offset,
+                                    tc_site here)
+{
+    return tci_ops_triangle("tc_triu_indices", ctx, rows, columns, offset, false, here);
+}
+
+/* base 0: evenly spaced numbers themselves. */
+static tc_tensor tci_ops_spaced(const char *name, tc_ctx *ctx, const tc_arg *ends, int64_t steps,
+                                double base, tc_dtype dtype, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, name, here);
+    if (!f.failed && (!tci_dtype_is_valid(dtype) || dtype == TC_BOOL)) {
+        tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
+    }
+    tci_node *nodes[2];
+    for (int i = 0; i < 2; i++) {
+        nodes[i] = tci_ops_either(&f, &ends[i], TC_F64, i ? "the last" : "the first");
+    }
+    return tci_frame_end(&f, f.failed ? NULL
+                                      : tci_build_linspace(&f.ctx->graph, nodes[0], nodes[1],
+                                                           steps, base, dtype));
+}
+
+TC_API tc_tensor tc_linspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t steps,
+                                tc_dtype dtype, tc_site here)
+{
+    const tc_arg ends[2] = {start, stop};
+    return tci_ops_spaced("tc_linspace", ctx, ends, steps, 0, dtype, here);
+}
+
+TC_API tc_tensor tc_logspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t steps, double base,
+                                tc_dtype dtype, tc_site here)
+{
+    const tc_arg ends[2] = {start, stop};
+    return tci_ops_spaced("tc_logspace", ctx, ends, steps, base, dtype, here);
+}
 
 TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
                             tc_site here)
@@ -913,15 +1037,6 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 }
 
 /* ---- random numbers ---- */
-
-/* An integer, as a number in dtype t or as a tensor. */
-static tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const char *what)
-{
-    if (!f->failed && a->kind == TCI_OPS_FLOAT) {
-        tci_frame_fail(f, TC_ERR_DTYPE, "%s is %g: expected an integer", what, a->f);
-    }
-    return tci_ops_either(f, a, t, what);
-}
 
 /* A draw of a dtype and sizes. */
 typedef tci_node *tci_ops_draw(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,

@@ -20,9 +20,6 @@
 extern "C" {
 #endif
 
-/* How the elements of a loss become its result. */
-typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
-
 #include "ops.gen.h"
 
 /* ---- choice and conversion ---- */
@@ -49,6 +46,26 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
                               tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
     tc_arange_at((ctx), TC_ARG(start), TC_ARG(stop), TC_ARG(step), (dtype), TC_HERE)
+
+/* `steps` numbers (or 0-d tensors) from start to stop, both of them among these, in even steps;
+ * logspace: base to the power of each. Computed in f64 and rounded once. */
+TC_API tc_tensor tc_linspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t steps,
+                                tc_dtype dtype, tc_site here);
+#define tc_linspace(ctx, start, stop, steps, dtype)                                                \
+    tc_linspace_at((ctx), TC_ARG(start), TC_ARG(stop), (steps), (dtype), TC_HERE)
+TC_API tc_tensor tc_logspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t steps, double base,
+                                tc_dtype dtype, tc_site here);
+#define tc_logspace(ctx, start, stop, steps, base, dtype)                                          \
+    tc_logspace_at((ctx), TC_ARG(start), TC_ARG(stop), (steps), (base), (dtype), TC_HERE)
+/* Rows and columns, [2, n] i64, of the elements of a matrix that tc_tril or tc_triu keeps. */
+TC_API tc_tensor tc_tril_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, int64_t offset,
+                                    tc_site here);
+#define tc_tril_indices(ctx, rows, columns, offset)                                                \
+    tc_tril_indices_at((ctx), (rows), (columns), (offset), TC_HERE)
+TC_API tc_tensor tc_triu_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, int64_t offset,
+                                    tc_site here);
+#define tc_triu_indices(ctx, rows, columns, offset)                                                \
+    tc_triu_indices_at((ctx), (rows), (columns), (offset), TC_HERE)
 
 /* ---- random numbers: functions of a key ----
  * The key is a C integer or a 0-d tensor of an integer dtype, taken as u64. An element is a
@@ -198,6 +215,70 @@ TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after,
                            tc_site here);
 #define tc_pad(x, axis, before, after, value)                                                      \
     tc_pad_at((x), (axis), (before), (after), TC_ARG(value), TC_HERE)
+/* tc_range(x, 0, 2, 5): elements 2, 3 and 4 along an axis, a slice by step 1. */
+#define tc_range(x, axis, start, stop)                                                             \
+    tc_slice_at((x), (axis), (start), (stop), 1, TC_HERE)
+/* The same, but with elements of x: mode "reflect" (the edge itself not repeated), "replicate" or
+ * "circular". */
+TC_API tc_tensor tc_pad_mode_at(tc_tensor x, int axis, int64_t before, int64_t after,
+                                const char *mode, tc_site here);
+#define tc_pad_mode(x, axis, before, after, mode)                                                  \
+    tc_pad_mode_at((x), (axis), (before), (after), (mode), TC_HERE)
+/* Elements moved on by `shift` along an axis; those beyond its end come first. */
+TC_API tc_tensor tc_roll_at(tc_tensor x, int64_t shift, int axis, tc_site here);
+#define tc_roll(x, shift, axis) tc_roll_at((x), (shift), (axis), TC_HERE)
+/* Turned k times by 90 degrees, from the first axis towards the second. */
+TC_API tc_tensor tc_rot90_at(tc_tensor x, int64_t k, int axis_a, int axis_b, tc_site here);
+#define tc_rot90(x, k, axis_a, axis_b) tc_rot90_at((x), (k), (axis_a), (axis_b), TC_HERE)
+/* Windows of `size` elements along an axis, each `step` after the one before: the axis counts
+ * windows, a new last axis their elements. */
+TC_API tc_tensor tc_unfold_at(tc_tensor x, int axis, int64_t size, int64_t step, tc_site here);
+#define tc_unfold(x, axis, size, step) tc_unfold_at((x), (axis), (size), (step), TC_HERE)
+/* The elements whose place along axis_b is `offset` after that along axis_a, as a last axis. */
+TC_API tc_tensor tc_diagonal_at(tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here);
+#define tc_diagonal(x, offset, axis_a, axis_b)                                                     \
+    tc_diagonal_at((x), (offset), (axis_a), (axis_b), TC_HERE)
+/* Zeros with x's last axis on such a diagonal of the two axes of the result. */
+TC_API tc_tensor tc_diag_embed_at(tc_tensor x, int64_t offset, int axis_a, int axis_b,
+                                  tc_site here);
+#define tc_diag_embed(x, offset, axis_a, axis_b)                                                   \
+    tc_diag_embed_at((x), (offset), (axis_a), (axis_b), TC_HERE)
+/* The diagonal of a matrix, or the matrix of a diagonal. */
+TC_API tc_tensor tc_diag_at(tc_tensor x, int64_t offset, tc_site here);
+#define tc_diag(x, offset) tc_diag_at((x), (offset), TC_HERE)
+/* Matrices [..., rows, columns] with zeros above the diagonal, or below it (triu); the diagonal is
+ * that of diagonal 0. */
+TC_API tc_tensor tc_tril_at(tc_tensor x, int64_t diagonal, tc_site here);
+#define tc_tril(x, diagonal) tc_tril_at((x), (diagonal), TC_HERE)
+TC_API tc_tensor tc_triu_at(tc_tensor x, int64_t diagonal, tc_site here);
+#define tc_triu(x, diagonal) tc_triu_at((x), (diagonal), TC_HERE)
+/* [..., C r r, H, W] as [..., C, H r, W r], and back. */
+TC_API tc_tensor tc_pixel_shuffle_at(tc_tensor x, int64_t upscale_factor, tc_site here);
+#define tc_pixel_shuffle(x, upscale_factor) tc_pixel_shuffle_at((x), (upscale_factor), TC_HERE)
+TC_API tc_tensor tc_pixel_unshuffle_at(tc_tensor x, int64_t downscale_factor, tc_site here);
+#define tc_pixel_unshuffle(x, downscale_factor)                                                    \
+    tc_pixel_unshuffle_at((x), (downscale_factor), TC_HERE)
+/* Each element along an axis `repeats` times: a number, or a 1-d tensor of a number for each, when
+ * the axis of the result has `size` elements: the last one again where the sum is less, and none of
+ * those beyond `size`. */
+TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, int64_t size,
+                                         tc_site here);
+#define tc_repeat_interleave(x, repeats, axis, size)                                               \
+    tc_repeat_interleave_at((x), TC_ARG(repeats), (axis), (size), TC_HERE)
+/* x with src, of its dtype, in the place of tc_slice, of one element along an axis, or of
+ * tc_diagonal. */
+TC_API tc_tensor tc_slice_scatter_at(tc_tensor x, tc_tensor src, int axis, int64_t start,
+                                     int64_t stop, int64_t step, tc_site here);
+#define tc_slice_scatter(x, src, axis, start, stop, step)                                          \
+    tc_slice_scatter_at((x), (src), (axis), (start), (stop), (step), TC_HERE)
+TC_API tc_tensor tc_select_scatter_at(tc_tensor x, tc_tensor src, int axis, int64_t index,
+                                      tc_site here);
+#define tc_select_scatter(x, src, axis, index)                                                     \
+    tc_select_scatter_at((x), (src), (axis), (index), TC_HERE)
+TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offset, int axis_a,
+                                        int axis_b, tc_site here);
+#define tc_diagonal_scatter(x, src, offset, axis_a, axis_b)                                        \
+    tc_diagonal_scatter_at((x), (src), (offset), (axis_a), (axis_b), TC_HERE)
 /* tc_cat(TC_TENSORS(a, b), 0): joined along an axis; the other sizes are equal. */
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
@@ -210,6 +291,37 @@ TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site he
 /* Whole slices of x along an axis, chosen by a 1-d index. */
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_index_select(x, axis, index) tc_index_select_at((x), (axis), (index), TC_HERE)
+
+/* tc_gather of x and index as broadcast to each other off the axis. */
+TC_API tc_tensor tc_take_along_dim_at(tc_tensor x, tc_tensor index, int axis, tc_site here);
+#define tc_take_along_dim(x, index, axis) tc_take_along_dim_at((x), (index), (axis), TC_HERE)
+/* tc_index(x, TC_TENSORS(i, TC_NONE, k)) is x[i, :, k]: an index for each of the first axes of x,
+ * TC_NONE for all of one. Indices broadcast; their axes stand where the first of them is, or in
+ * front where an axis of all lies between them. */
+TC_API tc_tensor tc_index_at(tc_tensor x, tc_tensors indices, tc_site here);
+#define tc_index(x, indices) tc_index_at((x), (indices), TC_HERE)
+/* How many elements of a sorted list [n], or [..., n] beside values [..., m], are less than each
+ * value; no greater, if right. i64; NaN is greater than all else. bucketize takes the values
+ * first. */
+TC_API tc_tensor tc_searchsorted_at(tc_tensor sorted, tc_tensor values, bool right, tc_site here);
+#define tc_searchsorted(sorted, values, right)                                                     \
+    tc_searchsorted_at((sorted), (values), (right), TC_HERE)
+TC_API tc_tensor tc_bucketize_at(tc_tensor x, tc_tensor boundaries, bool right, tc_site here);
+#define tc_bucketize(x, boundaries, right) tc_bucketize_at((x), (boundaries), (right), TC_HERE)
+
+/* ---- results as many as values have it: `size` is how many there is room for, *count (0-d i64)
+ * how many there are; NULL: not wanted. What is beyond the count is 0, what is beyond the size is
+ * left out. On a mistake both are handles that say it. ---- */
+/* The elements of x where the mask (bool) is true, in order. x and mask broadcast. */
+TC_API void tc_masked_select_at(tc_tensor x, tc_tensor mask, int64_t size, tc_tensor *values,
+                                tc_tensor *count, tc_site here);
+#define tc_masked_select(x, mask, size, values, count)                                             \
+    tc_masked_select_at((x), (mask), (size), (values), (count), TC_HERE)
+/* The indices of the elements that are not 0, in order: [size, rank of x] i64. */
+TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tensor *count,
+                          tc_site here);
+#define tc_nonzero(x, size, indices, count)                                                        \
+    tc_nonzero_at((x), (size), (indices), (count), TC_HERE)
 
 /* ---- writing at indices, which are checked in the same way. Where several elements of src go to
  * one element of x, they do so in the order that they have along the axis: the same bits from any
@@ -241,6 +353,23 @@ TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tens
                                  tc_site here);
 #define tc_index_add(x, axis, index, src)                                                          \
     tc_index_add_at((x), (axis), (index), (src), TC_HERE)
+
+/* x with src, which broadcasts to tc_index(x, indices), in those places; or added to them, if
+ * accumulate. Of several elements for one place one is taken; sums have the order of src. One mask
+ * (bool) over x's first axes may stand for the indices: its true elements take the rows of src in
+ * order, or all the one that there is. */
+TC_API tc_tensor tc_index_put_at(tc_tensor x, tc_tensors indices, tc_tensor src, bool accumulate,
+                                 tc_site here);
+#define tc_index_put(x, indices, src, accumulate)                                                  \
+    tc_index_put_at((x), (indices), (src), (accumulate), TC_HERE)
+/* x with a number, or a 0-d tensor, in whole slices along an axis that a 1-d index names. */
+TC_API tc_tensor tc_index_fill_at(tc_tensor x, int axis, tc_tensor index, tc_arg value,
+                                  tc_site here);
+#define tc_index_fill(x, axis, index, value)                                                       \
+    tc_index_fill_at((x), (axis), (index), TC_ARG(value), TC_HERE)
+/* x with the elements of src, in order, where the mask (bool) is true; x and mask broadcast. */
+TC_API tc_tensor tc_masked_scatter_at(tc_tensor x, tc_tensor mask, tc_tensor src, tc_site here);
+#define tc_masked_scatter(x, mask, src) tc_masked_scatter_at((x), (mask), (src), TC_HERE)
 
 /* ---- contractions: products accumulate in f32 for f16, bf16 and f32, in f64 for f64; integers
  * wrap ---- */
@@ -404,27 +533,12 @@ TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode
     tc_grid_sample_at((x), (grid), (mode), (padding_mode), (align_corners), TC_HERE)
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
-/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data (NULL:
- * zeros), that programs may change. tc_read tells its present value. */
+/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data, that
+ * programs may change. tc_read tells its present value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
     tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* The same with the value of any tensor, which is evaluated: tc_param_from(tc_randn(ctx, key,
- * TC_F32, 784, 512)). */
-TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
-#define tc_param_from(value) tc_param_from_at((value), TC_HERE)
-/* The parameter itself, which has this name from now on: tc_save and tc_load go by it. The name is
- * copied. TC_ERR_ARGUMENT: it is no parameter, or the name is NULL. */
-TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
-#define tc_named(param, name) tc_named_at((param), (name), TC_HERE)
-/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major, as tc_read
- * the other way round. Runs that are under way go on with the value that they found. TC_ERR_BUFFER:
- * as tc_read; TC_ERR_ARGUMENT: it is no parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY.
- * tc_ctx_error tells. */
-TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
-#define tc_param_write(param, pointer, n)                                                          \
-    tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
  * and is no operand. Of the parameter's dtype; broadcasts to its shape. */

@@ -129,3 +129,53 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
     }
     return tci_image_result(g, &image, tci_build_pad_axes(g, r, lo, lo, zero));
 }
+
+/* ---- x with other elements in a slice ---- */
+
+/* What a slice takes its elements from: `true` where it does, and elsewhere the elements of src. */
+static tci_node *tci_transpose_put(tci_graph *g, tci_node *x, tci_node *slice, tci_node *src)
+{
+    tci_node *yes = tci_graph_const(g, TC_BOOL, (tci_value){.i = 1});
+    yes = tci_build_broadcast(g, yes, slice->rank, slice->shape);
+    tci_node *taken = tci_transpose_of(g, slice, yes, tci_vjp_own);
+    return tci_build_where(g, taken, tci_transpose_of(g, slice, src, tci_vjp_own), x);
+}
+
+TCI_FN tci_node *tci_build_slice_scatter(tci_graph *g, tci_node *x, tci_node *src, int axis,
+                                         tci_dim start, tci_dim stop, tci_dim step)
+{
+    tci_node *slice = src ? tci_build_slice(g, x, axis, start, stop, step) : NULL;
+    if (!slice) {
+        return NULL;
+    }
+    if (src->dtype != x->dtype ||
+        !tci_build_same_shape(src->rank, src->shape, slice->rank, slice->shape)) {
+        tci_graph_fail(g, src->dtype != x->dtype ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                       "src is %s of shape %s: expected %s of shape %s, that of the slice",
+                       tci_dtype_get((tc_dtype)src->dtype)->name, TCI_SHAPE_TEXT(src),
+                       tci_dtype_get((tc_dtype)x->dtype)->name, TCI_SHAPE_TEXT(slice));
+        return NULL;
+    }
+    return slice == x ? src : tci_transpose_put(g, x, slice, src);
+}
+
+TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *src, int axis,
+                                          tci_dim index)
+{
+    int at;
+    if (!x || !src || !tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_dim(g, "the index", index, TC_ERR_ARGUMENT)) {
+        return NULL;
+    }
+    tci_dim n = x->rank ? x->shape[at] : 0;
+    tci_dim place = tci_dim_is_known(index) && tci_dim_lt(index, 0) ? tci_dim_add(n, index) : index;
+    if (!x->rank || src->rank != x->rank - 1 || !tci_dim_le(0, place) || !tci_dim_lt(place, n)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "element %s of axis %d of shape %s takes src of shape %s: expected one of "
+                       "the axis, and x's shape without it",
+                       TCI_DIM_TEXT(index), at, TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(src));
+        return NULL;
+    }
+    return tci_build_slice_scatter(g, x, tci_build_unsqueeze(g, src, at), at, place,
+                                   tci_dim_add(place, 1), 1);
+}

@@ -148,11 +148,6 @@ TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
 TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
 
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
-/* The formula of a built row over its operands, in dtype t; NULL operands give NULL. */
-TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
-                                   tc_dtype t);
-/* x itself, or its mean or sum over all elements. */
-TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how);
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
@@ -193,8 +188,55 @@ TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_
 TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,
                                   const struct tc_pool *o);
 
+/* x with src in the elements of a slice of it. */
+TCI_FN tci_node *tci_build_slice_scatter(tci_graph *g, tci_node *x, tci_node *src, int axis,
+                                         tci_dim start, tci_dim stop, tci_dim step);
+TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *src, int axis,
+                                          tci_dim index);
+
 /* ---- ops/arrange.c ---- */
 /* Each element along the axis so many times. */
 TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
+TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, int64_t shift, int axis);
+TCI_FN tci_node *tci_build_rot90(tci_graph *g, tci_node *x, int64_t k, int axis_a, int axis_b);
+TCI_FN tci_node *tci_build_unfold(tci_graph *g, tci_node *x, int axis, tci_dim size, tci_dim step);
+TCI_FN tci_node *tci_build_pad_mode(tci_graph *g, tci_node *x, int axis, tci_dim before,
+                                    tci_dim after, const char *mode);
+TCI_FN tci_node *tci_build_pixel_shuffle(tci_graph *g, tci_node *x, int64_t factor);
+TCI_FN tci_node *tci_build_pixel_unshuffle(tci_graph *g, tci_node *x, int64_t factor);
+TCI_FN tci_node *tci_build_diagonal(tci_graph *g, tci_node *x, int64_t offset, int axis_a,
+                                    int axis_b);
+TCI_FN tci_node *tci_build_diagonal_scatter(tci_graph *g, tci_node *x, tci_node *src,
+                                            int64_t offset, int axis_a, int axis_b);
+TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset, int axis_a,
+                                      int axis_b);
+TCI_FN tci_node *tci_build_diag(tci_graph *g, tci_node *x, int64_t offset);
+/* Of the elements of a matrix: column <= row + offset, or >=. */
+TCI_FN tci_node *tci_build_triangle_mask(tci_graph *g, tci_dim rows, tci_dim columns,
+                                         int64_t offset, bool lower);
+TCI_FN tci_node *tci_build_triangle(tci_graph *g, tci_node *x, int64_t offset, bool lower);
+TCI_FN tci_node *tci_build_triangle_indices(tci_graph *g, tci_dim rows, tci_dim columns,
+                                            int64_t offset, bool lower);
+/* base 0: the ramp itself, else that power of base. */
+TCI_FN tci_node *tci_build_linspace(tci_graph *g, tci_node *start, tci_node *stop, tci_dim steps,
+                                    double base, tc_dtype dtype);
+
+/* ---- ops/search.c: size, where there is one, is how many results there are ---- */
+/* How many of sorted are less than each value, or no greater. */
+TCI_FN tci_node *tci_build_searchsorted(tci_graph *g, tci_node *sorted, tci_node *values,
+                                        bool right);
+TCI_FN tci_node *tci_build_true_count(tci_graph *g, tci_node *x);
+TCI_FN tci_node *tci_build_nonzero(tci_graph *g, tci_node *x, tci_dim size);
+TCI_FN tci_node *tci_build_masked_select(tci_graph *g, tci_node *x, tci_node *mask, tci_dim size);
+TCI_FN tci_node *tci_build_masked_scatter(tci_graph *g, tci_node *x, tci_node *mask, tci_node *src);
+TCI_FN tci_node *tci_build_repeat_interleave(tci_graph *g, tci_node *x, tci_node *repeats, int axis,
+                                             tci_dim size);
+/* x at an index for each of its first n axes; NULL: all of an axis. */
+TCI_FN tci_node *tci_build_index(tci_graph *g, tci_node *x, tci_node *const *indices, int n);
+TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *const *indices,
+                                          int n, tci_node *src, bool accumulate);
+TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                      tci_node *value);
+TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
 
 #endif

@@ -11,6 +11,7 @@ TCI_FN tc_dtype tci_composite_math(const tci_node *n);
 TCI_FN tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a);
 TCI_FN tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v);
+TCI_FN tci_node *tci_composite_whole(tci_graph *g, int64_t v); /* in i64 */
 /* 0, 1, 2, ... n - 1 in i64 along one of rank axes; the others have size 1. */
 TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis);
 /* The value that loses against every other: -inf, or the least integer. */

@@ -42,9 +42,9 @@ static tci_node *tci_sample_within(tci_graph *g, tci_node *index, int64_t more, 
 {
     tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
     tci_node *at = more ? tci_composite_binary(g, TCI_OP_ADD, index,
-                                               tci_composite_number(g, TC_I64, (double)more))
+                                               tci_composite_whole(g, more))
                         : index;
-    at = tci_composite_binary(g, TCI_OP_MAXIMUM, at, tci_composite_number(g, TC_I64, 0));
+    at = tci_composite_binary(g, TCI_OP_MAXIMUM, at, tci_composite_whole(g, 0));
     return tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
 }
 

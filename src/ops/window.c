@@ -351,14 +351,14 @@ static tci_node *tci_pooling_place(tci_graph *g, const tci_pooling *p, int i, tc
         return NULL;
     }
     tci_node *start = tci_composite_ramp(g, at->shape[2 + i], n + 2, 2 + i);
-    tci_node *step = tci_composite_number(g, TC_I64, (double)p->stride[i]);
-    tci_node *apart = tci_composite_number(g, TC_I64, (double)p->dilation[i]);
-    tci_node *before = tci_composite_number(g, TC_I64, (double)p->padding[i]);
+    tci_node *step = tci_composite_whole(g, p->stride[i]);
+    tci_node *apart = tci_composite_whole(g, p->dilation[i]);
+    tci_node *before = tci_composite_whole(g, p->padding[i]);
     start = tci_composite_binary(g, TCI_OP_SUB, tci_composite_binary(g, TCI_OP_MUL, start, step),
                                  before);
     at = tci_composite_binary(g, TCI_OP_MUL, at, apart);
     at = tci_composite_binary(g, TCI_OP_ADD, start, at);
-    tci_node *outside = tci_composite_binary(g, TCI_OP_LT, at, tci_composite_number(g, TC_I64, 0));
+    tci_node *outside = tci_composite_binary(g, TCI_OP_LT, at, tci_composite_whole(g, 0));
     return tci_build_where(g, outside, tci_composite_binary(g, TCI_OP_REMAINDER, at, apart), at);
 }
 
@@ -393,7 +393,7 @@ TCI_FN tci_node *tci_build_max_pool_indices(tci_graph *g, int n, tci_node *x,
     tci_dim each = 1, through = 1;
     for (int i = n - 1; at && i >= 0; i--) { /* from the last axis, which counts fastest */
         tci_node *rows = tci_build_size_value(g, each, TC_I64);
-        tci_node *size = tci_composite_number(g, TC_I64, (double)p.kernel[i]);
+        tci_node *size = tci_composite_whole(g, p.kernel[i]);
         tci_node *own = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, at, rows);
         own = tci_pooling_place(g, &p, i, tci_composite_binary(g, TCI_OP_REMAINDER, own, size));
         own = tci_composite_binary(g, TCI_OP_MUL, own, tci_build_size_value(g, through, TC_I64));
@@ -428,14 +428,14 @@ static tci_node *tci_pooling_lengths(tci_graph *g, const tci_pooling *p, int i, 
     tci_dim end = tci_dim_add(p->image.sizes[2 + i], exclude_pad ? 0 : p->padding[i]);
     tci_node *from = tci_composite_ramp(g, count, p->image.n, i);
     from = tci_composite_binary(g, TCI_OP_MUL, from,
-                                tci_composite_number(g, TC_I64, (double)p->stride[i]));
+                                tci_composite_whole(g, p->stride[i]));
     from = tci_composite_binary(g, TCI_OP_SUB, from,
-                                tci_composite_number(g, TC_I64, (double)p->padding[i]));
+                                tci_composite_whole(g, p->padding[i]));
     tci_node *to = tci_composite_binary(g, TCI_OP_ADD, from,
-                                        tci_composite_number(g, TC_I64, (double)p->kernel[i]));
+                                        tci_composite_whole(g, p->kernel[i]));
     to = tci_composite_binary(g, TCI_OP_MINIMUM, to, tci_build_size_value(g, end, TC_I64));
     if (exclude_pad) {
-        from = tci_composite_binary(g, TCI_OP_MAXIMUM, from, tci_composite_number(g, TC_I64, 0));
+        from = tci_composite_binary(g, TCI_OP_MAXIMUM, from, tci_composite_whole(g, 0));
     }
     return tci_composite_binary(g, TCI_OP_SUB, to, from);
 }
@@ -552,7 +552,7 @@ static tci_adaptive tci_adaptive_of(tci_graph *g, tci_dim n, tci_dim m)
     tci_node *start = tci_composite_ramp(g, m, 2, 0);
     start = tci_composite_binary(g, TCI_OP_MUL, start, size);
     a.first = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, start, count);
-    tci_node *less = tci_composite_binary(g, TCI_OP_SUB, size, tci_composite_number(g, TC_I64, 1));
+    tci_node *less = tci_composite_binary(g, TCI_OP_SUB, size, tci_composite_whole(g, 1));
     tci_node *end = tci_composite_binary(g, TCI_OP_ADD, start, less); /* (o + 1) n - 1 */
     end = tci_composite_binary(g, TCI_OP_ADD, end, count);
     a.end = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, end, count);
@@ -565,7 +565,7 @@ static tci_node *tci_adaptive_places(tci_graph *g, const tci_adaptive *a)
     tci_node *at = tci_composite_binary(g, TCI_OP_ADD, a->first,
                                         tci_composite_ramp(g, a->most, 2, 1));
     tci_node *last = tci_composite_binary(g, TCI_OP_SUB, a->end,
-                                          tci_composite_number(g, TC_I64, 1));
+                                          tci_composite_whole(g, 1));
     return tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
 }
 
@@ -675,7 +675,7 @@ TCI_FN tci_node *tci_build_adaptive_max_pool_indices(tci_graph *g, int n, tci_no
     }
     for (int i = 0; i < n; i++) {
         if (out[2 + i] == 0) {
-            tci_node *none = tci_build_broadcast(g, tci_composite_number(g, TC_I64, 0), n + 2, out);
+            tci_node *none = tci_build_broadcast(g, tci_composite_whole(g, 0), n + 2, out);
             return tci_image_result(g, &image, none);
         }
     }

@@ -89,9 +89,6 @@ TEST(shapes_that_do_not_broadcast)
     POISON(tc_mul(w5, x), "tc_mul", TC_ERR_SHAPE, "shapes [5] and [3, 4]");
     POISON(tc_where(boolean, v, w5), "tc_where", TC_ERR_SHAPE, "do not broadcast");
     POISON(tc_where(tc_lt(w5, 0), 1, v), "tc_where", TC_ERR_SHAPE, "[5]");
-    POISON(tc_lerp(v, w5, 0.5), "tc_lerp", TC_ERR_SHAPE, "do not broadcast");
-    POISON(tc_threshold(v, TC_NONE, 1), "tc_threshold", TC_ERR_HANDLE, "TC_NONE stands");
-    POISON(tc_mse_loss(v, v, (tc_reduction)3), "tc_mse_loss", TC_ERR_ARGUMENT, "reduction is 3");
     end();
 }
 
@@ -261,6 +258,37 @@ TEST(images_that_do_not_fit)
     POISON(tc_grid_sample(image, image, NULL, NULL, false), "tc_grid_sample", TC_ERR_SHAPE, "grid");
     POISON(tc_grid_sample(image, tc_input(ctx, "", TC_F32, 1, 2, 2, 2), "cubic", NULL, false),
            "tc_grid_sample", TC_ERR_ARGUMENT, "\"bicubic\"");
+    end();
+}
+
+TEST(arrangements_that_do_not_fit)
+{
+    begin();
+    tc_tensor i = tc_input(ctx, "i", TC_I64, 2), mask = tc_input(ctx, "m", TC_BOOL, 3, 4);
+    tc_tensor values, count;
+    POISON(tc_rot90(x, 1, 0, -2), "tc_rot90", TC_ERR_AXIS, "are the same");
+    POISON(tc_pad_mode(x, 1, 4, 0, "reflect"), "tc_pad_mode", TC_ERR_SHAPE, "does not fit axis 1");
+    POISON(tc_pad_mode(x, 1, 4, 0, "mirror"), "tc_pad_mode", TC_ERR_ARGUMENT, "\"circular\"");
+    POISON(tc_pixel_shuffle(image, 3), "tc_pixel_shuffle", TC_ERR_SHAPE, "factor 3");
+    POISON(tc_diagonal(x, 0, 1, 1), "tc_diagonal", TC_ERR_AXIS, "two axes");
+    POISON(tc_diag(image, 0), "tc_diag", TC_ERR_SHAPE, "[1, 4, 6, 6]");
+    POISON(tc_tril(w5, 0), "tc_tril", TC_ERR_SHAPE, "[5]");
+    POISON(tc_tril_indices(ctx, -1, 2, 0), "tc_tril_indices", TC_ERR_ARGUMENT, "-1 rows");
+    POISON(tc_linspace(ctx, 0, 1, -2, TC_F32), "tc_linspace", TC_ERR_SHAPE, "-2");
+    POISON(tc_slice_scatter(x, w5, 0, 0, 1, 1), "tc_slice_scatter", TC_ERR_SHAPE,
+           "that of the slice");
+    POISON(tc_select_scatter(x, w5, 0, 3), "tc_select_scatter", TC_ERR_SHAPE, "element 3");
+    POISON(tc_repeat_interleave(x, i, 1, 5), "tc_repeat_interleave", TC_ERR_SHAPE, "repeats");
+    POISON(tc_repeat_interleave(x, 1.5, 1, 5), "tc_repeat_interleave", TC_ERR_DTYPE, "integer");
+    POISON(tc_index(x, TC_TENSORS(i, i, i)), "tc_index", TC_ERR_SHAPE, "3 indices");
+    POISON(tc_index(x, TC_TENSORS(x)), "tc_index", TC_ERR_DTYPE, "integer");
+    POISON(tc_index_put(x, TC_TENSORS(i), tc_cast(x, TC_F64), false), "tc_index_put", TC_ERR_DTYPE,
+           "one dtype");
+    POISON(tc_index_fill(x, 1, i, w5), "tc_index_fill", TC_ERR_SHAPE, "a number");
+    POISON(tc_masked_scatter(x, x, x), "tc_masked_scatter", TC_ERR_DTYPE, "expected bool");
+    POISON(tc_searchsorted(x, w5, false), "tc_searchsorted", TC_ERR_SHAPE, "sorted list");
+    tc_masked_select(x, mask, -1, &values, &count);
+    POISON(values, "tc_masked_select", TC_ERR_SHAPE, "-1");
     end();
 }
 

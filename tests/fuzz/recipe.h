@@ -177,7 +177,8 @@ static tc_tensor fz_call_window(const fz_step *s, const tc_tensor *t)
         tc_tensor y = tc_max_pool2d(t[0], &o);
         return fz_is_float(tc_dtype_of(y)) ? tc_add(y, 0) : y;
     }
-    tc_conv o = {{s->attr[0], s->attr[1]}, {s->attr[2], s->attr[3]}, {s->attr[4], 1}, s->attr[5]};
+    tc_conv o = {.stride = {s->attr[0], s->attr[1]}, .padding = {s->attr[2], s->attr[3]},
+                 .dilation = {s->attr[4], 1}, .groups = s->attr[5]};
     return tc_conv2d(t[0], t[1], TC_NONE, &o);
 }
 

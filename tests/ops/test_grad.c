@@ -19,7 +19,7 @@ typedef struct grad_input {
 
 typedef struct grad_case {
     const char *name;
-    int row;           /* elementwise row; -1: build, or without that the op by its name */
+    int row;           /* elementwise row; -1: build */
     tc_tensor (*build)(tc_ctx *ctx, const tc_tensor *x);
     grad_input inputs[MAX_INPUTS];
     int n_inputs;
@@ -151,6 +151,54 @@ FN(index_add)
 {
     tc_tensor i = index_of(ctx, 5, SIZES(1, 1, 0, -1, 1), 1, SIZES(5));
     return tc_index_add(x[0], 1, i, x[1]);
+}
+
+FN(rolled) { UNUSED; return tc_rot90(tc_roll(x[0], -2, 2), 3, 0, 2); }
+FN(unfolded) { UNUSED; return tc_unfold(x[0], 2, 3, 1); }
+FN(reflected)
+{
+    UNUSED;
+    return tc_pad_mode(tc_pad_mode(x[0], 2, 2, 1, "reflect"), 1, 2, -1, "replicate");
+}
+FN(circular) { UNUSED; return tc_pad_mode(x[0], -1, 3, 2, "circular"); }
+FN(diagonal) { UNUSED; return tc_diagonal(x[0], -1, 2, 1); }
+FN(diagonal_put)
+{
+    UNUSED;
+    tc_tensor src = tc_reshape(tc_range(tc_range(x[0], 0, 0, 1), 1, 0, 1), 4, 1);
+    return tc_mul(tc_diagonal_scatter(x[0], src, 1, 1, 0), tc_triu(x[0], 1));
+}
+FN(embedded) { UNUSED; return tc_diag_embed(x[0], -1, 0, 2); }
+FN(shuffled)
+{
+    UNUSED;
+    return tc_pixel_shuffle(tc_reshape(x[0], 1, 4, 2, 3), 2);
+}
+FN(slice_put) { UNUSED; return tc_slice_scatter(x[0], x[1], 1, 1, TC_END, 2); }
+FN(select_put) { UNUSED; return tc_select_scatter(x[0], x[1], 0, -1); }
+FN(repeated)
+{
+    return tc_repeat_interleave(x[0], index_of(ctx, 3, SIZES(2, 0, 3), 1, SIZES(3)), 1, 5);
+}
+FN(indexed)
+{
+    tc_tensor i = index_of(ctx, 3, SIZES(1, 0, -1), 1, SIZES(3));
+    tc_tensor k = index_of(ctx, 2, SIZES(3, 0), 2, SIZES(2, 1));
+    return tc_index(x[0], TC_TENSORS(i, TC_NONE, k));
+}
+FN(index_put)
+{
+    tc_tensor i = index_of(ctx, 3, SIZES(1, 0, -1), 1, SIZES(3));
+    tc_tensor k = index_of(ctx, 3, SIZES(2, 0, 2), 1, SIZES(3));
+    return tc_index_put(x[0], TC_TENSORS(i, k), x[1], true);
+}
+FN(masked)
+{
+    UNUSED;
+    tc_tensor mask = tc_gt(x[0], 0), values;
+    tc_masked_select(x[0], mask, 5, &values, NULL);
+    values = tc_cat(TC_TENSORS(values, x[1]), 0);
+    return tc_masked_scatter(tc_mul(x[0], 2), tc_lt(x[0], 0.5), values);
 }
 
 /* contractions */
@@ -297,27 +345,6 @@ static void add_rows(void)
     }
 }
 
-/* Built rows, by their names; operands with a default are left out. */
-static void add_built(void)
-{
-#define TCI_MUST(name, kind) +1
-#define TCI_MAY(name, kind, otherwise)
-#define TCI_ROW(id, row_name, arity, kind, operands, formula, doc) {#row_name, 0 operands},
-    static const struct { const char *name; int n; } rows[] = {TCI_BUILT_OPS(TCI_ROW)};
-#undef TCI_ROW
-#undef TCI_MUST
-#undef TCI_MAY
-    for (int i = 0; i < TCI_COUNT(rows); i++) {
-        grad_case *c = add_case(rows[i].name, NULL);
-        for (int k = 0; k < rows[i].n; k++) {
-            IN(c, 3, 5);
-            c->inputs[k].positive = !strcmp(c->name, "logit") || k == 2 ||
-                                    !strcmp(c->name, "binary_cross_entropy");
-        }
-        c->second = true;
-    }
-}
-
 static void add_reductions(void)
 {
     static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
@@ -341,6 +368,25 @@ static void add_movement(void)
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         IN(add_case("movement of [2, 3, 4]", all[i]), 2, 3, 4);
     }
+    static tc_tensor (*const more[])(tc_ctx *, const tc_tensor *) = {
+        rolled,       unfolded, reflected, circular, diagonal,
+        diagonal_put, embedded, shuffled,  repeated};
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        IN(add_case("arrangement of [2, 3, 4]", more[i]), 2, 3, 4);
+    }
+    grad_case *p = add_case("slice_scatter", slice_put);
+    IN(p, 2, 5);
+    IN(p, 2, 2);
+    p = add_case("select_scatter", select_put);
+    IN(p, 3, 4);
+    IN(p, 4);
+    IN(add_case("index", indexed), 2, 3, 4);
+    p = add_case("index_put", index_put);
+    IN(p, 2, 3, 4);
+    IN(p, 3, 4);
+    p = add_case("masks", masked);
+    IN(p, 3, 4);
+    IN(p, 12);
     IN(add_case("expand", expand), 2, 1, 5);
     add_input(add_case("expand 0-d", expand_0d), 0, NULL);
     IN(add_case("slice with a step", slice_step), 9, 2);
@@ -560,10 +606,7 @@ static void prepare(grad_run *r, tc_ctx *ctx)
         r->data[i] = malloc(sizeof(double) * (size_t)(r->counts[i] + 1));
         fill(r, i);
     }
-    tc_tensors operands = {r->x, c->n_inputs};
-    tc_tensor y = c->row >= 0 ? build_row(c->row, r->x)
-                  : c->build  ? c->build(ctx, r->x)
-                              : tc_op(ctx, c->name, operands, TC_ATTRS());
+    tc_tensor y = c->row >= 0 ? build_row(c->row, r->x) : c->build(ctx, r->x);
     r->loss = weighted(ctx, y);
     if (r->second) {
         tc_tensor first[MAX_INPUTS], sum = tc_full(ctx, 0.0, TC_F64);
@@ -667,7 +710,6 @@ static void add_all(void)
 {
     if (!n_cases) {
         add_rows();
-    add_built();
         add_reductions();
         add_movement();
         add_contractions();
