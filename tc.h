@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a28c9118592db485"
+#define TCI_BUILD "a3a0dfdbcb6cd79c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -44,12 +44,13 @@
  *
  * CONTENTS
  *
- *   1 options at compile time    7 compiled form: programs     13 threads
- *   2 contexts                   8 lazy form: values           14 caches
- *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
- *   4 operations                10 state, training, random    16 environment
- *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
- *   6 axes and shapes           12 errors                      18 limits
+ *   1 options at compile time    8 lazy form: values           15 looking inside
+ *   2 contexts                   9 scopes: flat memory         16 environment
+ *   3 tensors and leaves        10 state, training, random     17 symbolic sizes
+ *   4 operations                11 what is promised            18 files of arrays
+ *   5 numbers and dtypes        12 errors                      19 limits
+ *   6 axes and shapes           13 threads
+ *   7 compiled form: programs   14 caches
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -59,6 +60,7 @@
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
+ *   TC_NO_IO            leaves files of arrays and DLPack out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
@@ -151,6 +153,8 @@
  *     tc_tensor turned = tc_roll(tc_pad_mode(x, 1, 1, 1, "circular"), 2, 0);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
+ *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
+ *     tc_tensor cost = tc_huber_loss(soft, y, 0.5, TC_REDUCE_MEAN);
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in
  * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that
@@ -535,7 +539,52 @@
  * met, in microseconds, and kept for the eight that were used last; memory_limit is held against
  * each.
  *
- * 18 LIMITS
+ * 18 FILES OF ARRAYS
+ *
+ * .npy and .npz of NumPy, .safetensors, and the f32, f16, bf16 and other plain tensors of .gguf are
+ * read, all but the last one written. A file is opened once and asked for names, sizes and dtypes,
+ * by any number of threads; what it is, is told from its bytes:
+ *
+ *     tc_file *file;
+ *     if (tc_file_open(ctx, "model.safetensors", &file)) {
+ *         fprintf(stderr, "%s\n", tc_error(ctx));
+ *     } else {
+ *         const tc_array *a;
+ *         for (int i = 0; (a = tc_file_array(file, i)) != NULL; i++) {
+ *             printf("%s: %s, %d axes\n", a->name, tc_dtype_name(a->dtype), a->rank);
+ *         }
+ *         tc_tensor weight = tc_file_borrow(ctx, file, "fc1.weight");  // no copy: mapped memory
+ *         tc_tensor bias = tc_file_copy_in(ctx, file, "fc1.bias");     // read now
+ *         tc_tensor hidden = tc_add(tc_matmul(x, weight), bias);
+ *         tc_file_close(file);                   // what was borrowed stays valid
+ *         tc_print(stdout, hidden);
+ *     }
+ *     const char *names[] = {"hidden", "x"};
+ *     tc_file_write(ctx, "out.npz", names, TC_TENSORS(y, x), NULL);
+ *
+ * Borrowed memory is the file itself, read when it is used, and shared by all processes that have
+ * it open. Where an array does not lie as its dtype needs it (common in an .npz) it is copied, and
+ * so are bools. A file that others cut short ends a process that has it borrowed, as any mapped
+ * file does: tc_file_copy_in and tc_load fail instead.
+ *
+ * Parameters that have names are saved and loaded all at once. tc_load changes all of them or,
+ * where the file lacks one, has others, or has other sizes or dtypes, none, and says which:
+ *
+ *     tc_tensor scale = tc_named(tc_param(ctx, NULL, TC_F32, 4), "scale");     // zeros
+ *     tc_tensor table = tc_named(tc_param_from(tc_randn(ctx, 42, TC_F32, 3, 4)), "table");
+ *     tc_save(ctx, "state.safetensors");
+ *     if (tc_load(ctx, "state.safetensors")) {
+ *         fprintf(stderr, "%s\n", tc_error(ctx));
+ *     }
+ *     tc_param_write(scale, in, 4);             // and one of them from memory, at any time
+ *
+ * A file is written beside its place and renamed, so it is never half there; what it holds is one
+ * moment, also while other threads train. Files may come from anybody: sizes that overflow, data
+ * outside of the file or of two arrays in one place, names given twice or that are not UTF-8 are
+ * TC_ERR_IO; compressed or encrypted entries of an .npz, archives beyond 4 GiB, big-endian numbers
+ * and Python objects are TC_ERR_UNSUPPORTED. bf16 is "<V2" in NumPy's files, as others write it.
+ *
+ * 19 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
@@ -932,6 +981,11 @@ TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
 TC_API int64_t tc_count(tc_tensor t);  /* of elements; symbolic where a size is, to hand on too */
 TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
+/* Bytes of an element, and its name: 4 and "f32". Of no dtype 0 and "none". */
+TC_API int tc_dtype_size(tc_dtype dtype);
+TC_API const char *tc_dtype_name(tc_dtype dtype);
+/* Of a parameter (tc_named) or a tc_input, borrowed until it is named anew or dies; "": none. */
+TC_API const char *tc_name_of(tc_tensor t);
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
@@ -1309,6 +1363,9 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 extern "C" {
 #endif
 
+/* How the elements of a loss become its result. */
+typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
+
 /* ---- src/api/ops.gen.h ---- */
 /* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: edit the rows.
  * Included by api/ops.h. */
@@ -1603,6 +1660,216 @@ TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here
 /* index of the first smallest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmin_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmin(x, axis, keepdims) tc_argmin_at((x), (axis), (keepdims), TC_HERE)
+
+/* ---- made of elementwise ops: operands are tensors or C numbers ----
+ * TC_NONE stands for the default of an operand that has one (tc_op_params). f16 and
+ * bf16 are computed in f32 and rounded once. */
+/* x above 0, else x * negative_slope */
+TC_API tc_tensor tc_leaky_relu_at(
+    tc_arg x, tc_arg negative_slope, tc_site here);
+#define tc_leaky_relu(x, negative_slope) \
+    tc_leaky_relu_at( \
+        TC_ARG(x), TC_ARG(negative_slope), TC_HERE)
+/* x above 0, else alpha * (exp(x) - 1); float */
+TC_API tc_tensor tc_elu_at(
+    tc_arg x, tc_arg alpha, tc_site here);
+#define tc_elu(x, alpha) \
+    tc_elu_at( \
+        TC_ARG(x), TC_ARG(alpha), TC_HERE)
+/* x above 0, else alpha * (exp(x / alpha) - 1); float */
+TC_API tc_tensor tc_celu_at(
+    tc_arg x, tc_arg alpha, tc_site here);
+#define tc_celu(x, alpha) \
+    tc_celu_at( \
+        TC_ARG(x), TC_ARG(alpha), TC_HERE)
+/* elu scaled so that mean 0 and variance 1 stay; float */
+TC_API tc_tensor tc_selu_at(
+    tc_arg x, tc_site here);
+#define tc_selu(x) \
+    tc_selu_at( \
+        TC_ARG(x), TC_HERE)
+/* x * tanh(softplus(x)); float */
+TC_API tc_tensor tc_mish_at(
+    tc_arg x, tc_site here);
+#define tc_mish(x) \
+    tc_mish_at( \
+        TC_ARG(x), TC_HERE)
+/* log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold; float */
+TC_API tc_tensor tc_softplus_at(
+    tc_arg x, tc_arg beta, tc_arg threshold, tc_site here);
+#define tc_softplus(x, beta, threshold) \
+    tc_softplus_at( \
+        TC_ARG(x), TC_ARG(beta), TC_ARG(threshold), TC_HERE)
+/* log(sigmoid(x)); float */
+TC_API tc_tensor tc_logsigmoid_at(
+    tc_arg x, tc_site here);
+#define tc_logsigmoid(x) \
+    tc_logsigmoid_at( \
+        TC_ARG(x), TC_HERE)
+/* x nearer to 0 by lambd, 0 within it */
+TC_API tc_tensor tc_softshrink_at(
+    tc_arg x, tc_arg lambd, tc_site here);
+#define tc_softshrink(x, lambd) \
+    tc_softshrink_at( \
+        TC_ARG(x), TC_ARG(lambd), TC_HERE)
+/* x, 0 within lambd of 0 */
+TC_API tc_tensor tc_hardshrink_at(
+    tc_arg x, tc_arg lambd, tc_site here);
+#define tc_hardshrink(x, lambd) \
+    tc_hardshrink_at( \
+        TC_ARG(x), TC_ARG(lambd), TC_HERE)
+/* x - tanh(x); float */
+TC_API tc_tensor tc_tanhshrink_at(
+    tc_arg x, tc_site here);
+#define tc_tanhshrink(x) \
+    tc_tanhshrink_at( \
+        TC_ARG(x), TC_HERE)
+/* x above the threshold, else value */
+TC_API tc_tensor tc_threshold_at(
+    tc_arg x, tc_arg threshold, tc_arg value, tc_site here);
+#define tc_threshold(x, threshold, value) \
+    tc_threshold_at( \
+        TC_ARG(x), TC_ARG(threshold), TC_ARG(value), TC_HERE)
+/* x cut to [min_val, max_val] */
+TC_API tc_tensor tc_hardtanh_at(
+    tc_arg x, tc_arg min_val, tc_arg max_val, tc_site here);
+#define tc_hardtanh(x, min_val, max_val) \
+    tc_hardtanh_at( \
+        TC_ARG(x), TC_ARG(min_val), TC_ARG(max_val), TC_HERE)
+/* x cut to [0, 6] */
+TC_API tc_tensor tc_relu6_at(
+    tc_arg x, tc_site here);
+#define tc_relu6(x) \
+    tc_relu6_at( \
+        TC_ARG(x), TC_HERE)
+/* (x + 3) / 6 cut to [0, 1]; float */
+TC_API tc_tensor tc_hardsigmoid_at(
+    tc_arg x, tc_site here);
+#define tc_hardsigmoid(x) \
+    tc_hardsigmoid_at( \
+        TC_ARG(x), TC_HERE)
+/* x * hardsigmoid(x); float */
+TC_API tc_tensor tc_hardswish_at(
+    tc_arg x, tc_site here);
+#define tc_hardswish(x) \
+    tc_hardswish_at( \
+        TC_ARG(x), TC_HERE)
+/* gelu, its normal distribution approximated by tanh; float */
+TC_API tc_tensor tc_gelu_tanh_at(
+    tc_arg x, tc_site here);
+#define tc_gelu_tanh(x) \
+    tc_gelu_tanh_at( \
+        TC_ARG(x), TC_HERE)
+/* log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing; float */
+TC_API tc_tensor tc_logit_at(
+    tc_arg x, tc_arg eps, tc_site here);
+#define tc_logit(x, eps) \
+    tc_logit_at( \
+        TC_ARG(x), TC_ARG(eps), TC_HERE)
+/* x + weight * (end - x); float */
+TC_API tc_tensor tc_lerp_at(
+    tc_arg x, tc_arg end, tc_arg weight, tc_site here);
+#define tc_lerp(x, end, weight) \
+    tc_lerp_at( \
+        TC_ARG(x), TC_ARG(end), TC_ARG(weight), TC_HERE)
+/* x + value * tensor1 * tensor2 */
+TC_API tc_tensor tc_addcmul_at(
+    tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
+#define tc_addcmul(x, tensor1, tensor2, value) \
+    tc_addcmul_at( \
+        TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
+/* x + value * tensor1 / tensor2; float */
+TC_API tc_tensor tc_addcdiv_at(
+    tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
+#define tc_addcdiv(x, tensor1, tensor2, value) \
+    tc_addcdiv_at( \
+        TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
+/* degrees in radians; float */
+TC_API tc_tensor tc_deg2rad_at(
+    tc_arg x, tc_site here);
+#define tc_deg2rad(x) \
+    tc_deg2rad_at( \
+        TC_ARG(x), TC_HERE)
+/* radians in degrees; float */
+TC_API tc_tensor tc_rad2deg_at(
+    tc_arg x, tc_site here);
+#define tc_rad2deg(x) \
+    tc_rad2deg_at( \
+        TC_ARG(x), TC_HERE)
+
+/* ---- losses of elements: operands as above, then the reduction ----
+ * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, or TC_REDUCE_NONE (else
+ * TC_ERR_ARGUMENT). */
+/* squared error */
+TC_API tc_tensor tc_mse_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_mse_loss(input, target, reduction) \
+    tc_mse_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* absolute error */
+TC_API tc_tensor tc_l1_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_l1_loss(input, target, reduction) \
+    tc_l1_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* half the squared error over beta, from beta on the absolute error less beta / 2 */
+TC_API tc_tensor tc_smooth_l1_loss_at(
+    tc_arg input, tc_arg target, tc_arg beta,
+    tc_reduction reduction, tc_site here);
+#define tc_smooth_l1_loss(input, target, beta, reduction) \
+    tc_smooth_l1_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(beta), (reduction), TC_HERE)
+/* half the squared error, beyond delta a line */
+TC_API tc_tensor tc_huber_loss_at(
+    tc_arg input, tc_arg target, tc_arg delta,
+    tc_reduction reduction, tc_site here);
+#define tc_huber_loss(input, target, delta, reduction) \
+    tc_huber_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(delta), (reduction), TC_HERE)
+/* -(target * log(input) + (1 - target) * log(1 - input)), each log at least -100 */
+TC_API tc_tensor tc_binary_cross_entropy_at(
+    tc_arg input, tc_arg target, tc_arg weight,
+    tc_reduction reduction, tc_site here);
+#define tc_binary_cross_entropy(input, target, weight, reduction) \
+    tc_binary_cross_entropy_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(weight), (reduction), TC_HERE)
+/* binary cross entropy of sigmoid(input); pos_weight counts the targets of 1 */
+TC_API tc_tensor tc_binary_cross_entropy_with_logits_at(
+    tc_arg input, tc_arg target, tc_arg weight, tc_arg pos_weight,
+    tc_reduction reduction, tc_site here);
+#define tc_binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) \
+    tc_binary_cross_entropy_with_logits_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(weight), TC_ARG(pos_weight), (reduction), TC_HERE)
+/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2 */
+TC_API tc_tensor tc_gaussian_nll_loss_at(
+    tc_arg input, tc_arg target, tc_arg var, tc_arg full, tc_arg eps,
+    tc_reduction reduction, tc_site here);
+#define tc_gaussian_nll_loss(input, target, var, full, eps, reduction) \
+    tc_gaussian_nll_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(var), TC_ARG(full), TC_ARG(eps), (reduction), TC_HERE)
+/* max(0, margin - target * (input1 - input2)) */
+TC_API tc_tensor tc_margin_ranking_loss_at(
+    tc_arg input1, tc_arg input2, tc_arg target, tc_arg margin,
+    tc_reduction reduction, tc_site here);
+#define tc_margin_ranking_loss(input1, input2, target, margin, reduction) \
+    tc_margin_ranking_loss_at( \
+        TC_ARG(input1), TC_ARG(input2), TC_ARG(target), TC_ARG(margin), (reduction), TC_HERE)
+/* log(1 + exp(-target * input)) */
+TC_API tc_tensor tc_soft_margin_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_soft_margin_loss(input, target, reduction) \
+    tc_soft_margin_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* input for targets of 1, max(0, margin - input) for those of -1 */
+TC_API tc_tensor tc_hinge_embedding_loss_at(
+    tc_arg input, tc_arg target, tc_arg margin,
+    tc_reduction reduction, tc_site here);
+#define tc_hinge_embedding_loss(input, target, margin, reduction) \
+    tc_hinge_embedding_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(margin), (reduction), TC_HERE)
 
 /* ---- src/api/ops.h, continued ---- */
 /* ---- choice and conversion ---- */
@@ -2116,12 +2383,27 @@ TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode
     tc_grid_sample_at((x), (grid), (mode), (padding_mode), (align_corners), TC_HERE)
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
-/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data, that
- * programs may change. tc_read tells its present value. */
+/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data (NULL:
+ * zeros), that programs may change. tc_read tells its present value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
     tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The same with the value of any tensor, which is evaluated: tc_param_from(tc_randn(ctx, key,
+ * TC_F32, 784, 512)). */
+TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
+#define tc_param_from(value) tc_param_from_at((value), TC_HERE)
+/* The parameter itself, which has this name from now on: tc_save and tc_load go by it. The name is
+ * copied. TC_ERR_ARGUMENT: it is no parameter, or the name is NULL. */
+TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
+#define tc_named(param, name) tc_named_at((param), (name), TC_HERE)
+/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major, as tc_read
+ * the other way round. Runs that are under way go on with the value that they found. TC_ERR_BUFFER:
+ * as tc_read; TC_ERR_ARGUMENT: it is no parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY.
+ * tc_ctx_error tells. */
+TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
+#define tc_param_write(param, pointer, n)                                                          \
+    tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
  * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
@@ -2340,6 +2622,88 @@ static inline const char *tc_error(const tc_event *e) { return tc_event_error(e)
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
         tc_event *: tc_event_error, const tc_event *: tc_event_error)(x)
+#endif
+#endif
+#ifndef TC_NO_IO
+/* ---- src/api/io.h ---- */
+/* api/io.h - arrays in files, parameters by their names, tensors of other libraries.
+ * TC_NO_IO leaves it out. */
+#ifndef TC_API_IO_H
+#define TC_API_IO_H
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- files of arrays ----
+ * .npy and .npz of NumPy, .safetensors, and .gguf: told apart by what is in them, not by their
+ * names. TC_ERR_IO: the file cannot be opened, read or written, is none of these, or is damaged;
+ * TC_ERR_UNSUPPORTED: it holds what tc does not read (the text says what); TC_ERR_MEMORY. A file
+ * may come from anybody: whatever its bytes are, they are refused or are numbers of arrays. */
+
+/* An open file. Nothing in it changes until it is closed, so any number of threads may ask. */
+typedef struct tc_file tc_file;
+/* tc_file_open(ctx, path, &file): the caller closes it. On failure *file is NULL and tc_error(ctx)
+ * tells; beyond that the context has nothing to do with it. */
+TC_API tc_status tc_file_open_at(tc_ctx *ctx, const char *path, tc_file **file, tc_site here);
+#define tc_file_open(ctx, path, file) tc_file_open_at((ctx), (path), (file), TC_HERE)
+/* NULL is fine. What was borrowed from it stays valid. No other call on it may be under way. */
+TC_API void tc_file_close(tc_file *file);
+
+/* One array of a file, until that is closed. */
+typedef struct tc_array {
+    const char *name;     /* UTF-8; "" in a .npy */
+    const char *type;     /* as the file has it: "F32", "<f4", "Q4_K" */
+    tc_dtype dtype;       /* TC_DTYPE_COUNT: a type that tc does not have */
+    int rank;
+    const int64_t *sizes; /* as many */
+} tc_array;
+/* Number i, counted from 0, in the order of their names; NULL behind the last one. */
+TC_API const tc_array *tc_file_array(const tc_file *file, int i);
+/* By name; NULL: there is none. */
+TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
+/* What a .safetensors or .gguf says of itself under this key, a number as its digits; NULL:
+ * nothing, or a list. Until the file is closed. */
+TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
+
+/* tc_file_borrow(ctx, file, "fc1.weight"): a leaf with the file's own memory, as tc_borrow, that is
+ * read from disk when it is used; copied where that does not lie as the dtype needs it (bools
+ * always). The file must not be written to or cut short until the tensor and programs that captured
+ * it are gone: cut short, it ends the process, as with any mapped file. tc_file_copy_in reads it
+ * now. name NULL: the only array of the file. TC_ERR_ARGUMENT: there is no such array;
+ * TC_ERR_UNSUPPORTED: of a type that tc does not have; TC_ERR_IO: the file has become shorter. */
+TC_API tc_tensor tc_file_borrow_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
+#define tc_file_borrow(ctx, file, name) tc_file_borrow_at((ctx), (file), (name), TC_HERE)
+TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
+#define tc_file_copy_in(ctx, file, name) tc_file_copy_in_at((ctx), (file), (name), TC_HERE)
+
+/* tc_file_write(ctx, path, names, TC_TENSORS(a, b), metadata) evaluates the tensors, by one
+ * program, and writes them under these names: as the end of the path says, .safetensors, .npz, or
+ * .npy (exactly one tensor, names may be NULL). metadata: key, value, key, value, ..., NULL, or
+ * NULL; only .safetensors has any. The file appears under its name complete or not at all.
+ * TC_ERR_ARGUMENT: another ending, a name that is missing, given twice or not UTF-8;
+ * TC_ERR_HANDLE: a tensor of another context; TC_ERR_LIMIT: an .npz of 4 GiB; TC_ERR_IO; the errors
+ * of tc_eval. tc_error(ctx) tells. */
+TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *const *names,
+                                  tc_tensors tensors, const char *const *metadata, tc_site here);
+#define tc_file_write(ctx, path, names, tensors, metadata)                                         \
+    tc_file_write_at((ctx), (path), (names), (tensors), (metadata), TC_HERE)
+
+/* ---- parameters by their names (tc_named) ----
+ * Every parameter of the context that is alive is written, or read. The values are those that one
+ * run left, whatever others do meanwhile. TC_ERR_ARGUMENT: a parameter has no name, or two have the
+ * same; otherwise as tc_file_write and tc_file_open. tc_error(ctx) tells. */
+TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here);
+#define tc_save(ctx, path) tc_save_at((ctx), (path), TC_HERE)
+/* Sets all of them, or none: also TC_ERR_ARGUMENT (the file lacks one, or has an array that none is
+ * named as), TC_ERR_SHAPE, TC_ERR_DTYPE (it has another there), TC_ERR_BUSY (a run changes one). */
+TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
+#define tc_load(ctx, path) tc_load_at((ctx), (path), TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
 #endif
 #endif
 /* ---- src/api/backend.h ---- */
@@ -2740,6 +3104,7 @@ extern int fstatvfs(int fd, struct statvfs *fs);
 extern int mkdirat(int dir, const char *path, mode_t mode);
 extern int openat(int dir, const char *path, int flags, ...);
 extern int renameat(int from_dir, const char *from, int to_dir, const char *to);
+extern ssize_t pread(int fd, void *to, size_t n, off_t at);
 extern ssize_t readlinkat(int dir, const char *path, char *to, size_t room);
 extern int unlinkat(int dir, const char *path, int flags);
 extern int fstatat(int dir, const char *path, struct stat *st, int flags);
@@ -3550,11 +3915,23 @@ TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
 /* The same of a name in an open directory; EFBIG: it has more than `most` bytes. */
 TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any readable file */
-/* Writes bytes to a fresh O_EXCL temporary beside `path` (mode 0600) and renames it into place:
- * readers see all or nothing. After a crash of the machine the file may be torn all the same. */
+/* A file that appears complete or not at all: a fresh O_EXCL temporary beside `path`, renamed into
+ * place at the end if all went well. After an error the rest does nothing. */
+typedef struct tci_os_fresh {
+    int at, fd;
+    const char *path;
+    tci_str temporary;
+    int code;      /* errno of the first error, or 0 */
+} tci_os_fresh;
+TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode);
+TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
+/* durable: written through to the disk before the rename, so that it is whole also after a crash
+ * of the machine. keep false: it goes away. The result is f->code. Once it ended nothing is left to
+ * end. */
+TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable);
+/* Writes bytes to such a file of mode 0600. */
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why);
-/* The same in an open directory. durable: written through to the disk before the rename, so that
- * it is whole also after such a crash. */
+/* The same in an open directory. */
 TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
                               int *why);
 /* Writes all n bytes; an errno code, or 0. */
@@ -3884,37 +4261,54 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
     return 0;
 }
 
+TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode)
+{
+    *f = (tci_os_fresh){.at = at, .fd = -1, .path = path};
+    tci_str_printf(&f->temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
+                   (unsigned long long)tci_os_random());
+    if (f->temporary.failed) {
+        f->code = ENOMEM;
+        return;
+    }
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    f->fd = openat(at, f->temporary.text, flags, mode);
+    f->code = f->fd < 0 ? errno : 0;
+}
+
+TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n)
+{
+    f->code = f->code ? f->code : tci_os_write_all(f->fd, bytes, n);
+}
+
+TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable)
+{
+    if (f->fd >= 0) {
+        bool synced = f->code || !keep || !durable || !fsync(f->fd) || errno == EINVAL;
+        if (!synced) { /* EINVAL: this kind has no disk */
+            f->code = errno;
+        }
+        if (close(f->fd) && !f->code) {
+            f->code = errno;
+        }
+        if (keep && !f->code && renameat(f->at, f->temporary.text, f->at, f->path)) {
+            f->code = errno;
+        }
+        if (!keep || f->code) {
+            unlinkat(f->at, f->temporary.text, 0);
+        }
+        f->fd = -1;
+    }
+    tci_str_free(&f->temporary);
+    return f->code;
+}
+
 TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
                               int *why)
 {
-    tci_str temporary = {0};
-    tci_str_printf(&temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
-                   (unsigned long long)tci_os_random());
-    if (temporary.failed) {
-        tci_str_free(&temporary);
-        return tci_os_why(why, ENOMEM);
-    }
-    int code = 0;
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(at, temporary.text, flags, 0600);
-    if (fd < 0) {
-        code = errno;
-    } else {
-        code = tci_os_write_all(fd, bytes, n);
-        if (!code && durable && fsync(fd) && errno != EINVAL) { /* EINVAL: this kind has no disk */
-            code = errno;
-        }
-        if (close(fd) && !code) {
-            code = errno;
-        }
-        if (!code && renameat(at, temporary.text, at, path)) {
-            code = errno;
-        }
-        if (code) {
-            unlinkat(at, temporary.text, 0);
-        }
-    }
-    tci_str_free(&temporary);
+    tci_os_fresh f;
+    tci_os_fresh_begin(&f, at, path, 0600);
+    tci_os_fresh_write(&f, bytes, n);
+    int code = tci_os_fresh_end(&f, true, durable);
     return code ? tci_os_why(why, code) : true;
 }
 
@@ -7659,7 +8053,14 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
  *   tci_expand_ID (ops/composite); else as special rows.
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into
+ * Built row: X(ID, name, arity, kind, operands, formula, doc)
+ *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
+ *             f32; LOSS: FLOAT, and behind the operands the call takes how the result is reduced
+ *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
+ *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
+ *             K(x). Shapes broadcast. All is computed in the compute dtype and rounded once; the
+ *             gradient is that of the nodes, so where a branch is not taken nothing may overflow */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
@@ -7955,6 +8356,114 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
+/* Calls that no op is made for: what they give is their formula's nodes. */
+#define TCI_BUILT_OPS(X)                                                                           \
+    X(LEAKY_RELU, leaky_relu, 2, SAME, TCI_GIVEN(x) TCI_ELSE(negative_slope, 0.01),                \
+      WHERE(LT(K(0), A), A, MUL(A, B)), "x above 0, else x * negative_slope")                      \
+    X(ELU, elu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                         \
+      WHERE(LT(K(0), A), A, MUL(B, EXPM1(WHERE(LT(K(0), A), K(0), A)))),                           \
+      "x above 0, else alpha * (exp(x) - 1)")                                                      \
+    X(CELU, celu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                       \
+      WHERE(LT(K(0), A), A, MUL(B, EXPM1(DIV(WHERE(LT(K(0), A), K(0), A), B)))),                   \
+      "x above 0, else alpha * (exp(x / alpha) - 1)")                                              \
+    X(SELU, selu, 1, FLOAT, TCI_GIVEN(x),                                                          \
+      MUL(K(1.0507009873554805),                                                                   \
+          WHERE(LT(K(0), A), A,                                                                    \
+                MUL(K(1.6732632423543772), EXPM1(WHERE(LT(K(0), A), K(0), A))))),                  \
+      "elu scaled so that mean 0 and variance 1 stay")                                             \
+    X(MISH, mish, 1, FLOAT, TCI_GIVEN(x), MUL(A, TANH(LOGADDEXP(A, K(0)))),                        \
+      "x * tanh(softplus(x))")                                                                     \
+    X(SOFTPLUS, softplus, 3, FLOAT, TCI_GIVEN(x) TCI_ELSE(beta, 1) TCI_ELSE(threshold, 20),        \
+      WHERE(LT(C, MUL(A, B)), A, DIV(LOGADDEXP(MUL(A, B), K(0)), B)),                              \
+      "log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold")                    \
+    X(LOGSIGMOID, logsigmoid, 1, FLOAT, TCI_GIVEN(x), NEG(LOGADDEXP(NEG(A), K(0))),                \
+      "log(sigmoid(x))")                                                                           \
+    X(SOFTSHRINK, softshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
+      WHERE(LT(B, A), SUB(A, B), WHERE(LT(A, NEG(B)), ADD(A, B), MUL(A, K(0)))),                   \
+      "x nearer to 0 by lambd, 0 within it")                                                       \
+    X(HARDSHRINK, hardshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
+      WHERE(LE(ABS(A), B), K(0), A), "x, 0 within lambd of 0")                                     \
+    X(TANHSHRINK, tanhshrink, 1, FLOAT, TCI_GIVEN(x), SUB(A, TANH(A)), "x - tanh(x)")              \
+    X(THRESHOLD, threshold, 3, SAME, TCI_GIVEN(x) TCI_GIVEN(threshold) TCI_GIVEN(value),           \
+      WHERE(LE(A, B), C, A), "x above the threshold, else value")                                  \
+    X(HARDTANH, hardtanh, 3, SAME, TCI_GIVEN(x) TCI_ELSE(min_val, -1) TCI_ELSE(max_val, 1),        \
+      WHERE(LE(A, B), B, WHERE(GE(A, C), C, A)), "x cut to [min_val, max_val]")                    \
+    X(RELU6, relu6, 1, SAME, TCI_GIVEN(x), WHERE(LE(A, K(0)), K(0), WHERE(GE(A, K(6)), K(6), A)),  \
+      "x cut to [0, 6]")                                                                           \
+    X(HARDSIGMOID, hardsigmoid, 1, FLOAT, TCI_GIVEN(x),                                            \
+      WHERE(LE(A, K(-3)), K(0),                                                                    \
+            WHERE(GE(A, K(3)), K(1), MUL(ADD(A, K(3)), K(0.16666666666666667)))),                  \
+      "(x + 3) / 6 cut to [0, 1]")                                                                 \
+    X(HARDSWISH, hardswish, 1, FLOAT, TCI_GIVEN(x),                                                \
+      WHERE(LT(A, K(-3)), K(0),                                                                    \
+            WHERE(LT(K(3), A), A, MUL(MUL(A, ADD(A, K(3))), K(0.16666666666666667)))),             \
+      "x * hardsigmoid(x)")                                                                        \
+    X(GELU_TANH, gelu_tanh, 1, FLOAT, TCI_GIVEN(x),                                                \
+      MUL(MUL(K(0.5), A),                                                                          \
+          ADD(K(1), TANH(MUL(K(0.7978845608028654),                                                \
+                             ADD(A, MUL(K(0.044715), MUL(A, SQUARE(A)))))))),                      \
+      "gelu, its normal distribution approximated by tanh")                                        \
+    X(LOGIT, logit, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(eps, -1),                                      \
+      SUB(LOG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))),                    \
+          LOG1P(NEG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))))),            \
+      "log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing")                      \
+    X(LERP, lerp, 3, FLOAT, TCI_GIVEN(x) TCI_GIVEN(end) TCI_GIVEN(weight),                         \
+      ADD(A, MUL(C, SUB(B, A))), "x + weight * (end - x)")                                         \
+    X(ADDCMUL, addcmul, 4, SAME,                                                                   \
+      TCI_GIVEN(x) TCI_GIVEN(tensor1) TCI_GIVEN(tensor2) TCI_ELSE(value, 1),                       \
+      ADD(A, MUL(MUL(B, D), C)), "x + value * tensor1 * tensor2")                                  \
+    X(ADDCDIV, addcdiv, 4, FLOAT,                                                                  \
+      TCI_GIVEN(x) TCI_GIVEN(tensor1) TCI_GIVEN(tensor2) TCI_ELSE(value, 1),                       \
+      ADD(A, DIV(MUL(B, D), C)), "x + value * tensor1 / tensor2")                                  \
+    X(DEG2RAD, deg2rad, 1, FLOAT, TCI_GIVEN(x), MUL(A, K(0.017453292519943295)),                   \
+      "degrees in radians")                                                                        \
+    X(RAD2DEG, rad2deg, 1, FLOAT, TCI_GIVEN(x), MUL(A, K(57.29577951308232)),                      \
+      "radians in degrees")                                                                        \
+    X(MSE_LOSS, mse_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target), SQUARE(SUB(A, B)),          \
+      "squared error")                                                                             \
+    X(L1_LOSS, l1_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target), ABS(SUB(A, B)),               \
+      "absolute error")                                                                            \
+    X(SMOOTH_L1_LOSS, smooth_l1_loss, 3, LOSS,                                                     \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(beta, 1),                                        \
+      WHERE(LT(ABS(SUB(A, B)), C),                                                                 \
+            DIV(MUL(K(0.5), SQUARE(SUB(A, B))), WHERE(LT(K(0), C), C, K(1))),                      \
+            SUB(ABS(SUB(A, B)), MUL(K(0.5), C))),                                                  \
+      "half the squared error over beta, from beta on the absolute error less beta / 2")           \
+    X(HUBER_LOSS, huber_loss, 3, LOSS, TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(delta, 1),      \
+      WHERE(LE(ABS(SUB(A, B)), C), MUL(K(0.5), SQUARE(SUB(A, B))),                                 \
+            MUL(C, SUB(ABS(SUB(A, B)), MUL(K(0.5), C)))),                                          \
+      "half the squared error, beyond delta a line")                                               \
+    X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1),                                      \
+      MUL(C, NEG(ADD(MUL(B, WHERE(EQ(A, K(0)), K(-100),                                            \
+                                  MAXIMUM(LOG(WHERE(EQ(A, K(0)), K(1), A)), K(-100)))),            \
+                     MUL(SUB(K(1), B),                                                             \
+                         WHERE(EQ(A, K(1)), K(-100),                                               \
+                               MAXIMUM(LOG1P(NEG(WHERE(EQ(A, K(1)), K(0), A))), K(-100))))))),     \
+      "-(target * log(input) + (1 - target) * log(1 - input)), each log at least -100")            \
+    X(BINARY_CROSS_ENTROPY_WITH_LOGITS, binary_cross_entropy_with_logits, 4, LOSS,                 \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1) TCI_ELSE(pos_weight, 1),              \
+      MUL(C, ADD(MUL(SUB(K(1), B), A),                                                             \
+                 MUL(ADD(K(1), MUL(SUB(D, K(1)), B)), LOGADDEXP(NEG(A), K(0))))),                  \
+      "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
+    X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
+      ADD(MUL(K(0.5), ADD(LOG(WHERE(LT(C, E), E, C)),                                              \
+                          DIV(SQUARE(SUB(A, B)), WHERE(LT(C, E), E, C)))),                         \
+          MUL(K(0.9189385332046727), D)),                                                          \
+      "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
+    X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
+      TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
+      WHERE(GE(SUB(D, MUL(C, SUB(A, B))), K(0)), SUB(D, MUL(C, SUB(A, B))), K(0)),                 \
+      "max(0, margin - target * (input1 - input2))")                                               \
+    X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
+      LOGADDEXP(NEG(MUL(A, B)), K(0)), "log(1 + exp(-target * input))")                            \
+    X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(GE(SUB(C, A), K(0)), SUB(C, A), K(0))),                   \
+          WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
+      "input for targets of 1, max(0, margin - input) for those of -1")
+
 /* The attribute lists. X(name, kind, times) in the order of a node's words; shape and dtype of a
  * node are no words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
@@ -7991,10 +8500,14 @@ typedef enum tci_mode {
 } tci_mode;
 
 /* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
- * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */
+ * VALUE; GRADIENT; BOTH; BUILT: built rows alone; COMBINE: combine rows; REDUCE: gradients of
+ * reduce rows) */
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
+    X(C, 0, BUILT)               /* and so on */                                                   \
+    X(D, 0, BUILT)                                                                                 \
+    X(E, 0, BUILT)                                                                                 \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
@@ -8035,6 +8548,13 @@ typedef enum tci_red_op {
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 } tci_red_op;
+
+/* What a call builds. */
+typedef enum tci_built {
+#define TCI_ROW(id, ...) TCI_BUILT_##id,
+    TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
+} tci_built;
 
 /* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
 enum {
@@ -8835,8 +9355,9 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
  *   interp/reference.c  value column     a scalar, the judge's way
  *   grad/vjp.c          gradient column  nodes of the graph
  *
- * The element and combine columns of the combine rows are read by ops/combine.c, which makes
- * straight-line programs of them.
+ * The formulas of the built rows are like gradient columns, over operands A to E: ops/composite.c
+ * makes nodes of them. The element and combine columns of the combine rows are read by
+ * ops/combine.c, which makes straight-line programs of them.
  *
  * A word is one of
  *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
@@ -8894,6 +9415,7 @@ typedef struct tci_formula_row {
 TCI_FN const uint8_t *tci_formula_value(int op);
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
 TCI_FN tci_gradient tci_formula_gradient_kind(int op);
+TCI_FN const uint8_t *tci_formula_built(tci_built built);
 /* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
 TCI_FN const uint8_t *tci_formula_element(int red, int part);
 TCI_FN const uint8_t *tci_formula_combine(int red, int part);
@@ -8913,7 +9435,9 @@ enum { TCI_FORMULA_DEEPEST = 10 };
 static const double tci_formula_numbers[] = {
     0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268, 1e10,
         0.6931471805599453, 2.302585092994046, -1.1283791670955126, 0.88622692545275801,
-        3.141592653589793, -1, 0.3, -3e3, 3e3, 1.4426950408889634,
+        3.141592653589793, -1, 0.3, -3e3, 3e3, 1.4426950408889634, 1.0507009873554805,
+        1.6732632423543772, 6, -3, 3, 0.16666666666666667, 0.7978845608028654, 0.044715,
+        0.017453292519943295, 57.29577951308232, -100, 0.9189385332046727,
 };
 static const uint8_t tci_formula_words[] = {
     TCI_W_END, /* no formula */
@@ -9221,6 +9745,88 @@ static const uint8_t tci_formula_words[] = {
         TCI_P_EXP, TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_A1, TCI_W_B1, TCI_P_SELECT, TCI_P_MUL,
         TCI_P_SELECT, TCI_P_SELECT, TCI_P_ADD, TCI_W_END,
     /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
+    /* LEAKY_RELU */ TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_A, TCI_W_B, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_W_END,
+    /* ELU */ TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_OP_WHERE, TCI_OP_EXPM1, TCI_OP_MUL, TCI_OP_WHERE,
+        TCI_W_END,
+    /* CELU */ TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_OP_WHERE, TCI_W_B, TCI_OP_DIV, TCI_OP_EXPM1,
+        TCI_OP_MUL, TCI_OP_WHERE, TCI_W_END,
+    /* SELU */ TCI_W_K + 19, TCI_W_K + 0, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_K + 20, TCI_W_K +
+        0, TCI_W_A, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_OP_WHERE, TCI_OP_EXPM1, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_OP_MUL, TCI_W_END,
+    /* MISH */ TCI_W_A, TCI_W_A, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_OP_TANH, TCI_OP_MUL,
+        TCI_W_END,
+    /* SOFTPLUS */ TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_MUL, TCI_OP_LT, TCI_W_A, TCI_W_A, TCI_W_B,
+        TCI_OP_MUL, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_W_B, TCI_OP_DIV, TCI_OP_WHERE, TCI_W_END,
+    /* LOGSIGMOID */ TCI_W_A, TCI_OP_NEG, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_OP_NEG, TCI_W_END,
+    /* SOFTSHRINK */ TCI_W_B, TCI_W_A, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_W_A,
+        TCI_W_B, TCI_OP_NEG, TCI_OP_LT, TCI_W_A, TCI_W_B, TCI_OP_ADD, TCI_W_A, TCI_W_K + 0,
+        TCI_OP_MUL, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* HARDSHRINK */ TCI_W_A, TCI_OP_ABS, TCI_W_B, TCI_OP_LE, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_WHERE, TCI_W_END,
+    /* TANHSHRINK */ TCI_W_A, TCI_W_A, TCI_OP_TANH, TCI_OP_SUB, TCI_W_END,
+    /* THRESHOLD */ TCI_W_A, TCI_W_B, TCI_OP_LE, TCI_W_C, TCI_W_A, TCI_OP_WHERE, TCI_W_END,
+    /* HARDTANH */ TCI_W_A, TCI_W_B, TCI_OP_LE, TCI_W_B, TCI_W_A, TCI_W_C, TCI_OP_GE, TCI_W_C,
+        TCI_W_A, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* RELU6 */ TCI_W_A, TCI_W_K + 0, TCI_OP_LE, TCI_W_K + 0, TCI_W_A, TCI_W_K + 21, TCI_OP_GE,
+        TCI_W_K + 21, TCI_W_A, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* HARDSIGMOID */ TCI_W_A, TCI_W_K + 22, TCI_OP_LE, TCI_W_K + 0, TCI_W_A, TCI_W_K + 23,
+        TCI_OP_GE, TCI_W_K + 2, TCI_W_A, TCI_W_K + 23, TCI_OP_ADD, TCI_W_K + 24, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* HARDSWISH */ TCI_W_A, TCI_W_K + 22, TCI_OP_LT, TCI_W_K + 0, TCI_W_K + 23, TCI_W_A,
+        TCI_OP_LT, TCI_W_A, TCI_W_A, TCI_W_A, TCI_W_K + 23, TCI_OP_ADD, TCI_OP_MUL, TCI_W_K +
+        24, TCI_OP_MUL, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* GELU_TANH */ TCI_W_K + 5, TCI_W_A, TCI_OP_MUL, TCI_W_K + 2, TCI_W_K + 25, TCI_W_A,
+        TCI_W_K + 26, TCI_W_A, TCI_W_A, TCI_OP_SQUARE, TCI_OP_MUL, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_OP_MUL, TCI_OP_TANH, TCI_OP_ADD, TCI_OP_MUL, TCI_W_END,
+    /* LOGIT */ TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_B, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A,
+        TCI_OP_LT, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A, TCI_OP_WHERE, TCI_OP_WHERE,
+        TCI_OP_LOG, TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_B, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB,
+        TCI_W_A, TCI_OP_LT, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A, TCI_OP_WHERE,
+        TCI_OP_WHERE, TCI_OP_NEG, TCI_OP_LOG1P, TCI_OP_SUB, TCI_W_END,
+    /* LERP */ TCI_W_A, TCI_W_C, TCI_W_B, TCI_W_A, TCI_OP_SUB, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_W_END,
+    /* ADDCMUL */ TCI_W_A, TCI_W_B, TCI_W_D, TCI_OP_MUL, TCI_W_C, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_W_END,
+    /* ADDCDIV */ TCI_W_A, TCI_W_B, TCI_W_D, TCI_OP_MUL, TCI_W_C, TCI_OP_DIV, TCI_OP_ADD,
+        TCI_W_END,
+    /* DEG2RAD */ TCI_W_A, TCI_W_K + 27, TCI_OP_MUL, TCI_W_END,
+    /* RAD2DEG */ TCI_W_A, TCI_W_K + 28, TCI_OP_MUL, TCI_W_END,
+    /* MSE_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_W_END,
+    /* L1_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_ABS, TCI_W_END,
+    /* SMOOTH_L1_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_ABS, TCI_W_C, TCI_OP_LT, TCI_W_K +
+        5, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_OP_MUL, TCI_W_K + 0, TCI_W_C,
+        TCI_OP_LT, TCI_W_C, TCI_W_K + 2, TCI_OP_WHERE, TCI_OP_DIV, TCI_W_A, TCI_W_B, TCI_OP_SUB,
+        TCI_OP_ABS, TCI_W_K + 5, TCI_W_C, TCI_OP_MUL, TCI_OP_SUB, TCI_OP_WHERE, TCI_W_END,
+    /* HUBER_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_ABS, TCI_W_C, TCI_OP_LE, TCI_W_K + 5,
+        TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_OP_MUL, TCI_W_C, TCI_W_A, TCI_W_B,
+        TCI_OP_SUB, TCI_OP_ABS, TCI_W_K + 5, TCI_W_C, TCI_OP_MUL, TCI_OP_SUB, TCI_OP_MUL,
+        TCI_OP_WHERE, TCI_W_END,
+    /* BINARY_CROSS_ENTROPY */ TCI_W_C, TCI_W_B, TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 29,
+        TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 2, TCI_W_A, TCI_OP_WHERE, TCI_OP_LOG, TCI_W_K
+        + 29, TCI_OP_MAXIMUM, TCI_OP_WHERE, TCI_OP_MUL, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB,
+        TCI_W_A, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K + 29, TCI_W_A, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K
+        + 0, TCI_W_A, TCI_OP_WHERE, TCI_OP_NEG, TCI_OP_LOG1P, TCI_W_K + 29, TCI_OP_MAXIMUM,
+        TCI_OP_WHERE, TCI_OP_MUL, TCI_OP_ADD, TCI_OP_NEG, TCI_OP_MUL, TCI_W_END,
+    /* BINARY_CROSS_ENTROPY_WITH_LOGITS */ TCI_W_C, TCI_W_K + 2, TCI_W_B, TCI_OP_SUB, TCI_W_A,
+        TCI_OP_MUL, TCI_W_K + 2, TCI_W_D, TCI_W_K + 2, TCI_OP_SUB, TCI_W_B, TCI_OP_MUL,
+        TCI_OP_ADD, TCI_W_A, TCI_OP_NEG, TCI_W_K + 0, TCI_OP_LOGADDEXP, TCI_OP_MUL, TCI_OP_ADD,
+        TCI_OP_MUL, TCI_W_END,
+    /* GAUSSIAN_NLL_LOSS */ TCI_W_K + 5, TCI_W_C, TCI_W_E, TCI_OP_LT, TCI_W_E, TCI_W_C,
+        TCI_OP_WHERE, TCI_OP_LOG, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_SQUARE, TCI_W_C, TCI_W_E,
+        TCI_OP_LT, TCI_W_E, TCI_W_C, TCI_OP_WHERE, TCI_OP_DIV, TCI_OP_ADD, TCI_OP_MUL, TCI_W_K +
+        30, TCI_W_D, TCI_OP_MUL, TCI_OP_ADD, TCI_W_END,
+    /* MARGIN_RANKING_LOSS */ TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_MUL,
+        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_GE, TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_SUB,
+        TCI_OP_MUL, TCI_OP_SUB, TCI_W_K + 0, TCI_OP_WHERE, TCI_W_END,
+    /* SOFT_MARGIN_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_MUL, TCI_OP_NEG, TCI_W_K + 0,
+        TCI_OP_LOGADDEXP, TCI_W_END,
+    /* HINGE_EMBEDDING_LOSS */ TCI_W_B, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K + 0, TCI_W_C, TCI_W_A,
+        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_GE, TCI_W_C, TCI_W_A, TCI_OP_SUB, TCI_W_K + 0,
+        TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_B, TCI_W_K + 14, TCI_OP_EQ, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_WHERE, TCI_OP_ADD, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0}},
@@ -9359,6 +9965,40 @@ static const tci_combine_row tci_combine_rows[] = {
     [TCI_RED_ONLINE] = {{1418, 1420, 0}, {1426, 1430, 0}},
     [TCI_RED_DOT] = {{0, 0, 0}, {1466, 0, 0}},
 };
+static const uint16_t tci_built_rows[] = {
+    [TCI_BUILT_LEAKY_RELU] = 1471,
+    [TCI_BUILT_ELU] = 1480,
+    [TCI_BUILT_CELU] = 1495,
+    [TCI_BUILT_SELU] = 1512,
+    [TCI_BUILT_MISH] = 1529,
+    [TCI_BUILT_SOFTPLUS] = 1536,
+    [TCI_BUILT_LOGSIGMOID] = 1551,
+    [TCI_BUILT_SOFTSHRINK] = 1557,
+    [TCI_BUILT_HARDSHRINK] = 1576,
+    [TCI_BUILT_TANHSHRINK] = 1584,
+    [TCI_BUILT_THRESHOLD] = 1589,
+    [TCI_BUILT_HARDTANH] = 1596,
+    [TCI_BUILT_RELU6] = 1608,
+    [TCI_BUILT_HARDSIGMOID] = 1620,
+    [TCI_BUILT_HARDSWISH] = 1636,
+    [TCI_BUILT_GELU_TANH] = 1654,
+    [TCI_BUILT_LOGIT] = 1672,
+    [TCI_BUILT_LERP] = 1707,
+    [TCI_BUILT_ADDCMUL] = 1715,
+    [TCI_BUILT_ADDCDIV] = 1723,
+    [TCI_BUILT_DEG2RAD] = 1731,
+    [TCI_BUILT_RAD2DEG] = 1735,
+    [TCI_BUILT_MSE_LOSS] = 1739,
+    [TCI_BUILT_L1_LOSS] = 1744,
+    [TCI_BUILT_SMOOTH_L1_LOSS] = 1749,
+    [TCI_BUILT_HUBER_LOSS] = 1778,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY] = 1802,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY_WITH_LOGITS] = 1842,
+    [TCI_BUILT_GAUSSIAN_NLL_LOSS] = 1863,
+    [TCI_BUILT_MARGIN_RANKING_LOSS] = 1889,
+    [TCI_BUILT_SOFT_MARGIN_LOSS] = 1908,
+    [TCI_BUILT_HINGE_EMBEDDING_LOSS] = 1915,
+};
 
 /* ---- src/ops/formula.c, continued ---- */
 _Static_assert((int)TCI_P_COUNT <= (int)TCI_W_A, "prims and words of their own overlap");
@@ -9375,6 +10015,11 @@ TCI_FN const uint8_t *tci_formula_value(int op)
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which)
 {
     return tci_formula_words + tci_formula_rows[op].operand[which];
+}
+
+TCI_FN const uint8_t *tci_formula_built(tci_built built)
+{
+    return tci_formula_words + tci_built_rows[built];
 }
 
 TCI_FN tci_gradient tci_formula_gradient_kind(int op)
@@ -11400,6 +12045,11 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_param tci_param;       /* run/param.c */
+/* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
+typedef struct tci_owner {
+    void (*release)(struct tci_owner *owner);
+} tci_owner;
+
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed;
@@ -11408,6 +12058,7 @@ typedef struct tci_storage {
     uint64_t version;  /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
     tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
     tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
+    tci_owner *owner;  /* of borrowed memory; NULL: the user, who is not told */
 } tci_storage;
 
 /* Passes keep what they know of nodes beside them (graph/table.h). */
@@ -12368,6 +13019,11 @@ TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
 TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
 
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
+/* The formula of a built row over its operands, in dtype t; NULL operands give NULL. */
+TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
+                                   tc_dtype t);
+/* x itself, or its mean or sum over all elements. */
+TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how);
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
@@ -15436,6 +16092,7 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t);
 
 #endif
 
+
 /* ---- src/ops/composite.c, continued ---- */
 #include <math.h>
 
@@ -15490,6 +16147,53 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
         v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
     }
     return tci_graph_const(g, t, v);
+}
+
+/* One word of a formula over the nodes it takes. */
+static tci_node *tci_composite_word(tci_graph *g, int word, tci_node *const *operands,
+                                    tci_node *const *args, tc_dtype t)
+{
+    switch (word) {
+    case TCI_W_A: return operands[0];
+    case TCI_W_B: return operands[1];
+    case TCI_W_C: return operands[2];
+    case TCI_W_D: return operands[3];
+    case TCI_W_E: return operands[4];
+    case TCI_OP_WHERE: return tci_build_where(g, args[0], args[1], args[2]);
+    default: break;
+    }
+    return word >= TCI_W_K ? tci_composite_number(g, t, tci_formula_number(word))
+                           : tci_build_ew(g, word, args);
+}
+
+TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
+                                   tc_dtype t)
+{
+    tci_node *stack[TCI_FORMULA_DEPTH] = {NULL};
+    int n = 0;
+    for (const uint8_t *w = tci_formula_built(built); *w != TCI_W_END; w++) {
+        n -= tci_formula_gradient_operands(*w);
+        stack[n] = tci_composite_word(g, *w, operands, stack + n, t);
+        if (!stack[n]) {
+            return NULL;
+        }
+        n++;
+    }
+    return stack[0];
+}
+
+TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how)
+{
+    tc_axes all = {NULL, 0, true};
+    if (how < TC_REDUCE_MEAN || how > TC_REDUCE_NONE) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "the reduction is %d: expected TC_REDUCE_MEAN, TC_REDUCE_SUM or "
+                       "TC_REDUCE_NONE", how);
+        return NULL;
+    }
+    return !x || how == TC_REDUCE_NONE ? x
+           : how == TC_REDUCE_SUM      ? tci_build_reduce(g, TCI_OP_SUM, x, all, false)
+                                       : tci_build_mean(g, x, all, false);
 }
 
 /* Reduces over axes given as attributes. */
@@ -59006,6 +59710,8 @@ TCI_FN void tci_pool_shutdown(void)
  *
  * All of it changes under a lock that the parameters of a context share, so that a run holds and
  * changes all of its own at once. A run without parameters never comes here. */
+#include <string.h>
+
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -59229,9 +59935,25 @@ TCI_FN void tci_storage_release(tci_storage *s);
 /* The storage, with its bytes, becomes a parameter of that context. False: no memory. */
 TCI_FN bool tci_param_make(tci_storage *s, const tci_ctx *ctx);
 TCI_FN void tci_param_free(tci_storage *s);
-/* The newest bytes of any storage in host memory: they stay as they are until the drop. */
-TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data);
-TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held);
+/* A list of storages of one context, and a value of each. */
+typedef struct tci_param_held {
+    struct tci_param_held *next;
+    tci_storage *storage;
+    tci_param_value *value; /* NULL: it is no parameter */
+    void *data;             /* of the value */
+} tci_param_held;
+/* The newest bytes of any storages in host memory, those of parameters as one run left them all:
+ * they stay as they are until the drop. */
+TCI_FN tc_status tci_param_hold(tci_param_held *list);
+TCI_FN void tci_param_drop(tci_param_held *list);
+/* Memory for a new value of each, all parameters, which nobody sees until they are settled: then
+ * all are the newest values, or, where a run changes one of them (TC_ERR_BUSY) or the caller does
+ * not want it, none. TC_ERR_MEMORY. */
+TCI_FN tc_status tci_param_room(tci_param_held *list);
+TCI_FN tc_status tci_param_settle(tci_param_held *list, bool commits);
+/* The name is copied. False: no memory. */
+TCI_FN bool tci_param_name(tci_storage *s, const char *name);
+TCI_FN const char *tci_param_name_of(const tci_storage *s); /* NULL: it has none */
 /* The user changed the bytes of any storage. */
 TCI_FN tc_status tci_param_touch(tci_storage *s);
 /* Around a run of a program with parameters. TC_ERR_BUSY: another run changes one of those that
@@ -59379,6 +60101,7 @@ struct tci_param {
     uint32_t writer;         /* a run changes it */
     uint32_t changing;       /* ... or its memory, now: nobody may look at that */
     bool is_shared;
+    char *name;              /* or NULL; only the thread of the context asks */
     tci_param_value first;   /* its data lies in the storage itself */
 };
 
@@ -59506,60 +60229,154 @@ TCI_FN void tci_param_free(tci_storage *s)
             tci_heap_free_aligned(v);
         }
     }
+    tci_heap_free(p->name);
     tci_heap_free(p);
     s->param = NULL;
 }
 
-static void tci_param_lock_one(tci_param *p)
+/* The lock of the parameters in a list, taken; NULL: there are none. */
+static tci_param_lock *tci_param_lock_list(const tci_param_held *list)
 {
-    pthread_mutex_lock(&p->lock->mutex);
-    while (tci_param_is_marked(p->changing)) {
-        p->is_shared = true;
-        pthread_cond_wait(&p->lock->freed, &p->lock->mutex);
+    while (list && !list->storage->param) {
+        list = list->next;
+    }
+    if (!list) {
+        return NULL;
+    }
+    tci_param_lock *lock = list->storage->param->lock;
+    pthread_mutex_lock(&lock->mutex);
+    return lock;
+}
+
+static void tci_param_unlock_list(tci_param_lock *lock)
+{
+    if (lock) {
+        pthread_mutex_unlock(&lock->mutex);
     }
 }
 
-TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data)
+/* Until no run has one of them for itself. */
+static void tci_param_wait_list(tci_param_lock *lock, const tci_param_held *list)
 {
-    tci_param *p = s->param;
-    *held = NULL;
-    if (!p) {
-        *data = s->data;
-        return TC_OK;
+    for (const tci_param_held *h = list; lock && h;) {
+        tci_param *p = h->storage->param;
+        h = h->next;
+        if (p && tci_param_is_marked(p->changing)) {
+            p->is_shared = true;
+            pthread_cond_wait(&lock->freed, &lock->mutex);
+            h = list; /* meanwhile others may have begun */
+        }
     }
-    tci_param_lock_one(p);
-    tc_status status = tci_param_fetch(s);
-    if (!status) {
-        *held = p->value;
-        *data = p->value->data;
-        p->value->holders++;
+}
+
+TCI_FN tc_status tci_param_hold(tci_param_held *list)
+{
+    tc_status status = TC_OK;
+    tci_param_lock *lock = tci_param_lock_list(list);
+    tci_param_wait_list(lock, list);
+    for (tci_param_held *h = list; h; h = h->next) {
+        tci_storage *s = h->storage;
+        status = s->param && !status ? tci_param_fetch(s) : status;
+        h->value = s->param && !status ? s->param->value : NULL;
+        h->data = s->data;
+        if (h->value) {
+            h->value->holders++;
+        }
     }
-    pthread_mutex_unlock(&p->lock->mutex);
+    tci_param_unlock_list(lock);
+    if (status) {
+        tci_param_drop(list);
+    }
     return status;
 }
 
-TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held)
+TCI_FN void tci_param_drop(tci_param_held *list)
 {
-    if (held) {
-        pthread_mutex_lock(&s->param->lock->mutex);
-        tci_param_release(s->param, held);
-        pthread_mutex_unlock(&s->param->lock->mutex);
+    tci_param_lock *lock = tci_param_lock_list(list);
+    for (tci_param_held *h = list; h; h = h->next) {
+        if (h->value) {
+            tci_param_release(h->storage->param, h->value);
+        }
     }
+    tci_param_unlock_list(lock);
 }
 
 TCI_FN tc_status tci_param_touch(tci_storage *s)
 {
-    if (!s->param) {
-        tci_resident_changed(s, NULL);
-        return TC_OK;
-    }
-    tci_param_lock_one(s->param);
-    tc_status status = tci_param_fetch(s); /* what a run changed is not lost */
+    tci_param_held one = {.storage = s};
+    tci_param_lock *lock = tci_param_lock_list(&one);
+    tci_param_wait_list(lock, &one);
+    tc_status status = lock ? tci_param_fetch(s) : TC_OK; /* what a run changed is not lost */
     if (!status) {
         tci_resident_changed(s, NULL);
     }
-    pthread_mutex_unlock(&s->param->lock->mutex);
+    tci_param_unlock_list(lock);
     return status;
+}
+
+/* ---- what the user sets ---- */
+
+/* Back to the spares. */
+static void tci_param_put_list(tci_param_held *list)
+{
+    for (tci_param_held *h = list; h; h = h->next) {
+        if (h->value) {
+            tci_param_put(h->storage->param, h->value);
+        }
+        h->value = NULL;
+    }
+}
+
+TCI_FN tc_status tci_param_room(tci_param_held *list)
+{
+    bool ok = true;
+    tci_param_lock *lock = tci_param_lock_list(list);
+    for (tci_param_held *h = list; h; h = h->next) {
+        h->value = ok ? tci_param_spare(h->storage) : NULL;
+        h->data = h->value ? h->value->data : NULL;
+        ok = h->value != NULL;
+    }
+    if (!ok) {
+        tci_param_put_list(list);
+    }
+    tci_param_unlock_list(lock);
+    return ok ? TC_OK : TC_ERR_MEMORY;
+}
+
+TCI_FN tc_status tci_param_settle(tci_param_held *list, bool commits)
+{
+    tci_param_lock *lock = tci_param_lock_list(list);
+    tci_param_wait_list(lock, list);
+    bool busy = false;
+    for (const tci_param_held *h = list; commits && h; h = h->next) {
+        busy = busy || tci_param_is_marked(h->storage->param->writer);
+    }
+    for (tci_param_held *h = list; commits && !busy && h; h = h->next) {
+        tci_param_set(h->storage, h->value);
+        tci_resident_changed(h->storage, NULL);
+    }
+    tci_param_put_list(list);
+    tci_param_unlock_list(lock);
+    return busy ? TC_ERR_BUSY : TC_OK;
+}
+
+/* ---- names ---- */
+
+TCI_FN bool tci_param_name(tci_storage *s, const char *name)
+{
+    size_t bytes = strlen(name) + 1;
+    char *copy = tci_heap_resize(NULL, bytes);
+    if (copy) {
+        memcpy(copy, name, bytes);
+        tci_heap_free(s->param->name);
+        s->param->name = copy;
+    }
+    return copy != NULL;
+}
+
+TCI_FN const char *tci_param_name_of(const tci_storage *s)
+{
+    return s->param ? s->param->name : NULL;
 }
 
 /* ---- runs ---- */
@@ -60003,6 +60820,9 @@ TCI_FN void tci_storage_release(tci_storage *s)
     }
     tci_resident_free(s);
     tci_param_free(s);
+    if (s->owner) {
+        s->owner->release(s->owner);
+    }
     if (s->borrowed) {
         tci_heap_free(s);
     } else {
@@ -65288,17 +66108,39 @@ TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
 /* Why there is no call: a device may know more. */
 TCI_FN const char *tci_run_no_workspace(const tc_program *f);
 
+/* ---- api/leaf.c: leaves within another public call ---- */
+/* A leaf over memory of `owner`, which is released when nothing uses it any more; NULL, with the
+ * frame failed or the graph's error: the caller still has it. strides NULL: dense. */
+TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const int64_t *strides, tci_owner *owner);
+/* A leaf with memory of its own; as above. */
+TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                  const int64_t *sizes, const int64_t *strides);
+TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes);
+/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
+ * dense. index: room for as many as there are axes. */
+TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+                          const int64_t *strides, int64_t *index);
+/* A DATA node that takes over the storage (released on failure), of a shape that was checked. */
+TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
+                               tci_storage *storage, const int64_t *strides, int64_t offset);
+
 /* ---- api/lazy.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
 TCI_FN tc_status tci_lazy_value(const tci_frame *f, tc_tensor t, tci_node **node);
-/* The same as memory that the host can read, and that stays as it is until the drop. */
+/* The same of each of ts, all computed by one program, as memory that the host can read, and that
+ * stays as it is until the drop. */
 typedef struct tci_lazy_held {
+    tci_param_held held;
     tci_node *node;
     const char *first; /* element 0...0 */
-    tci_param_value *held;
 } tci_lazy_held;
-TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensor t, tci_lazy_held *m);
-TCI_FN void tci_lazy_drop(const tci_lazy_held *m);
+TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held *m);
+TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n);
+
+/* ---- api/read.c ---- */
+/* Copies the elements, row-major, to memory that has room for them. */
+TCI_FN void tci_read_value(const tci_lazy_held *m, void *to);
 
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 
@@ -65594,6 +66436,16 @@ TC_API int64_t tc_nbytes(tc_tensor t)
     bool known = n && tci_build_is_known(n->rank, n->shape);
     int64_t bytes = n ? tci_dtype_get((tc_dtype)n->dtype)->bytes : 0;
     return known ? tci_dim_known(tci_node_count(n)) * bytes : -1;
+}
+
+TC_API int tc_dtype_size(tc_dtype dtype)
+{
+    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->bytes : 0;
+}
+
+TC_API const char *tc_dtype_name(tc_dtype dtype)
+{
+    return tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none";
 }
 
 /* ---- frames ---- */
@@ -66520,9 +67372,7 @@ static void tci_leaf_dense(int rank, const int64_t *sizes, int64_t *strides)
     }
 }
 
-/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
- * dense. */
-static void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
                           const int64_t *strides, int64_t *index)
 {
     int64_t count = 1;
@@ -66546,8 +67396,7 @@ static void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, co
     }
 }
 
-/* A DATA node that takes over the storage (released on failure). strides NULL: dense. */
-static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
+TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
                                tci_storage *storage, const int64_t *strides, int64_t offset)
 {
     size_t bytes = (size_t)rank * sizeof(*strides);
@@ -66588,10 +67437,19 @@ static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
     return true;
 }
 
-/* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
-static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
-                          const int64_t *sizes, const int64_t *strides, tci_words *dense,
-                          tci_leaf_span *span)
+static bool tci_leaf_has_data(tci_frame *f, const void *data, tc_dtype dtype, int64_t n)
+{
+    if (!data && n) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "the data pointer is NULL: expected %" PRId64 " elements of %s", n,
+                       tci_dtype_get(dtype)->name);
+    }
+    return !f->failed;
+}
+
+/* What the leaves with memory share: checks, and the extent of the view. False: failed. */
+static bool tci_leaf_view(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes,
+                          const int64_t *strides, tci_words *dense, tci_leaf_span *span)
 {
     int64_t given = dtype;
     if (!tci_frame_dtype(f, "the data", &given, 1) || !tci_leaf_check(f, dtype, rank, sizes) ||
@@ -66608,53 +67466,62 @@ static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int ra
         tci_leaf_span_of(rank, sizes, strides ? strides : own, tci_dtype_get(dtype)->bytes, span);
     if (!fits) {
         tci_frame_fail(f, TC_ERR_LIMIT, "the strides reach beyond what memory can address");
-    } else if (!data && span->hi > span->lo) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT,
-                       "the data pointer is NULL: expected %" PRId64 " elements of %s",
-                       span->hi - span->lo, tci_dtype_get(dtype)->name);
-    }
-    if (f->failed) {
         tci_words_put(&f->ctx->graph, dense, NULL);
     }
-    return !f->failed;
+    return fits;
 }
 
-TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
-                              const int64_t *sizes, const int64_t *strides, tc_site here)
+TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const int64_t *strides, tci_owner *owner)
 {
-    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
-        return tci_frame_end(&f, NULL);
+    if (!tci_leaf_view(f, dtype, rank, sizes, strides, &dense, &span)) {
+        return NULL;
+    }
+    tci_graph *g = &f->ctx->graph;
+    if (!tci_leaf_has_data(f, data, dtype, span.hi - span.lo)) {
+        return tci_words_put(g, &dense, NULL);
     }
     if (!tci_dtype_is_aligned(dtype, data)) {
         const tci_dtype_info *info = tci_dtype_get(dtype);
-        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
                        "the data is at %p: expected an address that is a multiple of %d, as %s "
                        "needs (tc_copy_in takes any)",
                        data, info->align, info->name);
-        return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &dense, NULL));
+        return tci_words_put(g, &dense, NULL);
     }
     bool is_dense =
         !strides || !rank || !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
     int bytes = tci_dtype_get(dtype)->bytes;
     const char *lowest = data ? (const char *)data + span.lo * bytes : NULL;
     tci_storage *storage = tci_storage_borrow(lowest, (span.hi - span.lo) * bytes);
-    tci_graph *g = &f.ctx->graph;
     tci_node *x =
         tci_leaf_data(g, dtype, rank, sizes, storage, is_dense ? NULL : strides, -span.lo);
-    return tci_frame_end(&f, tci_words_put(g, &dense, x));
+    if (x) {
+        storage->owner = owner;
+    }
+    return tci_words_put(g, &dense, x);
 }
 
-/* A leaf with memory of its own. The frame ends with it. */
-static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                              const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
+    return tci_frame_end(&f, tci_leaf_borrow(&f, data, dtype, rank, sizes, strides, NULL));
+}
+
+TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                                   const int64_t *sizes, const int64_t *strides)
 {
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(f, data, dtype, rank, sizes, strides, &dense, &span)) {
-        return tci_frame_end(f, NULL);
+    if (!tci_leaf_view(f, dtype, rank, sizes, strides, &dense, &span)) {
+        return NULL;
+    }
+    tci_graph *g = &f->ctx->graph;
+    if (!tci_leaf_has_data(f, data, dtype, span.hi - span.lo)) {
+        return tci_words_put(g, &dense, NULL);
     }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
@@ -66667,37 +67534,31 @@ static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
         tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : words,
                       words + rank);
     }
-    tci_graph *g = &f->ctx->graph;
-    tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0);
-    return tci_frame_end(f, tci_words_put(g, &dense, x));
+    return tci_words_put(g, &dense, tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0));
+}
+
+TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
+{
+    if (f->failed || !tci_leaf_check(f, dtype, rank, sizes) ||
+        !tci_leaf_is_known(f, rank, sizes)) {
+        return NULL;
+    }
+    int64_t bytes = tci_dtype_get(dtype)->bytes;
+    for (int i = 0; i < rank; i++) {
+        bytes *= sizes[i];
+    }
+    tci_storage *storage = tci_storage_make(bytes);
+    if (storage) {
+        memset(storage->data, 0, (size_t)bytes);
+    }
+    return tci_leaf_data(&f->ctx->graph, dtype, rank, sizes, storage, NULL, 0);
 }
 
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
-    return tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides);
-}
-
-TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
-                             tc_site here)
-{
-    tci_frame f = tci_frame_on(ctx, "tc_param", here);
-    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n)) {
-        return tci_frame_end(&f, NULL);
-    }
-    tc_tensor t = tci_leaf_copy_in(&f, data, (tc_dtype)dtype_and_sizes[0], n - 1,
-                                   dtype_and_sizes + 1, NULL);
-    tci_node *x = tci_handle_node(t);
-    if (x && !tci_param_make(x->storage, f.ctx)) {
-        f = tci_frame_on(ctx, "tc_param", here);
-        tci_frame_fail(&f, TC_ERR_MEMORY, "out of memory for a parameter");
-        return tci_frame_end(&f, NULL);
-    }
-    if (x) {
-        x->stateful = true;
-    }
-    return t;
+    return tci_frame_end(&f, tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides));
 }
 
 /* ---- tc_touch ---- */
@@ -66776,8 +67637,242 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
  * elementwise and reducing calls are expanded from the op rows. Only here do numbers exist beside
  * tensors: they are weak (NEP 50), so their dtype follows from the tensors'; below this room they
  * are 0-d nodes. */
+/* ---- src/api/calls.h ---- */
+/* api/calls.h - THE rows of the public ops: what each call takes, in the order in which it takes
+ * it. From a row follow the call by name (api/named.c), the text of its parameters and the checks
+ * of what is given for them. The elementwise and the reducing calls follow from ops/table.h.
+ *
+ * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
+ * results, parameters) for one that stores so many. Parameters:
+ *   TCI_MUST(name, kind)             is given by whoever calls
+ *   TCI_MAY(name, kind, default)     may be left out
+ *   TCI_TYPED                        a dtype and sizes, as one list
+ *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
+ *                                    kind) and TCI_FIELD(name, kind, default)
+ *   TCI_ON                           the context
+ *   TCI_STORED(name, at)             where result number `at` goes
+ * A user of the rows defines all ten. */
+#ifndef TCI_API_CALLS_H
+#define TCI_API_CALLS_H
 
 
+/* The kinds of parameters, as texts for users show them too. */
+#define TCI_PARAM_KINDS(X)                                                                         \
+    X(tensor)                                                                                      \
+    X(optional) /* a tensor, or TC_NONE */                                                         \
+    X(tensors)  /* all inputs between the others */                                                \
+    X(operand)  /* a tensor or a number */                                                         \
+    X(integer)                                                                                     \
+    X(axis)                                                                                        \
+    X(axes)     /* a list of integers, or one */                                                   \
+    X(sizes)    /* the same */                                                                     \
+    X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(single)   /* an integer, or a list of one */                                                 \
+    X(pair)     /* a list of two integers, or one for both */                                      \
+    X(triple)   /* a list of three, or one for all */                                              \
+    X(each)     /* a list of up to three, or one for all */                                        \
+    X(real)                                                                                        \
+    X(factor)   /* one real number for all axes of an image */                                     \
+    X(flag)                                                                                        \
+    X(dtype)                                                                                       \
+    X(reduction) /* the text mean, sum or none */                                                  \
+    X(text)
+
+#define TCI_OWN_CALLS                                                                              \
+    TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
+    TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
+    TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
+    TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
+    TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
+                     TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
+    TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \
+    TCI_CALL(random_bits, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                 \
+    TCI_CALL(rand, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                        \
+    TCI_CALL(randn, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                       \
+    TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
+                      TCI_MUST(high, operand) TCI_TYPED)                                           \
+    TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
+    TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
+    TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
+    TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL(std, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
+                  TCI_MAY(keepdims, flag, false))                                                  \
+    TCI_CALL_MANY(var_mean, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                     \
+                               TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
+                               TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
+    TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
+    TCI_CALL_MANY(topk, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(k, integer)           \
+                           TCI_MAY(largest, flag, true) TCI_STORED(values, 0)                      \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL_MANY(sort, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                \
+                           TCI_MAY(descending, flag, false) TCI_STORED(values, 0)                  \
+                           TCI_STORED(indices, 1))                                                 \
+    TCI_CALL(argsort, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                     \
+                      TCI_MAY(descending, flag, false))                                            \
+    TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
+    TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
+                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
+                         TCI_MAY(eps, operand, 1e-5))                                              \
+    TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
+    TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
+    TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
+    TCI_CALL(transpose, TCI_MUST(x, tensor) TCI_MUST(axis_a, axis) TCI_MUST(axis_b, axis))         \
+    TCI_CALL(expand, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                   \
+    TCI_CALL(squeeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(unsqueeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                  \
+    TCI_CALL(slice, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(start, integer, 0)            \
+                    TCI_MAY(stop, integer, TC_END) TCI_MAY(step, integer, 1))                      \
+    TCI_CALL(flip, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                       \
+    TCI_CALL(pad, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)             \
+                  TCI_MAY(after, integer, 0) TCI_MAY(value, operand, 0))                           \
+    TCI_CALL(cat, TCI_MUST(xs, tensors) TCI_MUST(axis, axis))                                      \
+    TCI_CALL(gather, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))             \
+    TCI_CALL(index_select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))       \
+    TCI_CALL(scatter_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)             \
+                      TCI_MUST(src, tensor))                                                       \
+    TCI_CALL(scatter_min, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(scatter_max, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
+                          TCI_MUST(src, tensor))                                                   \
+    TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
+                        TCI_MUST(src, tensor))                                                     \
+    TCI_CALL(roll, TCI_MUST(x, tensor) TCI_MUST(shift, integer) TCI_MUST(axis, axis))              \
+    TCI_CALL(rot90, TCI_MUST(x, tensor) TCI_MAY(k, integer, 1) TCI_MAY(axis_a, axis, 0)            \
+                    TCI_MAY(axis_b, axis, 1))                                                      \
+    TCI_CALL(unfold, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(size, integer)              \
+                     TCI_MUST(step, integer))                                                      \
+    TCI_CALL(pad_mode, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)        \
+                       TCI_MAY(after, integer, 0) TCI_MUST(mode, text))                            \
+    TCI_CALL(pixel_shuffle, TCI_MUST(x, tensor) TCI_MUST(upscale_factor, integer))                 \
+    TCI_CALL(pixel_unshuffle, TCI_MUST(x, tensor) TCI_MUST(downscale_factor, integer))             \
+    TCI_CALL(diagonal, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0) TCI_MAY(axis_a, axis, 0)    \
+                       TCI_MAY(axis_b, axis, 1))                                                   \
+    TCI_CALL(diag, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0))                                \
+    TCI_CALL(diag_embed, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0)                           \
+                         TCI_MAY(axis_a, axis, -2) TCI_MAY(axis_b, axis, -1))                      \
+    TCI_CALL(tril, TCI_MUST(x, tensor) TCI_MAY(diagonal, integer, 0))                              \
+    TCI_CALL(triu, TCI_MUST(x, tensor) TCI_MAY(diagonal, integer, 0))                              \
+    TCI_CALL(tril_indices, TCI_ON TCI_MUST(rows, integer) TCI_MUST(columns, integer)               \
+                           TCI_MAY(offset, integer, 0))                                            \
+    TCI_CALL(triu_indices, TCI_ON TCI_MUST(rows, integer) TCI_MUST(columns, integer)               \
+                           TCI_MAY(offset, integer, 0))                                            \
+    TCI_CALL(linspace, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                     \
+                       TCI_MUST(steps, integer) TCI_MUST(dtype, dtype))                            \
+    TCI_CALL(logspace, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                     \
+                       TCI_MUST(steps, integer) TCI_MAY(base, real, 10) TCI_MUST(dtype, dtype))    \
+    TCI_CALL(repeat_interleave, TCI_MUST(x, tensor) TCI_MUST(repeats, operand)                     \
+                                TCI_MUST(axis, axis) TCI_MAY(size, integer, 0))                    \
+    TCI_CALL(slice_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor) TCI_MAY(axis, axis, 0)       \
+                            TCI_MAY(start, integer, 0) TCI_MAY(stop, integer, TC_END)              \
+                            TCI_MAY(step, integer, 1))                                             \
+    TCI_CALL(select_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor) TCI_MUST(axis, axis)        \
+                             TCI_MUST(index, integer))                                             \
+    TCI_CALL(diagonal_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor)                           \
+                               TCI_MAY(offset, integer, 0) TCI_MAY(axis_a, axis, 0)                \
+                               TCI_MAY(axis_b, axis, 1))                                           \
+    TCI_CALL(take_along_dim, TCI_MUST(x, tensor) TCI_MUST(index, tensor) TCI_MUST(axis, axis))     \
+    TCI_CALL(index, TCI_MUST(x, tensor) TCI_MUST(indices, tensors))                                \
+    TCI_CALL(index_put, TCI_MUST(x, tensor) TCI_MUST(indices, tensors) TCI_MUST(src, tensor)       \
+                        TCI_MAY(accumulate, flag, false))                                          \
+    TCI_CALL(index_fill, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)          \
+                         TCI_MUST(value, operand))                                                 \
+    TCI_CALL(masked_scatter, TCI_MUST(x, tensor) TCI_MUST(mask, tensor) TCI_MUST(src, tensor))     \
+    TCI_CALL_MANY(masked_select, 2, TCI_MUST(x, tensor) TCI_MUST(mask, tensor)                     \
+                                    TCI_MUST(size, integer) TCI_STORED(values, 0)                  \
+                                    TCI_STORED(count, 1))                                          \
+    TCI_CALL_MANY(nonzero, 2, TCI_MUST(x, tensor) TCI_MUST(size, integer)                          \
+                              TCI_STORED(indices, 0) TCI_STORED(count, 1))                         \
+    TCI_CALL(searchsorted, TCI_MUST(sorted, tensor) TCI_MUST(values, tensor)                       \
+                           TCI_MAY(right, flag, false))                                            \
+    TCI_CALL(bucketize, TCI_MUST(x, tensor) TCI_MUST(boundaries, tensor)                           \
+                        TCI_MAY(right, flag, false))                                               \
+    TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
+    TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
+    TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
+    TCI_IMAGE_CALLS(1, single)                                                                     \
+    TCI_IMAGE_CALLS(2, pair)                                                                       \
+    TCI_IMAGE_CALLS(3, triple)                                                                     \
+    TCI_CALL(im2col, TCI_MUST(x, tensor) TCI_PATCH_FIELDS)                                         \
+    TCI_CALL(col2im, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_PATCH_FIELDS)                  \
+    TCI_CALL(interpolate, TCI_MUST(x, tensor)                                                      \
+                          TCI_FIELDS(tc_interpolation,                                             \
+                                     TCI_FIELD(mode, text, "nearest") TCI_FIELD(size, each, 0)     \
+                                     TCI_FIELD(scale_factor, factor, 0)                            \
+                                     TCI_FIELD(align_corners, flag, false)                         \
+                                     TCI_FIELD(recompute_scale_factor, flag, false)))              \
+    TCI_CALL(grid_sample, TCI_MUST(x, tensor) TCI_MUST(grid, tensor)                               \
+                          TCI_MAY(mode, text, "bilinear") TCI_MAY(padding_mode, text, "zeros")     \
+                          TCI_MAY(align_corners, flag, false))                                     \
+    TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
+
+/* Those over images of n axes; `many` is the kind of n numbers. */
+#define TCI_IMAGE_CALLS(n, many)                                                                   \
+    TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
+                         TCI_MAY(bias, optional, TC_NONE)                                          \
+                         TCI_FIELDS(tc_conv,                                                       \
+                                    TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
+                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
+    TCI_CALL(conv_transpose##n##d,                                                                 \
+             TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
+             TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
+                                 TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
+                                 TCI_FIELD(output_padding, many, 0)))                              \
+    TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
+    TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
+                  TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \
+                  TCI_STORED(indices, 1))                                                          \
+    TCI_CALL(avg_pool##n##d,                                                                       \
+             TCI_MUST(x, tensor)                                                                   \
+             TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)           \
+                                 TCI_FIELD(padding, many, 0) TCI_FIELD(ceil_mode, flag, false)     \
+                                 TCI_FIELD(exclude_pad, flag, false)                               \
+                                 TCI_FIELD(divisor, integer, 0)))                                  \
+    TCI_CALL(lp_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_POOL_FIELDS(many))           \
+    TCI_CALL(adaptive_avg_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL(adaptive_max_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
+    TCI_CALL_MANY(adaptive_max_pool##n##d_with_indices, 2,                                         \
+                  TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(indices, 1)                 \
+                  TCI_MUST(sizes, sizes))
+#define TCI_POOL_FIELDS(many)                                                                      \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)                    \
+                        TCI_FIELD(padding, many, 0) TCI_FIELD(dilation, many, 1)                   \
+                        TCI_FIELD(ceil_mode, flag, false))
+
+#define TCI_PATCH_FIELDS                                                                           \
+    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, pair) TCI_FIELD(stride, pair, 1)                    \
+                        TCI_FIELD(padding, pair, 0) TCI_FIELD(dilation, pair, 1))
+
+#define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
+#define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
+#define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
+#define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
+    TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
+#define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
+#define TCI_CALL_OVER_SUM TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_BOOL TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
+#define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
+
+#define TCI_CALL_OF_BUILT(id, name, arity, kind, operands, ...)                                    \
+    TCI_CALL(name, operands TCI_CALL_HOW_##kind)
+#define TCI_GIVEN(name) TCI_MUST(name, operand)
+#define TCI_ELSE(name, number) TCI_MAY(name, operand, number)
+#define TCI_CALL_HOW_SAME
+#define TCI_CALL_HOW_FLOAT
+#define TCI_CALL_HOW_LOSS TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)
+
+#define TCI_CALLS                                                                                  \
+    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_BUILT_OPS(TCI_CALL_OF_BUILT)                                    \
+    TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+
+#endif
+
+
+/* ---- src/api/ops.c, continued ---- */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -67016,6 +68111,112 @@ TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
+
+/* ---- calls that follow from built rows ---- */
+
+enum { TCI_OPS_BUILT_MOST = 5 }; /* operands */
+
+typedef struct tci_ops_built_row {
+    const char *name;
+    bool is_float;
+    struct {
+        const char *name;
+        double otherwise; /* the number that TC_NONE stands for; NaN: none */
+    } operands[TCI_OPS_BUILT_MOST];
+} tci_ops_built_row;
+
+#define TCI_OPS_IS_FLOAT_SAME false
+#define TCI_OPS_IS_FLOAT_FLOAT true
+#define TCI_OPS_IS_FLOAT_LOSS true
+#define TCI_MUST(name, kind) {#name, (double)NAN},
+#define TCI_MAY(name, kind, number) {#name, (number)},
+static const tci_ops_built_row tci_ops_built_rows[] = {
+#define TCI_ROW(id, name, arity, kind, operands, formula, doc)                                     \
+    {"tc_" #name, TCI_OPS_IS_FLOAT_##kind, {operands}},
+    TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+#undef TCI_MUST
+#undef TCI_MAY
+
+/* The dtype of the result: that in which tensors, and numbers by their kind, meet. */
+static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
+                                    int n, tci_node **nodes)
+{
+    tci_node *tensors[TCI_OPS_BUILT_MOST];
+    int n_tensors = 0, kind = 0;
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            kind = TCI_MAX(kind, args[i].kind);
+        } else {
+            nodes[i] = tci_frame_node(f, args[i].tensor, row->operands[i].name);
+            tensors[n_tensors++] = nodes[i];
+        }
+    }
+    if (f->failed) {
+        return TC_F32;
+    }
+    tc_dtype common = tci_ops_weak(tci_build_common_dtype(tensors, n_tensors), kind);
+    return row->is_float && !tci_dtype_is_float(common) ? TC_F32 : common;
+}
+
+/* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */
+static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_reduction how,
+                               tc_site here)
+{
+    const tci_ops_built_row *row = &tci_ops_built_rows[built];
+    tc_arg args[TCI_OPS_BUILT_MOST];
+    tci_node *nodes[TCI_OPS_BUILT_MOST];
+    for (int i = 0; i < n; i++) {
+        double number = row->operands[i].otherwise;
+        bool left_out = !given[i].kind && tci_is_none(given[i].tensor) && number == number;
+        args[i] = !left_out                          ? given[i]
+                  : number == (double)(int)number ? tci_arg_int((int)number)
+                                                     : tci_arg_float(number);
+    }
+    tci_frame f = tci_ops_begin(row->name, args, n, here);
+    tc_dtype result = f.failed ? TC_F32 : tci_ops_built_dtype(&f, row, args, n, nodes);
+    tc_dtype math = (tc_dtype)tci_dtype_get(result)->compute;
+    for (int i = 0; i < n && !f.failed; i++) {
+        nodes[i] = args[i].kind ? tci_ops_number(&f, &args[i], math, row->operands[i].name)
+                                : tci_build_cast(&f.ctx->graph, nodes[i], math);
+        if (!nodes[i]) {
+            return tci_frame_end(&f, NULL);
+        }
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &f.ctx->graph;
+    tci_node *r = tci_build_reduction(g, tci_build_formula(g, built, nodes, math), (int)how);
+    return tci_frame_end(&f, tci_build_cast(g, r, result));
+}
+
+#define TCI_OPS_TAKES_1 tc_arg a
+#define TCI_OPS_TAKES_2 TCI_OPS_TAKES_1, tc_arg b
+#define TCI_OPS_TAKES_3 TCI_OPS_TAKES_2, tc_arg c
+#define TCI_OPS_TAKES_4 TCI_OPS_TAKES_3, tc_arg d
+#define TCI_OPS_TAKES_5 TCI_OPS_TAKES_4, tc_arg e
+#define TCI_OPS_LIST_1 a
+#define TCI_OPS_LIST_2 TCI_OPS_LIST_1, b
+#define TCI_OPS_LIST_3 TCI_OPS_LIST_2, c
+#define TCI_OPS_LIST_4 TCI_OPS_LIST_3, d
+#define TCI_OPS_LIST_5 TCI_OPS_LIST_4, e
+#define TCI_OPS_REDUCTION_SAME
+#define TCI_OPS_REDUCTION_FLOAT
+#define TCI_OPS_REDUCTION_LOSS , tc_reduction reduction
+#define TCI_OPS_HOW_SAME TC_REDUCE_NONE
+#define TCI_OPS_HOW_FLOAT TC_REDUCE_NONE
+#define TCI_OPS_HOW_LOSS reduction
+#define TCI_ROW(id, name, arity, row_kind, operands, formula, doc)                                 \
+    TC_API tc_tensor tc_##name##_at(TCI_OPS_TAKES_##arity TCI_OPS_REDUCTION_##row_kind,          \
+                                    tc_site here)                                                  \
+    {                                                                                              \
+        const tc_arg args[] = {TCI_OPS_LIST_##arity};                                              \
+        return tci_ops_built(TCI_BUILT_##id, args, arity, TCI_OPS_HOW_##row_kind, here);           \
+    }
+TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
 
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
 {
@@ -68142,232 +69343,8 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
  * function that makes the call. What is given is sorted into the list and checked by kind, so that
  * the function finds something of the right type for each parameter. What the values mean is for
  * the call to check, which is given the caller's place. */
-/* ---- src/api/calls.h ---- */
-/* api/calls.h - THE rows of the public ops: what each call takes, in the order in which it takes
- * it. From a row follow the call by name (api/named.c), the text of its parameters and the checks
- * of what is given for them. The elementwise and the reducing calls follow from ops/table.h.
- *
- * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
- * results, parameters) for one that stores so many. Parameters:
- *   TCI_MUST(name, kind)             is given by whoever calls
- *   TCI_MAY(name, kind, default)     may be left out
- *   TCI_TYPED                        a dtype and sizes, as one list
- *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
- *                                    kind) and TCI_FIELD(name, kind, default)
- *   TCI_ON                           the context
- *   TCI_STORED(name, at)             where result number `at` goes
- * A user of the rows defines all ten. */
-#ifndef TCI_API_CALLS_H
-#define TCI_API_CALLS_H
 
 
-/* The kinds of parameters, as texts for users show them too. */
-#define TCI_PARAM_KINDS(X)                                                                         \
-    X(tensor)                                                                                      \
-    X(optional) /* a tensor, or TC_NONE */                                                         \
-    X(tensors)  /* all inputs between the others */                                                \
-    X(operand)  /* a tensor or a number */                                                         \
-    X(integer)                                                                                     \
-    X(axis)                                                                                        \
-    X(axes)     /* a list of integers, or one */                                                   \
-    X(sizes)    /* the same */                                                                     \
-    X(typed)    /* the same, which the call takes behind its dtype */                              \
-    X(single)   /* an integer, or a list of one */                                                 \
-    X(pair)     /* a list of two integers, or one for both */                                      \
-    X(triple)   /* a list of three, or one for all */                                              \
-    X(each)     /* a list of up to three, or one for all */                                        \
-    X(real)                                                                                        \
-    X(factor)   /* one real number for all axes of an image */                                     \
-    X(flag)                                                                                        \
-    X(dtype)                                                                                       \
-    X(text)
-
-#define TCI_OWN_CALLS                                                                              \
-    TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
-    TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
-    TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
-    TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
-    TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
-                     TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
-    TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \
-    TCI_CALL(random_bits, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                 \
-    TCI_CALL(rand, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                        \
-    TCI_CALL(randn, TCI_ON TCI_MUST(key, operand) TCI_TYPED)                                       \
-    TCI_CALL(randint, TCI_ON TCI_MUST(key, operand) TCI_MUST(low, operand)                         \
-                      TCI_MUST(high, operand) TCI_TYPED)                                           \
-    TCI_CALL(bernoulli, TCI_MUST(p, tensor) TCI_MUST(key, operand))                                \
-    TCI_CALL(dropout, TCI_MUST(x, tensor) TCI_MUST(p, operand) TCI_MUST(key, operand))             \
-    TCI_CALL(mean, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(keepdims, flag, false)) \
-    TCI_CALL(var, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
-                  TCI_MAY(keepdims, flag, false))                                                  \
-    TCI_CALL(std, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL) TCI_MAY(correction, real, 1)     \
-                  TCI_MAY(keepdims, flag, false))                                                  \
-    TCI_CALL_MANY(var_mean, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                     \
-                               TCI_MAY(correction, real, 1) TCI_MAY(keepdims, flag, false)         \
-                               TCI_STORED(var, 0) TCI_STORED(mean, 1))                             \
-    TCI_CALL(cumsum, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                     \
-    TCI_CALL_MANY(topk, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(k, integer)           \
-                           TCI_MAY(largest, flag, true) TCI_STORED(values, 0)                      \
-                           TCI_STORED(indices, 1))                                                 \
-    TCI_CALL_MANY(sort, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                \
-                           TCI_MAY(descending, flag, false) TCI_STORED(values, 0)                  \
-                           TCI_STORED(indices, 1))                                                 \
-    TCI_CALL(argsort, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                                     \
-                      TCI_MAY(descending, flag, false))                                            \
-    TCI_CALL(softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
-    TCI_CALL(log_softmax, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                \
-    TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
-                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
-                         TCI_MAY(eps, operand, 1e-5))                                              \
-    TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
-    TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
-    TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
-    TCI_CALL(transpose, TCI_MUST(x, tensor) TCI_MUST(axis_a, axis) TCI_MUST(axis_b, axis))         \
-    TCI_CALL(expand, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                   \
-    TCI_CALL(squeeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
-    TCI_CALL(unsqueeze, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                  \
-    TCI_CALL(slice, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(start, integer, 0)            \
-                    TCI_MAY(stop, integer, TC_END) TCI_MAY(step, integer, 1))                      \
-    TCI_CALL(flip, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                       \
-    TCI_CALL(pad, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)             \
-                  TCI_MAY(after, integer, 0) TCI_MAY(value, operand, 0))                           \
-    TCI_CALL(cat, TCI_MUST(xs, tensors) TCI_MUST(axis, axis))                                      \
-    TCI_CALL(gather, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))             \
-    TCI_CALL(index_select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor))       \
-    TCI_CALL(scatter_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
-                          TCI_MUST(src, tensor))                                                   \
-    TCI_CALL(scatter, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)             \
-                      TCI_MUST(src, tensor))                                                       \
-    TCI_CALL(scatter_min, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
-                          TCI_MUST(src, tensor))                                                   \
-    TCI_CALL(scatter_max, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)         \
-                          TCI_MUST(src, tensor))                                                   \
-    TCI_CALL(index_add, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)           \
-                        TCI_MUST(src, tensor))                                                     \
-    TCI_CALL(roll, TCI_MUST(x, tensor) TCI_MUST(shift, integer) TCI_MUST(axis, axis))              \
-    TCI_CALL(rot90, TCI_MUST(x, tensor) TCI_MAY(k, integer, 1) TCI_MAY(axis_a, axis, 0)            \
-                    TCI_MAY(axis_b, axis, 1))                                                      \
-    TCI_CALL(unfold, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(size, integer)              \
-                     TCI_MUST(step, integer))                                                      \
-    TCI_CALL(pad_mode, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MAY(before, integer, 0)        \
-                       TCI_MAY(after, integer, 0) TCI_MUST(mode, text))                            \
-    TCI_CALL(pixel_shuffle, TCI_MUST(x, tensor) TCI_MUST(upscale_factor, integer))                 \
-    TCI_CALL(pixel_unshuffle, TCI_MUST(x, tensor) TCI_MUST(downscale_factor, integer))             \
-    TCI_CALL(diagonal, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0) TCI_MAY(axis_a, axis, 0)    \
-                       TCI_MAY(axis_b, axis, 1))                                                   \
-    TCI_CALL(diag, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0))                                \
-    TCI_CALL(diag_embed, TCI_MUST(x, tensor) TCI_MAY(offset, integer, 0)                           \
-                         TCI_MAY(axis_a, axis, -2) TCI_MAY(axis_b, axis, -1))                      \
-    TCI_CALL(tril, TCI_MUST(x, tensor) TCI_MAY(diagonal, integer, 0))                              \
-    TCI_CALL(triu, TCI_MUST(x, tensor) TCI_MAY(diagonal, integer, 0))                              \
-    TCI_CALL(tril_indices, TCI_ON TCI_MUST(rows, integer) TCI_MUST(columns, integer)               \
-                           TCI_MAY(offset, integer, 0))                                            \
-    TCI_CALL(triu_indices, TCI_ON TCI_MUST(rows, integer) TCI_MUST(columns, integer)               \
-                           TCI_MAY(offset, integer, 0))                                            \
-    TCI_CALL(linspace, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                     \
-                       TCI_MUST(steps, integer) TCI_MUST(dtype, dtype))                            \
-    TCI_CALL(logspace, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                     \
-                       TCI_MUST(steps, integer) TCI_MAY(base, real, 10) TCI_MUST(dtype, dtype))    \
-    TCI_CALL(repeat_interleave, TCI_MUST(x, tensor) TCI_MUST(repeats, operand)                     \
-                                TCI_MUST(axis, axis) TCI_MAY(size, integer, 0))                    \
-    TCI_CALL(slice_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor) TCI_MAY(axis, axis, 0)       \
-                            TCI_MAY(start, integer, 0) TCI_MAY(stop, integer, TC_END)              \
-                            TCI_MAY(step, integer, 1))                                             \
-    TCI_CALL(select_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor) TCI_MUST(axis, axis)        \
-                             TCI_MUST(index, integer))                                             \
-    TCI_CALL(diagonal_scatter, TCI_MUST(x, tensor) TCI_MUST(src, tensor)                           \
-                               TCI_MAY(offset, integer, 0) TCI_MAY(axis_a, axis, 0)                \
-                               TCI_MAY(axis_b, axis, 1))                                           \
-    TCI_CALL(take_along_dim, TCI_MUST(x, tensor) TCI_MUST(index, tensor) TCI_MUST(axis, axis))     \
-    TCI_CALL(index, TCI_MUST(x, tensor) TCI_MUST(indices, tensors))                                \
-    TCI_CALL(index_put, TCI_MUST(x, tensor) TCI_MUST(indices, tensors) TCI_MUST(src, tensor)       \
-                        TCI_MAY(accumulate, flag, false))                                          \
-    TCI_CALL(index_fill, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)          \
-                         TCI_MUST(value, operand))                                                 \
-    TCI_CALL(masked_scatter, TCI_MUST(x, tensor) TCI_MUST(mask, tensor) TCI_MUST(src, tensor))     \
-    TCI_CALL_MANY(masked_select, 2, TCI_MUST(x, tensor) TCI_MUST(mask, tensor)                     \
-                                    TCI_MUST(size, integer) TCI_STORED(values, 0)                  \
-                                    TCI_STORED(count, 1))                                          \
-    TCI_CALL_MANY(nonzero, 2, TCI_MUST(x, tensor) TCI_MUST(size, integer)                          \
-                              TCI_STORED(indices, 0) TCI_STORED(count, 1))                         \
-    TCI_CALL(searchsorted, TCI_MUST(sorted, tensor) TCI_MUST(values, tensor)                       \
-                           TCI_MAY(right, flag, false))                                            \
-    TCI_CALL(bucketize, TCI_MUST(x, tensor) TCI_MUST(boundaries, tensor)                           \
-                        TCI_MAY(right, flag, false))                                               \
-    TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
-    TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
-    TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
-    TCI_IMAGE_CALLS(1, single)                                                                     \
-    TCI_IMAGE_CALLS(2, pair)                                                                       \
-    TCI_IMAGE_CALLS(3, triple)                                                                     \
-    TCI_CALL(im2col, TCI_MUST(x, tensor) TCI_PATCH_FIELDS)                                         \
-    TCI_CALL(col2im, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_PATCH_FIELDS)                  \
-    TCI_CALL(interpolate, TCI_MUST(x, tensor)                                                      \
-                          TCI_FIELDS(tc_interpolation,                                             \
-                                     TCI_FIELD(mode, text, "nearest") TCI_FIELD(size, each, 0)     \
-                                     TCI_FIELD(scale_factor, factor, 0)                            \
-                                     TCI_FIELD(align_corners, flag, false)                         \
-                                     TCI_FIELD(recompute_scale_factor, flag, false)))              \
-    TCI_CALL(grid_sample, TCI_MUST(x, tensor) TCI_MUST(grid, tensor)                               \
-                          TCI_MAY(mode, text, "bilinear") TCI_MAY(padding_mode, text, "zeros")     \
-                          TCI_MAY(align_corners, flag, false))                                     \
-    TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
-
-/* Those over images of n axes; `many` is the kind of n numbers. */
-#define TCI_IMAGE_CALLS(n, many)                                                                   \
-    TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
-                         TCI_MAY(bias, optional, TC_NONE)                                          \
-                         TCI_FIELDS(tc_conv,                                                       \
-                                    TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)         \
-                                    TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)))   \
-    TCI_CALL(conv_transpose##n##d,                                                                 \
-             TCI_MUST(x, tensor) TCI_MUST(weight, tensor) TCI_MAY(bias, optional, TC_NONE)         \
-             TCI_FIELDS(tc_conv, TCI_FIELD(stride, many, 1) TCI_FIELD(padding, many, 0)            \
-                                 TCI_FIELD(dilation, many, 1) TCI_FIELD(groups, integer, 1)        \
-                                 TCI_FIELD(output_padding, many, 0)))                              \
-    TCI_CALL(max_pool##n##d, TCI_MUST(x, tensor) TCI_POOL_FIELDS(many))                            \
-    TCI_CALL_MANY(max_pool##n##d_with_indices, 2,                                                  \
-                  TCI_MUST(x, tensor) TCI_POOL_FIELDS(many) TCI_STORED(values, 0)                  \
-                  TCI_STORED(indices, 1))                                                          \
-    TCI_CALL(avg_pool##n##d,                                                                       \
-             TCI_MUST(x, tensor)                                                                   \
-             TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)           \
-                                 TCI_FIELD(padding, many, 0) TCI_FIELD(ceil_mode, flag, false)     \
-                                 TCI_FIELD(exclude_pad, flag, false)                               \
-                                 TCI_FIELD(divisor, integer, 0)))                                  \
-    TCI_CALL(lp_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_POOL_FIELDS(many))           \
-    TCI_CALL(adaptive_avg_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
-    TCI_CALL(adaptive_max_pool##n##d, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                  \
-    TCI_CALL_MANY(adaptive_max_pool##n##d_with_indices, 2,                                         \
-                  TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(indices, 1)                 \
-                  TCI_MUST(sizes, sizes))
-#define TCI_POOL_FIELDS(many)                                                                      \
-    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, many) TCI_FIELD(stride, many, 0)                    \
-                        TCI_FIELD(padding, many, 0) TCI_FIELD(dilation, many, 1)                   \
-                        TCI_FIELD(ceil_mode, flag, false))
-
-#define TCI_PATCH_FIELDS                                                                           \
-    TCI_FIELDS(tc_pool, TCI_MUST_FIELD(kernel, pair) TCI_FIELD(stride, pair, 1)                    \
-                        TCI_FIELD(padding, pair, 0) TCI_FIELD(dilation, pair, 1))
-
-#define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
-#define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
-#define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
-#define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
-    TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
-#define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
-#define TCI_CALL_OVER_SUM TCI_CALL_OVER_SAME
-#define TCI_CALL_OVER_BOOL TCI_CALL_OVER_SAME
-#define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
-#define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
-
-#define TCI_CALLS                                                                                  \
-    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
-
-#endif
-
-
-/* ---- src/api/named.c, continued ---- */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -68461,6 +69438,23 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
     return axes;
 }
 
+/* Its row's word in order; what is no word is none of the enumerators. */
+static int tci_named_reduction_at(const char *text)
+{
+    static const char *const words[] = {"mean", "sum", "none"};
+    int i = 0;
+    while (i < TCI_COUNT(words) && strcmp(words[i], text)) {
+        i++;
+    }
+    return i;
+}
+
+/* NULL: left out. */
+static tc_reduction tci_named_reduction(const char *text)
+{
+    return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
+}
+
 #define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_tensors(name) c->list,
@@ -68480,6 +69474,7 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
+#define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
 #define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
 
 /* ---- the rows ---- */
@@ -68493,15 +69488,15 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_FIELDS(type, params) &(type){params},
 #define TCI_ON c->ctx,
 #define TCI_STORED(name, at) &c->results[at],
-#define TCI_CALL(name, params)                                                                     \
+#define TCI_CALL(name, ...)                                                                        \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        *c->results = tc_##name##_at(params c->here);                                              \
+        *c->results = tc_##name##_at(__VA_ARGS__ c->here);                                         \
     }
-#define TCI_CALL_MANY(name, n, params)                                                             \
+#define TCI_CALL_MANY(name, n, ...)                                                                \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        tc_##name##_at(params c->here);                                                            \
+        tc_##name##_at(__VA_ARGS__ c->here);                                                       \
     }
 TCI_CALLS
 #undef TCI_MUST
@@ -68531,6 +69526,7 @@ TCI_CALLS
     {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
 #define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
+#define TCI_DEFAULT_reduction(v) TCI_DEFAULT_NONE
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
     {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
@@ -68738,6 +69734,7 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_factor: return number;
     case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
     case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
+    case TCI_PARAM_reduction: return a->text && tci_named_reduction_at(a->text) <= TC_REDUCE_NONE;
     case TCI_PARAM_text: return a->text != NULL;
     }
     return false;
@@ -69733,30 +70730,50 @@ TCI_FN tc_status tci_lazy_value(const tci_frame *f, tc_tensor t, tci_node **node
     return tci_lazy_eval(f, ts);
 }
 
-TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensor t, tci_lazy_held *m)
+/* Of every tensor, computed where it is not there. */
+static tc_status tci_lazy_values(const tci_frame *f, tc_tensors ts)
 {
-    tc_status status = tci_lazy_value(f, t, &m->node);
-    if (status) {
+    tc_status status = TC_OK;
+    bool missing = false;
+    for (int i = 0; i < ts.n && !status; i++) {
+        const tci_node *n = tci_batch_node(f, ts.items[i], ts.items[i], &status);
+        missing = missing || (n && !tci_node_is_value(n));
+    }
+    return missing && !status ? tci_lazy_eval(f, ts) : status;
+}
+
+TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held *m)
+{
+    tc_status status = tci_lazy_values(f, ts);
+    for (int i = 0; i < ts.n && !status; i++) {
+        tci_node *n = m[i].node = tci_handle_node(ts.items[i]);
+        m[i].held = (tci_param_held){.next = i + 1 < ts.n ? &m[i + 1].held : NULL,
+                                     .storage = n->storage};
+        if (!n->storage) {
+            status = tci_batch_fail(f, ts.items[i], &n->site, TC_ERR_ARGUMENT,
+                                    "given an assign, which has no value: expected the parameter "
+                                    "itself");
+        }
+    }
+    if (status || !ts.n) {
         return status;
     }
-    const tci_node *n = m->node;
-    const void *data;
-    if (!n->storage) {
-        return tci_batch_fail(f, t, &n->site, TC_ERR_ARGUMENT,
-                              "given an assign, which has no value: expected the parameter itself");
-    }
-    status = tci_param_hold(n->storage, &m->held, &data);
+    status = tci_param_hold(&m->held);
     if (status) {
-        return tci_batch_fail(f, t, &n->site, status,
+        return tci_batch_fail(f, ts.items[0], &m->node->site, status,
                               "the device that has the value failed, or memory ran out");
     }
-    m->first = (const char *)data + n->offset * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    for (int i = 0; i < ts.n; i++) {
+        const tci_node *n = m[i].node;
+        int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+        m[i].first = (const char *)m[i].held.data + n->offset * bytes;
+    }
     return TC_OK;
 }
 
-TCI_FN void tci_lazy_drop(const tci_lazy_held *m)
+TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n)
 {
-    tci_param_drop(m->node->storage, m->held);
+    tci_param_drop(n ? &m->held : NULL);
 }
 
 TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
@@ -69770,17 +70787,11 @@ TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
 
 TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here)
 {
-    tc_status status = TC_OK;
     if (ts.n < 0 || (ts.n && !ts.items)) {
         return TC_ERR_ARGUMENT;
     }
     tci_frame f = tci_frame_begin("tc_eval_many", here);
-    for (int i = 0; i < ts.n && !status; i++) {
-        tci_batch_node(&f, ts.items[i], ts.items[i], &status);
-    }
-    if (ts.n && !status) {
-        status = tci_lazy_eval(&f, ts);
-    }
+    tc_status status = tci_lazy_values(&f, ts);
     tci_frame_leave(&f);
     return status;
 }
@@ -69838,7 +70849,7 @@ static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node 
     return TC_OK;
 }
 
-static void tci_read_value(const tci_lazy_held *m, void *to)
+TCI_FN void tci_read_value(const tci_lazy_held *m, void *to)
 {
     const tci_node *n = m->node;
     int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
@@ -69854,16 +70865,148 @@ TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
 {
     tci_lazy_held m;
     tci_frame f = tci_frame_begin("tc_read", here);
-    tc_status status = tci_lazy_hold(&f, t, &m);
+    tc_status status = tci_lazy_hold(&f, (tc_tensors){&t, 1}, &m);
     if (!status) {
         status = tci_read_check(&f, t, m.node, &to);
         if (!status) {
             tci_read_value(&m, to.data);
         }
-        tci_lazy_drop(&m);
+        tci_lazy_drop(&m, 1);
     }
     tci_frame_leave(&f);
     return status;
+}
+/* ---- src/api/state.c ---- */
+/* api/state.c - parameters: made of memory, of nothing or of a value, named, and set by the user.
+ *
+ * In: memory, tensors, names. Out: DATA nodes whose storage is a parameter (run/param.c).
+ * The one idea: name and value belong to the storage, not to a node, so a parameter that tc_keep
+ * moved to another scope is the same one. */
+#include <string.h>
+
+
+/* A leaf becomes a parameter; ends the frame. */
+static tc_tensor tci_state_end(tci_frame *f, tci_node *x)
+{
+    if (x && tci_param_make(x->storage, f->ctx)) {
+        x->stateful = true;
+    } else if (x) {
+        tci_frame_fail(f, TC_ERR_MEMORY, "out of memory for a parameter");
+    }
+    return tci_frame_end(f, x);
+}
+
+TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
+                             tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_param", here);
+    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    tc_dtype dtype = (tc_dtype)dtype_and_sizes[0];
+    const int64_t *sizes = dtype_and_sizes + 1;
+    tci_node *x = data ? tci_leaf_copy_in(&f, data, dtype, n - 1, sizes, NULL)
+                       : tci_leaf_zeros(&f, dtype, n - 1, sizes);
+    return tci_state_end(&f, x);
+}
+
+TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here)
+{
+    tci_lazy_held m;
+    tci_frame f = tci_frame_begin("tc_param_from", here);
+    tci_frame_use(&f, value);
+    if (!tci_frame_node(&f, value, "the value")) {
+        return tci_frame_end(&f, NULL);
+    }
+    if (tci_lazy_hold(&f, (tc_tensors){&value, 1}, &m)) {
+        f.bad = tci_handle_keep_last(f.ctx);
+        f.failed = true;
+        return tci_frame_end(&f, NULL);
+    }
+    const tci_node *n = m.node;
+    int64_t count = tci_dim_known(tci_node_count(n));
+    tci_storage *storage = tci_storage_make(count * tci_dtype_get((tc_dtype)n->dtype)->bytes);
+    if (storage) {
+        tci_read_value(&m, storage->data);
+    }
+    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank, n->shape, storage,
+                                NULL, 0);
+    tci_lazy_drop(&m, 1);
+    return tci_state_end(&f, x);
+}
+
+/* The node of a parameter; NULL: the frame is failed. */
+static tci_node *tci_state_node(tci_frame *f, tc_tensor t)
+{
+    tci_frame_use(f, t);
+    tci_node *x = tci_frame_node(f, t, "the parameter");
+    if (x && (x->op != TCI_OP_DATA || !x->storage->param)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "expected a parameter (tc_param): given one made by %s",
+                       x->op == TCI_OP_DATA ? "tc_borrow, tc_copy_in or tc_keep"
+                                            : tci_op_name(x->op));
+    }
+    return f->failed ? NULL : x;
+}
+
+TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_named", here);
+    tci_node *x = tci_state_node(&f, param);
+    if (x && !name) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the name is NULL");
+    } else if (x && !tci_param_name(x->storage, name)) {
+        tci_frame_fail(&f, TC_ERR_MEMORY, "out of memory for a name");
+    }
+    return tci_frame_end(&f, x);
+}
+
+TC_API const char *tc_name_of(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    const char *name = n && n->storage ? tci_param_name_of(n->storage) : n ? n->name : NULL;
+    return name ? name : "";
+}
+
+static bool tci_state_check(tci_frame *f, const tci_node *x, const tc_buf *from)
+{
+    const tci_dtype_info *info = tci_dtype_get((tc_dtype)x->dtype);
+    int64_t count = tci_dim_known(tci_node_count(x));
+    bool untyped = from->dtype == -1;
+    int64_t expected = untyped ? count * info->bytes : count;
+    if (!from->data && count) {
+        tci_frame_fail(f, TC_ERR_BUFFER, "given NULL, expected %lld elements of %s",
+                       (long long)count, info->name);
+    } else if (!untyped && from->dtype != x->dtype) {
+        bool known = tci_dtype_is_valid(from->dtype);
+        tci_frame_fail(f, TC_ERR_BUFFER, "given memory of %s, expected %s",
+                       known ? tci_dtype_get((tc_dtype)from->dtype)->name : "no known dtype",
+                       info->name);
+    } else if (from->n != expected) {
+        tci_frame_fail(f, TC_ERR_BUFFER, "given %lld %s, expected %lld", (long long)from->n,
+                       untyped ? "bytes of untyped memory" : "elements", (long long)expected);
+    }
+    return !f->failed;
+}
+
+TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_param_write", here);
+    const tci_node *x = tci_state_node(&f, param);
+    if (x && tci_state_check(&f, x, &from)) {
+        tci_param_held room = {.storage = x->storage};
+        tc_status status = tci_param_room(&room);
+        if (!status) {
+            memcpy(room.data, from.data ? from.data : room.data, (size_t)x->storage->bytes);
+            status = tci_param_settle(&room, true);
+        }
+        if (status) {
+            tci_frame_fail(&f, status, "%s", status == TC_ERR_BUSY
+                                                 ? "another run changes the parameter"
+                                                 : "out of memory for a new value");
+        }
+    }
+    tci_frame_leave(&f);
+    return f.failed ? tc_status_of(f.bad) : TC_OK;
 }
 /* ---- src/api/inspect.c ---- */
 /* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */
@@ -70481,7 +71624,7 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
     tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);
-    tci_lazy_drop(m);
+    tci_lazy_drop(m, 1);
     if (text.failed) {
         status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
     } else if (!out) {
@@ -70498,7 +71641,7 @@ TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_print", here);
     tci_lazy_held m;
-    tc_status status = tci_lazy_hold(&f, t, &m);
+    tc_status status = tci_lazy_hold(&f, (tc_tensors){&t, 1}, &m);
     if (!status) {
         status = tci_print_memory(&f, out, t, &m);
     }
@@ -70512,6 +71655,2079 @@ TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 #undef TCI_PRINT_PRECISION
 #undef TCI_PRINT_PART
 #undef TCI_PRINT_WORD
+
+#ifndef TC_NO_IO
+/* ---- src/io/file.c ---- */
+/* io/file.c - open files: who reads them, what is in them, and leaves over their memory.
+ *
+ * In: paths. Out: tc_file, a sorted list of arrays with their places; DATA nodes.
+ *
+ * The one idea: what a file says of itself is read once, by calls that a file which changes
+ * meanwhile cannot harm, into a scratch of the file's own; every array is then checked against the
+ * size of the file and against all others. After that nothing changes, so that threads need no
+ * lock. Only borrowed tensors look at the map, and each holds a count of the file. */
+/* ---- src/io/file.h ---- */
+/* io/file.h - the inside of an open file of arrays, and what readers and writers of formats share.
+ *
+ * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers see the
+ * file through tci_io_read alone, which refuses what lies outside of it, and own nothing but what
+ * is in the file's scratch: whatever they find wrong leaves by tci_scratch_fail. */
+#ifndef TCI_IO_FILE_H
+#define TCI_IO_FILE_H
+
+
+/* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is left.
+ * Those that are written end in their names. */
+#define TCI_IO_READERS(X) X(npy) X(npz) X(gguf) X(safetensors)
+#define TCI_IO_WRITERS(X) X(npy) X(npz) X(safetensors)
+
+/* Names of dtypes: X(dtype, in safetensors, letter in NumPy, number in GGUF or -1, code in DLPack).
+ * NumPy and DLPack add the size; NumPy has no bf16 but takes void for it. */
+#define TCI_IO_TYPES(X)                                                                            \
+    X(TC_BOOL, "BOOL", 'b', -1, 6)                                                                 \
+    X(TC_U8, "U8", 'u', -1, 1)                                                                     \
+    X(TC_U16, "U16", 'u', -1, 1)                                                                   \
+    X(TC_U32, "U32", 'u', -1, 1)                                                                   \
+    X(TC_U64, "U64", 'u', -1, 1)                                                                   \
+    X(TC_I8, "I8", 'i', 24, 0)                                                                     \
+    X(TC_I16, "I16", 'i', 25, 0)                                                                   \
+    X(TC_I32, "I32", 'i', 26, 0)                                                                   \
+    X(TC_I64, "I64", 'i', 27, 0)                                                                   \
+    X(TC_F16, "F16", 'f', 1, 2)                                                                    \
+    X(TC_BF16, "BF16", 'V', 30, 4)                                                                 \
+    X(TC_F32, "F32", 'f', 0, 2)                                                                    \
+    X(TC_F64, "F64", 'f', 28, 2)
+typedef struct tci_io_type {
+    tc_dtype dtype;
+    char name[5];
+    char letter;
+    int8_t ggml;
+    uint8_t dlpack;
+} tci_io_type;
+TCI_FN const tci_io_type *tci_io_types(void); /* TCI_DTYPE_N of them */
+
+enum {
+    TCI_IO_WINDOW = 1 << 14,
+    TCI_IO_HEADER_MAX = 100000000, /* bytes: what safetensors allows, for all formats */
+    TCI_IO_ARRAYS_MAX = 1 << 20,   /* so that a small file cannot ask for much memory */
+    TCI_IO_ALIGN = 64              /* where data begins that we write */
+};
+
+typedef struct tci_io_array {
+    tc_array seen;
+    int64_t at, bytes; /* in the file; bytes of an unknown type: 0 */
+    bool fortran;      /* the first axis is the fastest */
+} tci_io_array;
+typedef struct tci_io_pair { const char *key, *value; } tci_io_pair;
+
+struct tc_file {
+    tci_owner owner;       /* of borrowed storages; the handle has one count, and each of them */
+    int32_t refs;          /* atomic */
+    int fd;
+    int64_t bytes;         /* when it was opened */
+    char *map;             /* all of it */
+    tci_scratch s;         /* everything below and what it points to; not changed once it is open */
+    tci_io_array *arrays; int n_arrays, cap_arrays; /* by name */
+    tci_io_pair *pairs; int n_pairs, cap_pairs;     /* by key */
+    struct tci_io_window *window;                   /* while it is being opened */
+};
+
+/* ---- for readers of formats, on a file that is being opened ---- */
+TCI_FN void tci_io_read(tc_file *file, int64_t at, void *to, int64_t n);
+TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes); /* little endian */
+/* The file is damaged: TC_ERR_IO with this text. Never returns. */
+TCI_FN void tci_io_bad(tc_file *file, const char *format, ...) TCI_PRINTF(2, 3);
+/* Elements that the sizes make; -1: a size is negative, or they are more than a file can hold. */
+TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes);
+/* Lists an array, whose name and sizes are copied. dtype TC_DTYPE_COUNT: unknown, bytes are then
+ * not checked. Else sizes and dtype must make `bytes`. They lie at `at` in the file. */
+TCI_FN void tci_io_add(tc_file *file, const tc_array *a, int64_t at, int64_t bytes, bool fortran);
+TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value); /* in the scratch */
+/* A name for a message: short, and without what a terminal would act on. */
+typedef struct tci_io_name { char text[80]; } tci_io_name;
+TCI_FN tci_io_name tci_io_show(const char *name);
+#define TCI_IO_NAME(name) (tci_io_show(name).text)
+TCI_FN bool tci_io_is_utf8(const char *text, size_t n);
+
+/* ---- for writers of formats: everything is put out in order ---- */
+typedef struct tci_io_out {
+    tci_ctx *ctx;
+    const char *path;
+    int n;                       /* of the lists that follow */
+    const tc_tensor *tensors;    /* of one context */
+    const char *const *names;    /* all different; NULL: none is needed */
+    const char *const *metadata; /* key, value, ..., NULL; or NULL */
+    tci_lazy_held *values;       /* held while `holds` */
+    bool holds;
+    tci_os_fresh to;
+    tci_scratch s;
+} tci_io_out;
+TCI_FN void tci_io_put(tci_io_out *o, const void *bytes, int64_t n);
+static inline const tci_node *tci_io_node(const tci_io_out *o, int i) { return o->values[i].node; }
+static inline int64_t tci_io_bytes(const tci_io_out *o, int i)
+{
+    const tci_node *n = tci_io_node(o, i);
+    return tci_dim_known(tci_node_count(n)) * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
+/* The elements of value i, row-major, as long as the scratch. */
+TCI_FN const void *tci_io_value(tci_io_out *o, int i);
+
+
+/* ---- for other calls ---- */
+/* Writes what o says; list, or NULL, fills in tensors and names within the scratch. Ends the frame
+ * with that status. */
+typedef void (*tci_io_lister)(tci_io_out *o);
+TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list);
+/* NULL: the frame failed. Freed by tc_file_close. */
+TCI_FN tc_file *tci_io_open_file(tci_frame *f, const char *path);
+/* As they lie in the file. False: they are not there any more. */
+TCI_FN bool tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to);
+/* Elements from one index of an axis to the next; NULL: the last axis is the fastest. */
+TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides);
+
+/* ---- the formats ---- */
+#define TCI_ROW(name)                                                                              \
+    TCI_FN bool tci_##name##_is(tc_file *file);                                                    \
+    TCI_FN void tci_##name##_read(tc_file *file);
+TCI_IO_READERS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(name) TCI_FN void tci_##name##_write(tci_io_out *o);
+TCI_IO_WRITERS(TCI_ROW)
+#undef TCI_ROW
+/* An array as NumPy writes it, at `at` and before `end`. */
+TCI_FN void tci_npy_read_at(tc_file *file, const char *name, int64_t at, int64_t end);
+/* What stands in front of the elements of value i. */
+TCI_FN void tci_npy_head(tci_io_out *o, int i, tci_str *head);
+
+#endif
+
+/* ---- src/io/file.c, continued ---- */
+#include <inttypes.h>
+
+
+struct tci_io_window {
+    int64_t at, n; /* what of the file it shows */
+    char bytes[TCI_IO_WINDOW];
+};
+
+TCI_FN const tci_io_type *tci_io_types(void)
+{
+    static const tci_io_type rows[TCI_DTYPE_N] = {
+#define TCI_ROW(dtype, name, letter, ggml, dlpack) {dtype, name, letter, ggml, dlpack},
+        TCI_IO_TYPES(TCI_ROW)
+#undef TCI_ROW
+    };
+    return rows;
+}
+
+/* ---- for readers ---- */
+
+TCI_FN void tci_io_bad(tc_file *file, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tci_scratch_fail(&file->s, TC_ERR_IO, "%s", text);
+}
+
+TCI_FN tci_io_name tci_io_show(const char *name)
+{
+    tci_io_name shown;
+    snprintf(shown.text, sizeof(shown.text), "'%.60s'", name);
+    for (char *c = shown.text; *c; c++) {
+        *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;
+    }
+    return shown;
+}
+
+/* Bytes [at, at + n) of the file, which lie in it. False: they are not there any more. */
+static bool tci_io_read_now(const tc_file *file, int64_t at, void *to, int64_t n)
+{
+    char *next = to;
+    while (n > 0) {
+        ssize_t got = pread(file->fd, next, (size_t)TCI_MIN(n, (int64_t)1 << 30), (off_t)at);
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return false;
+        }
+        if (got > 0) {
+            next += got;
+            at += got;
+            n -= got;
+        }
+    }
+    return true;
+}
+
+TCI_FN void tci_io_read(tc_file *file, int64_t at, void *to, int64_t n)
+{
+    struct tci_io_window *w = file->window;
+    if (at < 0 || n < 0 || at > file->bytes || n > file->bytes - at) {
+        tci_io_bad(file, "it ends within its header: %" PRId64 " bytes at %" PRId64 " of %" PRId64,
+                   n, at, file->bytes);
+    }
+    if (n > TCI_IO_WINDOW) {
+        if (!tci_io_read_now(file, at, to, n)) {
+            tci_io_bad(file, "its bytes at %" PRId64 " cannot be read", at);
+        }
+        return;
+    }
+    if (at < w->at || at + n > w->at + w->n) {
+        w->at = at;
+        w->n = TCI_MIN((int64_t)TCI_IO_WINDOW, file->bytes - at);
+        if (!tci_io_read_now(file, at, w->bytes, w->n)) {
+            tci_io_bad(file, "its bytes at %" PRId64 " cannot be read", at);
+        }
+    }
+    memcpy(to, w->bytes + (at - w->at), (size_t)n);
+}
+
+TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes)
+{
+    unsigned char text[8];
+    uint64_t number = 0;
+    tci_io_read(file, at, text, bytes);
+    for (int i = bytes - 1; i >= 0; i--) {
+        number = number << 8 | text[i];
+    }
+    return number;
+}
+
+TCI_FN bool tci_io_is_utf8(const char *text, size_t n)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    for (size_t i = 0; i < n;) {
+        int more = c[i] < 0x80 ? 0 : c[i] < 0xc2 ? -1 : c[i] < 0xe0 ? 1 : c[i] < 0xf0 ? 2
+                   : c[i] < 0xf5 ? 3 : -1;
+        if (!c[i] || more < 0 || (size_t)more > n - i - 1) {
+            return false;
+        }
+        for (int k = 1; k <= more; k++) {
+            if ((c[i + (size_t)k] & 0xc0) != 0x80) {
+                return false;
+            }
+        }
+        /* longer than needed, a surrogate, above the last one */
+        unsigned second = more ? c[i + 1] : 0;
+        if ((c[i] == 0xe0 && second < 0xa0) || (c[i] == 0xed && second > 0x9f) ||
+            (c[i] == 0xf0 && second < 0x90) || (c[i] == 0xf4 && second > 0x8f)) {
+            return false;
+        }
+        i += (size_t)more + 1;
+    }
+    return true;
+}
+
+TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes)
+{
+    const int64_t most = INT64_MAX / 16;
+    int64_t count = 1;
+    bool none = false;
+    for (int i = 0; i < rank; i++) {
+        if (sizes[i] < 0 || sizes[i] > most || (sizes[i] && count > most / sizes[i])) {
+            return -1;
+        }
+        none = none || !sizes[i];
+        count *= sizes[i] ? sizes[i] : 1;
+    }
+    return none ? 0 : count;
+}
+
+TCI_FN void tci_io_add(tc_file *file, const tc_array *a, int64_t at, int64_t bytes, bool fortran)
+{
+    tci_scratch *s = &file->s;
+    bool known = tci_dtype_is_valid(a->dtype);
+    int64_t count = tci_io_count(a->rank, a->sizes);
+    if (file->n_arrays == TCI_IO_ARRAYS_MAX) {
+        tci_io_bad(file, "it has more than %d arrays", TCI_IO_ARRAYS_MAX);
+    }
+    if (!tci_io_is_utf8(a->name, strlen(a->name))) {
+        tci_io_bad(file, "a name is not UTF-8: %s", TCI_IO_NAME(a->name));
+    }
+    if (count < 0) {
+        tci_io_bad(file, "%s has sizes that no memory can hold", TCI_IO_NAME(a->name));
+    }
+    if (at < 0 || bytes < 0 || at > file->bytes || bytes > file->bytes - at) {
+        tci_io_bad(file, "the data of %s, %" PRId64 " bytes at %" PRId64
+                   ", is not all in its %" PRId64, TCI_IO_NAME(a->name), bytes, at, file->bytes);
+    }
+    if (known && bytes != count * tci_dtype_get(a->dtype)->bytes) {
+        tci_io_bad(file, "%s has %" PRId64 " bytes, its sizes make %" PRId64 " of %s",
+                   TCI_IO_NAME(a->name), bytes, count * tci_dtype_get(a->dtype)->bytes,
+                   tci_dtype_get(a->dtype)->name);
+    }
+    tci_io_array own = {*a, at, known ? bytes : 0, fortran};
+    own.seen.name = tci_scratch_copy(s, a->name, strlen(a->name) + 1);
+    own.seen.type = tci_scratch_copy(s, a->type, strlen(a->type) + 1);
+    own.seen.sizes = tci_scratch_copy(s, a->sizes, (size_t)a->rank * sizeof(*a->sizes));
+    TCI_PUSH(s, file->arrays, file->n_arrays, file->cap_arrays, own);
+}
+
+TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value)
+{
+    tci_io_pair pair = {key, value};
+    TCI_PUSH(&file->s, file->pairs, file->n_pairs, file->cap_pairs, pair);
+}
+
+/* ---- opening ---- */
+
+static int tci_io_by_place(const void *a, const void *b)
+{
+    const tci_io_array *x = a, *y = b;
+    if (x->at != y->at) {
+        return x->at < y->at ? -1 : 1;
+    }
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+}
+
+static int tci_io_by_name(const void *a, const void *b)
+{
+    return strcmp(((const tci_io_array *)a)->seen.name, ((const tci_io_array *)b)->seen.name);
+}
+
+static int tci_io_by_key(const void *a, const void *b)
+{
+    return strcmp(((const tci_io_pair *)a)->key, ((const tci_io_pair *)b)->key);
+}
+
+/* No two arrays share a byte or a name, no two pairs a key. */
+static void tci_io_check_all(tc_file *file)
+{
+    tci_io_array *a = file->arrays;
+    size_t n = (size_t)file->n_arrays, n_pairs = (size_t)file->n_pairs;
+    if (n) {
+        qsort(a, n, sizeof(*a), tci_io_by_place);
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (a[i].at < a[i - 1].at + a[i - 1].bytes) {
+            tci_io_bad(file, "the data of %s and of %s overlap", TCI_IO_NAME(a[i - 1].seen.name),
+                       TCI_IO_NAME(a[i].seen.name));
+        }
+    }
+    if (n) {
+        qsort(a, n, sizeof(*a), tci_io_by_name);
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (!tci_io_by_name(&a[i - 1], &a[i])) {
+            tci_io_bad(file, "two arrays are named %s", TCI_IO_NAME(a[i].seen.name));
+        }
+    }
+    if (n_pairs) {
+        qsort(file->pairs, n_pairs, sizeof(*file->pairs), tci_io_by_key);
+    }
+    for (size_t i = 1; i < n_pairs; i++) {
+        if (!tci_io_by_key(&file->pairs[i - 1], &file->pairs[i])) {
+            tci_io_bad(file, "two entries of the metadata are named %s",
+                       TCI_IO_NAME(file->pairs[i].key));
+        }
+    }
+}
+
+static void tci_io_fail_errno(tc_file *file, const char *what)
+{
+    tci_scratch_fail(&file->s, errno == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO, "%s: %s", what,
+                     strerror(errno));
+}
+
+static void tci_io_attach(tc_file *file, const char *path)
+{
+    struct stat st;
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO has no writer to wait for */
+    if (file->fd < 0 || fstat(file->fd, &st)) {
+        tci_io_fail_errno(file, "it cannot be opened");
+    }
+    if (!S_ISREG(st.st_mode)) {
+        tci_io_bad(file, "it is no regular file");
+    }
+    if (st.st_size <= 0) {
+        tci_io_bad(file, "it is empty");
+    }
+    file->bytes = (int64_t)st.st_size;
+    void *map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, file->fd, 0);
+    if (map == MAP_FAILED) {
+        tci_io_fail_errno(file, "it cannot be mapped");
+    }
+    file->map = map;
+}
+
+static void tci_io_list(tc_file *file)
+{
+    static const struct {
+        bool (*is)(tc_file *file);
+        void (*read)(tc_file *file);
+    } formats[] = {
+#define TCI_ROW(name) {tci_##name##_is, tci_##name##_read},
+        TCI_IO_READERS(TCI_ROW)
+#undef TCI_ROW
+    };
+    int i = 0;
+    while (i < TCI_COUNT(formats) - 1 && !formats[i].is(file)) {
+        i++;
+    }
+    formats[i].read(file);
+    tci_io_check_all(file);
+}
+
+/* Fills the file; on failure its scratch says why. */
+static tc_status tci_io_open(tc_file *file, const char *path)
+{
+    struct tci_io_window window;
+    if (setjmp(file->s.escape)) {
+        return file->s.why;
+    }
+    window.at = window.n = 0;
+    file->window = &window;
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "files of arrays need a little-endian machine");
+#endif
+    tci_io_attach(file, path);
+    tci_io_list(file);
+    file->window = NULL;
+    return TC_OK;
+}
+
+static void tci_io_release(tci_owner *owner)
+{
+    tc_file *file = (tc_file *)(void *)owner; /* its first member */
+    if (__atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    if (file->map) {
+        munmap(file->map, (size_t)file->bytes);
+    }
+    if (file->fd >= 0) {
+        close(file->fd);
+    }
+    tci_scratch_free(&file->s);
+    tci_heap_free(file);
+}
+
+TCI_FN tc_file *tci_io_open_file(tci_frame *f, const char *path)
+{
+    tc_file *file = tci_heap_get(sizeof(*file));
+    if (!file) {
+        tci_frame_fail(f, TC_ERR_MEMORY, "out of memory for a file");
+        return NULL;
+    }
+    file->owner.release = tci_io_release;
+    file->refs = 1;
+    file->fd = -1;
+    tci_scratch_init(&file->s);
+    tc_status status = tci_io_open(file, path);
+    if (status) {
+        tci_frame_fail(f, status, "'%.300s': %s", path, file->s.message);
+        tci_io_release(&file->owner);
+    }
+    return status ? NULL : file;
+}
+
+TC_API tc_status tc_file_open_at(tc_ctx *ctx, const char *path, tc_file **file, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_file_open", here);
+    if (file) {
+        *file = NULL;
+    }
+    if (!file || !path) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the %s is NULL", path ? "file" : "path");
+    }
+    if (!f.failed) {
+        *file = tci_io_open_file(&f, path);
+    }
+    tci_frame_leave(&f);
+    return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
+
+TC_API void tc_file_close(tc_file *file)
+{
+    if (file) {
+        tci_io_release(&file->owner);
+    }
+}
+
+/* ---- what is in it ---- */
+
+TC_API const tc_array *tc_file_array(const tc_file *file, int i)
+{
+    return file && i >= 0 && i < file->n_arrays ? &file->arrays[i].seen : NULL;
+}
+
+static const tci_io_array *tci_io_find(const tc_file *file, const char *name)
+{
+    tci_io_array key = {.seen = {.name = name}};
+    if (!name) {
+        return file->n_arrays == 1 ? file->arrays : NULL;
+    }
+    return file->n_arrays ? bsearch(&key, file->arrays, (size_t)file->n_arrays, sizeof(key),
+                                    tci_io_by_name)
+                          : NULL;
+}
+
+TC_API const tc_array *tc_file_find(const tc_file *file, const char *name)
+{
+    const tci_io_array *a = file && name ? tci_io_find(file, name) : NULL;
+    return a ? &a->seen : NULL;
+}
+
+TC_API const char *tc_file_metadata(const tc_file *file, const char *key)
+{
+    tci_io_pair wanted = {key, NULL};
+    const tci_io_pair *pair = file && key && file->n_pairs
+                                  ? bsearch(&wanted, file->pairs, (size_t)file->n_pairs,
+                                            sizeof(wanted), tci_io_by_key)
+                                  : NULL;
+    return pair ? pair->value : NULL;
+}
+
+/* ---- leaves ---- */
+
+TCI_FN bool tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to)
+{
+    if (!tci_io_read_now(file, a->at, to, a->bytes)) {
+        return false;
+    }
+    if (a->seen.dtype == TC_BOOL) { /* of a file any byte but 0 is true; of tensors it is 1 */
+        unsigned char *b = to;
+        for (int64_t i = 0; i < a->bytes; i++) {
+            b[i] = b[i] != 0;
+        }
+    }
+    return true;
+}
+
+TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = 0; i < a->seen.rank; i++) {
+        strides[i] = stride;
+        stride *= TCI_MAX(a->seen.sizes[i], 1);
+    }
+    return a->fortran ? strides : NULL;
+}
+
+static tci_node *tci_io_copy_in(tci_frame *f, tc_file *file, const tci_io_array *a,
+                                const int64_t *strides)
+{
+    tci_storage *storage = tci_storage_make(a->bytes);
+    if (storage && !tci_io_read_array(file, a, storage->data)) {
+        tci_frame_fail(f, TC_ERR_IO, "the data of %s cannot be read: has the file become shorter?",
+                       TCI_IO_NAME(a->seen.name));
+        tci_storage_release(storage);
+        return NULL;
+    }
+    return tci_leaf_data(&f->ctx->graph, a->seen.dtype, a->seen.rank, a->seen.sizes, storage,
+                         strides, 0);
+}
+
+static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *a,
+                               const int64_t *strides)
+{
+    struct stat st;
+    if (fstat(file->fd, &st) || (int64_t)st.st_size < file->bytes) {
+        tci_frame_fail(f, TC_ERR_IO, "the file has become shorter since it was opened");
+        return NULL;
+    }
+    __atomic_add_fetch(&file->refs, 1, __ATOMIC_RELAXED);
+    tci_node *x = tci_leaf_borrow(f, file->map + a->at, a->seen.dtype, a->seen.rank, a->seen.sizes,
+                                  strides, &file->owner);
+    if (!x) {
+        tci_io_release(&file->owner); /* the caller's count is still there */
+    }
+    return x;
+}
+
+static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, const char *name)
+{
+    const tci_io_array *a = file ? tci_io_find(file, name) : NULL;
+    bool fits = false;
+    if (!file) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the file is NULL");
+    } else if (!a && !name) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the name is NULL, and the file has %d arrays",
+                       file->n_arrays);
+    } else if (!a) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the file has no array %s", TCI_IO_NAME(name));
+    } else if (a->seen.dtype == TC_DTYPE_COUNT) {
+        tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
+                       TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
+    } else {
+        fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, a->seen.sizes, a->seen.dtype);
+    }
+    return fits ? a : NULL;
+}
+
+static tc_tensor tci_io_tensor(tci_frame f, tc_file *file, const char *name, bool borrows)
+{
+    tci_words words;
+    tci_node *x = NULL;
+    const tci_io_array *a = f.failed ? NULL : tci_io_choose(&f, file, name);
+    int64_t *room = a ? tci_words_get(&f.ctx->graph, &words, a->seen.rank) : NULL;
+    if (room) {
+        const int64_t *strides = tci_io_strides(a, room);
+        bool fits = a->bytes && a->seen.dtype != TC_BOOL &&
+                    tci_dtype_is_aligned(a->seen.dtype, file->map + a->at);
+        x = borrows && fits ? tci_io_borrow(&f, file, a, strides)
+                            : tci_io_copy_in(&f, file, a, strides);
+        tci_words_put(&f.ctx->graph, &words, x);
+    }
+    return tci_frame_end(&f, x);
+}
+
+TC_API tc_tensor tc_file_borrow_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here)
+{
+    return tci_io_tensor(tci_frame_on(ctx, "tc_file_borrow", here), file, name, true);
+}
+
+TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here)
+{
+    return tci_io_tensor(tci_frame_on(ctx, "tc_file_copy_in", here), file, name, false);
+}
+/* ---- src/io/head.c ---- */
+/* io/head.c - reads the texts in headers.
+ *
+ * In: bytes of a file. Out: words, numbers, strings in the file's scratch.
+ * The one idea: every function either takes the whole of what it names or leaves through
+ * tci_io_bad with the place in the header, so callers only say what comes next. */
+/* ---- src/io/head.h ---- */
+/* io/head.h - reads the texts in headers: JSON's of safetensors, Python's of NumPy. */
+#ifndef TCI_IO_HEAD_H
+#define TCI_IO_HEAD_H
+
+
+/* A text within the file's scratch. Nothing in it nests without end, so nothing here recurses. What
+ * does not fit leaves by tci_io_bad. */
+typedef struct tci_head {
+    tc_file *file;
+    const char *at, *end;
+} tci_head;
+
+/* Blanks are skipped in front of each. */
+TCI_FN bool tci_head_take(tci_head *s, char c);  /* whether it comes next; then it is behind us */
+TCI_FN void tci_head_need(tci_head *s, char c);
+TCI_FN bool tci_head_word(tci_head *s, const char *word); /* the same of a word */
+TCI_FN int64_t tci_head_size(tci_head *s);       /* digits: a whole number of 0 or more */
+TCI_FN const char *tci_head_json(tci_head *s);   /* a string of JSON: in the scratch, UTF-8 */
+TCI_FN const char *tci_head_python(tci_head *s); /* a string of Python without escapes */
+/* "[3, 4]", or "(3, 4,)" between those two: how many, *sizes in the scratch. */
+TCI_FN int tci_head_sizes(tci_head *s, char open, char close, const int64_t **sizes);
+TCI_FN void tci_head_end(tci_head *s);           /* nothing but blanks is left */
+
+#endif
+
+/* ---- src/io/head.c, continued ---- */
+#include <inttypes.h>
+#include <string.h>
+
+static void tci_head_blanks(tci_head *s)
+{
+    while (s->at < s->end && (*s->at == ' ' || (*s->at >= '\t' && *s->at <= '\r'))) {
+        s->at++;
+    }
+}
+
+static void tci_head_expected(tci_head *s, const char *what)
+{
+    tci_io_name left = tci_io_show(s->at < s->end ? tci_scratch_printf(&s->file->s, "%.*s",
+                                                        (int)TCI_MIN(s->end - s->at, 12), s->at)
+                                                  : "");
+    tci_io_bad(s->file, "its header is damaged: expected %s before %s", what, left.text);
+}
+
+TCI_FN bool tci_head_take(tci_head *s, char c)
+{
+    tci_head_blanks(s);
+    bool is_next = s->at < s->end && *s->at == c;
+    s->at += is_next;
+    return is_next;
+}
+
+TCI_FN void tci_head_need(tci_head *s, char c)
+{
+    char what[4] = {'\'', c, '\'', 0};
+    if (!tci_head_take(s, c)) {
+        tci_head_expected(s, what);
+    }
+}
+
+TCI_FN bool tci_head_word(tci_head *s, const char *word)
+{
+    size_t n = strlen(word);
+    tci_head_blanks(s);
+    bool is_next = (size_t)(s->end - s->at) >= n && !memcmp(s->at, word, n);
+    s->at += is_next ? n : 0;
+    return is_next;
+}
+
+TCI_FN int64_t tci_head_size(tci_head *s)
+{
+    int64_t value = 0;
+    tci_head_blanks(s);
+    const char *first = s->at;
+    for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++) {
+        int digit = *s->at - '0';
+        if (value > (INT64_MAX - digit) / 10) {
+            tci_io_bad(s->file, "its header has a number that no memory can hold");
+        }
+        value = 10 * value + digit;
+    }
+    if (s->at == first || (*first == '0' && s->at > first + 1)) {
+        s->at = first;
+        tci_head_expected(s, "a number of 0 or more");
+    }
+    return value;
+}
+
+TCI_FN int tci_head_sizes(tci_head *s, char open, char close, const int64_t **sizes)
+{
+    int64_t *list = NULL;
+    int n = 0, cap = 0;
+    tci_head_need(s, open);
+    bool more = !tci_head_take(s, close);
+    while (more) {
+        int64_t size = tci_head_size(s);
+        TCI_PUSH(&s->file->s, list, n, cap, size);
+        bool comma = tci_head_take(s, ',');
+        /* Python ends a tuple with a comma if it likes, JSON does not */
+        more = comma ? close != ')' || !tci_head_take(s, close) : false;
+        if (!comma) {
+            tci_head_need(s, close);
+        }
+    }
+    *sizes = list;
+    return n;
+}
+
+TCI_FN void tci_head_end(tci_head *s)
+{
+    tci_head_blanks(s);
+    if (s->at < s->end) {
+        tci_head_expected(s, "its end");
+    }
+}
+
+TCI_FN const char *tci_head_python(tci_head *s)
+{
+    tci_head_blanks(s);
+    char quote = s->at < s->end ? *s->at : 0;
+    const char *first = s->at + 1;
+    if (quote != '\'' && quote != '"') {
+        tci_head_expected(s, "a string");
+    }
+    for (s->at++; s->at < s->end && *s->at != quote && *s->at != '\\'; s->at++) {
+    }
+    size_t n = (size_t)(s->at - first);
+    if (s->at == s->end || *s->at != quote || memchr(first, 0, n)) {
+        tci_head_expected(s, "the end of a string");
+    }
+    s->at++;
+    char *text = tci_scratch_get(&s->file->s, n + 1);
+    memcpy(text, first, n);
+    return text;
+}
+
+/* ---- strings of JSON ---- */
+
+/* Four hexadecimal digits. */
+static uint32_t tci_head_unit(tci_head *s)
+{
+    uint32_t code = 0;
+    for (int i = 0; i < 4; i++, s->at++) {
+        char c = s->at < s->end ? *s->at : 0;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0) {
+            tci_head_expected(s, "four hexadecimal digits");
+        }
+        code = code << 4 | (uint32_t)digit;
+    }
+    return code;
+}
+
+/* What stands behind "\u": one unit, or two of a pair. */
+static uint32_t tci_head_code(tci_head *s)
+{
+    uint32_t code = tci_head_unit(s);
+    if (code >= 0xd800 && code < 0xdc00) {
+        bool pair = s->end - s->at >= 2 && s->at[0] == '\\' && s->at[1] == 'u';
+        s->at += pair ? 2 : 0;
+        uint32_t low = pair ? tci_head_unit(s) : 0;
+        code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00)
+                                             : 0;
+    }
+    if (!code || (code >= 0xdc00 && code < 0xe000)) {
+        tci_head_expected(s, "a character");
+    }
+    return code;
+}
+
+static char *tci_head_put(char *to, uint32_t code)
+{
+    static const uint8_t first[5] = {0, 0, 0xc0, 0xe0, 0xf0};
+    int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, code >>= 6) {
+        to[i] = (char)(0x80 | (code & 0x3f));
+    }
+    to[0] = (char)(first[n] | code);
+    return to + n;
+}
+
+/* Behind a backslash. */
+static char *tci_head_escape(tci_head *s, char *to)
+{
+    static const char from[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
+    char c = s->at < s->end ? *s->at : 0;
+    const char *known = c ? strchr(from, c) : NULL;
+    if (c == 'u') {
+        s->at++;
+        return tci_head_put(to, tci_head_code(s));
+    }
+    if (!known) {
+        tci_head_expected(s, "an escape");
+    }
+    s->at++;
+    *to = means[known - from];
+    return to + 1;
+}
+
+TCI_FN const char *tci_head_json(tci_head *s)
+{
+    tci_head_need(s, '"');
+    const char *last = memchr(s->at, '"', (size_t)(s->end - s->at));
+    while (last && last[-1] == '\\') { /* at least as long as what it is; its end is found below */
+        last = memchr(last + 1, '"', (size_t)(s->end - last - 1));
+    }
+    char *text = tci_scratch_get(&s->file->s, (size_t)((last ? last : s->end) - s->at) + 1);
+    char *to = text;
+    while (s->at < s->end && *s->at != '"') {
+        unsigned char c = (unsigned char)*s->at++;
+        if (c < ' ') {
+            tci_head_expected(s, "no control character");
+        }
+        if (c == '\\') {
+            to = tci_head_escape(s, to);
+        } else {
+            *to++ = (char)c;
+        }
+    }
+    tci_head_need(s, '"');
+    if (!tci_io_is_utf8(text, (size_t)(to - text))) {
+        tci_io_bad(s->file, "its header has a string that is not UTF-8");
+    }
+    return text;
+}
+/* ---- src/io/npy.c ---- */
+/* io/npy.c - .npy, versions 1 to 3.
+ *
+ * The format: "\x93NUMPY", the version (2 bytes), the length of the header (2 bytes; 4 from version
+ * 2 on), the header, a dictionary of Python {'descr': '<f4', 'fortran_order': False, 'shape': (3,
+ * 4)}, then the elements. bf16 has no name there: as others do it is the void of two bytes. */
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char tci_npy_magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
+
+TCI_FN bool tci_npy_is(tc_file *file)
+{
+    char magic[sizeof(tci_npy_magic)];
+    if (file->bytes < (int64_t)sizeof(magic)) {
+        return false;
+    }
+    tci_io_read(file, 0, magic, sizeof(magic));
+    return !memcmp(magic, tci_npy_magic, sizeof(magic));
+}
+
+/* ---- reading ---- */
+
+/* "<f4", "|u1": of little endian, or of single bytes. */
+static tc_dtype tci_npy_dtype(const char *descr)
+{
+    const tci_io_type *types = tci_io_types();
+    bool is_plain = (descr[0] == '<' || descr[0] == '|') && descr[1] && descr[2] && !descr[3];
+    for (int i = 0; i < TCI_DTYPE_N && is_plain; i++) {
+        int bytes = tci_dtype_get(types[i].dtype)->bytes;
+        bool any_order = bytes == 1 || types[i].letter == 'V';
+        if (descr[1] == types[i].letter && descr[2] - '0' == bytes &&
+            (descr[0] == '<' || any_order)) {
+            return types[i].dtype;
+        }
+    }
+    return TC_DTYPE_COUNT;
+}
+
+typedef struct tci_npy_header {
+    const char *descr;
+    const int64_t *sizes;
+    int rank;
+    bool fortran;
+} tci_npy_header;
+
+static tci_npy_header tci_npy_parse(tci_head *s)
+{
+    tci_npy_header h = {.rank = -1};
+    bool has_order = false;
+    tci_head_need(s, '{');
+    while (!tci_head_take(s, '}')) {
+        const char *key = tci_head_python(s);
+        tci_head_need(s, ':');
+        if (!strcmp(key, "descr") && !h.descr) {
+            if (tci_head_take(s, '[')) {
+                tci_scratch_fail(&s->file->s, TC_ERR_UNSUPPORTED, "it has records, not numbers");
+            }
+            h.descr = tci_head_python(s);
+        } else if (!strcmp(key, "fortran_order") && !has_order) {
+            has_order = true;
+            h.fortran = tci_head_word(s, "True");
+            if (!h.fortran && !tci_head_word(s, "False")) {
+                tci_io_bad(s->file, "its fortran_order is neither True nor False");
+            }
+        } else if (!strcmp(key, "shape") && h.rank < 0) {
+            h.rank = tci_head_sizes(s, '(', ')', &h.sizes);
+        } else {
+            tci_io_bad(s->file, "its header has %s: expected descr, fortran_order and shape, once "
+                       "each", TCI_IO_NAME(key));
+        }
+        if (!tci_head_take(s, ',')) {
+            tci_head_need(s, '}');
+            break;
+        }
+    }
+    tci_head_end(s);
+    if (!h.descr || !has_order || h.rank < 0) {
+        tci_io_bad(s->file, "its header lacks one of descr, fortran_order and shape");
+    }
+    return h;
+}
+
+TCI_FN void tci_npy_read_at(tc_file *file, const char *name, int64_t at, int64_t end)
+{
+    unsigned char head[8];
+    if (end - at < 10) {
+        tci_io_bad(file, "the array %s ends within its header", TCI_IO_NAME(name));
+    }
+    tci_io_read(file, at, head, sizeof(head));
+    if (memcmp(head, tci_npy_magic, sizeof(tci_npy_magic)) || head[6] < 1 || head[6] > 3) {
+        tci_io_bad(file, "%s is no array of version 1 to 3", TCI_IO_NAME(name));
+    }
+    int wide = head[6] == 1 ? 2 : 4;
+    int64_t n = end - at - 8 < wide ? -1 : (int64_t)tci_io_number(file, at + 8, wide);
+    int64_t data = at + 8 + wide + n;
+    if (n < 0 || data > end || n > TCI_IO_HEADER_MAX) {
+        tci_io_bad(file, "the header of %s would have %" PRId64 " of %" PRId64 " bytes (at most "
+                   "%d)", TCI_IO_NAME(name), n, end - at, TCI_IO_HEADER_MAX);
+    }
+    char *text = tci_scratch_get(&file->s, (size_t)n);
+    tci_io_read(file, at + 8 + wide, text, n);
+    tci_head s = {file, text, text + n};
+    tci_npy_header h = tci_npy_parse(&s);
+    tc_array a = {name, h.descr, tci_npy_dtype(h.descr), h.rank, h.sizes};
+    tci_io_add(file, &a, data, end - data, h.fortran && h.rank > 1);
+}
+
+TCI_FN void tci_npy_read(tc_file *file)
+{
+    tci_npy_read_at(file, "", 0, file->bytes);
+}
+
+/* ---- writing ---- */
+
+TCI_FN void tci_npy_head(tci_io_out *o, int i, tci_str *head)
+{
+    const tci_node *n = tci_io_node(o, i);
+    const tci_io_type *type = &tci_io_types()[n->dtype - TC_BOOL];
+    int bytes = tci_dtype_get(type->dtype)->bytes;
+    tci_str text = {.s = &o->s};
+    tci_str_printf(&text, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
+                   bytes == 1 ? '|' : '<', type->letter, bytes);
+    for (int d = 0; d < n->rank; d++) {
+        tci_str_printf(&text, "%s%" PRId64 "%s", d ? " " : "", tci_dim_known(n->shape[d]),
+                       d + 1 < n->rank || !d ? "," : "");
+    }
+    tci_str_add(&text, "), }");
+    size_t front = text.n + TCI_IO_ALIGN + 10 < 65536 ? 10 : 12;
+    while ((front + text.n + 1) % TCI_IO_ALIGN) {
+        tci_str_add(&text, " ");
+    }
+    tci_str_add(&text, "\n");
+    tci_str_add_n(head, tci_npy_magic, sizeof(tci_npy_magic));
+    tci_str_add_n(head, front == 10 ? "\1\0" : "\2\0", 2);
+    for (size_t k = 0; k < front - 8; k++) {
+        char byte = (char)(text.n >> (8 * k) & 255);
+        tci_str_add_n(head, &byte, 1);
+    }
+    tci_str_add_n(head, text.text, text.n);
+}
+
+TCI_FN void tci_npy_write(tci_io_out *o)
+{
+    tci_str head = {.s = &o->s};
+    tci_npy_head(o, 0, &head);
+    tci_io_put(o, head.text, (int64_t)head.n);
+    tci_io_put(o, tci_io_value(o, 0), tci_io_bytes(o, 0));
+}
+/* ---- src/io/npz.c ---- */
+/* io/npz.c - .npz: a zip archive of .npy files that are stored as they are.
+ *
+ * The format: each entry behind a local header, a central directory that lists them, the end record
+ * that says where that is. All is taken from the directory; of a local header only how long it is.
+ * Archives beyond 4 GiB (zip64), compressed and encrypted entries are refused by name. */
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    TCI_NPZ_LOCAL = 0x04034b50,
+    TCI_NPZ_LOCAL_BYTES = 30,
+    TCI_NPZ_ENTRY = 0x02014b50,
+    TCI_NPZ_ENTRY_BYTES = 46,
+    TCI_NPZ_END = 0x06054b50,
+    TCI_NPZ_END_BYTES = 22
+};
+
+TCI_FN bool tci_npz_is(tc_file *file)
+{
+    uint64_t first = file->bytes >= TCI_NPZ_END_BYTES ? tci_io_number(file, 0, 4) : 0;
+    return first == TCI_NPZ_LOCAL || first == TCI_NPZ_END;
+}
+
+/* ---- reading ---- */
+
+/* Where the end record is: the last bytes, but for a comment whose length it tells. */
+static int64_t tci_npz_find_end(tc_file *file)
+{
+    int64_t last = file->bytes - TCI_NPZ_END_BYTES, first = TCI_MAX(last - 65535, (int64_t)0);
+    int64_t n = file->bytes - first;
+    unsigned char *tail = tci_scratch_get(&file->s, (size_t)n);
+    tci_io_read(file, first, tail, n);
+    for (int64_t at = last; at >= first; at--) {
+        const unsigned char *c = tail + (at - first);
+        bool is_end = c[0] == 'P' && c[1] == 'K' && c[2] == 5 && c[3] == 6;
+        if (is_end && (c[20] | c[21] << 8) == last - at) {
+            return at;
+        }
+    }
+    tci_io_bad(file, "its archive has no end: it is cut short");
+    return -1;
+}
+
+typedef struct tci_npz_entry {
+    const char *name;
+    int64_t local, bytes;
+} tci_npz_entry;
+
+static void tci_npz_unsupported(tc_file *file, const char *name, const char *what)
+{
+    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "%s is %s: expected an archive of numpy.savez",
+                     TCI_IO_NAME(name), what);
+}
+
+/* The entry at *at of the directory, which ends at `end`; *at moves behind it. */
+static tci_npz_entry tci_npz_next(tc_file *file, int64_t *at, int64_t end)
+{
+    if (end - *at < TCI_NPZ_ENTRY_BYTES || tci_io_number(file, *at, 4) != TCI_NPZ_ENTRY) {
+        tci_io_bad(file, "its directory is damaged at %" PRId64, *at);
+    }
+    uint64_t flags = tci_io_number(file, *at + 8, 2), method = tci_io_number(file, *at + 10, 2);
+    uint64_t packed = tci_io_number(file, *at + 20, 4), bytes = tci_io_number(file, *at + 24, 4);
+    uint64_t local = tci_io_number(file, *at + 42, 4);
+    int64_t n_name = (int64_t)tci_io_number(file, *at + 28, 2);
+    int64_t rest = (int64_t)(tci_io_number(file, *at + 30, 2) + tci_io_number(file, *at + 32, 2));
+    int64_t head = TCI_NPZ_ENTRY_BYTES + n_name + rest;
+    if (head > end - *at) {
+        tci_io_bad(file, "its directory is damaged at %" PRId64, *at);
+    }
+    char *name = tci_scratch_get(&file->s, (size_t)n_name + 1);
+    tci_io_read(file, *at + TCI_NPZ_ENTRY_BYTES, name, n_name);
+    if (strlen(name) != (size_t)n_name) {
+        tci_io_bad(file, "a name has a zero in it: %s", TCI_IO_NAME(name));
+    }
+    if (flags & 1) {
+        tci_npz_unsupported(file, name, "encrypted");
+    }
+    if (packed == UINT32_MAX || bytes == UINT32_MAX || local == UINT32_MAX) {
+        tci_npz_unsupported(file, name, "beyond 4 GiB (zip64)");
+    }
+    if (method) {
+        tci_npz_unsupported(file, name, "compressed");
+    }
+    if (packed != bytes) {
+        tci_io_bad(file, "%s is stored in %" PRIu64 " bytes, but has %" PRIu64, TCI_IO_NAME(name),
+                   packed, bytes);
+    }
+    *at += head;
+    return (tci_npz_entry){name, (int64_t)local, (int64_t)bytes};
+}
+
+/* limit: where the directory begins. */
+static void tci_npz_array(tc_file *file, const tci_npz_entry *e, int64_t limit)
+{
+    size_t n = strlen(e->name);
+    if (n < 4 || strcmp(e->name + n - 4, ".npy")) {
+        tci_npz_unsupported(file, e->name, "no .npy");
+    }
+    if (e->local > limit - TCI_NPZ_LOCAL_BYTES ||
+        tci_io_number(file, e->local, 4) != TCI_NPZ_LOCAL) {
+        tci_io_bad(file, "%s is not where the directory says", TCI_IO_NAME(e->name));
+    }
+    int64_t names = (int64_t)(tci_io_number(file, e->local + 26, 2) +
+                              tci_io_number(file, e->local + 28, 2));
+    int64_t data = e->local + TCI_NPZ_LOCAL_BYTES + names;
+    if (data > limit || e->bytes > limit - data) {
+        tci_io_bad(file, "%s is not all before the directory", TCI_IO_NAME(e->name));
+    }
+    const char *name = tci_scratch_printf(&file->s, "%.*s", (int)n - 4, e->name);
+    tci_npy_read_at(file, name, data, data + e->bytes);
+}
+
+TCI_FN void tci_npz_read(tc_file *file)
+{
+    int64_t end = tci_npz_find_end(file);
+    uint64_t n = tci_io_number(file, end + 10, 2), bytes = tci_io_number(file, end + 12, 4);
+    uint64_t first = tci_io_number(file, end + 16, 4);
+    if (n == UINT16_MAX || bytes == UINT32_MAX || first == UINT32_MAX) {
+        tci_npz_unsupported(file, "the archive", "beyond 4 GiB or 65534 entries (zip64)");
+    }
+    if (tci_io_number(file, end + 4, 4) || tci_io_number(file, end + 8, 2) != n ||
+        first > (uint64_t)end || bytes != (uint64_t)end - first) {
+        tci_io_bad(file, "the end of its archive is damaged, or it is one of several parts");
+    }
+    int64_t at = (int64_t)first;
+    for (uint64_t i = 0; i < n; i++) {
+        tci_npz_entry e = tci_npz_next(file, &at, end);
+        tci_npz_array(file, &e, (int64_t)first);
+    }
+    if (at != end) {
+        tci_io_bad(file, "its directory has more than the %" PRIu64 " entries it tells of", n);
+    }
+}
+
+/* ---- writing ---- */
+
+static uint32_t tci_npz_crc(uint32_t crc, const void *bytes, int64_t n)
+{
+    static const uint32_t nibbles[16] = {
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+    const unsigned char *c = bytes;
+    crc = ~crc;
+    for (int64_t i = 0; i < n; i++) {
+        crc ^= c[i];
+        crc = crc >> 4 ^ nibbles[crc & 15];
+        crc = crc >> 4 ^ nibbles[crc & 15];
+    }
+    return ~crc;
+}
+
+static void tci_npz_put(tci_str *to, uint64_t number, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        char c = (char)(number >> (8 * i) & 255);
+        tci_str_add_n(to, &c, 1);
+    }
+}
+
+enum {
+    TCI_NPZ_VERSION = 20,
+    TCI_NPZ_UTF8 = 1 << 11,
+    TCI_NPZ_DATE = 1 << 5 | 1 /* the first day that a zip can name: files do not tell when */
+};
+
+/* What local header and directory have in common, from the version to the lengths. */
+static void tci_npz_facts(tci_str *to, uint32_t crc, int64_t bytes, size_t n_name)
+{
+    tci_npz_put(to, TCI_NPZ_VERSION, 2);
+    tci_npz_put(to, TCI_NPZ_UTF8, 2);
+    tci_npz_put(to, 0, 2 + 2); /* stored, at midnight */
+    tci_npz_put(to, TCI_NPZ_DATE, 2);
+    tci_npz_put(to, crc, 4);
+    tci_npz_put(to, (uint64_t)bytes, 4);
+    tci_npz_put(to, (uint64_t)bytes, 4);
+    tci_npz_put(to, n_name, 2);
+    tci_npz_put(to, 0, 2);
+}
+
+/* Writes value i at `at`; its line of the directory goes to `directory`. Returns where it ends. */
+static int64_t tci_npz_entry_out(tci_io_out *o, int i, int64_t at, tci_str *directory)
+{
+    tci_str head = {.s = &o->s}, local = {.s = &o->s};
+    const char *name = tci_scratch_printf(&o->s, "%s.npy", o->names[i]);
+    size_t n_name = strlen(name);
+    const void *data = tci_io_value(o, i);
+    tci_npy_head(o, i, &head);
+    int64_t bytes = tci_io_bytes(o, i) + (int64_t)head.n;
+    int64_t end = at + TCI_NPZ_LOCAL_BYTES + (int64_t)n_name + bytes;
+    if (end >= UINT32_MAX || n_name > UINT16_MAX) {
+        tci_scratch_fail(&o->s, TC_ERR_LIMIT, "%s makes it larger than the 4 GiB of an .npz "
+                         "(a .safetensors has no such limit)", TCI_IO_NAME(name));
+    }
+    uint32_t crc = tci_npz_crc(0, head.text, (int64_t)head.n);
+    crc = tci_npz_crc(crc, data, tci_io_bytes(o, i));
+    tci_npz_put(&local, TCI_NPZ_LOCAL, 4);
+    tci_npz_facts(&local, crc, bytes, n_name);
+    tci_str_add_n(&local, name, n_name);
+    tci_io_put(o, local.text, (int64_t)local.n);
+    tci_io_put(o, head.text, (int64_t)head.n);
+    tci_io_put(o, data, tci_io_bytes(o, i));
+    tci_npz_put(directory, TCI_NPZ_ENTRY, 4);
+    tci_npz_put(directory, TCI_NPZ_VERSION, 2);
+    tci_npz_facts(directory, crc, bytes, n_name);
+    tci_npz_put(directory, 0, 2 + 2 + 2 + 4); /* no comment, one part, binary, no rights */
+    tci_npz_put(directory, (uint64_t)at, 4);
+    tci_str_add_n(directory, name, n_name);
+    return end;
+}
+
+TCI_FN void tci_npz_write(tci_io_out *o)
+{
+    tci_str directory = {.s = &o->s};
+    int64_t at = 0;
+    for (int i = 0; i < o->n; i++) {
+        at = tci_npz_entry_out(o, i, at, &directory);
+    }
+    size_t bytes = directory.n;
+    if (o->n >= UINT16_MAX || (uint64_t)at + bytes >= UINT32_MAX) {
+        tci_scratch_fail(&o->s, TC_ERR_LIMIT, "an .npz has at most 65534 arrays and 4 GiB (a "
+                         ".safetensors has no such limit)");
+    }
+    tci_npz_put(&directory, TCI_NPZ_END, 4);
+    tci_npz_put(&directory, 0, 4);
+    tci_npz_put(&directory, (uint64_t)o->n, 2);
+    tci_npz_put(&directory, (uint64_t)o->n, 2);
+    tci_npz_put(&directory, bytes, 4);
+    tci_npz_put(&directory, (uint64_t)at, 4);
+    tci_npz_put(&directory, 0, 2);
+    tci_io_put(o, directory.text, (int64_t)directory.n);
+}
+/* ---- src/io/gguf.c ---- */
+/* io/gguf.c - .gguf, versions 2 and 3: what llama.cpp and its kin keep weights in.
+ *
+ * The format: "GGUF", the version, the numbers of tensors and of facts; the facts, each a key, a
+ * kind and a value; of each tensor its name, sizes (the fastest first), type, and place in the
+ * data, which begins at the next multiple of "general.alignment" (else 32). Read are arrays of the
+ * types that tc has, the others are listed; of the facts numbers and texts, lists are stepped
+ * over. */
+
+#include <inttypes.h>
+#include <string.h>
+
+TCI_FN bool tci_gguf_is(tc_file *file)
+{
+    return file->bytes >= 4 && tci_io_number(file, 0, 4) == 0x46554747; /* "GGUF" */
+}
+
+typedef struct tci_gguf {
+    tc_file *file;
+    int64_t at;
+} tci_gguf;
+
+static uint64_t tci_gguf_take(tci_gguf *g, int bytes)
+{
+    if (g->at > TCI_IO_HEADER_MAX) {
+        tci_io_bad(g->file, "its header has more than %d bytes", TCI_IO_HEADER_MAX);
+    }
+    uint64_t number = tci_io_number(g->file, g->at, bytes);
+    g->at += bytes;
+    return number;
+}
+
+/* So many bytes are still there. */
+static int64_t tci_gguf_has(tci_gguf *g, uint64_t n, uint64_t each)
+{
+    if (n > (uint64_t)(g->file->bytes - g->at) / each) {
+        tci_io_bad(g->file, "it ends within its header: %" PRIu64 " of %" PRIu64
+                   " bytes each at %" PRId64, n, each, g->at);
+    }
+    return (int64_t)(n * each);
+}
+
+static const char *tci_gguf_text(tci_gguf *g)
+{
+    int64_t n = tci_gguf_has(g, tci_gguf_take(g, 8), 1);
+    if (n > TCI_IO_HEADER_MAX) {
+        tci_io_bad(g->file, "a text has %" PRId64 " bytes: expected at most %d", n,
+                   TCI_IO_HEADER_MAX);
+    }
+    char *text = tci_scratch_get(&g->file->s, (size_t)n + 1);
+    tci_io_read(g->file, g->at, text, n);
+    g->at += n;
+    if (!tci_io_is_utf8(text, (size_t)n)) {
+        tci_io_bad(g->file, "a text is not UTF-8: %s", TCI_IO_NAME(text));
+    }
+    return text;
+}
+
+/* ---- facts ---- */
+
+enum {
+    TCI_GGUF_U8, TCI_GGUF_I8, TCI_GGUF_U16, TCI_GGUF_I16, TCI_GGUF_U32, TCI_GGUF_I32, TCI_GGUF_F32,
+    TCI_GGUF_BOOL, TCI_GGUF_TEXT, TCI_GGUF_LIST, TCI_GGUF_U64, TCI_GGUF_I64, TCI_GGUF_F64,
+    TCI_GGUF_KINDS,
+    TCI_GGUF_RANK = 64
+};
+
+/* Bytes of a number of that kind; 0: it is none. */
+static int tci_gguf_width(tci_gguf *g, uint64_t kind)
+{
+    static const uint8_t widths[TCI_GGUF_KINDS] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    if (kind >= TCI_GGUF_KINDS) {
+        tci_io_bad(g->file, "a fact is of kind %" PRIu64 ", which there is not", kind);
+    }
+    return widths[kind];
+}
+
+static void tci_gguf_skip_list(tci_gguf *g)
+{
+    uint64_t kind = tci_gguf_take(g, 4), n = tci_gguf_take(g, 8);
+    int width = tci_gguf_width(g, kind);
+    if (kind == TCI_GGUF_LIST) {
+        tci_scratch_fail(&g->file->s, TC_ERR_UNSUPPORTED, "it has a list of lists");
+    }
+    int64_t bytes = tci_gguf_has(g, n, (uint64_t)TCI_MAX(width, 1));
+    for (uint64_t i = 0; !width && i < n; i++) {
+        g->at += tci_gguf_has(g, tci_gguf_take(g, 8), 1);
+    }
+    g->at += width ? bytes : 0;
+}
+
+static const char *tci_gguf_number(tci_gguf *g, uint64_t kind)
+{
+    tci_scratch *s = &g->file->s;
+    int width = tci_gguf_width(g, kind);
+    uint64_t bits = tci_gguf_take(g, width);
+    int64_t with_sign = (int64_t)(bits << (64 - 8 * width)) >> (64 - 8 * width);
+    uint32_t low = (uint32_t)bits;
+    float f;
+    double d;
+    memcpy(&f, &low, sizeof(f));
+    memcpy(&d, &bits, sizeof(d));
+    switch (kind) {
+    case TCI_GGUF_F32:
+        return tci_scratch_printf(s, "%.9g", (double)f);
+    case TCI_GGUF_F64:
+        return tci_scratch_printf(s, "%.17g", d);
+    case TCI_GGUF_BOOL:
+        return bits ? "true" : "false";
+    case TCI_GGUF_I8:
+    case TCI_GGUF_I16:
+    case TCI_GGUF_I32:
+    case TCI_GGUF_I64:
+        return tci_scratch_printf(s, "%" PRId64, with_sign);
+    default:
+        return tci_scratch_printf(s, "%" PRIu64, bits);
+    }
+}
+
+/* Returns the alignment, where it is this fact that tells it; else 0. */
+static uint64_t tci_gguf_fact(tci_gguf *g)
+{
+    const char *key = tci_gguf_text(g);
+    uint64_t kind = tci_gguf_take(g, 4);
+    int64_t at = g->at;
+    if (kind == TCI_GGUF_LIST) {
+        tci_gguf_skip_list(g);
+        return 0;
+    }
+    tci_io_add_pair(g->file, key,
+                    kind == TCI_GGUF_TEXT ? tci_gguf_text(g) : tci_gguf_number(g, kind));
+    bool is_alignment = kind == TCI_GGUF_U32 && !strcmp(key, "general.alignment");
+    return is_alignment ? tci_io_number(g->file, at, 4) : 0;
+}
+
+/* ---- tensors ---- */
+
+typedef struct tci_gguf_array {
+    tc_array seen;
+    uint64_t offset;
+} tci_gguf_array;
+
+static tci_gguf_array tci_gguf_next(tci_gguf *g)
+{
+    tci_scratch *s = &g->file->s;
+    const tci_io_type *types = tci_io_types();
+    tci_gguf_array a = {.seen = {.name = tci_gguf_text(g), .dtype = TC_DTYPE_COUNT}};
+    uint64_t rank = tci_gguf_take(g, 4);
+    if (rank > TCI_GGUF_RANK) {
+        tci_io_bad(g->file, "%s would have %" PRIu64 " axes: expected at most %d",
+                   TCI_IO_NAME(a.seen.name), rank, TCI_GGUF_RANK);
+    }
+    int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, rank);
+    for (uint64_t d = rank; d-- > 0;) {
+        sizes[d] = (int64_t)tci_gguf_take(g, 8); /* above INT64_MAX: negative, and refused */
+    }
+    uint64_t type = tci_gguf_take(g, 4);
+    for (int i = 0; i < TCI_DTYPE_N; i++) {
+        if (types[i].ggml >= 0 && (uint64_t)types[i].ggml == type) {
+            a.seen.dtype = types[i].dtype;
+        }
+    }
+    a.seen.type = a.seen.dtype == TC_DTYPE_COUNT
+                      ? tci_scratch_printf(s, "ggml type %" PRIu64, type)
+                      : types[a.seen.dtype - TC_BOOL].name;
+    a.seen.rank = (int)rank;
+    a.seen.sizes = sizes;
+    a.offset = tci_gguf_take(g, 8);
+    return a;
+}
+
+static void tci_gguf_add(tc_file *file, const tci_gguf_array *a, int64_t data)
+{
+    int64_t bytes = 0;
+    bool fits = data <= file->bytes && a->offset <= (uint64_t)(file->bytes - data);
+    if (!fits) {
+        tci_io_bad(file, "the data of %s begins behind its end", TCI_IO_NAME(a->seen.name));
+    }
+    if (a->seen.dtype != TC_DTYPE_COUNT) { /* it tells no bytes: those that the sizes make */
+        int64_t count = tci_io_count(a->seen.rank, a->seen.sizes);
+        bytes = TCI_MAX(count, (int64_t)0) * tci_dtype_get(a->seen.dtype)->bytes;
+    }
+    tci_io_add(file, &a->seen, data + (int64_t)a->offset, bytes, false);
+}
+
+TCI_FN void tci_gguf_read(tc_file *file)
+{
+    tci_gguf g = {file, 4};
+    uint64_t version = tci_gguf_take(&g, 4), alignment = 32;
+    if (version < 2 || version > 3) {
+        tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED,
+                         "it is of version %" PRIu64 " of GGUF: expected 2 or 3", version);
+    }
+    uint64_t n_tensors = tci_gguf_take(&g, 8), n_facts = tci_gguf_take(&g, 8);
+    if (n_tensors > TCI_IO_ARRAYS_MAX || n_facts > TCI_IO_ARRAYS_MAX) {
+        tci_io_bad(file, "it would have %" PRIu64 " arrays and %" PRIu64 " facts: expected at most "
+                   "%d", n_tensors, n_facts, TCI_IO_ARRAYS_MAX);
+    }
+    for (uint64_t i = 0; i < n_facts; i++) {
+        uint64_t told = tci_gguf_fact(&g);
+        alignment = told ? told : alignment;
+    }
+    tci_gguf_array *list = NULL;
+    int n = 0, cap = 0;
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        tci_gguf_array next = tci_gguf_next(&g);
+        TCI_PUSH(&file->s, list, n, cap, next);
+    }
+    int64_t data = (g.at + (int64_t)alignment - 1) / (int64_t)alignment * (int64_t)alignment;
+    for (int i = 0; i < n; i++) {
+        tci_gguf_add(file, &list[i], data);
+    }
+}
+/* ---- src/io/safetensors.c ---- */
+/* io/safetensors.c - .safetensors.
+ *
+ * The format: 8 bytes, the length of the header; the header, a JSON object {"name": {"dtype":
+ * "F32", "shape": [3, 4], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}}; the
+ * data, to the last byte, without gaps.
+ * Written are arrays of wide elements first and padding behind the header, so that every array is
+ * aligned as its dtype needs it and can be borrowed from the map. */
+
+#include <inttypes.h>
+#include <string.h>
+
+TCI_FN bool tci_safetensors_is(tc_file *file)
+{
+    (void)file;
+    return true; /* the last to be asked */
+}
+
+/* ---- reading ---- */
+
+static tc_dtype tci_safetensors_dtype(const char *name)
+{
+    const tci_io_type *types = tci_io_types();
+    for (int i = 0; i < TCI_DTYPE_N; i++) {
+        if (!strcmp(types[i].name, name)) {
+            return types[i].dtype;
+        }
+    }
+    return TC_DTYPE_COUNT;
+}
+
+static void tci_safetensors_metadata(tci_head *s)
+{
+    tci_head_need(s, '{');
+    bool more = !tci_head_take(s, '}');
+    while (more) {
+        const char *key = tci_head_json(s);
+        tci_head_need(s, ':');
+        tci_io_add_pair(s->file, key, tci_head_json(s));
+        more = tci_head_take(s, ',');
+        if (!more) {
+            tci_head_need(s, '}');
+        }
+    }
+}
+
+/* data: where the data begins. Returns how many bytes the array has. */
+static int64_t tci_safetensors_array(tci_head *s, const char *name, int64_t data)
+{
+    const int64_t *offsets = NULL;
+    tc_array a = {.name = name, .rank = -1};
+    tci_head_need(s, '{');
+    for (int i = 0; i < 3; i++) {
+        if (i) {
+            tci_head_need(s, ',');
+        }
+        const char *key = tci_head_json(s);
+        tci_head_need(s, ':');
+        if (!strcmp(key, "dtype") && !a.type) {
+            a.type = tci_head_json(s);
+        } else if (!strcmp(key, "shape") && a.rank < 0) {
+            a.rank = tci_head_sizes(s, '[', ']', &a.sizes);
+        } else if (!strcmp(key, "data_offsets") && !offsets &&
+                   tci_head_sizes(s, '[', ']', &offsets) == 2) {
+            continue;
+        } else {
+            tci_io_bad(s->file, "%s has %s: expected a dtype, a shape and two data_offsets",
+                       TCI_IO_NAME(name), TCI_IO_NAME(key));
+        }
+    }
+    tci_head_need(s, '}');
+    a.dtype = tci_safetensors_dtype(a.type);
+    if (offsets[0] > offsets[1] || offsets[1] > s->file->bytes - data) {
+        tci_io_bad(s->file, "%s has data from %" PRId64 " to %" PRId64 " of %" PRId64,
+                   TCI_IO_NAME(name), offsets[0], offsets[1], s->file->bytes - data);
+    }
+    tci_io_add(s->file, &a, data + offsets[0], offsets[1] - offsets[0], false);
+    return offsets[1] - offsets[0];
+}
+
+TCI_FN void tci_safetensors_read(tc_file *file)
+{
+    uint64_t n = file->bytes >= 8 ? tci_io_number(file, 0, 8) : 0;
+    if (n < 2 || n > (uint64_t)file->bytes - 8 || n > TCI_IO_HEADER_MAX) {
+        tci_io_bad(file, "it is none of .npy, .npz, .gguf, nor a .safetensors, whose header would "
+                   "have %" PRIu64 " of %" PRId64 " bytes (at most %d)", n, file->bytes,
+                   TCI_IO_HEADER_MAX);
+    }
+    char *text = tci_scratch_get(&file->s, (size_t)n);
+    tci_io_read(file, 8, text, (int64_t)n);
+    tci_head s = {file, text, text + n};
+    int64_t data = 8 + (int64_t)n, total = 0;
+    tci_head_need(&s, '{');
+    bool more = !tci_head_take(&s, '}');
+    while (more) {
+        const char *name = tci_head_json(&s);
+        tci_head_need(&s, ':');
+        if (strcmp(name, "__metadata__")) {
+            total += tci_safetensors_array(&s, name, data);
+        } else {
+            tci_safetensors_metadata(&s);
+        }
+        more = tci_head_take(&s, ',');
+        if (!more) {
+            tci_head_need(&s, '}');
+        }
+    }
+    tci_head_end(&s);
+    if (total < file->bytes - data) { /* as nothing overlaps, all else has neither gap nor rest */
+        tci_io_bad(file, "its arrays have %" PRId64 " of the %" PRId64 " bytes behind the header",
+                   total, file->bytes - data);
+    }
+}
+
+/* ---- writing ---- */
+
+static void tci_safetensors_string(tci_str *to, const char *text)
+{
+    tci_str_add(to, "\"");
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < ' ' || c == '"' || c == '\\') {
+            tci_str_printf(to, "\\u%04x", c);
+        } else {
+            tci_str_add_n(to, text, 1);
+        }
+    }
+    tci_str_add(to, "\"");
+}
+
+static void tci_safetensors_entry(const tci_io_out *o, int i, int64_t begin, tci_str *to)
+{
+    const tci_node *n = tci_io_node(o, i);
+    tci_safetensors_string(to, o->names[i]);
+    tci_str_printf(to, ":{\"dtype\":\"%s\",\"shape\":[", tci_io_types()[n->dtype - TC_BOOL].name);
+    for (int d = 0; d < n->rank; d++) {
+        tci_str_printf(to, "%s%" PRId64, d ? "," : "", tci_dim_known(n->shape[d]));
+    }
+    tci_str_printf(to, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", begin,
+                   begin + tci_io_bytes(o, i));
+}
+
+static int tci_safetensors_width(const tci_io_out *o, int i)
+{
+    return tci_dtype_get((tc_dtype)tci_io_node(o, i)->dtype)->bytes;
+}
+
+/* The numbers of the values, wide elements first, else in their order. */
+static const int *tci_safetensors_order(tci_io_out *o)
+{
+    int *order = TCI_NEW_ARRAY(&o->s, int, o->n), n = 0;
+    for (int width = 8; width; width /= 2) {
+        for (int i = 0; i < o->n; i++) {
+            if (tci_safetensors_width(o, i) == width) {
+                order[n++] = i;
+            }
+        }
+    }
+    return order;
+}
+
+static void tci_safetensors_header(const tci_io_out *o, const int *order, tci_str *to)
+{
+    const char *between = "";
+    int64_t begin = 0;
+    tci_str_add(to, "{");
+    for (const char *const *m = o->metadata; m && *m; m += 2) {
+        tci_str_add(to, m == o->metadata ? "\"__metadata__\":{" : ",");
+        tci_safetensors_string(to, m[0]);
+        tci_str_add(to, ":");
+        tci_safetensors_string(to, m[1]);
+        between = "},";
+    }
+    for (int i = 0; i < o->n; i++) {
+        tci_str_add(to, between);
+        tci_safetensors_entry(o, order[i], begin, to);
+        begin += tci_io_bytes(o, order[i]);
+        between = ",";
+    }
+    tci_str_add(to, o->n || !*between ? "}" : "}}");
+    while ((to->n + 8) % TCI_IO_ALIGN) {
+        tci_str_add(to, " ");
+    }
+}
+
+TCI_FN void tci_safetensors_write(tci_io_out *o)
+{
+    tci_str header = {.s = &o->s};
+    unsigned char length[8];
+    const int *order = tci_safetensors_order(o);
+    tci_safetensors_header(o, order, &header);
+    if (header.n > TCI_IO_HEADER_MAX) {
+        tci_scratch_fail(&o->s, TC_ERR_LIMIT, "the names make a header of %zu bytes: expected %d",
+                         header.n, TCI_IO_HEADER_MAX);
+    }
+    for (int i = 0; i < 8; i++) {
+        length[i] = (unsigned char)((uint64_t)header.n >> (8 * i));
+    }
+    tci_io_put(o, length, 8);
+    tci_io_put(o, header.text, (int64_t)header.n);
+    for (int i = 0; i < o->n; i++) {
+        tci_io_put(o, tci_io_value(o, order[i]), tci_io_bytes(o, order[i]));
+    }
+}
+/* ---- src/io/write.c ---- */
+/* io/write.c - files of arrays, and of all parameters.
+ *
+ * In: tensors and names. Out: a file that appears complete or not at all.
+ *
+ * The one idea: all values are computed and held first, so that what is written is one moment's,
+ * and every mistake is found before a file is there; then the format puts out its bytes, in
+ * order. */
+
+#include <inttypes.h>
+
+
+/* ---- for writers of formats ---- */
+
+TCI_FN void tci_io_put(tci_io_out *o, const void *bytes, int64_t n)
+{
+    if (n) {
+        tci_os_fresh_write(&o->to, bytes, (size_t)n);
+    }
+    if (o->to.code) {
+        tci_scratch_fail(&o->s, o->to.code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "it cannot be written: %s", strerror(o->to.code));
+    }
+}
+
+TCI_FN const void *tci_io_value(tci_io_out *o, int i)
+{
+    const tci_lazy_held *m = &o->values[i];
+    if (!m->node->strides) {
+        return m->first;
+    }
+    char *dense = tci_scratch_get(&o->s, (size_t)tci_io_bytes(o, i));
+    tci_read_value(m, dense);
+    return dense;
+}
+
+/* ---- one call ---- */
+
+typedef void (*tci_io_writer)(tci_io_out *o);
+
+/* By the end of the path; NULL: none. */
+static tci_io_writer tci_io_choose_writer(const char *path)
+{
+    static const struct {
+        const char *ending;
+        tci_io_writer write;
+    } rows[] = {
+#define TCI_ROW(name) {"." #name, tci_##name##_write},
+        TCI_IO_WRITERS(TCI_ROW)
+#undef TCI_ROW
+    };
+    size_t n = strlen(path);
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        size_t k = strlen(rows[i].ending);
+        if (n > k && !strcmp(path + n - k, rows[i].ending)) {
+            return rows[i].write;
+        }
+    }
+    return NULL;
+}
+
+static int tci_io_by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* That texts are there, are UTF-8, and no two are equal. step 2: every second one. */
+static void tci_io_check_texts(tci_io_out *o, const char *what, const char *const *texts, int n,
+                               int step)
+{
+    const char **sorted = TCI_NEW_ARRAY(&o->s, const char *, n);
+    for (int i = 0; i < n; i++) {
+        sorted[i] = texts[i * step];
+        if (!sorted[i] || !tci_io_is_utf8(sorted[i], strlen(sorted[i]))) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %d is %s", what, i,
+                             sorted[i] ? "not UTF-8" : "NULL");
+        }
+        if (!strcmp(sorted[i], "__metadata__")) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %d is '__metadata__', which files keep "
+                             "for themselves", what, i);
+        }
+    }
+    qsort(sorted, (size_t)n, sizeof(*sorted), tci_io_by_text);
+    for (int i = 1; i < n; i++) {
+        if (!strcmp(sorted[i - 1], sorted[i])) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %s is given twice", what,
+                             TCI_IO_NAME(sorted[i]));
+        }
+    }
+}
+
+static void tci_io_check_metadata(tci_io_out *o, tci_io_writer write)
+{
+    int n = 0;
+    while (o->metadata && o->metadata[2 * n]) {
+        const char *value = o->metadata[2 * n + 1];
+        if (!value || !tci_io_is_utf8(value, strlen(value))) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "the metadata's value %d is %s", n,
+                             value ? "not UTF-8" : "NULL");
+        }
+        n++;
+    }
+    if (n && write != tci_safetensors_write) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "only a .safetensors has metadata");
+    }
+    tci_io_check_texts(o, "the metadata's key", o->metadata, n, 2);
+}
+
+static void tci_io_check(tci_io_out *o, tci_io_writer write)
+{
+    if (!write) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "expected a path that ends in .safetensors, .npz "
+                         "or .npy");
+    }
+    if (write == tci_npy_write && o->n != 1) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "a .npy has one array, given %d", o->n);
+    }
+    if (write != tci_npy_write && o->n && !o->names) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "the names are NULL");
+    }
+    if (write != tci_npy_write) {
+        tci_io_check_texts(o, "name", o->names, o->n, 1);
+    }
+    tci_io_check_metadata(o, write);
+}
+
+/* A failure is in o->s, or, of a value, already recorded. */
+static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_lister list)
+{
+    if (setjmp(o->s.escape)) {
+        return o->s.why;
+    }
+    if (list) {
+        list(o);
+    }
+    tci_io_writer write = tci_io_choose_writer(o->path);
+    tci_io_check(o, write);
+    o->values = TCI_NEW_ARRAY(&o->s, tci_lazy_held, o->n);
+    tc_status status = tci_lazy_hold(f, (tc_tensors){o->tensors, o->n}, o->values);
+    if (status) {
+        return status;
+    }
+    o->holds = true;
+    tci_os_fresh_begin(&o->to, AT_FDCWD, o->path, 0666);
+    write(o);
+    tci_os_fresh_end(&o->to, true, true);
+    tci_io_put(o, NULL, 0);
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list)
+{
+    tci_scratch_init(&o->s);
+    o->to.fd = -1;
+    tc_status status = tci_io_write_armed(o, f, list);
+    if (o->s.why) {
+        tci_frame_fail(f, status, "'%.300s': %s", o->path, o->s.message);
+    }
+    tci_os_fresh_end(&o->to, false, false);
+    if (o->holds) {
+        tci_lazy_drop(o->values, o->n);
+    }
+    tci_scratch_free(&o->s);
+    tci_frame_leave(f);
+    return status;
+}
+
+TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *const *names,
+                                  tc_tensors tensors, const char *const *metadata, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_file_write", here);
+    tci_io_out o = {.ctx = f.ctx,
+                    .path = path,
+                    .n = tensors.n,
+                    .tensors = tensors.items,
+                    .names = names,
+                    .metadata = metadata};
+    if (!path) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the path is NULL");
+    }
+    tci_frame_list(&f, tensors.items, tensors.n, "the tensors");
+    for (int i = 0; i < tensors.n && !f.failed; i++) {
+        tci_frame_node(&f, tensors.items[i], "a tensor");
+    }
+    if (f.failed) {
+        tci_frame_leave(&f);
+        return tc_status_of(f.bad);
+    }
+    return tci_io_write(&o, &f, NULL);
+}
+/* ---- src/io/params.c ---- */
+/* io/params.c - tc_save and tc_load: all parameters of a context by their names.
+ *
+ * In: a context, a file. Out: the file, or new values of all parameters.
+ * The one idea: names on both sides are sorted, so one walk finds what is missing, what is too much
+ * and what does not fit; everything is read into memory that nobody sees before the first parameter
+ * changes. */
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tci_params {
+    tci_node **items; /* by name; of each parameter one node */
+    int n, cap;
+} tci_params;
+
+static const char *tci_params_name(const tci_node *x)
+{
+    const char *name = tci_param_name_of(x->storage);
+    return name ? name : "";
+}
+
+static int tci_params_order(const void *a, const void *b)
+{
+    const tci_node *x = *(tci_node *const *)a, *y = *(tci_node *const *)b;
+    int by_name = strcmp(tci_params_name(x), tci_params_name(y));
+    uintptr_t p = (uintptr_t)x->storage, q = (uintptr_t)y->storage;
+    return by_name ? by_name : (p > q) - (p < q);
+}
+
+/* Where a parameter was made, for messages. */
+static const char *tci_params_site(tci_scratch *s, const tci_node *x)
+{
+    return x->site.file ? tci_scratch_printf(s, "%.60s:%d", x->site.file, x->site.line)
+                        : "an unknown place";
+}
+
+static tci_params tci_params_list(tci_scratch *s, const tci_graph *g)
+{
+    tci_params all = {NULL, 0, 0};
+    for (uint32_t i = 0; i < g->n_slots; i++) {
+        tci_node *x = g->slots[i];
+        if (x && x->op == TCI_OP_DATA && x->storage->param) {
+            TCI_PUSH(s, all.items, all.n, all.cap, x);
+        }
+    }
+    if (all.n) {
+        qsort(all.items, (size_t)all.n, sizeof(*all.items), tci_params_order);
+    }
+    int n = 0;
+    for (int i = 0; i < all.n; i++) {
+        tci_node *x = all.items[i], *last = n ? all.items[n - 1] : NULL;
+        if (last && last->storage == x->storage) {
+            continue; /* moved by tc_keep: the same one */
+        }
+        if (!*tci_params_name(x)) {
+            tci_scratch_fail(s, TC_ERR_ARGUMENT, "the parameter made at %s has no name (tc_named "
+                             "gives it one)", tci_params_site(s, x));
+        }
+        if (last && !strcmp(tci_params_name(last), tci_params_name(x))) {
+            tci_scratch_fail(s, TC_ERR_ARGUMENT, "two parameters are named %s, made at %s and %s",
+                             TCI_IO_NAME(tci_params_name(x)), tci_params_site(s, last),
+                             tci_params_site(s, x));
+        }
+        all.items[n++] = x;
+    }
+    all.n = n;
+    return all;
+}
+
+/* ---- tc_save ---- */
+
+static void tci_params_list_out(tci_io_out *o)
+{
+    tci_ctx *ctx = o->ctx;
+    tci_params all = tci_params_list(&o->s, &ctx->graph);
+    tc_tensor *tensors = TCI_NEW_ARRAY(&o->s, tc_tensor, all.n);
+    const char **names = TCI_NEW_ARRAY(&o->s, const char *, all.n);
+    for (int i = 0; i < all.n; i++) {
+        const tci_node *x = all.items[i];
+        tensors[i] = (tc_tensor){ctx->handle, x->id, x->generation};
+        names[i] = tci_params_name(x);
+    }
+    o->n = all.n;
+    o->tensors = tensors;
+    o->names = names;
+}
+
+TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_save", here);
+    tci_io_out o = {.ctx = f.ctx, .path = path};
+    if (!path) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the path is NULL");
+    }
+    if (f.failed) {
+        tci_frame_leave(&f);
+        return tc_status_of(f.bad);
+    }
+    return tci_io_write(&o, &f, tci_params_list_out);
+}
+
+/* ---- tc_load ---- */
+
+typedef struct tci_params_load {
+    tci_scratch s;
+    const tci_ctx *ctx;
+    const tc_file *file;
+    tci_params all;
+    tci_param_held *rooms; /* new values, one for each parameter; NULL: there are none yet */
+} tci_params_load;
+
+static void tci_params_check_one(tci_params_load *w, const tci_node *x, const tci_io_array *a)
+{
+    tci_io_name name = tci_io_show(a->seen.name);
+    const char *site = tci_params_site(&w->s, x);
+    if (a->seen.dtype == TC_DTYPE_COUNT) {
+        tci_scratch_fail(&w->s, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
+                         name.text, TCI_IO_NAME(a->seen.type));
+    }
+    if (a->seen.dtype != (tc_dtype)x->dtype) {
+        tci_scratch_fail(&w->s, TC_ERR_DTYPE, "%s is %s, the parameter made at %s is %s", name.text,
+                         tc_dtype_name(a->seen.dtype), site, tc_dtype_name((tc_dtype)x->dtype));
+    }
+    if (!tci_build_same_shape(a->seen.rank, a->seen.sizes, x->rank, x->shape)) {
+        tci_scratch_fail(&w->s, TC_ERR_SHAPE, "%s is %s, the parameter made at %s is %s", name.text,
+                         tci_shape_text_of(a->seen.rank, a->seen.sizes).text, site,
+                         TCI_SHAPE_TEXT(x));
+    }
+}
+
+/* Both lists are sorted: each name of one is in the other. */
+static void tci_params_check(tci_params_load *w)
+{
+    const char *missing = NULL, *unexpected = NULL;
+    int n_missing = 0, n_unexpected = 0, i = 0, k = 0;
+    while (i < w->all.n || k < w->file->n_arrays) {
+        const char *ours = i < w->all.n ? tci_params_name(w->all.items[i]) : NULL;
+        const char *theirs = k < w->file->n_arrays ? w->file->arrays[k].seen.name : NULL;
+        int order = !ours ? 1 : !theirs ? -1 : strcmp(ours, theirs);
+        missing = order < 0 && !missing ? ours : missing;
+        unexpected = order > 0 && !unexpected ? theirs : unexpected;
+        n_missing += order < 0;
+        n_unexpected += order > 0;
+        i += order <= 0;
+        k += order >= 0;
+    }
+    if (missing || unexpected) {
+        tci_scratch_fail(&w->s, TC_ERR_ARGUMENT,
+                         "it lacks %d of %d parameters%s%s, and has %d arrays that are none%s%s",
+                         n_missing, w->all.n, missing ? ": " : "",
+                         missing ? TCI_IO_NAME(missing) : "", n_unexpected, unexpected ? ": " : "",
+                         unexpected ? TCI_IO_NAME(unexpected) : "");
+    }
+    for (i = 0; i < w->all.n; i++) {
+        tci_params_check_one(w, w->all.items[i], &w->file->arrays[i]);
+    }
+}
+
+static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
+{
+    int64_t *words = TCI_NEW_ARRAY(&w->s, int64_t, 2 * a->seen.rank);
+    const int64_t *strides = tci_io_strides(a, words);
+    void *as_it_lies = strides ? tci_scratch_get(&w->s, (size_t)a->bytes) : to;
+    if (!tci_io_read_array(w->file, a, as_it_lies)) {
+        tci_scratch_fail(&w->s, TC_ERR_IO, "the data of %s cannot be read: has the file become "
+                         "shorter?", TCI_IO_NAME(a->seen.name));
+    }
+    if (strides && a->bytes) {
+        tci_leaf_copy(to, as_it_lies, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank,
+                      a->seen.sizes, strides, words + a->seen.rank);
+    }
+}
+
+static tc_status tci_params_load_armed(tci_params_load *w)
+{
+    if (setjmp(w->s.escape)) {
+        return w->s.why;
+    }
+    w->all = tci_params_list(&w->s, &w->ctx->graph);
+    tci_params_check(w);
+    tci_param_held *rooms = TCI_NEW_ARRAY(&w->s, tci_param_held, w->all.n);
+    for (int i = 0; i < w->all.n; i++) {
+        rooms[i].next = i + 1 < w->all.n ? &rooms[i + 1] : NULL;
+        rooms[i].storage = w->all.items[i]->storage;
+    }
+    if (w->all.n && tci_param_room(rooms)) {
+        tci_scratch_fail(&w->s, TC_ERR_MEMORY, "out of memory for the new values");
+    }
+    w->rooms = w->all.n ? rooms : NULL;
+    for (int i = 0; i < w->all.n; i++) {
+        tci_params_read(w, &w->file->arrays[i], rooms[i].data);
+    }
+    return TC_OK;
+}
+
+TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_load", here);
+    if (!path) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the path is NULL");
+    }
+    tc_file *file = f.failed ? NULL : tci_io_open_file(&f, path);
+    if (file) {
+        tci_params_load w = {.ctx = f.ctx, .file = file};
+        tci_scratch_init(&w.s);
+        tc_status status = tci_params_load_armed(&w);
+        if (status) {
+            tci_frame_fail(&f, status, "'%.300s': %s", path, w.s.message);
+        }
+        if (tci_param_settle(w.rooms, !status)) {
+            tci_frame_fail(&f, TC_ERR_BUSY, "another run changes a parameter");
+        }
+        tci_scratch_free(&w.s);
+        tc_file_close(file);
+    }
+    tci_frame_leave(&f);
+    return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
+#endif
 
 #ifdef TCI_HAS_CPU
 #include "tc_cpu.h"

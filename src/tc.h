@@ -8,6 +8,9 @@
 #include "api/tensor.h"
 #include "api/ops.h"
 #include "api/compile.h"
+#ifndef TC_NO_IO
+#include "api/io.h"
+#endif
 #include "api/backend.h"
 #ifdef TC_CUDA
 #include "api/cuda.h"
@@ -215,8 +218,20 @@
 #include "api/async.c"
 #include "api/lazy.c"
 #include "api/read.c"
+#include "api/state.c"
 #include "api/inspect.c"
 #include "api/print.c"
+
+#ifndef TC_NO_IO
+#include "io/file.c"
+#include "io/head.c"
+#include "io/npy.c"
+#include "io/npz.c"
+#include "io/gguf.c"
+#include "io/safetensors.c"
+#include "io/write.c"
+#include "io/params.c"
+#endif
 
 #ifdef TCI_HAS_CPU
 #include "tc_cpu.h"

@@ -110,49 +110,18 @@ static void orc_isneginf(orc_case *c)
     orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_eq(x, -(double)INFINITY) : tc_ne(x, x));
 }
 
-static void orc_deg2rad(orc_case *c)
-{
-    orc_out(c, tc_mul(orc_tensor(c, "input"), 0.017453292519943295));
-}
-
-static void orc_rad2deg(orc_case *c)
-{
-    orc_out(c, tc_mul(orc_tensor(c, "input"), 57.29577951308232));
-}
-
 static void orc_gelu(orc_case *c)
 {
     const char *how = orc_text(c, "approximate", "none");
     tc_tensor x = orc_tensor(c, "input");
     if (!strcmp(how, "tanh")) {
-        tc_tensor cubed = tc_mul(tc_mul(tc_square(x), x), 0.044715);
-        tc_tensor bend = tc_tanh(tc_mul(tc_add(x, cubed), 0.7978845608028654));
-        orc_out(c, tc_mul(tc_mul(x, 0.5), tc_add(bend, 1)));
+        orc_out(c, tc_gelu_tanh(x));
         return;
     }
     if (strcmp(how, "none")) {
         orc_skip_argument(c, "approximate", orc_value(c, "approximate"));
     }
     orc_out(c, tc_gelu(x));
-}
-
-/* x held within [low, high]; its gradient there is 1 inside, 0 at the bounds and beyond. */
-static tc_tensor orc_clip(tc_tensor x, tc_arg low, tc_arg high)
-{
-    tc_arg v = orc_of(x);
-    tc_tensor below = tc_where_at(orc_of(tc_ge_at(v, high, TC_HERE)), high, v, TC_HERE);
-    return tc_where_at(orc_of(tc_le_at(v, low, TC_HERE)), low, orc_of(below), TC_HERE);
-}
-
-static void orc_relu6(orc_case *c)
-{
-    orc_out(c, orc_clip(orc_tensor(c, "input"), tci_arg_int(0), tci_arg_int(6)));
-}
-
-static void orc_leaky_relu(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_where(tc_gt(x, 0), x, tc_mul(x, orc_number(c, "negative_slope", 0.01))));
 }
 
 static void orc_hardtanh(orc_case *c)
@@ -165,20 +134,7 @@ static void orc_hardtanh(orc_case *c)
     if (!orc_is_float(tc_dtype_of(x)) && (low.kind == 3 || high.kind == 3)) {
         orc_skip(c, "argument min_val of floats beside integers");
     }
-    orc_out(c, orc_clip(x, low, high));
-}
-
-static void orc_hardsigmoid(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_mul(orc_clip(tc_add(x, 3), tci_arg_int(0), tci_arg_int(6)), 1.0 / 6));
-}
-
-/* The gradient at the bounds is that of the inside. */
-static void orc_hardswish(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input"), inside = tc_mul(tc_mul(x, tc_add(x, 3)), 1.0 / 6);
-    orc_out(c, tc_where(tc_lt(x, -3), 0, tc_where(tc_gt(x, 3), x, inside)));
+    orc_out(c, tc_hardtanh_at(orc_of(x), low, high, TC_HERE));
 }
 
 static void orc_softsign(orc_case *c)
@@ -187,23 +143,33 @@ static void orc_softsign(orc_case *c)
     orc_out(c, tc_div(x, tc_add(tc_abs(x), 1)));
 }
 
-static void orc_tanhshrink(orc_case *c)
+static void orc_softshrink(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_sub(x, tc_tanh(x)));
+    if (orc_number(c, "lambd", 0.5) < 0) {
+        orc_skip(c, "argument lambd below 0: tc has no such check");
+    }
+    orc_call(c, "softshrink");
 }
 
-static void orc_threshold(orc_case *c)
+/* What is no word is none of the enumerators. */
+static tc_reduction orc_reduction(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_where_at(orc_of(tc_le_at(orc_of(x), orc_arg(c, "threshold"), TC_HERE)),
-                           orc_arg(c, "value"), orc_of(x), TC_HERE));
+    const char *how = orc_text(c, "reduction", "mean");
+    return !strcmp(how, "mean")   ? TC_REDUCE_MEAN
+           : !strcmp(how, "sum")  ? TC_REDUCE_SUM
+           : !strcmp(how, "none") ? TC_REDUCE_NONE
+                                  : (tc_reduction)(TC_REDUCE_NONE + 1);
 }
 
-static void orc_hardshrink(orc_case *c)
+/* One variance a row in torch: in tc it broadcasts as any operand. */
+static void orc_gaussian(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_where(tc_le(tc_abs(x), orc_number(c, "lambd", 0.5)), 0, x));
+    tc_tensor x = orc_tensor(c, "input"), var = orc_tensor(c, "var");
+    if (tc_rank(var) + 1 == tc_rank(x)) {
+        var = tc_unsqueeze(var, -1);
+    }
+    orc_out(c, tc_gaussian_nll_loss(x, orc_tensor(c, "target"), var, orc_bool(c, "full"),
+                                    orc_number(c, "eps", 1e-6), orc_reduction(c)));
 }
 
 static void orc_glu(orc_case *c)
@@ -252,28 +218,6 @@ static void orc_masked_fill(orc_case *c)
     }
     tc_tensor filled = tc_where_at(orc_arg(c, "mask"), value, orc_of(x), TC_HERE);
     orc_out(c, tc_dtype_of(filled) == tc_dtype_of(x) ? filled : tc_cast(filled, tc_dtype_of(x)));
-}
-
-static void orc_lerp(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    tc_tensor step =
-        tc_mul_at(orc_arg(c, "weight"), orc_of(tc_sub(orc_tensor(c, "end"), x)), TC_HERE);
-    orc_out(c, tc_add(x, step));
-}
-
-static void orc_addcmul(orc_case *c)
-{
-    tc_tensor product =
-        tc_mul_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
-    orc_out(c, tc_add(orc_tensor(c, "input"), product));
-}
-
-static void orc_addcdiv(orc_case *c)
-{
-    tc_tensor quotient =
-        tc_div_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
-    orc_out(c, tc_add(orc_tensor(c, "input"), quotient));
 }
 
 /* The dtypes of casts are spelled by the op. A value that the target cannot hold is torch's
@@ -540,26 +484,6 @@ static void orc_out_reduced(orc_case *c, tc_tensor loss)
     } else {
         orc_skip_argument(c, "reduction", orc_value(c, "reduction"));
     }
-}
-
-static void orc_elementwise_loss(orc_case *c)
-{
-    const char *op = json_string(c->spec, "op");
-    tc_tensor d = tc_sub(orc_tensor(c, "input"), orc_tensor(c, "target")), size = tc_abs(d);
-    double edge = orc_number(c, "beta", orc_number(c, "delta", 1));
-    if (strstr(op, "mse_loss")) {
-        d = tc_square(d);
-    } else if (strstr(op, "smooth_l1")) {
-        d = edge == 0 ? size
-                      : tc_where(tc_lt(size, edge), tc_div(tc_mul(tc_square(d), 0.5), edge),
-                                 tc_sub(size, 0.5 * edge));
-    } else if (strstr(op, "huber")) {
-        d = tc_where(tc_le(size, edge), tc_mul(tc_square(d), 0.5),
-                     tc_mul(tc_sub(size, 0.5 * edge), edge));
-    } else {
-        d = size;
-    }
-    orc_out_reduced(c, orc_has(c, "weight") ? tc_mul(d, orc_tensor(c, "weight")) : d);
 }
 
 static void orc_kl_div(orc_case *c)

@@ -31,7 +31,6 @@ typedef struct orc_row {
 #define ORC_ADAPTIVE "input output_size return_indices"
 #define ORC_PATCHES "kernel_size dilation padding stride"
 #define ORC_MADE "dtype"
-#define ORC_LOSS "input target reduction weight beta delta"
 
 static const orc_row orc_table[] = {
     ORC_NAME("true_divide", "div"),
@@ -58,18 +57,11 @@ static const orc_row orc_table[] = {
     ORC_ROW("round", "input decimals", orc_round),
     ORC_ROW("isposinf", "input", orc_isposinf),
     ORC_ROW("isneginf", "input", orc_isneginf),
-    ORC_ROW("deg2rad", "input", orc_deg2rad),
-    ORC_ROW("rad2deg", "input", orc_rad2deg),
     ORC_ROW(ORC_NN "gelu", "input approximate", orc_gelu),
-    ORC_ROW(ORC_NN "relu6", "input", orc_relu6),
-    ORC_ROW(ORC_NN "leaky_relu", "input negative_slope", orc_leaky_relu),
+    ORC_ROW(ORC_NN "softshrink", "x lambd", orc_softshrink),
+    ORC_ROW(ORC_NN "gaussian_nll_loss", "input target var full eps reduction", orc_gaussian),
     ORC_ROW(ORC_NN "hardtanh", "input min_val max_val", orc_hardtanh),
-    ORC_ROW(ORC_NN "hardsigmoid", "input", orc_hardsigmoid),
-    ORC_ROW(ORC_NN "hardswish", "input", orc_hardswish),
     ORC_ROW(ORC_NN "softsign", "input", orc_softsign),
-    ORC_ROW(ORC_NN "tanhshrink", "input", orc_tanhshrink),
-    ORC_ROW(ORC_NN "threshold", "input threshold value", orc_threshold),
-    ORC_ROW(ORC_NN "hardshrink", "input lambd", orc_hardshrink),
     ORC_ROW(ORC_NN "glu", "input dim", orc_glu),
     ORC_ROW(ORC_NN "prelu", "input weight", orc_prelu),
 
@@ -83,9 +75,6 @@ static const orc_row orc_table[] = {
     ORC_ROW("clamp_min", "input min", orc_clamp),
     ORC_ROW("clamp_max", "input max", orc_clamp),
     ORC_ROW("masked_fill", "input mask value", orc_masked_fill),
-    ORC_ROW("lerp", "input end weight", orc_lerp),
-    ORC_ROW("addcmul", "input tensor1 tensor2 value", orc_addcmul),
-    ORC_ROW("addcdiv", "input tensor1 tensor2 value", orc_addcdiv),
     ORC_ROW("float", "input", orc_cast),
     ORC_ROW("double", "input", orc_cast),
     ORC_ROW("half", "input", orc_cast),
@@ -124,10 +113,6 @@ static const orc_row orc_table[] = {
     ORC_ROW(ORC_NN "layer_norm", "input normalized_shape weight bias eps", orc_layer_norm),
     ORC_ROW("native_layer_norm", "input normalized_shape weight bias eps", orc_layer_norm),
     ORC_ROW(ORC_NN "rms_norm", "input normalized_shape weight eps", orc_rms_norm),
-    ORC_ROW(ORC_NN "mse_loss", ORC_LOSS, orc_elementwise_loss),
-    ORC_ROW(ORC_NN "l1_loss", ORC_LOSS, orc_elementwise_loss),
-    ORC_ROW(ORC_NN "smooth_l1_loss", ORC_LOSS, orc_elementwise_loss),
-    ORC_ROW(ORC_NN "huber_loss", ORC_LOSS, orc_elementwise_loss),
     ORC_ROW(ORC_NN "kl_div", "input target reduction log_target", orc_kl_div),
     ORC_ROW(ORC_NN "cross_entropy", "input target weight ignore_index reduction label_smoothing",
             orc_class_loss),

@@ -139,6 +139,34 @@ static void add_reduce(text *t, const char *name, const char *rule, const char *
     add(t, "_at((x), (", axes, "), (keepdims), TC_HERE)\n");
 }
 
+/* operands: TCI_GIVEN(x) TCI_ELSE(alpha, 1) ... as text. */
+static void add_built(text *t, const char *name, const char *kind, const char *operands,
+                      const char *doc)
+{
+    bool loss = !strcmp(kind, "LOSS");
+    text takes = {0}, names = {0}, gives = {0};
+    add(&takes, "", "", "");
+    add(&names, "", "", "");
+    add(&gives, "", "", "");
+    for (const char *at = strchr(operands, '('); at; at = strchr(at + 1, '(')) {
+        char operand[64];
+        snprintf(operand, sizeof(operand), "%.*s", (int)strcspn(at + 1, ",)"), at + 1);
+        add(&takes, takes.n ? ", tc_arg " : "tc_arg ", operand, "");
+        add(&names, names.n ? ", " : "", operand, "");
+        add(&gives, "TC_ARG(", operand, "), ");
+    }
+    add(t, "/* ", doc, !strcmp(kind, "FLOAT") ? "; float */\n" : " */\n");
+    add(t, "TC_API tc_tensor tc_", name, "_at(\n    ");
+    add(t, takes.at, loss ? ",\n    tc_reduction reduction" : "", ", tc_site here);\n");
+    add(t, "#define tc_", name, "(");
+    add(t, names.at, loss ? ", reduction" : "", ") \\\n    tc_");
+    add(t, name, "_at( \\\n        ", gives.at);
+    add(t, loss ? "(reduction), " : "", "TC_HERE)", "\n");
+    free(takes.at);
+    free(names.at);
+    free(gives.at);
+}
+
 static text make_ops(void)
 {
     text t = {0};
@@ -159,6 +187,22 @@ static text make_ops(void)
 #define X(id, name, rule, combine, part, gradient, doc) add_reduce(&t, #name, #rule, doc);
     TCI_REDUCE_OPS(X)
 #undef X
+    for (int loss = 0; loss < 2; loss++) {
+        add(&t,
+            loss ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
+                 : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
+            loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, or TC_REDUCE_NONE "
+                   "(else\n * TC_ERR_ARGUMENT). */\n"
+                 : " * TC_NONE stands for the default of an operand that has one "
+                   "(tc_op_params). f16 and\n * bf16 are computed in f32 and rounded once. */\n",
+            "");
+#define X(id, name, arity, kind, operands, formula, doc)                                          \
+    if (loss == !strcmp(#kind, "LOSS")) {                                                         \
+        add_built(&t, #name, #kind, #operands, doc);                                              \
+    }
+        TCI_BUILT_OPS(X)
+#undef X
+    }
     return t;
 }
 
@@ -193,7 +237,7 @@ typedef struct reader {
     int line;
     char row[64];
     int arity;
-    bool value, reduce, combine; /* which column, of which rows */
+    bool value, reduce, combine, built; /* which column, of which rows */
     int deepest;
     text *code, *numbers;
     int n_code, n_numbers;
@@ -289,9 +333,11 @@ static const word *find_word(const reader *r, const char *id)
 {
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         const word *w = &words[i];
-        bool here = !strcmp(w->where, "BOTH") || (r->combine && !strcmp(w->where, "COMBINE")) ||
+        bool here = !strcmp(w->where, "BOTH") || (r->built && !strcmp(w->where, "BUILT")) ||
+                    (r->combine && !strcmp(w->where, "COMBINE")) ||
                     (r->value ? !strcmp(w->where, "VALUE") || !strcmp(w->where, "PRIM")
-                              : !strcmp(w->where, "GRADIENT") || !strcmp(w->where, "ROW") ||
+                              : (!r->built && !strcmp(w->where, "GRADIENT")) ||
+                                    !strcmp(w->where, "ROW") ||
                                     (r->reduce && !strcmp(w->where, "REDUCE")));
         bool plain = strcmp(w->where, "PRIM") || strcmp(id, "LANE1");
         if (here && plain && !strcmp(w->id, id)) {
@@ -315,8 +361,8 @@ static void compile_call(reader *r, int depth)
     if (!w) {
         wrong(r, token, "no such word in this column");
     }
-    if (!strcmp(token, "B") && r->arity < 2) {
-        wrong(r, token, "the row has one operand");
+    if (token[0] > 'A' && token[0] <= 'E' && !token[1] && token[0] - 'A' >= r->arity) {
+        wrong(r, token, "the row has no such operand");
     }
     if (w->operands || !strcmp(w->where, "REDUCE")) {
         expect(r, "(");
@@ -504,6 +550,37 @@ static void compile_list(reader *r, const char *table, const char *list, text *r
     }
 }
 
+/* The built rows: X(ID, name, arity, kind, operands, formula, doc). */
+static void compile_built(reader *r, const char *table, text *rows)
+{
+    char token[64], line[96];
+    find_list(r, table, "TCI_BUILT_OPS");
+    r->built = true;
+    r->reduce = r->value = false;
+    while (skips(r, "X")) {
+        expect(r, "(");
+        next(r, r->row);
+        expect(r, ",");
+        skip_columns(r, 1);
+        next(r, token);
+        r->arity = atoi(token);
+        skip_columns(r, 2);
+        while (skips(r, "TCI_GIVEN") || skips(r, "TCI_ELSE")) {
+            while (!skips(r, ")")) {
+                next(r, token);
+            }
+        }
+        expect(r, ",");
+        add(r->code, "\n    /* ", r->row, " */ ");
+        snprintf(line, sizeof(line), "    [TCI_BUILT_%s] = %d,\n", r->row, compile_formula(r));
+        add(rows, line, "", "");
+        expect(r, ",");
+        next(r, token); /* the doc */
+        expect(r, ")");
+    }
+    r->built = false;
+}
+
 /* code, with lines that end before column 100. */
 static void add_wrapped(text *t, const char *code)
 {
@@ -521,7 +598,7 @@ static void add_wrapped(text *t, const char *code)
 
 static text make_formulas(void)
 {
-    text t = {0}, table = {0}, rows = {0}, combines = {0}, code = {0}, numbers = {0};
+    text t = {0}, table = {0}, rows = {0}, combines = {0}, built = {0}, code = {0}, numbers = {0};
     char deepest[64];
     if (!read_file(TABLE, &table)) {
         fail("cannot be read", TABLE);
@@ -534,6 +611,7 @@ static text make_formulas(void)
     compile_list(&r, table.at, "TCI_SPECIAL_OPS", &rows);
     compile_list(&r, table.at, "TCI_COMPOSITE_OPS", &rows);
     compile_combines(&r, table.at, &combines);
+    compile_built(&r, table.at, &built);
     snprintf(deepest, sizeof(deepest), "enum { TCI_FORMULA_DEEPEST = %d };\n", r.deepest);
     add(&t, "/* ops/formula.gen.h - the columns of formulas of ops/table.h, compiled by\n",
         " * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by\n",
@@ -545,8 +623,10 @@ static text make_formulas(void)
     add(&t, "\n};\n", "", "");
     add(&t, "static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {\n", rows.at, "};\n");
     add(&t, "static const tci_combine_row tci_combine_rows[] = {\n", combines.at, "};\n");
+    add(&t, "static const uint16_t tci_built_rows[] = {\n", built.at, "};\n");
     free(table.at);
     free(combines.at);
+    free(built.at);
     free(rows.at);
     free(code.at);
     free(numbers.at);

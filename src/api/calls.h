@@ -36,6 +36,7 @@
     X(factor)   /* one real number for all axes of an image */                                     \
     X(flag)                                                                                        \
     X(dtype)                                                                                       \
+    X(reduction) /* the text mean, sum or none */                                                  \
     X(text)
 
 #define TCI_OWN_CALLS                                                                              \
@@ -217,7 +218,16 @@
 #define TCI_CALL_OVER_FLOAT TCI_CALL_OVER_SAME
 #define TCI_CALL_OVER_INDEX TCI_MUST(axis, axis)
 
+#define TCI_CALL_OF_BUILT(id, name, arity, kind, operands, ...)                                    \
+    TCI_CALL(name, operands TCI_CALL_HOW_##kind)
+#define TCI_GIVEN(name) TCI_MUST(name, operand)
+#define TCI_ELSE(name, number) TCI_MAY(name, operand, number)
+#define TCI_CALL_HOW_SAME
+#define TCI_CALL_HOW_FLOAT
+#define TCI_CALL_HOW_LOSS TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)
+
 #define TCI_CALLS                                                                                  \
-    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+    TCI_EW_OPS(TCI_CALL_OF_EW) TCI_BUILT_OPS(TCI_CALL_OF_BUILT)                                    \
+    TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
 
 #endif

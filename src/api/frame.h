@@ -58,17 +58,39 @@ TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc
 /* Why there is no call: a device may know more. */
 TCI_FN const char *tci_run_no_workspace(const tc_program *f);
 
+/* ---- api/leaf.c: leaves within another public call ---- */
+/* A leaf over memory of `owner`, which is released when nothing uses it any more; NULL, with the
+ * frame failed or the graph's error: the caller still has it. strides NULL: dense. */
+TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const int64_t *strides, tci_owner *owner);
+/* A leaf with memory of its own; as above. */
+TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                  const int64_t *sizes, const int64_t *strides);
+TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes);
+/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
+ * dense. index: room for as many as there are axes. */
+TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+                          const int64_t *strides, int64_t *index);
+/* A DATA node that takes over the storage (released on failure), of a shape that was checked. */
+TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
+                               tci_storage *storage, const int64_t *strides, int64_t offset);
+
 /* ---- api/lazy.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
 TCI_FN tc_status tci_lazy_value(const tci_frame *f, tc_tensor t, tci_node **node);
-/* The same as memory that the host can read, and that stays as it is until the drop. */
+/* The same of each of ts, all computed by one program, as memory that the host can read, and that
+ * stays as it is until the drop. */
 typedef struct tci_lazy_held {
+    tci_param_held held;
     tci_node *node;
     const char *first; /* element 0...0 */
-    tci_param_value *held;
 } tci_lazy_held;
-TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensor t, tci_lazy_held *m);
-TCI_FN void tci_lazy_drop(const tci_lazy_held *m);
+TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held *m);
+TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n);
+
+/* ---- api/read.c ---- */
+/* Copies the elements, row-major, to memory that has room for them. */
+TCI_FN void tci_read_value(const tci_lazy_held *m, void *to);
 
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 

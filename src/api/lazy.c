@@ -179,30 +179,50 @@ TCI_FN tc_status tci_lazy_value(const tci_frame *f, tc_tensor t, tci_node **node
     return tci_lazy_eval(f, ts);
 }
 
-TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensor t, tci_lazy_held *m)
+/* Of every tensor, computed where it is not there. */
+static tc_status tci_lazy_values(const tci_frame *f, tc_tensors ts)
 {
-    tc_status status = tci_lazy_value(f, t, &m->node);
-    if (status) {
+    tc_status status = TC_OK;
+    bool missing = false;
+    for (int i = 0; i < ts.n && !status; i++) {
+        const tci_node *n = tci_batch_node(f, ts.items[i], ts.items[i], &status);
+        missing = missing || (n && !tci_node_is_value(n));
+    }
+    return missing && !status ? tci_lazy_eval(f, ts) : status;
+}
+
+TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held *m)
+{
+    tc_status status = tci_lazy_values(f, ts);
+    for (int i = 0; i < ts.n && !status; i++) {
+        tci_node *n = m[i].node = tci_handle_node(ts.items[i]);
+        m[i].held = (tci_param_held){.next = i + 1 < ts.n ? &m[i + 1].held : NULL,
+                                     .storage = n->storage};
+        if (!n->storage) {
+            status = tci_batch_fail(f, ts.items[i], &n->site, TC_ERR_ARGUMENT,
+                                    "given an assign, which has no value: expected the parameter "
+                                    "itself");
+        }
+    }
+    if (status || !ts.n) {
         return status;
     }
-    const tci_node *n = m->node;
-    const void *data;
-    if (!n->storage) {
-        return tci_batch_fail(f, t, &n->site, TC_ERR_ARGUMENT,
-                              "given an assign, which has no value: expected the parameter itself");
-    }
-    status = tci_param_hold(n->storage, &m->held, &data);
+    status = tci_param_hold(&m->held);
     if (status) {
-        return tci_batch_fail(f, t, &n->site, status,
+        return tci_batch_fail(f, ts.items[0], &m->node->site, status,
                               "the device that has the value failed, or memory ran out");
     }
-    m->first = (const char *)data + n->offset * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    for (int i = 0; i < ts.n; i++) {
+        const tci_node *n = m[i].node;
+        int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+        m[i].first = (const char *)m[i].held.data + n->offset * bytes;
+    }
     return TC_OK;
 }
 
-TCI_FN void tci_lazy_drop(const tci_lazy_held *m)
+TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n)
 {
-    tci_param_drop(m->node->storage, m->held);
+    tci_param_drop(n ? &m->held : NULL);
 }
 
 TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
@@ -216,17 +236,11 @@ TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
 
 TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here)
 {
-    tc_status status = TC_OK;
     if (ts.n < 0 || (ts.n && !ts.items)) {
         return TC_ERR_ARGUMENT;
     }
     tci_frame f = tci_frame_begin("tc_eval_many", here);
-    for (int i = 0; i < ts.n && !status; i++) {
-        tci_batch_node(&f, ts.items[i], ts.items[i], &status);
-    }
-    if (ts.n && !status) {
-        status = tci_lazy_eval(&f, ts);
-    }
+    tc_status status = tci_lazy_values(&f, ts);
     tci_frame_leave(&f);
     return status;
 }

@@ -84,9 +84,7 @@ static void tci_leaf_dense(int rank, const int64_t *sizes, int64_t *strides)
     }
 }
 
-/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
- * dense. */
-static void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+TCI_FN void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
                           const int64_t *strides, int64_t *index)
 {
     int64_t count = 1;
@@ -110,8 +108,7 @@ static void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, co
     }
 }
 
-/* A DATA node that takes over the storage (released on failure). strides NULL: dense. */
-static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
+TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
                                tci_storage *storage, const int64_t *strides, int64_t offset)
 {
     size_t bytes = (size_t)rank * sizeof(*strides);
@@ -152,10 +149,19 @@ static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
     return true;
 }
 
-/* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
-static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
-                          const int64_t *sizes, const int64_t *strides, tci_words *dense,
-                          tci_leaf_span *span)
+static bool tci_leaf_has_data(tci_frame *f, const void *data, tc_dtype dtype, int64_t n)
+{
+    if (!data && n) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "the data pointer is NULL: expected %" PRId64 " elements of %s", n,
+                       tci_dtype_get(dtype)->name);
+    }
+    return !f->failed;
+}
+
+/* What the leaves with memory share: checks, and the extent of the view. False: failed. */
+static bool tci_leaf_view(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes,
+                          const int64_t *strides, tci_words *dense, tci_leaf_span *span)
 {
     int64_t given = dtype;
     if (!tci_frame_dtype(f, "the data", &given, 1) || !tci_leaf_check(f, dtype, rank, sizes) ||
@@ -172,53 +178,62 @@ static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int ra
         tci_leaf_span_of(rank, sizes, strides ? strides : own, tci_dtype_get(dtype)->bytes, span);
     if (!fits) {
         tci_frame_fail(f, TC_ERR_LIMIT, "the strides reach beyond what memory can address");
-    } else if (!data && span->hi > span->lo) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT,
-                       "the data pointer is NULL: expected %" PRId64 " elements of %s",
-                       span->hi - span->lo, tci_dtype_get(dtype)->name);
-    }
-    if (f->failed) {
         tci_words_put(&f->ctx->graph, dense, NULL);
     }
-    return !f->failed;
+    return fits;
 }
 
-TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
-                              const int64_t *sizes, const int64_t *strides, tc_site here)
+TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                 const int64_t *sizes, const int64_t *strides, tci_owner *owner)
 {
-    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
-        return tci_frame_end(&f, NULL);
+    if (!tci_leaf_view(f, dtype, rank, sizes, strides, &dense, &span)) {
+        return NULL;
+    }
+    tci_graph *g = &f->ctx->graph;
+    if (!tci_leaf_has_data(f, data, dtype, span.hi - span.lo)) {
+        return tci_words_put(g, &dense, NULL);
     }
     if (!tci_dtype_is_aligned(dtype, data)) {
         const tci_dtype_info *info = tci_dtype_get(dtype);
-        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
                        "the data is at %p: expected an address that is a multiple of %d, as %s "
                        "needs (tc_copy_in takes any)",
                        data, info->align, info->name);
-        return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &dense, NULL));
+        return tci_words_put(g, &dense, NULL);
     }
     bool is_dense =
         !strides || !rank || !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
     int bytes = tci_dtype_get(dtype)->bytes;
     const char *lowest = data ? (const char *)data + span.lo * bytes : NULL;
     tci_storage *storage = tci_storage_borrow(lowest, (span.hi - span.lo) * bytes);
-    tci_graph *g = &f.ctx->graph;
     tci_node *x =
         tci_leaf_data(g, dtype, rank, sizes, storage, is_dense ? NULL : strides, -span.lo);
-    return tci_frame_end(&f, tci_words_put(g, &dense, x));
+    if (x) {
+        storage->owner = owner;
+    }
+    return tci_words_put(g, &dense, x);
 }
 
-/* A leaf with memory of its own. The frame ends with it. */
-static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                              const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
+    return tci_frame_end(&f, tci_leaf_borrow(&f, data, dtype, rank, sizes, strides, NULL));
+}
+
+TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                                   const int64_t *sizes, const int64_t *strides)
 {
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(f, data, dtype, rank, sizes, strides, &dense, &span)) {
-        return tci_frame_end(f, NULL);
+    if (!tci_leaf_view(f, dtype, rank, sizes, strides, &dense, &span)) {
+        return NULL;
+    }
+    tci_graph *g = &f->ctx->graph;
+    if (!tci_leaf_has_data(f, data, dtype, span.hi - span.lo)) {
+        return tci_words_put(g, &dense, NULL);
     }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
@@ -231,37 +246,31 @@ static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
         tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : words,
                       words + rank);
     }
-    tci_graph *g = &f->ctx->graph;
-    tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0);
-    return tci_frame_end(f, tci_words_put(g, &dense, x));
+    return tci_words_put(g, &dense, tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0));
+}
+
+TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
+{
+    if (f->failed || !tci_leaf_check(f, dtype, rank, sizes) ||
+        !tci_leaf_is_known(f, rank, sizes)) {
+        return NULL;
+    }
+    int64_t bytes = tci_dtype_get(dtype)->bytes;
+    for (int i = 0; i < rank; i++) {
+        bytes *= sizes[i];
+    }
+    tci_storage *storage = tci_storage_make(bytes);
+    if (storage) {
+        memset(storage->data, 0, (size_t)bytes);
+    }
+    return tci_leaf_data(&f->ctx->graph, dtype, rank, sizes, storage, NULL, 0);
 }
 
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
-    return tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides);
-}
-
-TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
-                             tc_site here)
-{
-    tci_frame f = tci_frame_on(ctx, "tc_param", here);
-    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n)) {
-        return tci_frame_end(&f, NULL);
-    }
-    tc_tensor t = tci_leaf_copy_in(&f, data, (tc_dtype)dtype_and_sizes[0], n - 1,
-                                   dtype_and_sizes + 1, NULL);
-    tci_node *x = tci_handle_node(t);
-    if (x && !tci_param_make(x->storage, f.ctx)) {
-        f = tci_frame_on(ctx, "tc_param", here);
-        tci_frame_fail(&f, TC_ERR_MEMORY, "out of memory for a parameter");
-        return tci_frame_end(&f, NULL);
-    }
-    if (x) {
-        x->stateful = true;
-    }
-    return t;
+    return tci_frame_end(&f, tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides));
 }
 
 /* ---- tc_touch ---- */

@@ -35,12 +35,13 @@
  *
  * CONTENTS
  *
- *   1 options at compile time    7 compiled form: programs     13 threads
- *   2 contexts                   8 lazy form: values           14 caches
- *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
- *   4 operations                10 state, training, random    16 environment
- *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
- *   6 axes and shapes           12 errors                      18 limits
+ *   1 options at compile time    8 lazy form: values           15 looking inside
+ *   2 contexts                   9 scopes: flat memory         16 environment
+ *   3 tensors and leaves        10 state, training, random     17 symbolic sizes
+ *   4 operations                11 what is promised            18 files of arrays
+ *   5 numbers and dtypes        12 errors                      19 limits
+ *   6 axes and shapes           13 threads
+ *   7 compiled form: programs   14 caches
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -50,6 +51,7 @@
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
+ *   TC_NO_IO            leaves files of arrays and DLPack out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
@@ -142,6 +144,8 @@
  *     tc_tensor turned = tc_roll(tc_pad_mode(x, 1, 1, 1, "circular"), 2, 0);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
+ *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
+ *     tc_tensor cost = tc_huber_loss(soft, y, 0.5, TC_REDUCE_MEAN);
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in
  * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that
@@ -526,7 +530,52 @@
  * met, in microseconds, and kept for the eight that were used last; memory_limit is held against
  * each.
  *
- * 18 LIMITS
+ * 18 FILES OF ARRAYS
+ *
+ * .npy and .npz of NumPy, .safetensors, and the f32, f16, bf16 and other plain tensors of .gguf are
+ * read, all but the last one written. A file is opened once and asked for names, sizes and dtypes,
+ * by any number of threads; what it is, is told from its bytes:
+ *
+ *     tc_file *file;
+ *     if (tc_file_open(ctx, "model.safetensors", &file)) {
+ *         fprintf(stderr, "%s\n", tc_error(ctx));
+ *     } else {
+ *         const tc_array *a;
+ *         for (int i = 0; (a = tc_file_array(file, i)) != NULL; i++) {
+ *             printf("%s: %s, %d axes\n", a->name, tc_dtype_name(a->dtype), a->rank);
+ *         }
+ *         tc_tensor weight = tc_file_borrow(ctx, file, "fc1.weight");  // no copy: mapped memory
+ *         tc_tensor bias = tc_file_copy_in(ctx, file, "fc1.bias");     // read now
+ *         tc_tensor hidden = tc_add(tc_matmul(x, weight), bias);
+ *         tc_file_close(file);                   // what was borrowed stays valid
+ *         tc_print(stdout, hidden);
+ *     }
+ *     const char *names[] = {"hidden", "x"};
+ *     tc_file_write(ctx, "out.npz", names, TC_TENSORS(y, x), NULL);
+ *
+ * Borrowed memory is the file itself, read when it is used, and shared by all processes that have
+ * it open. Where an array does not lie as its dtype needs it (common in an .npz) it is copied, and
+ * so are bools. A file that others cut short ends a process that has it borrowed, as any mapped
+ * file does: tc_file_copy_in and tc_load fail instead.
+ *
+ * Parameters that have names are saved and loaded all at once. tc_load changes all of them or,
+ * where the file lacks one, has others, or has other sizes or dtypes, none, and says which:
+ *
+ *     tc_tensor scale = tc_named(tc_param(ctx, NULL, TC_F32, 4), "scale");     // zeros
+ *     tc_tensor table = tc_named(tc_param_from(tc_randn(ctx, 42, TC_F32, 3, 4)), "table");
+ *     tc_save(ctx, "state.safetensors");
+ *     if (tc_load(ctx, "state.safetensors")) {
+ *         fprintf(stderr, "%s\n", tc_error(ctx));
+ *     }
+ *     tc_param_write(scale, in, 4);             // and one of them from memory, at any time
+ *
+ * A file is written beside its place and renamed, so it is never half there; what it holds is one
+ * moment, also while other threads train. Files may come from anybody: sizes that overflow, data
+ * outside of the file or of two arrays in one place, names given twice or that are not UTF-8 are
+ * TC_ERR_IO; compressed or encrypted entries of an .npz, archives beyond 4 GiB, big-endian numbers
+ * and Python objects are TC_ERR_UNSUPPORTED. bf16 is "<V2" in NumPy's files, as others write it.
+ *
+ * 19 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023

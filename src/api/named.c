@@ -105,6 +105,23 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
     return axes;
 }
 
+/* Its row's word in order; what is no word is none of the enumerators. */
+static int tci_named_reduction_at(const char *text)
+{
+    static const char *const words[] = {"mean", "sum", "none"};
+    int i = 0;
+    while (i < TCI_COUNT(words) && strcmp(words[i], text)) {
+        i++;
+    }
+    return i;
+}
+
+/* NULL: left out. */
+static tc_reduction tci_named_reduction(const char *text)
+{
+    return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
+}
+
 #define TCI_TAKE_tensor(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_tensors(name) c->list,
@@ -124,6 +141,7 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
 #define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
+#define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
 #define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
 
 /* ---- the rows ---- */
@@ -137,15 +155,15 @@ static tc_axes tci_named_axes(const tci_named *c, const char *name)
 #define TCI_FIELDS(type, params) &(type){params},
 #define TCI_ON c->ctx,
 #define TCI_STORED(name, at) &c->results[at],
-#define TCI_CALL(name, params)                                                                     \
+#define TCI_CALL(name, ...)                                                                        \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        *c->results = tc_##name##_at(params c->here);                                              \
+        *c->results = tc_##name##_at(__VA_ARGS__ c->here);                                         \
     }
-#define TCI_CALL_MANY(name, n, params)                                                             \
+#define TCI_CALL_MANY(name, n, ...)                                                                \
     static void tci_named_call_##name(const tci_named *c)                                          \
     {                                                                                              \
-        tc_##name##_at(params c->here);                                                            \
+        tc_##name##_at(__VA_ARGS__ c->here);                                                       \
     }
 TCI_CALLS
 #undef TCI_MUST
@@ -175,6 +193,7 @@ TCI_CALLS
     {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
 #define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
+#define TCI_DEFAULT_reduction(v) TCI_DEFAULT_NONE
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
     {#name, TCI_PARAM_##kind, false, TCI_DEFAULT_##kind(otherwise)},
@@ -382,6 +401,7 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_factor: return number;
     case TCI_PARAM_flag: return number && (a->value.i == 0 || a->value.i == 1) && a->value.kind < 3;
     case TCI_PARAM_dtype: return whole && tci_dtype_is_valid(a->value.i);
+    case TCI_PARAM_reduction: return a->text && tci_named_reduction_at(a->text) <= TC_REDUCE_NONE;
     case TCI_PARAM_text: return a->text != NULL;
     }
     return false;

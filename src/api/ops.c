@@ -6,7 +6,7 @@
  * elementwise and reducing calls are expanded from the op rows. Only here do numbers exist beside
  * tensors: they are weak (NEP 50), so their dtype follows from the tensors'; below this room they
  * are 0-d nodes. */
-#include "ops.h"
+#include "calls.h"
 
 #include "frame.h"
 
@@ -248,6 +248,112 @@ TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
+
+/* ---- calls that follow from built rows ---- */
+
+enum { TCI_OPS_BUILT_MOST = 5 }; /* operands */
+
+typedef struct tci_ops_built_row {
+    const char *name;
+    bool is_float;
+    struct {
+        const char *name;
+        double otherwise; /* the number that TC_NONE stands for; NaN: none */
+    } operands[TCI_OPS_BUILT_MOST];
+} tci_ops_built_row;
+
+#define TCI_OPS_IS_FLOAT_SAME false
+#define TCI_OPS_IS_FLOAT_FLOAT true
+#define TCI_OPS_IS_FLOAT_LOSS true
+#define TCI_MUST(name, kind) {#name, (double)NAN},
+#define TCI_MAY(name, kind, number) {#name, (number)},
+static const tci_ops_built_row tci_ops_built_rows[] = {
+#define TCI_ROW(id, name, arity, kind, operands, formula, doc)                                     \
+    {"tc_" #name, TCI_OPS_IS_FLOAT_##kind, {operands}},
+    TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+#undef TCI_MUST
+#undef TCI_MAY
+
+/* The dtype of the result: that in which tensors, and numbers by their kind, meet. */
+static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
+                                    int n, tci_node **nodes)
+{
+    tci_node *tensors[TCI_OPS_BUILT_MOST];
+    int n_tensors = 0, kind = 0;
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            kind = TCI_MAX(kind, args[i].kind);
+        } else {
+            nodes[i] = tci_frame_node(f, args[i].tensor, row->operands[i].name);
+            tensors[n_tensors++] = nodes[i];
+        }
+    }
+    if (f->failed) {
+        return TC_F32;
+    }
+    tc_dtype common = tci_ops_weak(tci_build_common_dtype(tensors, n_tensors), kind);
+    return row->is_float && !tci_dtype_is_float(common) ? TC_F32 : common;
+}
+
+/* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */
+static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_reduction how,
+                               tc_site here)
+{
+    const tci_ops_built_row *row = &tci_ops_built_rows[built];
+    tc_arg args[TCI_OPS_BUILT_MOST];
+    tci_node *nodes[TCI_OPS_BUILT_MOST];
+    for (int i = 0; i < n; i++) {
+        double number = row->operands[i].otherwise;
+        bool left_out = !given[i].kind && tci_is_none(given[i].tensor) && number == number;
+        args[i] = !left_out                          ? given[i]
+                  : number == (double)(int)number ? tci_arg_int((int)number)
+                                                     : tci_arg_float(number);
+    }
+    tci_frame f = tci_ops_begin(row->name, args, n, here);
+    tc_dtype result = f.failed ? TC_F32 : tci_ops_built_dtype(&f, row, args, n, nodes);
+    tc_dtype math = (tc_dtype)tci_dtype_get(result)->compute;
+    for (int i = 0; i < n && !f.failed; i++) {
+        nodes[i] = args[i].kind ? tci_ops_number(&f, &args[i], math, row->operands[i].name)
+                                : tci_build_cast(&f.ctx->graph, nodes[i], math);
+        if (!nodes[i]) {
+            return tci_frame_end(&f, NULL);
+        }
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &f.ctx->graph;
+    tci_node *r = tci_build_reduction(g, tci_build_formula(g, built, nodes, math), (int)how);
+    return tci_frame_end(&f, tci_build_cast(g, r, result));
+}
+
+#define TCI_OPS_TAKES_1 tc_arg a
+#define TCI_OPS_TAKES_2 TCI_OPS_TAKES_1, tc_arg b
+#define TCI_OPS_TAKES_3 TCI_OPS_TAKES_2, tc_arg c
+#define TCI_OPS_TAKES_4 TCI_OPS_TAKES_3, tc_arg d
+#define TCI_OPS_TAKES_5 TCI_OPS_TAKES_4, tc_arg e
+#define TCI_OPS_LIST_1 a
+#define TCI_OPS_LIST_2 TCI_OPS_LIST_1, b
+#define TCI_OPS_LIST_3 TCI_OPS_LIST_2, c
+#define TCI_OPS_LIST_4 TCI_OPS_LIST_3, d
+#define TCI_OPS_LIST_5 TCI_OPS_LIST_4, e
+#define TCI_OPS_REDUCTION_SAME
+#define TCI_OPS_REDUCTION_FLOAT
+#define TCI_OPS_REDUCTION_LOSS , tc_reduction reduction
+#define TCI_OPS_HOW_SAME TC_REDUCE_NONE
+#define TCI_OPS_HOW_FLOAT TC_REDUCE_NONE
+#define TCI_OPS_HOW_LOSS reduction
+#define TCI_ROW(id, name, arity, row_kind, operands, formula, doc)                                 \
+    TC_API tc_tensor tc_##name##_at(TCI_OPS_TAKES_##arity TCI_OPS_REDUCTION_##row_kind,          \
+                                    tc_site here)                                                  \
+    {                                                                                              \
+        const tc_arg args[] = {TCI_OPS_LIST_##arity};                                              \
+        return tci_ops_built(TCI_BUILT_##id, args, arity, TCI_OPS_HOW_##row_kind, here);           \
+    }
+TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
 
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
 {

@@ -291,3 +291,213 @@ TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here
 /* index of the first smallest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmin_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmin(x, axis, keepdims) tc_argmin_at((x), (axis), (keepdims), TC_HERE)
+
+/* ---- made of elementwise ops: operands are tensors or C numbers ----
+ * TC_NONE stands for the default of an operand that has one (tc_op_params). f16 and
+ * bf16 are computed in f32 and rounded once. */
+/* x above 0, else x * negative_slope */
+TC_API tc_tensor tc_leaky_relu_at(
+    tc_arg x, tc_arg negative_slope, tc_site here);
+#define tc_leaky_relu(x, negative_slope) \
+    tc_leaky_relu_at( \
+        TC_ARG(x), TC_ARG(negative_slope), TC_HERE)
+/* x above 0, else alpha * (exp(x) - 1); float */
+TC_API tc_tensor tc_elu_at(
+    tc_arg x, tc_arg alpha, tc_site here);
+#define tc_elu(x, alpha) \
+    tc_elu_at( \
+        TC_ARG(x), TC_ARG(alpha), TC_HERE)
+/* x above 0, else alpha * (exp(x / alpha) - 1); float */
+TC_API tc_tensor tc_celu_at(
+    tc_arg x, tc_arg alpha, tc_site here);
+#define tc_celu(x, alpha) \
+    tc_celu_at( \
+        TC_ARG(x), TC_ARG(alpha), TC_HERE)
+/* elu scaled so that mean 0 and variance 1 stay; float */
+TC_API tc_tensor tc_selu_at(
+    tc_arg x, tc_site here);
+#define tc_selu(x) \
+    tc_selu_at( \
+        TC_ARG(x), TC_HERE)
+/* x * tanh(softplus(x)); float */
+TC_API tc_tensor tc_mish_at(
+    tc_arg x, tc_site here);
+#define tc_mish(x) \
+    tc_mish_at( \
+        TC_ARG(x), TC_HERE)
+/* log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold; float */
+TC_API tc_tensor tc_softplus_at(
+    tc_arg x, tc_arg beta, tc_arg threshold, tc_site here);
+#define tc_softplus(x, beta, threshold) \
+    tc_softplus_at( \
+        TC_ARG(x), TC_ARG(beta), TC_ARG(threshold), TC_HERE)
+/* log(sigmoid(x)); float */
+TC_API tc_tensor tc_logsigmoid_at(
+    tc_arg x, tc_site here);
+#define tc_logsigmoid(x) \
+    tc_logsigmoid_at( \
+        TC_ARG(x), TC_HERE)
+/* x nearer to 0 by lambd, 0 within it */
+TC_API tc_tensor tc_softshrink_at(
+    tc_arg x, tc_arg lambd, tc_site here);
+#define tc_softshrink(x, lambd) \
+    tc_softshrink_at( \
+        TC_ARG(x), TC_ARG(lambd), TC_HERE)
+/* x, 0 within lambd of 0 */
+TC_API tc_tensor tc_hardshrink_at(
+    tc_arg x, tc_arg lambd, tc_site here);
+#define tc_hardshrink(x, lambd) \
+    tc_hardshrink_at( \
+        TC_ARG(x), TC_ARG(lambd), TC_HERE)
+/* x - tanh(x); float */
+TC_API tc_tensor tc_tanhshrink_at(
+    tc_arg x, tc_site here);
+#define tc_tanhshrink(x) \
+    tc_tanhshrink_at( \
+        TC_ARG(x), TC_HERE)
+/* x above the threshold, else value */
+TC_API tc_tensor tc_threshold_at(
+    tc_arg x, tc_arg threshold, tc_arg value, tc_site here);
+#define tc_threshold(x, threshold, value) \
+    tc_threshold_at( \
+        TC_ARG(x), TC_ARG(threshold), TC_ARG(value), TC_HERE)
+/* x cut to [min_val, max_val] */
+TC_API tc_tensor tc_hardtanh_at(
+    tc_arg x, tc_arg min_val, tc_arg max_val, tc_site here);
+#define tc_hardtanh(x, min_val, max_val) \
+    tc_hardtanh_at( \
+        TC_ARG(x), TC_ARG(min_val), TC_ARG(max_val), TC_HERE)
+/* x cut to [0, 6] */
+TC_API tc_tensor tc_relu6_at(
+    tc_arg x, tc_site here);
+#define tc_relu6(x) \
+    tc_relu6_at( \
+        TC_ARG(x), TC_HERE)
+/* (x + 3) / 6 cut to [0, 1]; float */
+TC_API tc_tensor tc_hardsigmoid_at(
+    tc_arg x, tc_site here);
+#define tc_hardsigmoid(x) \
+    tc_hardsigmoid_at( \
+        TC_ARG(x), TC_HERE)
+/* x * hardsigmoid(x); float */
+TC_API tc_tensor tc_hardswish_at(
+    tc_arg x, tc_site here);
+#define tc_hardswish(x) \
+    tc_hardswish_at( \
+        TC_ARG(x), TC_HERE)
+/* gelu, its normal distribution approximated by tanh; float */
+TC_API tc_tensor tc_gelu_tanh_at(
+    tc_arg x, tc_site here);
+#define tc_gelu_tanh(x) \
+    tc_gelu_tanh_at( \
+        TC_ARG(x), TC_HERE)
+/* log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing; float */
+TC_API tc_tensor tc_logit_at(
+    tc_arg x, tc_arg eps, tc_site here);
+#define tc_logit(x, eps) \
+    tc_logit_at( \
+        TC_ARG(x), TC_ARG(eps), TC_HERE)
+/* x + weight * (end - x); float */
+TC_API tc_tensor tc_lerp_at(
+    tc_arg x, tc_arg end, tc_arg weight, tc_site here);
+#define tc_lerp(x, end, weight) \
+    tc_lerp_at( \
+        TC_ARG(x), TC_ARG(end), TC_ARG(weight), TC_HERE)
+/* x + value * tensor1 * tensor2 */
+TC_API tc_tensor tc_addcmul_at(
+    tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
+#define tc_addcmul(x, tensor1, tensor2, value) \
+    tc_addcmul_at( \
+        TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
+/* x + value * tensor1 / tensor2; float */
+TC_API tc_tensor tc_addcdiv_at(
+    tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
+#define tc_addcdiv(x, tensor1, tensor2, value) \
+    tc_addcdiv_at( \
+        TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
+/* degrees in radians; float */
+TC_API tc_tensor tc_deg2rad_at(
+    tc_arg x, tc_site here);
+#define tc_deg2rad(x) \
+    tc_deg2rad_at( \
+        TC_ARG(x), TC_HERE)
+/* radians in degrees; float */
+TC_API tc_tensor tc_rad2deg_at(
+    tc_arg x, tc_site here);
+#define tc_rad2deg(x) \
+    tc_rad2deg_at( \
+        TC_ARG(x), TC_HERE)
+
+/* ---- losses of elements: operands as above, then the reduction ----
+ * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, or TC_REDUCE_NONE (else
+ * TC_ERR_ARGUMENT). */
+/* squared error */
+TC_API tc_tensor tc_mse_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_mse_loss(input, target, reduction) \
+    tc_mse_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* absolute error */
+TC_API tc_tensor tc_l1_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_l1_loss(input, target, reduction) \
+    tc_l1_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* half the squared error over beta, from beta on the absolute error less beta / 2 */
+TC_API tc_tensor tc_smooth_l1_loss_at(
+    tc_arg input, tc_arg target, tc_arg beta,
+    tc_reduction reduction, tc_site here);
+#define tc_smooth_l1_loss(input, target, beta, reduction) \
+    tc_smooth_l1_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(beta), (reduction), TC_HERE)
+/* half the squared error, beyond delta a line */
+TC_API tc_tensor tc_huber_loss_at(
+    tc_arg input, tc_arg target, tc_arg delta,
+    tc_reduction reduction, tc_site here);
+#define tc_huber_loss(input, target, delta, reduction) \
+    tc_huber_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(delta), (reduction), TC_HERE)
+/* -(target * log(input) + (1 - target) * log(1 - input)), each log at least -100 */
+TC_API tc_tensor tc_binary_cross_entropy_at(
+    tc_arg input, tc_arg target, tc_arg weight,
+    tc_reduction reduction, tc_site here);
+#define tc_binary_cross_entropy(input, target, weight, reduction) \
+    tc_binary_cross_entropy_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(weight), (reduction), TC_HERE)
+/* binary cross entropy of sigmoid(input); pos_weight counts the targets of 1 */
+TC_API tc_tensor tc_binary_cross_entropy_with_logits_at(
+    tc_arg input, tc_arg target, tc_arg weight, tc_arg pos_weight,
+    tc_reduction reduction, tc_site here);
+#define tc_binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) \
+    tc_binary_cross_entropy_with_logits_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(weight), TC_ARG(pos_weight), (reduction), TC_HERE)
+/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2 */
+TC_API tc_tensor tc_gaussian_nll_loss_at(
+    tc_arg input, tc_arg target, tc_arg var, tc_arg full, tc_arg eps,
+    tc_reduction reduction, tc_site here);
+#define tc_gaussian_nll_loss(input, target, var, full, eps, reduction) \
+    tc_gaussian_nll_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(var), TC_ARG(full), TC_ARG(eps), (reduction), TC_HERE)
+/* max(0, margin - target * (input1 - input2)) */
+TC_API tc_tensor tc_margin_ranking_loss_at(
+    tc_arg input1, tc_arg input2, tc_arg target, tc_arg margin,
+    tc_reduction reduction, tc_site here);
+#define tc_margin_ranking_loss(input1, input2, target, margin, reduction) \
+    tc_margin_ranking_loss_at( \
+        TC_ARG(input1), TC_ARG(input2), TC_ARG(target), TC_ARG(margin), (reduction), TC_HERE)
+/* log(1 + exp(-target * input)) */
+TC_API tc_tensor tc_soft_margin_loss_at(
+    tc_arg input, tc_arg target,
+    tc_reduction reduction, tc_site here);
+#define tc_soft_margin_loss(input, target, reduction) \
+    tc_soft_margin_loss_at( \
+        TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
+/* input for targets of 1, max(0, margin - input) for those of -1 */
+TC_API tc_tensor tc_hinge_embedding_loss_at(
+    tc_arg input, tc_arg target, tc_arg margin,
+    tc_reduction reduction, tc_site here);
+#define tc_hinge_embedding_loss(input, target, margin, reduction) \
+    tc_hinge_embedding_loss_at( \
+        TC_ARG(input), TC_ARG(target), TC_ARG(margin), (reduction), TC_HERE)

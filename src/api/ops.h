@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+/* How the elements of a loss become its result. */
+typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
+
 #include "ops.gen.h"
 
 /* ---- choice and conversion ---- */
@@ -533,12 +536,27 @@ TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode
     tc_grid_sample_at((x), (grid), (mode), (padding_mode), (align_corners), TC_HERE)
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
-/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data, that
- * programs may change. tc_read tells its present value. */
+/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data (NULL:
+ * zeros), that programs may change. tc_read tells its present value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
     tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The same with the value of any tensor, which is evaluated: tc_param_from(tc_randn(ctx, key,
+ * TC_F32, 784, 512)). */
+TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
+#define tc_param_from(value) tc_param_from_at((value), TC_HERE)
+/* The parameter itself, which has this name from now on: tc_save and tc_load go by it. The name is
+ * copied. TC_ERR_ARGUMENT: it is no parameter, or the name is NULL. */
+TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
+#define tc_named(param, name) tc_named_at((param), (name), TC_HERE)
+/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major, as tc_read
+ * the other way round. Runs that are under way go on with the value that they found. TC_ERR_BUFFER:
+ * as tc_read; TC_ERR_ARGUMENT: it is no parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY.
+ * tc_ctx_error tells. */
+TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
+#define tc_param_write(param, pointer, n)                                                          \
+    tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
  * and is no operand. Of the parameter's dtype; broadcasts to its shape. */

@@ -508,7 +508,7 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
     tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);
-    tci_lazy_drop(m);
+    tci_lazy_drop(m, 1);
     if (text.failed) {
         status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
     } else if (!out) {
@@ -525,7 +525,7 @@ TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_print", here);
     tci_lazy_held m;
-    tc_status status = tci_lazy_hold(&f, t, &m);
+    tc_status status = tci_lazy_hold(&f, (tc_tensors){&t, 1}, &m);
     if (!status) {
         status = tci_print_memory(&f, out, t, &m);
     }

@@ -52,7 +52,7 @@ static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node 
     return TC_OK;
 }
 
-static void tci_read_value(const tci_lazy_held *m, void *to)
+TCI_FN void tci_read_value(const tci_lazy_held *m, void *to)
 {
     const tci_node *n = m->node;
     int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
@@ -68,13 +68,13 @@ TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
 {
     tci_lazy_held m;
     tci_frame f = tci_frame_begin("tc_read", here);
-    tc_status status = tci_lazy_hold(&f, t, &m);
+    tc_status status = tci_lazy_hold(&f, (tc_tensors){&t, 1}, &m);
     if (!status) {
         status = tci_read_check(&f, t, m.node, &to);
         if (!status) {
             tci_read_value(&m, to.data);
         }
-        tci_lazy_drop(&m);
+        tci_lazy_drop(&m, 1);
     }
     tci_frame_leave(&f);
     return status;

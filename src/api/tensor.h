@@ -174,6 +174,11 @@ TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
 TC_API int64_t tc_count(tc_tensor t);  /* of elements; symbolic where a size is, to hand on too */
 TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
+/* Bytes of an element, and its name: 4 and "f32". Of no dtype 0 and "none". */
+TC_API int tc_dtype_size(tc_dtype dtype);
+TC_API const char *tc_dtype_name(tc_dtype dtype);
+/* Of a parameter (tc_named) or a tc_input, borrowed until it is named anew or dies; "": none. */
+TC_API const char *tc_name_of(tc_tensor t);
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 

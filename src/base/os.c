@@ -229,37 +229,54 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
     return 0;
 }
 
+TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode)
+{
+    *f = (tci_os_fresh){.at = at, .fd = -1, .path = path};
+    tci_str_printf(&f->temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
+                   (unsigned long long)tci_os_random());
+    if (f->temporary.failed) {
+        f->code = ENOMEM;
+        return;
+    }
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    f->fd = openat(at, f->temporary.text, flags, mode);
+    f->code = f->fd < 0 ? errno : 0;
+}
+
+TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n)
+{
+    f->code = f->code ? f->code : tci_os_write_all(f->fd, bytes, n);
+}
+
+TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable)
+{
+    if (f->fd >= 0) {
+        bool synced = f->code || !keep || !durable || !fsync(f->fd) || errno == EINVAL;
+        if (!synced) { /* EINVAL: this kind has no disk */
+            f->code = errno;
+        }
+        if (close(f->fd) && !f->code) {
+            f->code = errno;
+        }
+        if (keep && !f->code && renameat(f->at, f->temporary.text, f->at, f->path)) {
+            f->code = errno;
+        }
+        if (!keep || f->code) {
+            unlinkat(f->at, f->temporary.text, 0);
+        }
+        f->fd = -1;
+    }
+    tci_str_free(&f->temporary);
+    return f->code;
+}
+
 TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
                               int *why)
 {
-    tci_str temporary = {0};
-    tci_str_printf(&temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
-                   (unsigned long long)tci_os_random());
-    if (temporary.failed) {
-        tci_str_free(&temporary);
-        return tci_os_why(why, ENOMEM);
-    }
-    int code = 0;
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(at, temporary.text, flags, 0600);
-    if (fd < 0) {
-        code = errno;
-    } else {
-        code = tci_os_write_all(fd, bytes, n);
-        if (!code && durable && fsync(fd) && errno != EINVAL) { /* EINVAL: this kind has no disk */
-            code = errno;
-        }
-        if (close(fd) && !code) {
-            code = errno;
-        }
-        if (!code && renameat(at, temporary.text, at, path)) {
-            code = errno;
-        }
-        if (code) {
-            unlinkat(at, temporary.text, 0);
-        }
-    }
-    tci_str_free(&temporary);
+    tci_os_fresh f;
+    tci_os_fresh_begin(&f, at, path, 0600);
+    tci_os_fresh_write(&f, bytes, n);
+    int code = tci_os_fresh_end(&f, true, durable);
     return code ? tci_os_why(why, code) : true;
 }
 

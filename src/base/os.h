@@ -29,11 +29,23 @@ TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
 /* The same of a name in an open directory; EFBIG: it has more than `most` bytes. */
 TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any readable file */
-/* Writes bytes to a fresh O_EXCL temporary beside `path` (mode 0600) and renames it into place:
- * readers see all or nothing. After a crash of the machine the file may be torn all the same. */
+/* A file that appears complete or not at all: a fresh O_EXCL temporary beside `path`, renamed into
+ * place at the end if all went well. After an error the rest does nothing. */
+typedef struct tci_os_fresh {
+    int at, fd;
+    const char *path;
+    tci_str temporary;
+    int code;      /* errno of the first error, or 0 */
+} tci_os_fresh;
+TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode);
+TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
+/* durable: written through to the disk before the rename, so that it is whole also after a crash
+ * of the machine. keep false: it goes away. The result is f->code. Once it ended nothing is left to
+ * end. */
+TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable);
+/* Writes bytes to such a file of mode 0600. */
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why);
-/* The same in an open directory. durable: written through to the disk before the rename, so that
- * it is whole also after such a crash. */
+/* The same in an open directory. */
 TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
                               int *why);
 /* Writes all n bytes; an errno code, or 0. */

@@ -61,6 +61,7 @@ extern int fstatvfs(int fd, struct statvfs *fs);
 extern int mkdirat(int dir, const char *path, mode_t mode);
 extern int openat(int dir, const char *path, int flags, ...);
 extern int renameat(int from_dir, const char *from, int to_dir, const char *to);
+extern ssize_t pread(int fd, void *to, size_t n, off_t at);
 extern ssize_t readlinkat(int dir, const char *path, char *to, size_t room);
 extern int unlinkat(int dir, const char *path, int flags);
 extern int fstatat(int dir, const char *path, struct stat *st, int flags);

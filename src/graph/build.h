@@ -148,6 +148,11 @@ TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
 TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
 
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
+/* The formula of a built row over its operands, in dtype t; NULL operands give NULL. */
+TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
+                                   tc_dtype t);
+/* x itself, or its mean or sum over all elements. */
+TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how);
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,

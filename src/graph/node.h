@@ -70,6 +70,11 @@
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_param tci_param;       /* run/param.c */
+/* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
+typedef struct tci_owner {
+    void (*release)(struct tci_owner *owner);
+} tci_owner;
+
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed;
@@ -78,6 +83,7 @@ typedef struct tci_storage {
     uint64_t version;  /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
     tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
     tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
+    tci_owner *owner;  /* of borrowed memory; NULL: the user, who is not told */
 } tci_storage;
 
 /* Passes keep what they know of nodes beside them (graph/table.h). */

@@ -8,6 +8,8 @@
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
 #include "composite.h"
 
+#include "formula.h"
+
 #include <math.h>
 
 /* ---- helpers ---- */
@@ -61,6 +63,53 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
         v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
     }
     return tci_graph_const(g, t, v);
+}
+
+/* One word of a formula over the nodes it takes. */
+static tci_node *tci_composite_word(tci_graph *g, int word, tci_node *const *operands,
+                                    tci_node *const *args, tc_dtype t)
+{
+    switch (word) {
+    case TCI_W_A: return operands[0];
+    case TCI_W_B: return operands[1];
+    case TCI_W_C: return operands[2];
+    case TCI_W_D: return operands[3];
+    case TCI_W_E: return operands[4];
+    case TCI_OP_WHERE: return tci_build_where(g, args[0], args[1], args[2]);
+    default: break;
+    }
+    return word >= TCI_W_K ? tci_composite_number(g, t, tci_formula_number(word))
+                           : tci_build_ew(g, word, args);
+}
+
+TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *const *operands,
+                                   tc_dtype t)
+{
+    tci_node *stack[TCI_FORMULA_DEPTH] = {NULL};
+    int n = 0;
+    for (const uint8_t *w = tci_formula_built(built); *w != TCI_W_END; w++) {
+        n -= tci_formula_gradient_operands(*w);
+        stack[n] = tci_composite_word(g, *w, operands, stack + n, t);
+        if (!stack[n]) {
+            return NULL;
+        }
+        n++;
+    }
+    return stack[0];
+}
+
+TCI_FN tci_node *tci_build_reduction(tci_graph *g, tci_node *x, int how)
+{
+    tc_axes all = {NULL, 0, true};
+    if (how < TC_REDUCE_MEAN || how > TC_REDUCE_NONE) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "the reduction is %d: expected TC_REDUCE_MEAN, TC_REDUCE_SUM or "
+                       "TC_REDUCE_NONE", how);
+        return NULL;
+    }
+    return !x || how == TC_REDUCE_NONE ? x
+           : how == TC_REDUCE_SUM      ? tci_build_reduce(g, TCI_OP_SUM, x, all, false)
+                                       : tci_build_mean(g, x, all, false);
 }
 
 /* Reduces over axes given as attributes. */

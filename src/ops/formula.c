@@ -19,6 +19,11 @@ TCI_FN const uint8_t *tci_formula_gradient(int op, int which)
     return tci_formula_words + tci_formula_rows[op].operand[which];
 }
 
+TCI_FN const uint8_t *tci_formula_built(tci_built built)
+{
+    return tci_formula_words + tci_built_rows[built];
+}
+
 TCI_FN tci_gradient tci_formula_gradient_kind(int op)
 {
     return (tci_gradient)tci_formula_rows[op].gradient;

@@ -11,8 +11,9 @@
  *   interp/reference.c  value column     a scalar, the judge's way
  *   grad/vjp.c          gradient column  nodes of the graph
  *
- * The element and combine columns of the combine rows are read by ops/combine.c, which makes
- * straight-line programs of them.
+ * The formulas of the built rows are like gradient columns, over operands A to E: ops/composite.c
+ * makes nodes of them. The element and combine columns of the combine rows are read by
+ * ops/combine.c, which makes straight-line programs of them.
  *
  * A word is one of
  *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
@@ -72,6 +73,7 @@ typedef struct tci_formula_row {
 TCI_FN const uint8_t *tci_formula_value(int op);
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
 TCI_FN tci_gradient tci_formula_gradient_kind(int op);
+TCI_FN const uint8_t *tci_formula_built(tci_built built);
 /* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
 TCI_FN const uint8_t *tci_formula_element(int red, int part);
 TCI_FN const uint8_t *tci_formula_combine(int red, int part);

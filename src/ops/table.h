@@ -44,7 +44,14 @@
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
  *   tci_expand_ID (ops/composite); else as special rows.
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into
+ * Built row: X(ID, name, arity, kind, operands, formula, doc)
+ *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
+ *             f32; LOSS: FLOAT, and behind the operands the call takes how the result is reduced
+ *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
+ *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
+ *             K(x). Shapes broadcast. All is computed in the compute dtype and rounded once; the
+ *             gradient is that of the nodes, so where a branch is not taken nothing may overflow */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
@@ -340,6 +347,114 @@
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
+/* Calls that no op is made for: what they give is their formula's nodes. */
+#define TCI_BUILT_OPS(X)                                                                           \
+    X(LEAKY_RELU, leaky_relu, 2, SAME, TCI_GIVEN(x) TCI_ELSE(negative_slope, 0.01),                \
+      WHERE(LT(K(0), A), A, MUL(A, B)), "x above 0, else x * negative_slope")                      \
+    X(ELU, elu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                         \
+      WHERE(LT(K(0), A), A, MUL(B, EXPM1(WHERE(LT(K(0), A), K(0), A)))),                           \
+      "x above 0, else alpha * (exp(x) - 1)")                                                      \
+    X(CELU, celu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                       \
+      WHERE(LT(K(0), A), A, MUL(B, EXPM1(DIV(WHERE(LT(K(0), A), K(0), A), B)))),                   \
+      "x above 0, else alpha * (exp(x / alpha) - 1)")                                              \
+    X(SELU, selu, 1, FLOAT, TCI_GIVEN(x),                                                          \
+      MUL(K(1.0507009873554805),                                                                   \
+          WHERE(LT(K(0), A), A,                                                                    \
+                MUL(K(1.6732632423543772), EXPM1(WHERE(LT(K(0), A), K(0), A))))),                  \
+      "elu scaled so that mean 0 and variance 1 stay")                                             \
+    X(MISH, mish, 1, FLOAT, TCI_GIVEN(x), MUL(A, TANH(LOGADDEXP(A, K(0)))),                        \
+      "x * tanh(softplus(x))")                                                                     \
+    X(SOFTPLUS, softplus, 3, FLOAT, TCI_GIVEN(x) TCI_ELSE(beta, 1) TCI_ELSE(threshold, 20),        \
+      WHERE(LT(C, MUL(A, B)), A, DIV(LOGADDEXP(MUL(A, B), K(0)), B)),                              \
+      "log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold")                    \
+    X(LOGSIGMOID, logsigmoid, 1, FLOAT, TCI_GIVEN(x), NEG(LOGADDEXP(NEG(A), K(0))),                \
+      "log(sigmoid(x))")                                                                           \
+    X(SOFTSHRINK, softshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
+      WHERE(LT(B, A), SUB(A, B), WHERE(LT(A, NEG(B)), ADD(A, B), MUL(A, K(0)))),                   \
+      "x nearer to 0 by lambd, 0 within it")                                                       \
+    X(HARDSHRINK, hardshrink, 2, SAME, TCI_GIVEN(x) TCI_ELSE(lambd, 0.5),                          \
+      WHERE(LE(ABS(A), B), K(0), A), "x, 0 within lambd of 0")                                     \
+    X(TANHSHRINK, tanhshrink, 1, FLOAT, TCI_GIVEN(x), SUB(A, TANH(A)), "x - tanh(x)")              \
+    X(THRESHOLD, threshold, 3, SAME, TCI_GIVEN(x) TCI_GIVEN(threshold) TCI_GIVEN(value),           \
+      WHERE(LE(A, B), C, A), "x above the threshold, else value")                                  \
+    X(HARDTANH, hardtanh, 3, SAME, TCI_GIVEN(x) TCI_ELSE(min_val, -1) TCI_ELSE(max_val, 1),        \
+      WHERE(LE(A, B), B, WHERE(GE(A, C), C, A)), "x cut to [min_val, max_val]")                    \
+    X(RELU6, relu6, 1, SAME, TCI_GIVEN(x), WHERE(LE(A, K(0)), K(0), WHERE(GE(A, K(6)), K(6), A)),  \
+      "x cut to [0, 6]")                                                                           \
+    X(HARDSIGMOID, hardsigmoid, 1, FLOAT, TCI_GIVEN(x),                                            \
+      WHERE(LE(A, K(-3)), K(0),                                                                    \
+            WHERE(GE(A, K(3)), K(1), MUL(ADD(A, K(3)), K(0.16666666666666667)))),                  \
+      "(x + 3) / 6 cut to [0, 1]")                                                                 \
+    X(HARDSWISH, hardswish, 1, FLOAT, TCI_GIVEN(x),                                                \
+      WHERE(LT(A, K(-3)), K(0),                                                                    \
+            WHERE(LT(K(3), A), A, MUL(MUL(A, ADD(A, K(3))), K(0.16666666666666667)))),             \
+      "x * hardsigmoid(x)")                                                                        \
+    X(GELU_TANH, gelu_tanh, 1, FLOAT, TCI_GIVEN(x),                                                \
+      MUL(MUL(K(0.5), A),                                                                          \
+          ADD(K(1), TANH(MUL(K(0.7978845608028654),                                                \
+                             ADD(A, MUL(K(0.044715), MUL(A, SQUARE(A)))))))),                      \
+      "gelu, its normal distribution approximated by tanh")                                        \
+    X(LOGIT, logit, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(eps, -1),                                      \
+      SUB(LOG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))),                    \
+          LOG1P(NEG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))))),            \
+      "log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing")                      \
+    X(LERP, lerp, 3, FLOAT, TCI_GIVEN(x) TCI_GIVEN(end) TCI_GIVEN(weight),                         \
+      ADD(A, MUL(C, SUB(B, A))), "x + weight * (end - x)")                                         \
+    X(ADDCMUL, addcmul, 4, SAME,                                                                   \
+      TCI_GIVEN(x) TCI_GIVEN(tensor1) TCI_GIVEN(tensor2) TCI_ELSE(value, 1),                       \
+      ADD(A, MUL(MUL(B, D), C)), "x + value * tensor1 * tensor2")                                  \
+    X(ADDCDIV, addcdiv, 4, FLOAT,                                                                  \
+      TCI_GIVEN(x) TCI_GIVEN(tensor1) TCI_GIVEN(tensor2) TCI_ELSE(value, 1),                       \
+      ADD(A, DIV(MUL(B, D), C)), "x + value * tensor1 / tensor2")                                  \
+    X(DEG2RAD, deg2rad, 1, FLOAT, TCI_GIVEN(x), MUL(A, K(0.017453292519943295)),                   \
+      "degrees in radians")                                                                        \
+    X(RAD2DEG, rad2deg, 1, FLOAT, TCI_GIVEN(x), MUL(A, K(57.29577951308232)),                      \
+      "radians in degrees")                                                                        \
+    X(MSE_LOSS, mse_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target), SQUARE(SUB(A, B)),          \
+      "squared error")                                                                             \
+    X(L1_LOSS, l1_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target), ABS(SUB(A, B)),               \
+      "absolute error")                                                                            \
+    X(SMOOTH_L1_LOSS, smooth_l1_loss, 3, LOSS,                                                     \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(beta, 1),                                        \
+      WHERE(LT(ABS(SUB(A, B)), C),                                                                 \
+            DIV(MUL(K(0.5), SQUARE(SUB(A, B))), WHERE(LT(K(0), C), C, K(1))),                      \
+            SUB(ABS(SUB(A, B)), MUL(K(0.5), C))),                                                  \
+      "half the squared error over beta, from beta on the absolute error less beta / 2")           \
+    X(HUBER_LOSS, huber_loss, 3, LOSS, TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(delta, 1),      \
+      WHERE(LE(ABS(SUB(A, B)), C), MUL(K(0.5), SQUARE(SUB(A, B))),                                 \
+            MUL(C, SUB(ABS(SUB(A, B)), MUL(K(0.5), C)))),                                          \
+      "half the squared error, beyond delta a line")                                               \
+    X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1),                                      \
+      MUL(C, NEG(ADD(MUL(B, WHERE(EQ(A, K(0)), K(-100),                                            \
+                                  MAXIMUM(LOG(WHERE(EQ(A, K(0)), K(1), A)), K(-100)))),            \
+                     MUL(SUB(K(1), B),                                                             \
+                         WHERE(EQ(A, K(1)), K(-100),                                               \
+                               MAXIMUM(LOG1P(NEG(WHERE(EQ(A, K(1)), K(0), A))), K(-100))))))),     \
+      "-(target * log(input) + (1 - target) * log(1 - input)), each log at least -100")            \
+    X(BINARY_CROSS_ENTROPY_WITH_LOGITS, binary_cross_entropy_with_logits, 4, LOSS,                 \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1) TCI_ELSE(pos_weight, 1),              \
+      MUL(C, ADD(MUL(SUB(K(1), B), A),                                                             \
+                 MUL(ADD(K(1), MUL(SUB(D, K(1)), B)), LOGADDEXP(NEG(A), K(0))))),                  \
+      "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
+    X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
+      ADD(MUL(K(0.5), ADD(LOG(WHERE(LT(C, E), E, C)),                                              \
+                          DIV(SQUARE(SUB(A, B)), WHERE(LT(C, E), E, C)))),                         \
+          MUL(K(0.9189385332046727), D)),                                                          \
+      "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
+    X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
+      TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
+      WHERE(GE(SUB(D, MUL(C, SUB(A, B))), K(0)), SUB(D, MUL(C, SUB(A, B))), K(0)),                 \
+      "max(0, margin - target * (input1 - input2))")                                               \
+    X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
+      LOGADDEXP(NEG(MUL(A, B)), K(0)), "log(1 + exp(-target * input))")                            \
+    X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
+      TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(GE(SUB(C, A), K(0)), SUB(C, A), K(0))),                   \
+          WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
+      "input for targets of 1, max(0, margin - input) for those of -1")
+
 /* The attribute lists. X(name, kind, times) in the order of a node's words; shape and dtype of a
  * node are no words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
@@ -376,10 +491,14 @@ typedef enum tci_mode {
 } tci_mode;
 
 /* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
- * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */
+ * VALUE; GRADIENT; BOTH; BUILT: built rows alone; COMBINE: combine rows; REDUCE: gradients of
+ * reduce rows) */
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
+    X(C, 0, BUILT)               /* and so on */                                                   \
+    X(D, 0, BUILT)                                                                                 \
+    X(E, 0, BUILT)                                                                                 \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
@@ -420,6 +539,13 @@ typedef enum tci_red_op {
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 } tci_red_op;
+
+/* What a call builds. */
+typedef enum tci_built {
+#define TCI_ROW(id, ...) TCI_BUILT_##id,
+    TCI_BUILT_OPS(TCI_ROW)
+#undef TCI_ROW
+} tci_built;
 
 /* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
 enum {

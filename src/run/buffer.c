@@ -49,6 +49,9 @@ TCI_FN void tci_storage_release(tci_storage *s)
     }
     tci_resident_free(s);
     tci_param_free(s);
+    if (s->owner) {
+        s->owner->release(s->owner);
+    }
     if (s->borrowed) {
         tci_heap_free(s);
     } else {

@@ -224,9 +224,25 @@ TCI_FN void tci_storage_release(tci_storage *s);
 /* The storage, with its bytes, becomes a parameter of that context. False: no memory. */
 TCI_FN bool tci_param_make(tci_storage *s, const tci_ctx *ctx);
 TCI_FN void tci_param_free(tci_storage *s);
-/* The newest bytes of any storage in host memory: they stay as they are until the drop. */
-TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data);
-TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held);
+/* A list of storages of one context, and a value of each. */
+typedef struct tci_param_held {
+    struct tci_param_held *next;
+    tci_storage *storage;
+    tci_param_value *value; /* NULL: it is no parameter */
+    void *data;             /* of the value */
+} tci_param_held;
+/* The newest bytes of any storages in host memory, those of parameters as one run left them all:
+ * they stay as they are until the drop. */
+TCI_FN tc_status tci_param_hold(tci_param_held *list);
+TCI_FN void tci_param_drop(tci_param_held *list);
+/* Memory for a new value of each, all parameters, which nobody sees until they are settled: then
+ * all are the newest values, or, where a run changes one of them (TC_ERR_BUSY) or the caller does
+ * not want it, none. TC_ERR_MEMORY. */
+TCI_FN tc_status tci_param_room(tci_param_held *list);
+TCI_FN tc_status tci_param_settle(tci_param_held *list, bool commits);
+/* The name is copied. False: no memory. */
+TCI_FN bool tci_param_name(tci_storage *s, const char *name);
+TCI_FN const char *tci_param_name_of(const tci_storage *s); /* NULL: it has none */
 /* The user changed the bytes of any storage. */
 TCI_FN tc_status tci_param_touch(tci_storage *s);
 /* Around a run of a program with parameters. TC_ERR_BUSY: another run changes one of those that

@@ -15,6 +15,8 @@
  *
  * All of it changes under a lock that the parameters of a context share, so that a run holds and
  * changes all of its own at once. A run without parameters never comes here. */
+#include <string.h>
+
 #include "../base/alloc.h"
 #include "context.h"
 
@@ -38,6 +40,7 @@ struct tci_param {
     uint32_t writer;         /* a run changes it */
     uint32_t changing;       /* ... or its memory, now: nobody may look at that */
     bool is_shared;
+    char *name;              /* or NULL; only the thread of the context asks */
     tci_param_value first;   /* its data lies in the storage itself */
 };
 
@@ -165,60 +168,154 @@ TCI_FN void tci_param_free(tci_storage *s)
             tci_heap_free_aligned(v);
         }
     }
+    tci_heap_free(p->name);
     tci_heap_free(p);
     s->param = NULL;
 }
 
-static void tci_param_lock_one(tci_param *p)
+/* The lock of the parameters in a list, taken; NULL: there are none. */
+static tci_param_lock *tci_param_lock_list(const tci_param_held *list)
 {
-    pthread_mutex_lock(&p->lock->mutex);
-    while (tci_param_is_marked(p->changing)) {
-        p->is_shared = true;
-        pthread_cond_wait(&p->lock->freed, &p->lock->mutex);
+    while (list && !list->storage->param) {
+        list = list->next;
+    }
+    if (!list) {
+        return NULL;
+    }
+    tci_param_lock *lock = list->storage->param->lock;
+    pthread_mutex_lock(&lock->mutex);
+    return lock;
+}
+
+static void tci_param_unlock_list(tci_param_lock *lock)
+{
+    if (lock) {
+        pthread_mutex_unlock(&lock->mutex);
     }
 }
 
-TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data)
+/* Until no run has one of them for itself. */
+static void tci_param_wait_list(tci_param_lock *lock, const tci_param_held *list)
 {
-    tci_param *p = s->param;
-    *held = NULL;
-    if (!p) {
-        *data = s->data;
-        return TC_OK;
+    for (const tci_param_held *h = list; lock && h;) {
+        tci_param *p = h->storage->param;
+        h = h->next;
+        if (p && tci_param_is_marked(p->changing)) {
+            p->is_shared = true;
+            pthread_cond_wait(&lock->freed, &lock->mutex);
+            h = list; /* meanwhile others may have begun */
+        }
     }
-    tci_param_lock_one(p);
-    tc_status status = tci_param_fetch(s);
-    if (!status) {
-        *held = p->value;
-        *data = p->value->data;
-        p->value->holders++;
+}
+
+TCI_FN tc_status tci_param_hold(tci_param_held *list)
+{
+    tc_status status = TC_OK;
+    tci_param_lock *lock = tci_param_lock_list(list);
+    tci_param_wait_list(lock, list);
+    for (tci_param_held *h = list; h; h = h->next) {
+        tci_storage *s = h->storage;
+        status = s->param && !status ? tci_param_fetch(s) : status;
+        h->value = s->param && !status ? s->param->value : NULL;
+        h->data = s->data;
+        if (h->value) {
+            h->value->holders++;
+        }
     }
-    pthread_mutex_unlock(&p->lock->mutex);
+    tci_param_unlock_list(lock);
+    if (status) {
+        tci_param_drop(list);
+    }
     return status;
 }
 
-TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held)
+TCI_FN void tci_param_drop(tci_param_held *list)
 {
-    if (held) {
-        pthread_mutex_lock(&s->param->lock->mutex);
-        tci_param_release(s->param, held);
-        pthread_mutex_unlock(&s->param->lock->mutex);
+    tci_param_lock *lock = tci_param_lock_list(list);
+    for (tci_param_held *h = list; h; h = h->next) {
+        if (h->value) {
+            tci_param_release(h->storage->param, h->value);
+        }
     }
+    tci_param_unlock_list(lock);
 }
 
 TCI_FN tc_status tci_param_touch(tci_storage *s)
 {
-    if (!s->param) {
-        tci_resident_changed(s, NULL);
-        return TC_OK;
-    }
-    tci_param_lock_one(s->param);
-    tc_status status = tci_param_fetch(s); /* what a run changed is not lost */
+    tci_param_held one = {.storage = s};
+    tci_param_lock *lock = tci_param_lock_list(&one);
+    tci_param_wait_list(lock, &one);
+    tc_status status = lock ? tci_param_fetch(s) : TC_OK; /* what a run changed is not lost */
     if (!status) {
         tci_resident_changed(s, NULL);
     }
-    pthread_mutex_unlock(&s->param->lock->mutex);
+    tci_param_unlock_list(lock);
     return status;
+}
+
+/* ---- what the user sets ---- */
+
+/* Back to the spares. */
+static void tci_param_put_list(tci_param_held *list)
+{
+    for (tci_param_held *h = list; h; h = h->next) {
+        if (h->value) {
+            tci_param_put(h->storage->param, h->value);
+        }
+        h->value = NULL;
+    }
+}
+
+TCI_FN tc_status tci_param_room(tci_param_held *list)
+{
+    bool ok = true;
+    tci_param_lock *lock = tci_param_lock_list(list);
+    for (tci_param_held *h = list; h; h = h->next) {
+        h->value = ok ? tci_param_spare(h->storage) : NULL;
+        h->data = h->value ? h->value->data : NULL;
+        ok = h->value != NULL;
+    }
+    if (!ok) {
+        tci_param_put_list(list);
+    }
+    tci_param_unlock_list(lock);
+    return ok ? TC_OK : TC_ERR_MEMORY;
+}
+
+TCI_FN tc_status tci_param_settle(tci_param_held *list, bool commits)
+{
+    tci_param_lock *lock = tci_param_lock_list(list);
+    tci_param_wait_list(lock, list);
+    bool busy = false;
+    for (const tci_param_held *h = list; commits && h; h = h->next) {
+        busy = busy || tci_param_is_marked(h->storage->param->writer);
+    }
+    for (tci_param_held *h = list; commits && !busy && h; h = h->next) {
+        tci_param_set(h->storage, h->value);
+        tci_resident_changed(h->storage, NULL);
+    }
+    tci_param_put_list(list);
+    tci_param_unlock_list(lock);
+    return busy ? TC_ERR_BUSY : TC_OK;
+}
+
+/* ---- names ---- */
+
+TCI_FN bool tci_param_name(tci_storage *s, const char *name)
+{
+    size_t bytes = strlen(name) + 1;
+    char *copy = tci_heap_resize(NULL, bytes);
+    if (copy) {
+        memcpy(copy, name, bytes);
+        tci_heap_free(s->param->name);
+        s->param->name = copy;
+    }
+    return copy != NULL;
+}
+
+TCI_FN const char *tci_param_name_of(const tci_storage *s)
+{
+    return s->param ? s->param->name : NULL;
 }
 
 /* ---- runs ---- */

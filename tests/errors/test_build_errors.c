@@ -89,6 +89,9 @@ TEST(shapes_that_do_not_broadcast)
     POISON(tc_mul(w5, x), "tc_mul", TC_ERR_SHAPE, "shapes [5] and [3, 4]");
     POISON(tc_where(boolean, v, w5), "tc_where", TC_ERR_SHAPE, "do not broadcast");
     POISON(tc_where(tc_lt(w5, 0), 1, v), "tc_where", TC_ERR_SHAPE, "[5]");
+    POISON(tc_lerp(v, w5, 0.5), "tc_lerp", TC_ERR_SHAPE, "do not broadcast");
+    POISON(tc_threshold(v, TC_NONE, 1), "tc_threshold", TC_ERR_HANDLE, "TC_NONE stands");
+    POISON(tc_mse_loss(v, v, (tc_reduction)3), "tc_mse_loss", TC_ERR_ARGUMENT, "reduction is 3");
     end();
 }
 

@@ -229,6 +229,16 @@ TEST(everything_static_and_no_cpu_header)
                " nm -g --defined-only alone.o | grep -v ' main$' | grep . && exit 1; exit 0");
 }
 
+TEST(files_are_left_out)
+{
+    CHECK_RUNS("$CC -std=gnu11 " STRICT "-DTC_NO_IO $I -fsyntax-only " CASES "alone.c &&"
+               " $CC " FAST "-DTC_NO_IO $I -c tests/tc_impl.c -o $T/none.o &&"
+               " nm $T/none.o | grep -E 'tci?_(file|io|np[yz]|gguf|save|load)' && exit 1;"
+               " echo 'int x = sizeof(tc_array);' >$T/a.c;"
+               " $CC $I -include tc.h -fsyntax-only $T/a.c || exit 1;"
+               " ! $CC -DTC_NO_IO $I -include tc.h -fsyntax-only $T/a.c");
+}
+
 /* Without tc_cpu.h nothing is native: the log, tc_explain and the error of who insists name it. */
 TEST(a_missing_cpu_header_is_named)
 {

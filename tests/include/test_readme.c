@@ -292,7 +292,7 @@ TEST(names_in_the_documents_are_in_the_code)
     static char output[TCT_MAX_OUTPUT];
     tct_build();
     int code = tct_shell(output,
-                         "cat src/*/*.[ch] | grep -v '^ \\*' >%s/code || exit 1;"
+                         "cat src/*.h src/*/*.[ch] | grep -v '^ \\*' >%s/code || exit 1;"
                          " { grep -ohE '`(tc|tci|TC|TCI)_[A-Za-z_0-9]+[`(]' README.md"
                          " src/README.md bench/README.md;"
                          " grep -ohE '(tc|TC)_[A-Za-z_0-9]+\\(' src/api/manual.h; } |"

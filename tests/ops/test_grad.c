@@ -19,7 +19,7 @@ typedef struct grad_input {
 
 typedef struct grad_case {
     const char *name;
-    int row;           /* elementwise row; -1: build */
+    int row;           /* elementwise row; -1: build, or without that the op by its name */
     tc_tensor (*build)(tc_ctx *ctx, const tc_tensor *x);
     grad_input inputs[MAX_INPUTS];
     int n_inputs;
@@ -345,6 +345,27 @@ static void add_rows(void)
     }
 }
 
+/* Built rows, by their names; operands with a default are left out. */
+static void add_built(void)
+{
+#define TCI_MUST(name, kind) +1
+#define TCI_MAY(name, kind, otherwise)
+#define TCI_ROW(id, row_name, arity, kind, operands, formula, doc) {#row_name, 0 operands},
+    static const struct { const char *name; int n; } rows[] = {TCI_BUILT_OPS(TCI_ROW)};
+#undef TCI_ROW
+#undef TCI_MUST
+#undef TCI_MAY
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        grad_case *c = add_case(rows[i].name, NULL);
+        for (int k = 0; k < rows[i].n; k++) {
+            IN(c, 3, 5);
+            c->inputs[k].positive = !strcmp(c->name, "logit") || k == 2 ||
+                                    !strcmp(c->name, "binary_cross_entropy");
+        }
+        c->second = true;
+    }
+}
+
 static void add_reductions(void)
 {
     static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
@@ -606,7 +627,10 @@ static void prepare(grad_run *r, tc_ctx *ctx)
         r->data[i] = malloc(sizeof(double) * (size_t)(r->counts[i] + 1));
         fill(r, i);
     }
-    tc_tensor y = c->row >= 0 ? build_row(c->row, r->x) : c->build(ctx, r->x);
+    tc_tensors operands = {r->x, c->n_inputs};
+    tc_tensor y = c->row >= 0 ? build_row(c->row, r->x)
+                  : c->build  ? c->build(ctx, r->x)
+                              : tc_op(ctx, c->name, operands, TC_ATTRS());
     r->loss = weighted(ctx, y);
     if (r->second) {
         tc_tensor first[MAX_INPUTS], sum = tc_full(ctx, 0.0, TC_F64);
@@ -710,6 +734,7 @@ static void add_all(void)
 {
     if (!n_cases) {
         add_rows();
+    add_built();
         add_reductions();
         add_movement();
         add_contractions();

@@ -42,6 +42,25 @@ TEST(every_elementwise_row)
     tc_ctx_free(ctx);
 }
 
+TEST(built_rows)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
+    ONE(tc_elu(x, 1), "elu", TC_ATTRS());
+    ONE(tc_elu(x, TC_NONE), "elu", TC_ATTRS(TC_ATTR("alpha", 1)));
+    ONE(tc_hardshrink(x, 0.5), "hardshrink", TC_ATTRS());
+    ONE(tc_softplus(x, TC_NONE, 2), "softplus", TC_ATTRS(TC_ATTR("threshold", 2)));
+    TWO(tc_huber_loss(x, y, 0.5, TC_REDUCE_MEAN), "huber_loss", TC_ATTRS(TC_ATTR("delta", 0.5)));
+    TWO(tc_mse_loss(x, y, TC_REDUCE_SUM), "mse_loss",
+        TC_ATTRS(TC_ATTR_TEXT("reduction", "sum")));
+    TWO(tc_mse_loss(x, y, TC_REDUCE_NONE), "mse_loss",
+        TC_ATTRS(TC_ATTR_TEXT("reduction", "none")));
+    CHECK_HAS(tc_error(tc_op(ctx, "mse_loss", TC_TENSORS(x, y),
+                             TC_ATTRS(TC_ATTR_TEXT("reduction", "all")))),
+              "'reduction' is the text \"all\"");
+    tc_ctx_free(ctx);
+}
+
 TEST(every_reduction)
 {
     begin();
@@ -372,7 +391,8 @@ static bool has_row(const char *name, size_t n)
 /* Macros of api/ops.h that make no tensors of tensors. */
 static bool is_no_op(const char *name, size_t n)
 {
-    static const char *const others[] = {"next_key", "range", "param", "grad", "op", "op_results"};
+    static const char *const others[] = {"next_key", "range", "param",       "param_from", "named",
+                                         "param_write", "grad",  "op", "op_results"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;

@@ -1,0 +1,80 @@
+/* api/io.h - arrays in files, parameters by their names, tensors of other libraries.
+ * TC_NO_IO leaves it out. */
+#ifndef TC_API_IO_H
+#define TC_API_IO_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- files of arrays ----
+ * .npy and .npz of NumPy, .safetensors, and .gguf: told apart by what is in them, not by their
+ * names. TC_ERR_IO: the file cannot be opened, read or written, is none of these, or is damaged;
+ * TC_ERR_UNSUPPORTED: it holds what tc does not read (the text says what); TC_ERR_MEMORY. A file
+ * may come from anybody: whatever its bytes are, they are refused or are numbers of arrays. */
+
+/* An open file. Nothing in it changes until it is closed, so any number of threads may ask. */
+typedef struct tc_file tc_file;
+/* tc_file_open(ctx, path, &file): the caller closes it. On failure *file is NULL and tc_error(ctx)
+ * tells; beyond that the context has nothing to do with it. */
+TC_API tc_status tc_file_open_at(tc_ctx *ctx, const char *path, tc_file **file, tc_site here);
+#define tc_file_open(ctx, path, file) tc_file_open_at((ctx), (path), (file), TC_HERE)
+/* NULL is fine. What was borrowed from it stays valid. No other call on it may be under way. */
+TC_API void tc_file_close(tc_file *file);
+
+/* One array of a file, until that is closed. */
+typedef struct tc_array {
+    const char *name;     /* UTF-8; "" in a .npy */
+    const char *type;     /* as the file has it: "F32", "<f4", "Q4_K" */
+    tc_dtype dtype;       /* TC_DTYPE_COUNT: a type that tc does not have */
+    int rank;
+    const int64_t *sizes; /* as many */
+} tc_array;
+/* Number i, counted from 0, in the order of their names; NULL behind the last one. */
+TC_API const tc_array *tc_file_array(const tc_file *file, int i);
+/* By name; NULL: there is none. */
+TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
+/* What a .safetensors or .gguf says of itself under this key, a number as its digits; NULL:
+ * nothing, or a list. Until the file is closed. */
+TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
+
+/* tc_file_borrow(ctx, file, "fc1.weight"): a leaf with the file's own memory, as tc_borrow, that is
+ * read from disk when it is used; copied where that does not lie as the dtype needs it (bools
+ * always). The file must not be written to or cut short until the tensor and programs that captured
+ * it are gone: cut short, it ends the process, as with any mapped file. tc_file_copy_in reads it
+ * now. name NULL: the only array of the file. TC_ERR_ARGUMENT: there is no such array;
+ * TC_ERR_UNSUPPORTED: of a type that tc does not have; TC_ERR_IO: the file has become shorter. */
+TC_API tc_tensor tc_file_borrow_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
+#define tc_file_borrow(ctx, file, name) tc_file_borrow_at((ctx), (file), (name), TC_HERE)
+TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here);
+#define tc_file_copy_in(ctx, file, name) tc_file_copy_in_at((ctx), (file), (name), TC_HERE)
+
+/* tc_file_write(ctx, path, names, TC_TENSORS(a, b), metadata) evaluates the tensors, by one
+ * program, and writes them under these names: as the end of the path says, .safetensors, .npz, or
+ * .npy (exactly one tensor, names may be NULL). metadata: key, value, key, value, ..., NULL, or
+ * NULL; only .safetensors has any. The file appears under its name complete or not at all.
+ * TC_ERR_ARGUMENT: another ending, a name that is missing, given twice or not UTF-8;
+ * TC_ERR_HANDLE: a tensor of another context; TC_ERR_LIMIT: an .npz of 4 GiB; TC_ERR_IO; the errors
+ * of tc_eval. tc_error(ctx) tells. */
+TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *const *names,
+                                  tc_tensors tensors, const char *const *metadata, tc_site here);
+#define tc_file_write(ctx, path, names, tensors, metadata)                                         \
+    tc_file_write_at((ctx), (path), (names), (tensors), (metadata), TC_HERE)
+
+/* ---- parameters by their names (tc_named) ----
+ * Every parameter of the context that is alive is written, or read. The values are those that one
+ * run left, whatever others do meanwhile. TC_ERR_ARGUMENT: a parameter has no name, or two have the
+ * same; otherwise as tc_file_write and tc_file_open. tc_error(ctx) tells. */
+TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here);
+#define tc_save(ctx, path) tc_save_at((ctx), (path), TC_HERE)
+/* Sets all of them, or none: also TC_ERR_ARGUMENT (the file lacks one, or has an array that none is
+ * named as), TC_ERR_SHAPE, TC_ERR_DTYPE (it has another there), TC_ERR_BUSY (a run changes one). */
+TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
+#define tc_load(ctx, path) tc_load_at((ctx), (path), TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,491 @@
+/* io/file.c - open files: who reads them, what is in them, and leaves over their memory.
+ *
+ * In: paths. Out: tc_file, a sorted list of arrays with their places; DATA nodes.
+ *
+ * The one idea: what a file says of itself is read once, by calls that a file which changes
+ * meanwhile cannot harm, into a scratch of the file's own; every array is then checked against the
+ * size of the file and against all others. After that nothing changes, so that threads need no
+ * lock. Only borrowed tensors look at the map, and each holds a count of the file. */
+#include "file.h"
+
+#include <inttypes.h>
+
+#include "../base/posix.h"
+
+struct tci_io_window {
+    int64_t at, n; /* what of the file it shows */
+    char bytes[TCI_IO_WINDOW];
+};
+
+TCI_FN const tci_io_type *tci_io_types(void)
+{
+    static const tci_io_type rows[TCI_DTYPE_N] = {
+#define TCI_ROW(dtype, name, letter, ggml, dlpack) {dtype, name, letter, ggml, dlpack},
+        TCI_IO_TYPES(TCI_ROW)
+#undef TCI_ROW
+    };
+    return rows;
+}
+
+/* ---- for readers ---- */
+
+TCI_FN void tci_io_bad(tc_file *file, const char *format, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tci_scratch_fail(&file->s, TC_ERR_IO, "%s", text);
+}
+
+TCI_FN tci_io_name tci_io_show(const char *name)
+{
+    tci_io_name shown;
+    snprintf(shown.text, sizeof(shown.text), "'%.60s'", name);
+    for (char *c = shown.text; *c; c++) {
+        *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;
+    }
+    return shown;
+}
+
+/* Bytes [at, at + n) of the file, which lie in it. False: they are not there any more. */
+static bool tci_io_read_now(const tc_file *file, int64_t at, void *to, int64_t n)
+{
+    char *next = to;
+    while (n > 0) {
+        ssize_t got = pread(file->fd, next, (size_t)TCI_MIN(n, (int64_t)1 << 30), (off_t)at);
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return false;
+        }
+        if (got > 0) {
+            next += got;
+            at += got;
+            n -= got;
+        }
+    }
+    return true;
+}
+
+TCI_FN void tci_io_read(tc_file *file, int64_t at, void *to, int64_t n)
+{
+    struct tci_io_window *w = file->window;
+    if (at < 0 || n < 0 || at > file->bytes || n > file->bytes - at) {
+        tci_io_bad(file, "it ends within its header: %" PRId64 " bytes at %" PRId64 " of %" PRId64,
+                   n, at, file->bytes);
+    }
+    if (n > TCI_IO_WINDOW) {
+        if (!tci_io_read_now(file, at, to, n)) {
+            tci_io_bad(file, "its bytes at %" PRId64 " cannot be read", at);
+        }
+        return;
+    }
+    if (at < w->at || at + n > w->at + w->n) {
+        w->at = at;
+        w->n = TCI_MIN((int64_t)TCI_IO_WINDOW, file->bytes - at);
+        if (!tci_io_read_now(file, at, w->bytes, w->n)) {
+            tci_io_bad(file, "its bytes at %" PRId64 " cannot be read", at);
+        }
+    }
+    memcpy(to, w->bytes + (at - w->at), (size_t)n);
+}
+
+TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes)
+{
+    unsigned char text[8];
+    uint64_t number = 0;
+    tci_io_read(file, at, text, bytes);
+    for (int i = bytes - 1; i >= 0; i--) {
+        number = number << 8 | text[i];
+    }
+    return number;
+}
+
+TCI_FN bool tci_io_is_utf8(const char *text, size_t n)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    for (size_t i = 0; i < n;) {
+        int more = c[i] < 0x80 ? 0 : c[i] < 0xc2 ? -1 : c[i] < 0xe0 ? 1 : c[i] < 0xf0 ? 2
+                   : c[i] < 0xf5 ? 3 : -1;
+        if (!c[i] || more < 0 || (size_t)more > n - i - 1) {
+            return false;
+        }
+        for (int k = 1; k <= more; k++) {
+            if ((c[i + (size_t)k] & 0xc0) != 0x80) {
+                return false;
+            }
+        }
+        /* longer than needed, a surrogate, above the last one */
+        unsigned second = more ? c[i + 1] : 0;
+        if ((c[i] == 0xe0 && second < 0xa0) || (c[i] == 0xed && second > 0x9f) ||
+            (c[i] == 0xf0 && second < 0x90) || (c[i] == 0xf4 && second > 0x8f)) {
+            return false;
+        }
+        i += (size_t)more + 1;
+    }
+    return true;
+}
+
+TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes)
+{
+    const int64_t most = INT64_MAX / 16;
+    int64_t count = 1;
+    bool none = false;
+    for (int i = 0; i < rank; i++) {
+        if (sizes[i] < 0 || sizes[i] > most || (sizes[i] && count > most / sizes[i])) {
+            return -1;
+        }
+        none = none || !sizes[i];
+        count *= sizes[i] ? sizes[i] : 1;
+    }
+    return none ? 0 : count;
+}
+
+TCI_FN void tci_io_add(tc_file *file, const tc_array *a, int64_t at, int64_t bytes, bool fortran)
+{
+    tci_scratch *s = &file->s;
+    bool known = tci_dtype_is_valid(a->dtype);
+    int64_t count = tci_io_count(a->rank, a->sizes);
+    if (file->n_arrays == TCI_IO_ARRAYS_MAX) {
+        tci_io_bad(file, "it has more than %d arrays", TCI_IO_ARRAYS_MAX);
+    }
+    if (!tci_io_is_utf8(a->name, strlen(a->name))) {
+        tci_io_bad(file, "a name is not UTF-8: %s", TCI_IO_NAME(a->name));
+    }
+    if (count < 0) {
+        tci_io_bad(file, "%s has sizes that no memory can hold", TCI_IO_NAME(a->name));
+    }
+    if (at < 0 || bytes < 0 || at > file->bytes || bytes > file->bytes - at) {
+        tci_io_bad(file, "the data of %s, %" PRId64 " bytes at %" PRId64
+                   ", is not all in its %" PRId64, TCI_IO_NAME(a->name), bytes, at, file->bytes);
+    }
+    if (known && bytes != count * tci_dtype_get(a->dtype)->bytes) {
+        tci_io_bad(file, "%s has %" PRId64 " bytes, its sizes make %" PRId64 " of %s",
+                   TCI_IO_NAME(a->name), bytes, count * tci_dtype_get(a->dtype)->bytes,
+                   tci_dtype_get(a->dtype)->name);
+    }
+    tci_io_array own = {*a, at, known ? bytes : 0, fortran};
+    own.seen.name = tci_scratch_copy(s, a->name, strlen(a->name) + 1);
+    own.seen.type = tci_scratch_copy(s, a->type, strlen(a->type) + 1);
+    own.seen.sizes = tci_scratch_copy(s, a->sizes, (size_t)a->rank * sizeof(*a->sizes));
+    TCI_PUSH(s, file->arrays, file->n_arrays, file->cap_arrays, own);
+}
+
+TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value)
+{
+    tci_io_pair pair = {key, value};
+    TCI_PUSH(&file->s, file->pairs, file->n_pairs, file->cap_pairs, pair);
+}
+
+/* ---- opening ---- */
+
+static int tci_io_by_place(const void *a, const void *b)
+{
+    const tci_io_array *x = a, *y = b;
+    if (x->at != y->at) {
+        return x->at < y->at ? -1 : 1;
+    }
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+}
+
+static int tci_io_by_name(const void *a, const void *b)
+{
+    return strcmp(((const tci_io_array *)a)->seen.name, ((const tci_io_array *)b)->seen.name);
+}
+
+static int tci_io_by_key(const void *a, const void *b)
+{
+    return strcmp(((const tci_io_pair *)a)->key, ((const tci_io_pair *)b)->key);
+}
+
+/* No two arrays share a byte or a name, no two pairs a key. */
+static void tci_io_check_all(tc_file *file)
+{
+    tci_io_array *a = file->arrays;
+    size_t n = (size_t)file->n_arrays, n_pairs = (size_t)file->n_pairs;
+    if (n) {
+        qsort(a, n, sizeof(*a), tci_io_by_place);
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (a[i].at < a[i - 1].at + a[i - 1].bytes) {
+            tci_io_bad(file, "the data of %s and of %s overlap", TCI_IO_NAME(a[i - 1].seen.name),
+                       TCI_IO_NAME(a[i].seen.name));
+        }
+    }
+    if (n) {
+        qsort(a, n, sizeof(*a), tci_io_by_name);
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (!tci_io_by_name(&a[i - 1], &a[i])) {
+            tci_io_bad(file, "two arrays are named %s", TCI_IO_NAME(a[i].seen.name));
+        }
+    }
+    if (n_pairs) {
+        qsort(file->pairs, n_pairs, sizeof(*file->pairs), tci_io_by_key);
+    }
+    for (size_t i = 1; i < n_pairs; i++) {
+        if (!tci_io_by_key(&file->pairs[i - 1], &file->pairs[i])) {
+            tci_io_bad(file, "two entries of the metadata are named %s",
+                       TCI_IO_NAME(file->pairs[i].key));
+        }
+    }
+}
+
+static void tci_io_fail_errno(tc_file *file, const char *what)
+{
+    tci_scratch_fail(&file->s, errno == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO, "%s: %s", what,
+                     strerror(errno));
+}
+
+static void tci_io_attach(tc_file *file, const char *path)
+{
+    struct stat st;
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO has no writer to wait for */
+    if (file->fd < 0 || fstat(file->fd, &st)) {
+        tci_io_fail_errno(file, "it cannot be opened");
+    }
+    if (!S_ISREG(st.st_mode)) {
+        tci_io_bad(file, "it is no regular file");
+    }
+    if (st.st_size <= 0) {
+        tci_io_bad(file, "it is empty");
+    }
+    file->bytes = (int64_t)st.st_size;
+    void *map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, file->fd, 0);
+    if (map == MAP_FAILED) {
+        tci_io_fail_errno(file, "it cannot be mapped");
+    }
+    file->map = map;
+}
+
+static void tci_io_list(tc_file *file)
+{
+    static const struct {
+        bool (*is)(tc_file *file);
+        void (*read)(tc_file *file);
+    } formats[] = {
+#define TCI_ROW(name) {tci_##name##_is, tci_##name##_read},
+        TCI_IO_READERS(TCI_ROW)
+#undef TCI_ROW
+    };
+    int i = 0;
+    while (i < TCI_COUNT(formats) - 1 && !formats[i].is(file)) {
+        i++;
+    }
+    formats[i].read(file);
+    tci_io_check_all(file);
+}
+
+/* Fills the file; on failure its scratch says why. */
+static tc_status tci_io_open(tc_file *file, const char *path)
+{
+    struct tci_io_window window;
+    if (setjmp(file->s.escape)) {
+        return file->s.why;
+    }
+    window.at = window.n = 0;
+    file->window = &window;
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    tci_scratch_fail(&file->s, TC_ERR_UNSUPPORTED, "files of arrays need a little-endian machine");
+#endif
+    tci_io_attach(file, path);
+    tci_io_list(file);
+    file->window = NULL;
+    return TC_OK;
+}
+
+static void tci_io_release(tci_owner *owner)
+{
+    tc_file *file = (tc_file *)(void *)owner; /* its first member */
+    if (__atomic_sub_fetch(&file->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    if (file->map) {
+        munmap(file->map, (size_t)file->bytes);
+    }
+    if (file->fd >= 0) {
+        close(file->fd);
+    }
+    tci_scratch_free(&file->s);
+    tci_heap_free(file);
+}
+
+TCI_FN tc_file *tci_io_open_file(tci_frame *f, const char *path)
+{
+    tc_file *file = tci_heap_get(sizeof(*file));
+    if (!file) {
+        tci_frame_fail(f, TC_ERR_MEMORY, "out of memory for a file");
+        return NULL;
+    }
+    file->owner.release = tci_io_release;
+    file->refs = 1;
+    file->fd = -1;
+    tci_scratch_init(&file->s);
+    tc_status status = tci_io_open(file, path);
+    if (status) {
+        tci_frame_fail(f, status, "'%.300s': %s", path, file->s.message);
+        tci_io_release(&file->owner);
+    }
+    return status ? NULL : file;
+}
+
+TC_API tc_status tc_file_open_at(tc_ctx *ctx, const char *path, tc_file **file, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_file_open", here);
+    if (file) {
+        *file = NULL;
+    }
+    if (!file || !path) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the %s is NULL", path ? "file" : "path");
+    }
+    if (!f.failed) {
+        *file = tci_io_open_file(&f, path);
+    }
+    tci_frame_leave(&f);
+    return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
+
+TC_API void tc_file_close(tc_file *file)
+{
+    if (file) {
+        tci_io_release(&file->owner);
+    }
+}
+
+/* ---- what is in it ---- */
+
+TC_API const tc_array *tc_file_array(const tc_file *file, int i)
+{
+    return file && i >= 0 && i < file->n_arrays ? &file->arrays[i].seen : NULL;
+}
+
+static const tci_io_array *tci_io_find(const tc_file *file, const char *name)
+{
+    tci_io_array key = {.seen = {.name = name}};
+    if (!name) {
+        return file->n_arrays == 1 ? file->arrays : NULL;
+    }
+    return file->n_arrays ? bsearch(&key, file->arrays, (size_t)file->n_arrays, sizeof(key),
+                                    tci_io_by_name)
+                          : NULL;
+}
+
+TC_API const tc_array *tc_file_find(const tc_file *file, const char *name)
+{
+    const tci_io_array *a = file && name ? tci_io_find(file, name) : NULL;
+    return a ? &a->seen : NULL;
+}
+
+TC_API const char *tc_file_metadata(const tc_file *file, const char *key)
+{
+    tci_io_pair wanted = {key, NULL};
+    const tci_io_pair *pair = file && key && file->n_pairs
+                                  ? bsearch(&wanted, file->pairs, (size_t)file->n_pairs,
+                                            sizeof(wanted), tci_io_by_key)
+                                  : NULL;
+    return pair ? pair->value : NULL;
+}
+
+/* ---- leaves ---- */
+
+TCI_FN bool tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to)
+{
+    if (!tci_io_read_now(file, a->at, to, a->bytes)) {
+        return false;
+    }
+    if (a->seen.dtype == TC_BOOL) { /* of a file any byte but 0 is true; of tensors it is 1 */
+        unsigned char *b = to;
+        for (int64_t i = 0; i < a->bytes; i++) {
+            b[i] = b[i] != 0;
+        }
+    }
+    return true;
+}
+
+TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = 0; i < a->seen.rank; i++) {
+        strides[i] = stride;
+        stride *= TCI_MAX(a->seen.sizes[i], 1);
+    }
+    return a->fortran ? strides : NULL;
+}
+
+static tci_node *tci_io_copy_in(tci_frame *f, tc_file *file, const tci_io_array *a,
+                                const int64_t *strides)
+{
+    tci_storage *storage = tci_storage_make(a->bytes);
+    if (storage && !tci_io_read_array(file, a, storage->data)) {
+        tci_frame_fail(f, TC_ERR_IO, "the data of %s cannot be read: has the file become shorter?",
+                       TCI_IO_NAME(a->seen.name));
+        tci_storage_release(storage);
+        return NULL;
+    }
+    return tci_leaf_data(&f->ctx->graph, a->seen.dtype, a->seen.rank, a->seen.sizes, storage,
+                         strides, 0);
+}
+
+static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *a,
+                               const int64_t *strides)
+{
+    struct stat st;
+    if (fstat(file->fd, &st) || (int64_t)st.st_size < file->bytes) {
+        tci_frame_fail(f, TC_ERR_IO, "the file has become shorter since it was opened");
+        return NULL;
+    }
+    __atomic_add_fetch(&file->refs, 1, __ATOMIC_RELAXED);
+    tci_node *x = tci_leaf_borrow(f, file->map + a->at, a->seen.dtype, a->seen.rank, a->seen.sizes,
+                                  strides, &file->owner);
+    if (!x) {
+        tci_io_release(&file->owner); /* the caller's count is still there */
+    }
+    return x;
+}
+
+static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, const char *name)
+{
+    const tci_io_array *a = file ? tci_io_find(file, name) : NULL;
+    bool fits = false;
+    if (!file) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the file is NULL");
+    } else if (!a && !name) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the name is NULL, and the file has %d arrays",
+                       file->n_arrays);
+    } else if (!a) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the file has no array %s", TCI_IO_NAME(name));
+    } else if (a->seen.dtype == TC_DTYPE_COUNT) {
+        tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
+                       TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
+    } else {
+        fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, a->seen.sizes, a->seen.dtype);
+    }
+    return fits ? a : NULL;
+}
+
+static tc_tensor tci_io_tensor(tci_frame f, tc_file *file, const char *name, bool borrows)
+{
+    tci_words words;
+    tci_node *x = NULL;
+    const tci_io_array *a = f.failed ? NULL : tci_io_choose(&f, file, name);
+    int64_t *room = a ? tci_words_get(&f.ctx->graph, &words, a->seen.rank) : NULL;
+    if (room) {
+        const int64_t *strides = tci_io_strides(a, room);
+        bool fits = a->bytes && a->seen.dtype != TC_BOOL &&
+                    tci_dtype_is_aligned(a->seen.dtype, file->map + a->at);
+        x = borrows && fits ? tci_io_borrow(&f, file, a, strides)
+                            : tci_io_copy_in(&f, file, a, strides);
+        tci_words_put(&f.ctx->graph, &words, x);
+    }
+    return tci_frame_end(&f, x);
+}
+
+TC_API tc_tensor tc_file_borrow_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here)
+{
+    return tci_io_tensor(tci_frame_on(ctx, "tc_file_borrow", here), file, name, true);
+}
+
+TC_API tc_tensor tc_file_copy_in_at(tc_ctx *ctx, tc_file *file, const char *name, tc_site here)
+{
+    return tci_io_tensor(tci_frame_on(ctx, "tc_file_copy_in", here), file, name, false);
+}

@@ -1,0 +1,191 @@
+/* io/write.c - files of arrays, and of all parameters.
+ *
+ * In: tensors and names. Out: a file that appears complete or not at all.
+ *
+ * The one idea: all values are computed and held first, so that what is written is one moment's,
+ * and every mistake is found before a file is there; then the format puts out its bytes, in
+ * order. */
+#include "file.h"
+
+#include <inttypes.h>
+
+#include "../base/posix.h"
+
+/* ---- for writers of formats ---- */
+
+TCI_FN void tci_io_put(tci_io_out *o, const void *bytes, int64_t n)
+{
+    if (n) {
+        tci_os_fresh_write(&o->to, bytes, (size_t)n);
+    }
+    if (o->to.code) {
+        tci_scratch_fail(&o->s, o->to.code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                         "it cannot be written: %s", strerror(o->to.code));
+    }
+}
+
+TCI_FN const void *tci_io_value(tci_io_out *o, int i)
+{
+    const tci_lazy_held *m = &o->values[i];
+    if (!m->node->strides) {
+        return m->first;
+    }
+    char *dense = tci_scratch_get(&o->s, (size_t)tci_io_bytes(o, i));
+    tci_read_value(m, dense);
+    return dense;
+}
+
+/* ---- one call ---- */
+
+typedef void (*tci_io_writer)(tci_io_out *o);
+
+/* By the end of the path; NULL: none. */
+static tci_io_writer tci_io_choose_writer(const char *path)
+{
+    static const struct {
+        const char *ending;
+        tci_io_writer write;
+    } rows[] = {
+#define TCI_ROW(name) {"." #name, tci_##name##_write},
+        TCI_IO_WRITERS(TCI_ROW)
+#undef TCI_ROW
+    };
+    size_t n = strlen(path);
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        size_t k = strlen(rows[i].ending);
+        if (n > k && !strcmp(path + n - k, rows[i].ending)) {
+            return rows[i].write;
+        }
+    }
+    return NULL;
+}
+
+static int tci_io_by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* That texts are there, are UTF-8, and no two are equal. step 2: every second one. */
+static void tci_io_check_texts(tci_io_out *o, const char *what, const char *const *texts, int n,
+                               int step)
+{
+    const char **sorted = TCI_NEW_ARRAY(&o->s, const char *, n);
+    for (int i = 0; i < n; i++) {
+        sorted[i] = texts[i * step];
+        if (!sorted[i] || !tci_io_is_utf8(sorted[i], strlen(sorted[i]))) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %d is %s", what, i,
+                             sorted[i] ? "not UTF-8" : "NULL");
+        }
+        if (!strcmp(sorted[i], "__metadata__")) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %d is '__metadata__', which files keep "
+                             "for themselves", what, i);
+        }
+    }
+    qsort(sorted, (size_t)n, sizeof(*sorted), tci_io_by_text);
+    for (int i = 1; i < n; i++) {
+        if (!strcmp(sorted[i - 1], sorted[i])) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "%s %s is given twice", what,
+                             TCI_IO_NAME(sorted[i]));
+        }
+    }
+}
+
+static void tci_io_check_metadata(tci_io_out *o, tci_io_writer write)
+{
+    int n = 0;
+    while (o->metadata && o->metadata[2 * n]) {
+        const char *value = o->metadata[2 * n + 1];
+        if (!value || !tci_io_is_utf8(value, strlen(value))) {
+            tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "the metadata's value %d is %s", n,
+                             value ? "not UTF-8" : "NULL");
+        }
+        n++;
+    }
+    if (n && write != tci_safetensors_write) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "only a .safetensors has metadata");
+    }
+    tci_io_check_texts(o, "the metadata's key", o->metadata, n, 2);
+}
+
+static void tci_io_check(tci_io_out *o, tci_io_writer write)
+{
+    if (!write) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "expected a path that ends in .safetensors, .npz "
+                         "or .npy");
+    }
+    if (write == tci_npy_write && o->n != 1) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "a .npy has one array, given %d", o->n);
+    }
+    if (write != tci_npy_write && o->n && !o->names) {
+        tci_scratch_fail(&o->s, TC_ERR_ARGUMENT, "the names are NULL");
+    }
+    if (write != tci_npy_write) {
+        tci_io_check_texts(o, "name", o->names, o->n, 1);
+    }
+    tci_io_check_metadata(o, write);
+}
+
+/* A failure is in o->s, or, of a value, already recorded. */
+static tc_status tci_io_write_armed(tci_io_out *o, const tci_frame *f, tci_io_lister list)
+{
+    if (setjmp(o->s.escape)) {
+        return o->s.why;
+    }
+    if (list) {
+        list(o);
+    }
+    tci_io_writer write = tci_io_choose_writer(o->path);
+    tci_io_check(o, write);
+    o->values = TCI_NEW_ARRAY(&o->s, tci_lazy_held, o->n);
+    tc_status status = tci_lazy_hold(f, (tc_tensors){o->tensors, o->n}, o->values);
+    if (status) {
+        return status;
+    }
+    o->holds = true;
+    tci_os_fresh_begin(&o->to, AT_FDCWD, o->path, 0666);
+    write(o);
+    tci_os_fresh_end(&o->to, true, true);
+    tci_io_put(o, NULL, 0);
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_io_write(tci_io_out *o, tci_frame *f, tci_io_lister list)
+{
+    tci_scratch_init(&o->s);
+    o->to.fd = -1;
+    tc_status status = tci_io_write_armed(o, f, list);
+    if (o->s.why) {
+        tci_frame_fail(f, status, "'%.300s': %s", o->path, o->s.message);
+    }
+    tci_os_fresh_end(&o->to, false, false);
+    if (o->holds) {
+        tci_lazy_drop(o->values, o->n);
+    }
+    tci_scratch_free(&o->s);
+    tci_frame_leave(f);
+    return status;
+}
+
+TC_API tc_status tc_file_write_at(tc_ctx *ctx, const char *path, const char *const *names,
+                                  tc_tensors tensors, const char *const *metadata, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_file_write", here);
+    tci_io_out o = {.ctx = f.ctx,
+                    .path = path,
+                    .n = tensors.n,
+                    .tensors = tensors.items,
+                    .names = names,
+                    .metadata = metadata};
+    if (!path) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the path is NULL");
+    }
+    tci_frame_list(&f, tensors.items, tensors.n, "the tensors");
+    for (int i = 0; i < tensors.n && !f.failed; i++) {
+        tci_frame_node(&f, tensors.items[i], "a tensor");
+    }
+    if (f.failed) {
+        tci_frame_leave(&f);
+        return tc_status_of(f.bad);
+    }
+    return tci_io_write(&o, &f, NULL);
+}

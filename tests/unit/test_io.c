@@ -1,0 +1,853 @@
+/* tests/unit/test_io.c - arrays in files. Files of tests/data/io were written by NumPy 2.4,
+ * safetensors 0.8 and gguf 0.19 for Python: an array named after a dtype has sizes [2, 3, 4] and
+ * element i, row-major, v = i * 7 % 11 of unsigned integers, v - 3 of signed ones, (v - 3) / 4 of
+ * floats, v % 2 of bool. */
+#include "inside.h"
+
+#include "io.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#define DATA "tests/data/io/"
+
+static tc_ctx *ctx;
+
+static void begin(void)
+{
+    tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true, .verify = true};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+static void end(void)
+{
+    tc_ctx_free(ctx);
+    io_clean();
+}
+
+static tc_file *open_file(const char *path)
+{
+    tc_file *file = NULL;
+    CHECK_MSG(tc_file_open(ctx, path, &file) == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(file != NULL);
+    return file;
+}
+
+static bool starts(const char *name, char c) { return name[0] == c; }
+
+static double expected(const char *dtype, int i)
+{
+    int v = i * 7 % 11;
+    if (!strcmp(dtype, "bool")) {
+        return v % 2;
+    }
+    return starts(dtype, 'u') ? v : starts(dtype, 'i') ? v - 3 : (v - 3) / 4.0;
+}
+
+/* The elements are those that every file has for the dtype. */
+static void check_values(tc_tensor t, const char *what)
+{
+    double got[24];
+    const char *dtype = tc_dtype_name(tc_dtype_of(t));
+    int n = (int)tc_count(t);
+    CHECK_MSG(tc_status_of(t) == TC_OK, "%s: %s", what, tc_error(t));
+    if (tc_status_of(t) || n > 24 || tc_read(tc_cast(t, TC_F64), got, n)) {
+        CHECK_MSG(false, "%s cannot be read", what);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(got[i] == expected(dtype, i), "%s: element %d is %g, expected %g", what, i,
+                  got[i], expected(dtype, i));
+    }
+}
+
+static bool is_borrowed(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    return n && n->storage && n->storage->borrowed;
+}
+
+/* Of every dtype that tc has, by both ways in. */
+static void check_dtypes(tc_file *file, const char *path)
+{
+    char what[200];
+    for (int d = TC_BOOL; d < TC_DTYPE_COUNT; d++) {
+        const char *name = tc_dtype_name((tc_dtype)d);
+        const tc_array *a = tc_file_find(file, name);
+        snprintf(what, sizeof(what), "%s of %s", name, path);
+        CHECK_MSG(a != NULL, "%s is missing", what);
+        if (a) {
+            CHECK(a->dtype == (tc_dtype)d && a->rank == 3);
+            CHECK(a->sizes[0] == 2 && a->sizes[1] == 3 && a->sizes[2] == 4);
+            check_values(tc_file_borrow(ctx, file, name), what);
+            check_values(tc_file_copy_in(ctx, file, name), what);
+        }
+    }
+}
+
+/* ---- files of others ---- */
+
+TEST(numpy_npz)
+{
+    begin();
+    tc_file *file = open_file(DATA "numpy.npz");
+    check_dtypes(file, "numpy.npz");
+    check_values(tc_file_borrow(ctx, file, "fortran"), "fortran");
+    check_values(tc_file_copy_in(ctx, file, "fortran"), "fortran");
+    tc_tensor scalar = tc_file_borrow(ctx, file, "scalar"), none;
+    CHECK_EQ_INT(tc_rank(scalar), 0);
+    check_values(scalar, "scalar");
+    none = tc_file_borrow(ctx, file, "empty");
+    CHECK(tc_count(none) == 0 && tc_size(none, 1) == 4 && tc_dtype_of(none) == TC_I16);
+    int n = 0;
+    for (const tc_array *a; (a = tc_file_array(file, n)) != NULL; n++) {
+        CHECK(!n || strcmp(tc_file_array(file, n - 1)->name, a->name) < 0);
+    }
+    CHECK_EQ_INT(n, 16);
+    CHECK(!tc_file_array(file, -1) && !tc_file_find(file, "nothing") && !tc_file_find(file, NULL));
+    CHECK(!tc_file_metadata(file, "format"));
+    tc_file_close(file);
+    end();
+}
+
+TEST(numpy_npy_of_each_version_and_order)
+{
+    begin();
+    const char *const names[] = {"version1.npy", "version2.npy", "version3.npy", "fortran.npy"};
+    for (int i = 0; i < 4; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), DATA "%s", names[i]);
+        tc_file *file = open_file(path);
+        CHECK_STR(tc_file_array(file, 0)->name, "");
+        CHECK_STR(tc_file_array(file, 0)->type, i < 3 ? "<f4" : "<i2");
+        tc_tensor borrowed = tc_file_borrow(ctx, file, NULL), named = tc_file_borrow(ctx, file, "");
+        CHECK(is_borrowed(borrowed) && is_borrowed(named));
+        check_values(borrowed, path);
+        check_values(tc_file_copy_in(ctx, file, NULL), path);
+        tc_file_close(file);
+        check_values(tc_add(named, 0), path); /* the map is there as long as it is used */
+    }
+    end();
+}
+
+TEST(safetensors_library)
+{
+    begin();
+    tc_file *file = open_file(DATA "library.safetensors");
+    check_dtypes(file, "library.safetensors");
+    CHECK(is_borrowed(tc_file_borrow(ctx, file, "f32")));
+    CHECK(is_borrowed(tc_file_borrow(ctx, file, "bf16")));
+    CHECK(!is_borrowed(tc_file_borrow(ctx, file, "bool")));
+    CHECK_STR(tc_file_metadata(file, "format"), "np");
+    CHECK_STR(tc_file_metadata(file, "quote\""), "line\nbreak \xc3\xa9 \xf0\x9f\x98\x80");
+    CHECK(!tc_file_metadata(file, "none") && !tc_file_metadata(file, NULL));
+    CHECK_STR(tc_file_find(file, "bf16")->type, "BF16");
+    tc_file_close(file);
+    end();
+}
+
+TEST(gguf_library)
+{
+    begin();
+    tc_file *file = open_file(DATA "library.gguf");
+    const char *const names[] = {"f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64"};
+    for (int i = 0; i < 8; i++) {
+        CHECK(is_borrowed(tc_file_borrow(ctx, file, names[i])));
+        check_values(tc_file_borrow(ctx, file, names[i]), names[i]);
+        check_values(tc_file_copy_in(ctx, file, names[i]), names[i]);
+        CHECK(tc_file_find(file, names[i])->sizes[2] == 4);
+    }
+    CHECK(tc_file_find(file, "q8")->dtype == TC_DTYPE_COUNT);
+    CHECK_STR(tc_file_find(file, "q8")->type, "ggml type 8");
+    CHECK_STR(tc_error(tc_file_borrow_at(ctx, file, "q8", (tc_site){"a.c", 7})),
+                 "a.c:7: tc_file_borrow: 'q8' is of type 'ggml type 8', which tc does not have");
+    CHECK_EQ_INT(tc_status_of(tc_file_copy_in(ctx, file, "q8")), TC_ERR_UNSUPPORTED);
+    CHECK_STR(tc_file_metadata(file, "answer"), "42");
+    CHECK_STR(tc_file_metadata(file, "minus"), "-7");
+    CHECK_STR(tc_file_metadata(file, "pi"), "3.25");
+    CHECK_STR(tc_file_metadata(file, "yes"), "true");
+    CHECK_STR(tc_file_metadata(file, "big"), "9223372036854775808");
+    CHECK_STR(tc_file_metadata(file, "greeting"), "h\xc3\xa9");
+    CHECK(!tc_file_metadata(file, "list") && !tc_file_metadata(file, "numbers"));
+    tc_file_close(file);
+    end();
+}
+
+/* ---- written and read again ---- */
+
+static const char *const dtype_names[] = {
+#define TCI_ROW(id, name, ctype, bytes, kind, compute) name,
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
+};
+
+static void check_written(const char *ending, const char *const *metadata)
+{
+    char name[32];
+    tc_tensor all[TCI_DTYPE_N];
+    tc_file *from = open_file(DATA "numpy.npz");
+    snprintf(name, sizeof(name), "again.%s", ending);
+    for (int i = 0; i < TCI_DTYPE_N; i++) {
+        all[i] = tc_file_borrow(ctx, from, dtype_names[i]);
+    }
+    tc_status status =
+        tc_file_write(ctx, io_path(name), dtype_names, TC_TENSORS_N(all, TCI_DTYPE_N), metadata);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    tc_file_close(from);
+    tc_file *file = open_file(io_path(name));
+    check_dtypes(file, name);
+    for (int i = 0; metadata && metadata[i]; i += 2) {
+        CHECK_STR(tc_file_metadata(file, metadata[i]), metadata[i + 1]);
+    }
+    for (int i = 0; i < TCI_DTYPE_N && !strcmp(ending, "safetensors"); i++) {
+        bool is_bool = !strcmp(dtype_names[i], "bool");
+        CHECK(is_borrowed(tc_file_borrow(ctx, file, dtype_names[i])) == !is_bool);
+    }
+    tc_file_close(file);
+    CHECK_EQ_INT(io_count_files(), 1); /* no temporary is left */
+}
+
+TEST(written_and_read_again)
+{
+    static const char *const metadata[] = {"a \"key\"", "a\\value\n\x01 \xc3\xa9", "", "", NULL};
+    static const char *const none[] = {NULL};
+    begin();
+    check_written("npz", NULL);
+    io_clean();
+    check_written("npz", none);
+    io_clean();
+    check_written("safetensors", NULL);
+    io_clean();
+    check_written("safetensors", metadata);
+    io_clean();
+    for (int i = 0; i < TCI_DTYPE_N; i++) {
+        tc_file *from = open_file(DATA "numpy.npz");
+        tc_tensor t = tc_file_borrow(ctx, from, dtype_names[i]);
+        tc_file_close(from);
+        CHECK_EQ_INT(tc_file_write(ctx, io_path("a.npy"), NULL, TC_TENSORS(t), NULL), TC_OK);
+        tc_file *file = open_file(io_path("a.npy"));
+        check_values(tc_file_borrow(ctx, file, NULL), dtype_names[i]);
+        tc_file_close(file);
+    }
+    end();
+}
+
+/* Computed values, views, scalars, nothing at all. */
+TEST(values_of_any_kind_are_written)
+{
+    begin();
+    float data[6] = {1, 2, 3, 4, 5, 6}, got[6] = {0}, three = 0;
+    int64_t sizes[2] = {3, 2}, strides[2] = {-1, 3};
+    tc_tensor turned = tc_borrow_strided(ctx, data + 2, TC_F32, 2, sizes, strides);
+    tc_tensor computed = tc_add(tc_arange(ctx, 0, 6, 1, TC_F32), 0.5);
+    tc_tensor list[] = {turned, computed, tc_full(ctx, 3, TC_F32), tc_full(ctx, 1, TC_I8, 0, 5)};
+    const char *const names[] = {"turned", "sum/of \"two\"", "", "none"};
+    const char *const files[] = {"v.safetensors", "v.npz"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = io_path(files[i]);
+        CHECK_EQ_INT(tc_file_write(ctx, path, names, TC_TENSORS_N(list, 4), NULL), TC_OK);
+        tc_file *file = open_file(path);
+        CHECK_EQ_INT(tc_read(tc_file_borrow(ctx, file, "turned"), got, 6), TC_OK);
+        CHECK(got[0] == 3 && got[1] == 6 && got[4] == 1 && got[5] == 4);
+        CHECK_EQ_INT(tc_read(tc_file_borrow(ctx, file, names[1]), got, 6), TC_OK);
+        CHECK(got[0] == 0.5f && got[5] == 5.5f);
+        CHECK_EQ_INT(tc_read(tc_file_copy_in(ctx, file, ""), &three, 1), TC_OK);
+        CHECK(three == 3);
+        CHECK_EQ_INT(tc_size(tc_file_borrow(ctx, file, "none"), 1), 5);
+        tc_file_close(file);
+        CHECK_EQ_INT(tc_file_write(ctx, path, NULL, TC_TENSORS_N(NULL, 0), NULL), TC_OK);
+        file = open_file(path);
+        CHECK(!tc_file_array(file, 0));
+        tc_file_close(file);
+    }
+    end();
+}
+
+static void check_fails(tc_status got, tc_status why, const char *text)
+{
+    CHECK_EQ_INT(got, why);
+    CHECK_HAS(tc_error(ctx), text);
+}
+
+TEST(what_cannot_be_written)
+{
+    static const char *const twice[] = {"a", "a"}, *const missing[] = {"a", NULL};
+    static const char *const latin[] = {"a", "\xe9"}, *const own[] = {"a", "__metadata__"};
+    static const char *const metadata[] = {"k", "v", NULL}, *const half[] = {"k", NULL};
+    begin();
+    tc_tensor t = tc_full(ctx, 1, TC_F32, 2), list[] = {t, t};
+    tc_tensors two = {list, 2};
+    tc_options o = {.backend = "interp"};
+    tc_ctx *other;
+    REQUIRE(tc_ctx_make(&other, &o) == TC_OK);
+    const char *path = io_path("w.safetensors");
+    check_fails(tc_file_write(ctx, io_path("w.txt"), twice, two, NULL), TC_ERR_ARGUMENT,
+                "ends in .safetensors");
+    check_fails(tc_file_write(ctx, NULL, twice, two, NULL), TC_ERR_ARGUMENT, "the path is NULL");
+    check_fails(tc_file_write(ctx, path, twice, two, NULL), TC_ERR_ARGUMENT, "given twice");
+    check_fails(tc_file_write(ctx, path, missing, two, NULL), TC_ERR_ARGUMENT, "name 1 is NULL");
+    check_fails(tc_file_write(ctx, path, latin, two, NULL), TC_ERR_ARGUMENT, "not UTF-8");
+    check_fails(tc_file_write(ctx, path, own, two, NULL), TC_ERR_ARGUMENT, "keep for themselves");
+    check_fails(tc_file_write(ctx, path, NULL, two, NULL), TC_ERR_ARGUMENT, "names are NULL");
+    check_fails(tc_file_write(ctx, path, twice, TC_TENSORS_N(list, 1), half), TC_ERR_ARGUMENT,
+                "value 0 is NULL");
+    check_fails(tc_file_write(ctx, io_path("w.npz"), twice, TC_TENSORS_N(list, 1), metadata),
+                TC_ERR_ARGUMENT, "only a .safetensors");
+    check_fails(tc_file_write(ctx, io_path("w.npy"), NULL, two, NULL), TC_ERR_ARGUMENT,
+                "one array, given 2");
+    check_fails(tc_file_write(ctx, path, twice, TC_TENSORS_N(NULL, 2), NULL), TC_ERR_ARGUMENT,
+                "a list of 2 at NULL");
+    check_fails(tc_file_write(ctx, path, twice, TC_TENSORS(tc_add(t, tc_full(ctx, 1, TC_F32, 3))),
+                              NULL), TC_ERR_SHAPE, "do not broadcast");
+    check_fails(tc_file_write(ctx, path, twice, TC_TENSORS(tc_input(ctx, "x", TC_F32, 2)), NULL),
+                TC_ERR_ARGUMENT, "placeholder");
+    check_fails(tc_file_write(ctx, path, twice, TC_TENSORS(tc_full(other, 1, TC_F32)), NULL),
+                TC_ERR_HANDLE, "foreign");
+    check_fails(tc_file_write(ctx, "/nowhere/at/all.npz", twice, TC_TENSORS_N(list, 1), NULL),
+                TC_ERR_IO, "No such file");
+    CHECK_EQ_INT(tc_file_write(NULL, path, twice, TC_TENSORS_N(list, 1), NULL), TC_ERR_HANDLE);
+    CHECK_EQ_INT(io_count_files(), 0);
+    tc_ctx_free(other);
+    end();
+}
+
+TEST(a_failed_write_leaves_the_old_file)
+{
+    static const char *const names[] = {"a", "b"};
+    begin();
+    tc_tensor t = tc_full(ctx, 7, TC_F32, 3);
+    CHECK_EQ_INT(tc_file_write(ctx, io_path("o.npz"), names, TC_TENSORS(t), NULL), TC_OK);
+    int64_t at[1] = {5};
+    tc_tensor outside = tc_index_select(t, 0, tc_borrow(ctx, at, TC_I64, 1));
+    CHECK_EQ_INT(tc_file_write(ctx, io_path("o.npz"), names, TC_TENSORS(t, outside), NULL),
+                 TC_ERR_INDEX);
+    CHECK_HAS(tc_error(ctx), "tc_file_write: index 5");
+    tc_file *file = open_file(io_path("o.npz"));
+    CHECK(tc_file_find(file, "a") && !tc_file_find(file, "b"));
+    tc_file_close(file);
+    CHECK_EQ_INT(io_count_files(), 1);
+    end();
+}
+
+/* ---- parameters ---- */
+
+static bool has_values(tc_tensor t, int n, float first, float step)
+{
+    float got[64];
+    bool same = tc_read(t, got, n) == TC_OK;
+    for (int i = 0; i < n; i++) {
+        same = same && got[i] == first + step * (float)i;
+    }
+    return same;
+}
+
+TEST(parameters_are_saved_and_loaded_by_name)
+{
+    begin();
+    float data[6] = {1, 2, 3, 4, 5, 6}, more[6] = {0, 10, 20, 30, 40, 50};
+    tc_tensor w = tc_named(tc_param(ctx, data, TC_F32, 2, 3), "layer.w");
+    tc_tensor b = tc_named(tc_param(ctx, NULL, TC_F64, 3), "layer.b");
+    tc_tensor from = tc_named(tc_param_from(tc_mul(tc_arange(ctx, 0, 6, 1, TC_F32), 2)), "from");
+    CHECK_STR(tc_name_of(w), "layer.w");
+    CHECK(has_values(w, 6, 1, 1) && has_values(from, 6, 0, 2));
+    tc_tensor twice = tc_mul(w, 2);
+    CHECK(has_values(twice, 6, 2, 2));
+    const char *const files[] = {"p.safetensors", "p.npz"};
+    for (int i = 0; i < 2; i++) {
+        CHECK_MSG(tc_save(ctx, io_path(files[i])) == TC_OK, "%s", tc_error(ctx));
+        CHECK_EQ_INT(tc_param_write(w, more, 6), TC_OK);
+        CHECK_EQ_INT(tc_eval(tc_assign(from, tc_full(ctx, -1, TC_F32, 6))), TC_OK);
+        CHECK(has_values(w, 6, 0, 10) && has_values(twice, 6, 0, 20));
+        CHECK_MSG(tc_load(ctx, io_path(files[i])) == TC_OK, "%s", tc_error(ctx));
+        CHECK(has_values(w, 6, 1, 1) && has_values(twice, 6, 2, 2) && has_values(from, 6, 0, 2));
+    }
+    double zeros[3] = {1, 1, 1};
+    CHECK(tc_read(b, zeros, 3) == TC_OK && zeros[0] == 0 && zeros[2] == 0);
+    end();
+}
+
+/* Also what tc_keep moved. */
+TEST(a_compiled_program_sees_what_was_loaded)
+{
+    begin();
+    float x[2] = {1, 1}, y[3];
+    tc_tensor w = tc_named(tc_param(ctx, NULL, TC_F32, 2, 3), "w");
+    tc_program *f;
+    REQUIRE(tc_compile(tc_matmul(tc_input(ctx, "x", TC_F32, 2), w), &f) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 3))), TC_OK);
+    CHECK(y[0] == 0);
+    float six[6] = {1, 2, 3, 10, 20, 30};
+    const char *const names[] = {"w"};
+    tc_tensor value = tc_copy_in(ctx, six, TC_F32, 2, 3);
+    CHECK_EQ_INT(tc_file_write(ctx, io_path("w.npz"), names, TC_TENSORS(value), NULL), TC_OK);
+    CHECK_MSG(tc_load(ctx, io_path("w.npz")) == TC_OK, "%s", tc_error(ctx));
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 3))), TC_OK);
+    CHECK(y[0] == 11 && y[1] == 22 && y[2] == 33);
+    CHECK_EQ_INT(tc_scope_begin(ctx), TC_OK);
+    tc_tensor inner = tc_named(tc_param(ctx, six, TC_F32, 6), "inner");
+    tc_tensor kept = tc_keep(inner);
+    CHECK_EQ_INT(tc_save(ctx, io_path("both.npz")), TC_OK); /* inner and kept are one */
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
+    CHECK_STR(tc_name_of(kept), "inner");
+    CHECK_EQ_INT(tc_param_write(kept, x, 2), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_load(ctx, io_path("both.npz")), TC_OK);
+    tc_program_free(f);
+    end();
+}
+
+TEST(arrays_by_columns_are_loaded)
+{
+    begin();
+    tc_tensor p = tc_named(tc_param(ctx, NULL, TC_F32, 2, 3, 4), "fortran");
+    CHECK_MSG(tc_load(ctx, DATA "fortran.npz") == TC_OK, "%s", tc_error(ctx));
+    check_values(p, "fortran.npz");
+    end();
+}
+
+TEST(what_does_not_fit_changes_nothing)
+{
+    begin();
+    float data[6] = {1, 2, 3, 4, 5, 6};
+    tc_site made = {"made.c", 5}, at = {"app.c", 9};
+    int64_t f32_2_3[] = {TC_F32, 2, 3}, f32_6[] = {TC_F32, 6};
+    tc_tensor w = tc_named(tc_param_at(ctx, data, 3, f32_2_3, made), "w");
+    tc_tensor v = tc_param_at(ctx, data, 2, f32_6, made);
+    check_fails(tc_save_at(ctx, io_path("n.npz"), at), TC_ERR_ARGUMENT,
+                "the parameter made at made.c:5 has no name");
+    tc_named(v, "w");
+    check_fails(tc_save_at(ctx, io_path("n.npz"), at), TC_ERR_ARGUMENT,
+                "two parameters are named 'w', made at made.c:5 and made.c:5");
+    tc_named(v, "v");
+    tc_tensor good_w = tc_full(ctx, 9, TC_F32, 2, 3), good_v = tc_full(ctx, 8, TC_F32, 6);
+    tc_tensor turned = tc_full(ctx, 9, TC_F32, 3, 2), wide = tc_full(ctx, 9, TC_F64, 2, 3);
+    static const char *const both[] = {"v", "w", "x"}, *const other[] = {"v", "W"};
+    const char *path = io_path("n.safetensors");
+    CHECK_EQ_INT(tc_file_write(ctx, path, both, TC_TENSORS(good_v), NULL), TC_OK);
+    check_fails(tc_load(ctx, path), TC_ERR_ARGUMENT, "it lacks 1 of 2 parameters: 'w', and has 0");
+    CHECK_EQ_INT(tc_file_write(ctx, path, both, TC_TENSORS(good_v, good_w, wide), NULL), TC_OK);
+    check_fails(tc_load(ctx, path), TC_ERR_ARGUMENT, "has 1 arrays that are none: 'x'");
+    CHECK_EQ_INT(tc_file_write(ctx, path, other, TC_TENSORS(good_v, good_w), NULL), TC_OK);
+    check_fails(tc_load(ctx, path), TC_ERR_ARGUMENT,
+                "it lacks 1 of 2 parameters: 'w', and has 1 arrays that are none: 'W'");
+    CHECK_EQ_INT(tc_file_write(ctx, path, both, TC_TENSORS(good_v, turned), NULL), TC_OK);
+    check_fails(tc_load(ctx, path), TC_ERR_SHAPE,
+                "'w' is [3, 2], the parameter made at made.c:5 is [2, 3]");
+    CHECK_EQ_INT(tc_file_write(ctx, path, both, TC_TENSORS(good_v, wide), NULL), TC_OK);
+    check_fails(tc_load_at(ctx, path, at), TC_ERR_DTYPE,
+                "'w' is f64, the parameter made at made.c:5 is f32");
+    CHECK_HAS(tc_error(ctx), "app.c:9: tc_load: '/tmp/");
+    check_fails(tc_load(ctx, NULL), TC_ERR_ARGUMENT, "the path is NULL");
+    check_fails(tc_load(ctx, io_path("none.npz")), TC_ERR_IO, "No such file");
+    CHECK_EQ_INT(tc_load(NULL, path), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_save(NULL, path), TC_ERR_HANDLE);
+    CHECK(has_values(w, 6, 1, 1) && has_values(v, 6, 1, 1));
+    CHECK_EQ_INT(tc_file_write(ctx, path, both, TC_TENSORS(good_v, good_w), NULL), TC_OK);
+    CHECK_EQ_INT(tc_load(ctx, path), TC_OK);
+    CHECK(has_values(w, 6, 9, 0) && has_values(v, 6, 8, 0));
+    end();
+}
+
+TEST(what_is_no_parameter)
+{
+    begin();
+    float data[2] = {1, 2};
+    double wide[2] = {1, 2};
+    tc_tensor leaf = tc_copy_in(ctx, data, TC_F32, 2), p = tc_param(ctx, data, TC_F32, 2);
+    CHECK_HAS(tc_error(tc_named(leaf, "x")), "expected a parameter (tc_param)");
+    CHECK_HAS(tc_error(tc_named(tc_add(p, 1), "x")), "given one made by add");
+    CHECK_HAS(tc_error(tc_named(p, NULL)), "the name is NULL");
+    CHECK_HAS(tc_error(tc_param_from(tc_input(ctx, "x", TC_F32, 2))), "placeholder");
+    CHECK_EQ_INT(tc_status_of(tc_param_from((tc_tensor){0})), TC_ERR_HANDLE);
+    check_fails(tc_param_write(leaf, data, 2), TC_ERR_ARGUMENT, "expected a parameter");
+    check_fails(tc_param_write(p, data, 1), TC_ERR_BUFFER, "given 1 elements, expected 2");
+    check_fails(tc_param_write(p, wide, 2), TC_ERR_BUFFER, "given memory of f64, expected f32");
+    check_fails(tc_param_write(p, (void *)data, 2), TC_ERR_BUFFER, "2 bytes of untyped memory");
+    check_fails(tc_param_write(p, (float *)NULL, 2), TC_ERR_BUFFER, "given NULL");
+    CHECK_STR(tc_name_of(leaf), "");
+    CHECK_STR(tc_name_of((tc_tensor){0}), "");
+    CHECK_STR(tc_name_of(tc_input(ctx, "x", TC_F32, 2)), "x");
+    CHECK(tc_dtype_size(TC_BF16) == 2 && tc_dtype_size((tc_dtype)3) == 0);
+    CHECK_STR(tc_dtype_name(TC_BF16), "bf16");
+    CHECK_STR(tc_dtype_name(TC_DTYPE_COUNT), "none");
+    end();
+}
+
+/* ---- while others run ---- */
+
+typedef struct trainer {
+    tc_program *f;
+    int busy, failed;
+    bool stop;
+} trainer;
+
+static void *train(void *arg)
+{
+    trainer *t = arg;
+    while (!__atomic_load_n(&t->stop, __ATOMIC_RELAXED)) {
+        tc_status status = tc_run(t->f, TC_BUFS_N(NULL, 0), TC_BUFS_N(NULL, 0));
+        t->busy += status == TC_ERR_BUSY;
+        t->failed += status && status != TC_ERR_BUSY;
+    }
+    return NULL;
+}
+
+/* Two parameters that every run changes alike: no file has one before and one after a run. */
+TEST(a_file_is_one_moment_of_a_training)
+{
+    enum { SIZE = 2048 };
+    static float p_now[SIZE], q_now[SIZE];
+    begin();
+    tc_tensor p = tc_named(tc_param(ctx, NULL, TC_F32, SIZE), "p");
+    tc_tensor q = tc_named(tc_param(ctx, NULL, TC_F32, SIZE), "q");
+    trainer t = {0};
+    REQUIRE(tc_compile_fn(TC_TENSORS_N(NULL, 0),
+                          TC_TENSORS(tc_assign(p, tc_add(p, 1)), tc_assign(q, tc_add(q, 1))), NULL,
+                          &t.f) == TC_OK);
+    pthread_t thread;
+    REQUIRE(!pthread_create(&thread, NULL, train, &t));
+    int loaded = 0;
+    for (int i = 0; i < 40; i++) {
+        CHECK_EQ_INT(tc_save(ctx, io_path("t.safetensors")), TC_OK);
+        tc_file *file = open_file(io_path("t.safetensors"));
+        CHECK_EQ_INT(tc_read(tc_file_copy_in(ctx, file, "p"), p_now, SIZE), TC_OK);
+        CHECK_EQ_INT(tc_read(tc_file_copy_in(ctx, file, "q"), q_now, SIZE), TC_OK);
+        CHECK(p_now[0] == p_now[SIZE - 1] && !memcmp(p_now, q_now, sizeof(p_now)));
+        tc_file_close(file);
+        tc_status status = tc_load(ctx, io_path("t.safetensors"));
+        CHECK(status == TC_OK || status == TC_ERR_BUSY);
+        loaded += status == TC_OK;
+    }
+    __atomic_store_n(&t.stop, true, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    CHECK_EQ_INT(t.failed, 0);
+    CHECK_EQ_INT(tc_load(ctx, io_path("t.safetensors")), TC_OK);
+    printf("loaded beside a training: %d of 40\n", loaded);
+    tc_program_free(t.f);
+    end();
+}
+
+static void *read_file(void *arg)
+{
+    tc_ctx *own;
+    tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true};
+    int64_t wrong = tc_ctx_make(&own, &o) != TC_OK;
+    for (int i = 0; i < 50 && !wrong; i++) {
+        float got[24];
+        tc_tensor t = i % 2 ? tc_file_borrow(own, arg, "f32") : tc_file_copy_in(own, arg, "f32");
+        wrong = tc_read(tc_add(t, 0), got, 24) != TC_OK || got[1] != (float)expected("f32", 1);
+    }
+    tc_ctx_free(own);
+    return wrong ? arg : NULL;
+}
+
+TEST(threads_read_one_file)
+{
+    begin();
+    tc_file *file = open_file(DATA "library.safetensors");
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        REQUIRE(!pthread_create(&threads[i], NULL, read_file, file));
+    }
+    for (int i = 0; i < 4; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        CHECK(!wrong);
+    }
+    tc_file_close(file);
+    end();
+}
+
+/* A program that captured a borrowed array outlives file and context. */
+TEST(programs_keep_the_map)
+{
+    begin();
+    float in[24] = {0}, out[24];
+    tc_file *file = open_file(DATA "library.safetensors");
+    tc_tensor w = tc_file_borrow(ctx, file, "f32");
+    CHECK_EQ_INT(file->refs, 2);
+    tc_program *f;
+    REQUIRE(tc_compile(tc_add(w, tc_input(ctx, "x", TC_F32, 2, 3, 4)), &f) == TC_OK);
+    tc_file_close(file);
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(file->refs, 1);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 24)), TC_BUFS(TC_BUF(out, 24))), TC_OK);
+    CHECK(out[5] == (float)expected("f32", 5));
+    tc_program_free(f);
+    tc_file_close(NULL);
+}
+
+/* ---- refused ---- */
+
+static void check_refused(const char *path, tc_status why, const char *text)
+{
+    tc_file *file = (tc_file *)(void *)&file;
+    tc_status status = tc_file_open(ctx, path, &file);
+    CHECK_MSG(status == why, "%s: status %d (%s), expected %d", path, (int)status, tc_error(ctx),
+              (int)why);
+    CHECK_HAS(tc_error(ctx), text);
+    CHECK(file == NULL);
+    if (!status) {
+        tc_file_close(file);
+    }
+}
+
+TEST(what_numpy_writes_and_tc_does_not_read)
+{
+    begin();
+    check_refused(DATA "compressed.npz", TC_ERR_UNSUPPORTED, "'a.npy' is compressed");
+    check_refused(DATA "records.npy", TC_ERR_UNSUPPORTED, "records");
+    const char *const types[][2] = {{"bigendian.npy", "'>f4'"}, {"objects.npy", "'|O'"}};
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), DATA "%s", types[i][0]);
+        tc_file *file = open_file(path);
+        tc_tensor t = tc_file_borrow(ctx, file, NULL);
+        CHECK_EQ_INT(tc_status_of(t), TC_ERR_UNSUPPORTED);
+        CHECK_HAS(tc_error(t), types[i][1]);
+        tc_file_close(file);
+    }
+    end();
+}
+
+TEST(what_is_no_file_of_arrays)
+{
+    begin();
+    check_refused("/nowhere/a.npz", TC_ERR_IO, "No such file");
+    check_refused("/tmp", TC_ERR_IO, "no regular file");
+    check_refused("/dev/zero", TC_ERR_IO, "no regular file");
+    check_refused(NULL, TC_ERR_ARGUMENT, "the path is NULL");
+    check_refused("Makefile", TC_ERR_IO, "none of .npy, .npz, .gguf, nor a .safetensors");
+    io_spill(io_path("empty"), "", 0);
+    check_refused(io_path("empty"), TC_ERR_IO, "it is empty");
+    CHECK_EQ_INT(mkfifo(io_path("fifo"), 0600), 0);
+    check_refused(io_path("fifo"), TC_ERR_IO, "no regular file");
+    CHECK_EQ_INT(tc_file_open(ctx, "Makefile", NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(tc_file_borrow(ctx, NULL, "a")), TC_ERR_ARGUMENT);
+    CHECK(!tc_file_array(NULL, 0) && !tc_file_find(NULL, "a") && !tc_file_metadata(NULL, "a"));
+    tc_file *file = open_file(DATA "numpy.npz");
+    CHECK_HAS(tc_error(tc_file_borrow(ctx, file, NULL)), "the file has 16 arrays");
+    CHECK_HAS(tc_error(tc_file_borrow(ctx, file, "f31\n")), "no array 'f31?'");
+    tc_tensor none = tc_file_borrow(NULL, file, "f32");
+    CHECK_EQ_INT(tc_status_of(none), TC_ERR_HANDLE);
+    tc_file_close(file);
+    tc_file *same = (tc_file *)(void *)&same;
+    CHECK_EQ_INT(tc_file_open(NULL, DATA "numpy.npz", &same), TC_ERR_HANDLE);
+    CHECK(!same);
+    end();
+}
+
+/* A header of safetensors, and `data` bytes behind it. */
+static void check_header(const char *header, size_t data, tc_status why, const char *text)
+{
+    static unsigned char file[1 << 16];
+    size_t n = strlen(header);
+    memset(file, 0, sizeof(file));
+    for (int i = 0; i < 8; i++) {
+        file[i] = (unsigned char)((uint64_t)n >> (8 * i));
+    }
+    memcpy(file + 8, header, n);
+    io_spill(io_path("h.safetensors"), file, 8 + n + data);
+    if (why) {
+        check_refused(io_path("h.safetensors"), why, text);
+    } else {
+        tc_file_close(open_file(io_path("h.safetensors")));
+    }
+}
+
+#define ARRAY(dtype, shape, offsets)                                                               \
+    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+TEST(headers_of_safetensors)
+{
+    static char deep[40000];
+    begin();
+    check_header("{\"a\":" ARRAY("F32", "[2]", "[0,8]") "}", 8, TC_OK, "");
+    check_header(" {}  ", 0, TC_OK, "");
+    check_header("{\"\\u00e9\\ud83d\\ude00\\n\":" ARRAY("F8_E4M3", "[2]", "[0,2]") "}", 2, TC_OK,
+                 "");
+    check_header("{\"a\":" ARRAY("F32", "[0,3]", "[0,0]") ",\"b\":" ARRAY("U8", "[]", "[0,1]") "}",
+                 1, TC_OK, "");
+    check_header("{\"a\":" ARRAY("F32", "[2]", "[0,8]") "}", 7, TC_ERR_IO, "has data from 0 to 8");
+    check_header("{\"a\":" ARRAY("F32", "[2]", "[0,8]") "}", 9, TC_ERR_IO, "8 of the 9 bytes");
+    check_header("{\"a\":" ARRAY("F32", "[2]", "[8,0]") "}", 8, TC_ERR_IO, "from 8 to 0");
+    check_header("{\"a\":" ARRAY("F32", "[2]", "[0,4]") "}", 4, TC_ERR_IO, "its sizes make 8");
+    check_header("{\"a\":" ARRAY("F32", "[-2]", "[0,8]") "}", 8, TC_ERR_IO, "0 or more");
+    check_header("{\"a\":" ARRAY("F32", "[2.0]", "[0,8]") "}", 8, TC_ERR_IO, "expected ']'");
+    check_header("{\"a\":" ARRAY("F32", "[02]", "[0,8]") "}", 8, TC_ERR_IO, "0 or more");
+    check_header("{\"a\":" ARRAY("F32", "[2,]", "[0,8]") "}", 8, TC_ERR_IO, "0 or more");
+    check_header("{\"a\":" ARRAY("F32", "[4294967296,4294967296]", "[0,8]") "}", 8, TC_ERR_IO,
+                 "no memory can hold");
+    check_header("{\"a\":" ARRAY("F32", "[99999999999999999999]", "[0,8]") "}", 8, TC_ERR_IO,
+                 "no memory can hold");
+    check_header("{\"a\":" ARRAY("F32", "[0,9223372036854775807]", "[0,0]") "}", 0, TC_ERR_IO,
+                 "no memory can hold");
+    check_header("{\"a\":" ARRAY("F32", "[1]", "[0,18446744073709551615]") "}", 8, TC_ERR_IO,
+                 "no memory can hold");
+    check_header("{\"a\":" ARRAY("F32", "[1]", "[0,4,8]") "}", 8, TC_ERR_IO, "two data_offsets");
+    check_header("{\"a\":" ARRAY("F32", "[1]", "[0,4]") ",\"a\":" ARRAY("F32", "[1]", "[4,8]") "}",
+                 8, TC_ERR_IO, "two arrays are named 'a'");
+    check_header("{\"a\":" ARRAY("F32", "[2]", "[0,8]") ",\"b\":" ARRAY("F32", "[1]", "[4,8]") "}",
+                 8, TC_ERR_IO, "the data of 'a' and of 'b' overlap");
+    check_header("{\"a\":" ARRAY("F32", "[1]", "[0,4]") ",\"b\":" ARRAY("F32", "[1]", "[8,12]") "}",
+                 12, TC_ERR_IO, "8 of the 12 bytes");
+    check_header("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[]}}", 4, TC_ERR_IO,
+                 "'a' has 'dtype'");
+    check_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, TC_ERR_IO, "expected ','");
+    check_header("{\"a\":[]}", 0, TC_ERR_IO, "expected '{'");
+    check_header("{\"a", 0, TC_ERR_IO, "expected '\"'");
+    check_header("{\"a\\", 0, TC_ERR_IO, "an escape");
+    check_header("{\"a\\u12", 0, TC_ERR_IO, "hexadecimal");
+    check_header("{\"\\ud800\":1}", 0, TC_ERR_IO, "expected a character");
+    check_header("{\"\\u0000\":1}", 0, TC_ERR_IO, "expected a character");
+    check_header("{\"\\q\":1}", 0, TC_ERR_IO, "an escape");
+    check_header("{\"\n\":1}", 0, TC_ERR_IO, "control character");
+    check_header("{\"\xe9\":1}", 0, TC_ERR_IO, "not UTF-8");
+    check_header("{\"\xc0\xaf\":1}", 0, TC_ERR_IO, "not UTF-8");
+    check_header("{\"\xed\xa0\x80\":1}", 0, TC_ERR_IO, "not UTF-8");
+    check_header("{}x", 0, TC_ERR_IO, "its end");
+    check_header("{\"__metadata__\":{\"k\":1}}", 0, TC_ERR_IO, "expected '\"'");
+    check_header("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, TC_ERR_IO,
+                 "two entries of the metadata are named 'k'");
+    strcpy(deep, "{\"a\":");
+    memset(deep + 5, '[', sizeof(deep) - 6);
+    check_header(deep, 0, TC_ERR_IO, "expected '{'");
+    memcpy(deep + 5, "{\"shape\":", 9);
+    check_header(deep, 0, TC_ERR_IO, "0 or more");
+    unsigned char large[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'};
+    io_spill(io_path("l"), large, sizeof(large));
+    check_refused(io_path("l"), TC_ERR_IO, "18446744073709551615 of 16 bytes");
+    end();
+}
+
+/* A header of 1 GB in a sparse file is refused before it is read. */
+TEST(headers_of_a_gigabyte)
+{
+    begin();
+    unsigned char st[8] = {0, 0, 0, 64}, gg[24] = {'G', 'G', 'U', 'F', 3};
+    unsigned char np[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0, 0, 0, 64};
+    memset(gg + 8, 0xff, 4); /* tensors */
+    io_spill(io_path("st"), st, sizeof(st));
+    io_spill(io_path("np"), np, sizeof(np));
+    io_spill(io_path("gg"), gg, sizeof(gg));
+    const char *const names[] = {"st", "np", "gg"};
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(truncate(io_path(names[i]), (off_t)3 << 30), 0);
+        check_refused(io_path(names[i]), TC_ERR_IO,
+                      i < 2 ? "at most 100000000" : "would have 4294967295 arrays");
+    }
+    end();
+}
+
+TEST(headers_of_npy)
+{
+    static const struct { const char *header; const char *text; } rows[] = {
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", ""},
+        {"{\"shape\":(2),'descr': '<f4', 'fortran_order': True}", ""},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "0 or more"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", "its sizes make 12"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "its sizes make 4"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': [2], }", "expected '('"},
+        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }", "neither True nor False"},
+        {"{'descr': '<f4', 'fortran_order': False, }", "lacks one of"},
+        {"{'descr': '<f4', 'descr': '<f4', 'shape': (2,), }", "has 'descr'"},
+        {"{'descr': '<f4', 'x': False, 'shape': (2,), }", "has 'x'"},
+        {"{'descr': '<f\\x34', }", "the end of a string"},
+        {"{'descr': '<f4", "the end of a string"},
+        {"{'descr': ((((((((((((", "expected a string"},
+        {"", "expected '{'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", "expected its end"}};
+    begin();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        unsigned char file[256] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+        size_t n = strlen(rows[i].header);
+        file[8] = (unsigned char)n;
+        memcpy(file + 10, rows[i].header, n);
+        io_spill(io_path("a.npy"), file, 10 + n + 8);
+        if (*rows[i].text) {
+            check_refused(io_path("a.npy"), TC_ERR_IO, rows[i].text);
+        } else {
+            tc_file_close(open_file(io_path("a.npy")));
+        }
+    }
+    end();
+}
+
+/* An .npz of NumPy with bytes changed at a place of its directory or its end. */
+static void check_zip(const char *what, size_t from_end, const char *bytes, size_t n, tc_status why,
+                      const char *text)
+{
+    io_bytes b = io_slurp(DATA "numpy.npz");
+    size_t directory = b.at[b.n - 6] | (size_t)b.at[b.n - 5] << 8;
+    size_t at = from_end ? b.n - from_end : directory;
+    (void)what;
+    memcpy(b.at + at, bytes, n);
+    io_spill(io_path("z.npz"), b.at, b.n);
+    free(b.at);
+    check_refused(io_path("z.npz"), why, text);
+}
+
+TEST(archives)
+{
+    begin();
+    check_zip("number of entries", 12, "\x0f\x00", 2, TC_ERR_IO, "damaged");
+    check_zip("zip64", 12, "\xff\xff", 2, TC_ERR_UNSUPPORTED, "zip64");
+    check_zip("zip64", 6, "\xff\xff\xff\xff", 4, TC_ERR_UNSUPPORTED, "zip64");
+    check_zip("place of the directory", 6, "\x00\x00\x00\x00", 4, TC_ERR_IO, "damaged");
+    check_zip("several parts", 18, "\x01\x00", 2, TC_ERR_IO, "several parts");
+    check_zip("end", 22, "PK\5\7", 4, TC_ERR_IO, "cut short");
+    check_zip("comment", 2, "\5\0", 2, TC_ERR_IO, "cut short");
+    check_zip("entry", 0, "PK\1\3", 4, TC_ERR_IO, "directory is damaged");
+    check_zip("encrypted", 0, "PK\1\2\x2d\3\x2d\0\1\0", 10, TC_ERR_UNSUPPORTED, "encrypted");
+    check_zip("method", 0, "PK\1\2\x2d\3\x2d\0\0\0\x0e\0", 12, TC_ERR_UNSUPPORTED, "compressed");
+    io_bytes b = io_slurp(DATA "numpy.npz");
+    for (size_t n = 1; n < b.n; n += 97) {
+        io_spill(io_path("z.npz"), b.at, n);
+        tc_file *file = NULL;
+        CHECK_EQ_INT(tc_file_open(ctx, io_path("z.npz"), &file), TC_ERR_IO);
+    }
+    free(b.at);
+    end();
+}
+
+/* Both orders of a sum that ends the same: what is read is what was there at the open. */
+TEST(files_that_shrink)
+{
+    begin();
+    static const char *const names[] = {"a"};
+    CHECK_EQ_INT(tc_file_write(ctx, io_path("s.safetensors"), names,
+                               TC_TENSORS(tc_full(ctx, 1, TC_F32, 1 << 16)), NULL), TC_OK);
+    tc_file *file = open_file(io_path("s.safetensors"));
+    tc_tensor borrowed = tc_file_borrow(ctx, file, "a"), copied = tc_file_copy_in(ctx, file, "a");
+    CHECK(tc_status_of(borrowed) == TC_OK && tc_status_of(copied) == TC_OK);
+    CHECK_EQ_INT(truncate(io_path("s.safetensors"), 200), 0);
+    CHECK_HAS(tc_error(tc_file_borrow(ctx, file, "a")), "has become shorter");
+    CHECK_EQ_INT(tc_status_of(tc_file_copy_in(ctx, file, "a")), TC_ERR_IO);
+    float sum = 0;
+    CHECK_EQ_INT(tc_read(tc_sum(copied, TC_ALL, false), &sum, 1), TC_OK);
+    CHECK(sum == 1 << 16);
+    tc_file_close(file);
+    end();
+}
+
+/* No descriptor, map or block is left, whatever happened. */
+TEST(nothing_is_left)
+{
+    begin();
+    long live = tci_test_alloc_live;
+    int fd = open("/dev/null", O_RDONLY);
+    close(fd);
+    tc_file *file;
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ_INT(tc_file_open(ctx, DATA "compressed.npz", &file), TC_ERR_UNSUPPORTED);
+        CHECK_EQ_INT(tc_file_open(ctx, DATA "numpy.npz", &file), TC_OK);
+        tc_file_close(file);
+    }
+    int again = open("/dev/null", O_RDONLY);
+    CHECK_EQ_INT(again, fd);
+    close(again);
+    CHECK(tci_test_alloc_live <= live + 4); /* the context's record of the error */
+    end();
+}
+
+TEST_MAIN
