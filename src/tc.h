@@ -231,6 +231,7 @@
 #include "io/safetensors.c"
 #include "io/write.c"
 #include "io/params.c"
+#include "io/dlpack.c"
 #endif
 
 #ifdef TCI_HAS_CPU

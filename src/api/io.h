@@ -74,6 +74,53 @@ TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here);
 TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
 #define tc_load(ctx, path) tc_load_at((ctx), (path), TC_HERE)
 
+/* ---- tensors of other libraries: DLPack ----
+ * The structs have the layout of DLPack's (dlpack.h: DLTensor, DLManagedTensorVersioned,
+ * DLManagedTensor), so that pointers to those are cast to these and back. Whoever has a tensor ends
+ * it by its deleter, once, on any thread. */
+typedef struct tc_dlpack_tensor {
+    void *data;
+    int32_t device_type, device_id; /* 1: memory of the processor */
+    int32_t ndim;
+    uint8_t code, bits;             /* 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool */
+    uint16_t lanes;
+    int64_t *shape, *strides;       /* strides in elements; NULL: row-major */
+    uint64_t byte_offset;           /* from data to element 0...0 */
+} tc_dlpack_tensor;
+typedef struct tc_dlpack {
+    uint32_t major, minor;
+    void *manager;                  /* of whoever made it */
+    void (*deleter)(struct tc_dlpack *self); /* NULL: nothing is to be done */
+    uint64_t flags;                 /* 1: read only; 2: a copy of its own */
+    tc_dlpack_tensor tensor;
+} tc_dlpack;
+typedef struct tc_dlpack_unversioned {
+    tc_dlpack_tensor tensor;
+    void *manager;
+    void (*deleter)(struct tc_dlpack_unversioned *self);
+} tc_dlpack_unversioned;
+
+/* A leaf over that memory, as tc_borrow; copied where that is not aligned as the dtype needs it. It
+ * is tc's from now on: its deleter is called when the last tensor and program that use it are gone
+ * (of a copy at once). On failure (poisoned) it stays the caller's. TC_ERR_UNSUPPORTED: memory of
+ * another device, elements that tc does not have, another major version than 1; otherwise as
+ * tc_borrow. */
+TC_API tc_tensor tc_from_dlpack_at(tc_ctx *ctx, tc_dlpack *dl, tc_site here);
+#define tc_from_dlpack(ctx, dl) tc_from_dlpack_at((ctx), (dl), TC_HERE)
+TC_API tc_tensor tc_from_dlpack_unversioned_at(tc_ctx *ctx, tc_dlpack_unversioned *dl,
+                                               tc_site here);
+#define tc_from_dlpack_unversioned(ctx, dl) tc_from_dlpack_unversioned_at((ctx), (dl), TC_HERE)
+/* *dl: the value of t, which is evaluated, for another library: the memory itself, read only, or,
+ * of a parameter, what it is now, a copy. The other form cannot say that it is read only: always a
+ * copy. The caller, or the library that it is given to, calls its deleter; it may outlive the
+ * context. On failure *dl is NULL: the errors of tc_eval; TC_ERR_ARGUMENT: dl is NULL. tc_error(t)
+ * tells. */
+TC_API tc_status tc_to_dlpack_at(tc_tensor t, tc_dlpack **dl, tc_site here);
+#define tc_to_dlpack(t, dl) tc_to_dlpack_at((t), (dl), TC_HERE)
+TC_API tc_status tc_to_dlpack_unversioned_at(tc_tensor t, tc_dlpack_unversioned **dl,
+                                             tc_site here);
+#define tc_to_dlpack_unversioned(t, dl) tc_to_dlpack_unversioned_at((t), (dl), TC_HERE)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -575,6 +575,16 @@
  * TC_ERR_IO; compressed or encrypted entries of an .npz, archives beyond 4 GiB, big-endian numbers
  * and Python objects are TC_ERR_UNSUPPORTED. bf16 is "<V2" in NumPy's files, as others write it.
  *
+ * Tensors of other libraries in the same process come in and go out as DLPack's structs, without a
+ * copy where nobody changes the memory; their deleters are called once, when the last tensor and
+ * program that use it are gone:
+ *
+ *     tc_dlpack *shown;
+ *     if (tc_to_dlpack(tc_add(y, 1), &shown) == TC_OK) {
+ *         tc_tensor again = tc_from_dlpack(ctx, shown);   // ours now, also to end
+ *         tc_print(stdout, again);
+ *     }
+ *
  * 19 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one

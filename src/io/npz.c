@@ -154,8 +154,8 @@ static uint32_t tci_npz_crc(uint32_t crc, const void *bytes, int64_t n)
 
 static void tci_npz_put(tci_str *to, uint64_t number, int bytes)
 {
-    for (int i = 0; i < bytes; i++) {
-        char c = (char)(number >> (8 * i) & 255);
+    for (int i = 0; i < bytes; i++, number >>= 8) {
+        char c = (char)(number & 255);
         tci_str_add_n(to, &c, 1);
     }
 }

@@ -47,7 +47,7 @@ static io_bytes changed(const io_bytes *from)
             if (most >= 8) {
                 unsigned char t[8];
                 memcpy(t, b.at + at, width);
-                memcpy(b.at + at, b.at + to, width);
+                memmove(b.at + at, b.at + to, width);
                 memcpy(b.at + to, t, width);
             }
             break;

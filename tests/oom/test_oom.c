@@ -154,6 +154,52 @@ static void oom_train(oom_walk *w)
     }
 }
 
+/* Files: what cannot be read or written leaves no trace. */
+static void oom_files(oom_walk *w)
+{
+    static const char *const names[] = {"f32", "sum"};
+    char path[64];
+    tc_file *file;
+    tc_dlpack *dl;
+    float out[24];
+    snprintf(path, sizeof(path), "/tmp/tc-oom-%ld.safetensors", (long)getpid());
+    tc_tensor p = tc_named(tc_param(w->ctx, oom_x, TC_F32, 12), "p");
+    bool named = oom_worked(w, "tc_named", tc_status_of(p));
+    if (oom_worked(w, "tc_file_open", tc_file_open(w->ctx, "tests/data/io/numpy.npz", &file))) {
+        tc_tensor a = tc_file_borrow(w->ctx, file, "fortran"), b = tc_add(a, 1);
+        tc_file_close(file);
+        if (oom_worked(w, "tc_file_borrow", tc_read(b, out, 24))) {
+            oom_close(w, out[0], 0.25f);
+        }
+        tc_status wrote = tc_file_write(w->ctx, path, names, TC_TENSORS(a, b), NULL);
+        if (oom_worked(w, "tc_file_write", wrote)) {
+            tc_status opened = tc_file_open(w->ctx, path, &file);
+            if (oom_worked(w, "tc_file_open again", opened)) {
+                tc_tensor c = tc_file_borrow(w->ctx, file, "sum");
+                tc_file_close(file);
+                oom_worked(w, "borrowed", tc_status_of(c));
+            }
+        }
+    } else {
+        CHECK(!file);
+    }
+    if (named && oom_worked(w, "tc_save", tc_save(w->ctx, path))) {
+        static const float zeros[12] = {0};
+        oom_worked(w, "tc_param_write", tc_param_write(p, zeros, 12));
+        bool loaded = oom_worked(w, "tc_load", tc_load(w->ctx, path));
+        if (loaded && oom_worked(w, "loaded", tc_read(p, out, 12))) {
+            oom_close(w, out[11], 12);
+        }
+    }
+    if (oom_worked(w, "tc_to_dlpack", tc_to_dlpack(p, &dl))) {
+        tc_tensor t = tc_from_dlpack(w->ctx, dl);
+        if (!oom_worked(w, "tc_from_dlpack", tc_status_of(t))) {
+            dl->deleter(dl);
+        }
+    }
+    unlink(path);
+}
+
 /* One life of a context; returns whether some call was refused. */
 static bool oom_walk_once(const tc_options *o, long at)
 {
@@ -162,6 +208,7 @@ static bool oom_walk_once(const tc_options *o, long at)
         oom_record(&w);
         oom_compile_and_run(&w);
         oom_evaluate(&w);
+        oom_files(&w); /* first: the parameters of the other have no names */
         oom_train(&w);
     } else {
         CHECK(!w.ctx);
