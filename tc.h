@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e29a4dec28fc13da"
+#define TCI_BUILD "7dc91621e4eca7e5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -28496,14 +28496,18 @@ static bool tci_algo_is_view(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
 }
 
-/* Forces what an operand computes into memory: the first value below its views. */
+/* Forces what an operand computes into memory: the first value below its views, or of the
+ * conversions among them the one to the fewest bytes. */
 static void tci_algo_store_operand(const tci_algo *a, const tci_node *n)
 {
-    while (tci_algo_is_view(n)) {
-        n = n->in[0];
+    const tci_node *least = NULL;
+    for (; tci_algo_is_view(n); n = n->in[0]) {
+        int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+        int most = tci_dtype_get((tc_dtype)(least ? least : n->in[0])->dtype)->bytes;
+        least = n->op == TCI_OP_CAST && bytes < most ? n : least;
     }
     if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
-        tci_algo_force(a, n);
+        tci_algo_force(a, least ? least : n);
     }
 }
 
@@ -35049,6 +35053,9 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
+    const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
+    int guard;                    /* and its GUARD where its truth is known here, -1 not, */
+    int8_t guard_truth;           /* tci_truth */
     bool waits;                   /* a machine on which reading takes long: many reads at once */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
@@ -35087,6 +35094,9 @@ TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
+/* an integer value as an index; an index expression as a value of integer dtype t */
+TCI_FN int tci_build_value_index(tci_build *b, int value);
+TCI_FN int tci_build_number(tci_build *b, int x, tc_dtype t);
 /* under the current bindings, lane 0 */
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
 TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi);
@@ -35166,7 +35176,7 @@ TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *
     b->s = s;
     b->k = k;
     b->l = l;
-    b->vec_axis = -1;
+    b->vec_axis = b->guard = -1;
     b->bind = TCI_NEW_ARRAY(s, const tci_bind *, k->n_axes + 1);
     b->kx = TCI_NEW(s, struct tci_lkx);
     b->kx->found = TCI_NEW_ARRAY(s, tci_lkx_found, k->n_kx + 1);
@@ -35347,7 +35357,7 @@ TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
     return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
 }
 
-static int tci_build_index_of_value(tci_build *b, int value)
+TCI_FN int tci_build_value_index(tci_build *b, int value)
 {
     tci_loop *l = b->l;
     int known = l->values[value].index;
@@ -35391,7 +35401,7 @@ static tci_lin tci_build_kx_find(tci_build *b, int kx)
         return tci_lin_add(b, left, tci_build_kx(b, e.b));
     case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
     case TCI_KX_VALUE:
-        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, tci_kx_number(&e))));
+        return tci_lin_var(b, tci_build_value_index(b, tci_build_value(b, tci_kx_number(&e))));
     default: return tci_build_kx_divide(b, e);
     }
 }
@@ -35951,6 +35961,9 @@ typedef struct tci_access_guard {
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst)
 {
     tci_truth truth = TCI_ALWAYS;
+    if (b->guard >= 0 && inst == &b->k->insts[b->guard]) {
+        return (tci_truth)b->guard_truth;
+    }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
         tci_dim lo, hi;
@@ -36305,8 +36318,7 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
-/* As a value of integer dtype t. */
-static int tci_access_to_value(tci_build *b, int x, tc_dtype t)
+TCI_FN int tci_build_number(tci_build *b, int x, tc_dtype t)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
     int block = tci_lx_block(b->l, x);
@@ -36332,7 +36344,7 @@ static int tci_access_index(tci_build *b, int i)
         st.x = tci_build_lx(b, at);
         return tci_build_mem(b, st, t, b->l->lanes, -1);
     }
-    int first = tci_access_to_value(b, tci_build_lx(b, at), t);
+    int first = tci_build_number(b, tci_build_lx(b, at), t);
     if (coef == 0) {
         return first;
     }
@@ -36341,7 +36353,7 @@ static int tci_access_index(tci_build *b, int i)
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = tci_dim_known(coef)};
     int step = tci_dim_is_known(coef) ? tci_build_const(b, t, tci_value_cast(c, TC_I64, t))
-                                      : tci_access_to_value(b, tci_lx_const(b->l, coef), t);
+                                      : tci_build_number(b, tci_lx_const(b->l, coef), t);
     int lanes[2] = {tci_build_mem(b, iota, t, b->l->lanes, -1), step};
     int args[2] = {first, tci_build_prim(b, TCI_P_MUL, t, 2, lanes, 0)};
     return tci_build_prim(b, TCI_P_ADD, t, 2, args, 0);
@@ -36714,6 +36726,203 @@ TCI_FN int64_t tci_cost_row(const tci_kernel *k, int inst, uint64_t axes)
                     : 0;
     }
     return cost;
+}
+/* ---- src/loop/cut.c ---- */
+/* loop/cut.c - rows of which a comparison of indices masks all elements from one place on.
+ *
+ * In: a kernel. Out: a tci_cut where a GUARD is a diagonal of an outer axis and an inner one, as a
+ * causal mask is, and what follows for the values behind it: each instruction is asked with the
+ * guard's truth there. A masked score that is computed is as good as one that is not. A weight
+ * that is +0 behind the cut is so in fact only: a row that sees nothing has others, so it is looked
+ * at when the kernel runs. */
+/* ---- src/loop/cut.h ---- */
+/* loop/cut.h - rows of which a comparison of indices masks all elements from one place on. */
+#ifndef TCI_LOOP_CUT_H
+#define TCI_LOOP_CUT_H
+
+
+/* Row i of the outer axis `row_axis` sees the elements below base + step * i of the inner axis
+ * `axis` alone, step 0 or 1. */
+typedef struct tci_cut {
+    int row_axis, axis;
+    int64_t base, step;
+    int guard;              /* the GUARD instruction, and its truth where an element is masked */
+    int8_t masked;
+    /* derived, per instruction: is it one value for all elements of a row that are masked? */
+    bool *is_one;
+    int8_t *truth;          /* of a bool there, tci_truth */
+} tci_cut;
+
+/* False: there is none. */
+TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c);
+/* Is the row that reduction `red` keeps along the cut axis read where it is seen alone? */
+TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red);
+/* How many elements the rows up to `last` see, as an index. */
+TCI_FN int tci_cut_end(tci_build *b, const tci_cut *c, tci_lin last);
+/* The same for rows [first, last), but all elements where that of `inst`, which is_one, is not +0
+ * behind the cut in each row. */
+TCI_FN int tci_cut_zero_end(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last);
+
+#endif
+
+/* ---- src/loop/cut.c, continued ---- */
+enum { TCI_CUT_FAR = 1 << 29 }; /* of a cut's base, at most */
+
+/* Is guard i such a diagonal? */
+static bool tci_cut_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cut *c)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1), base;
+    const tci_kguard *g = &k->guards[i->guard];
+    c->axis = -1;
+    if (i->n_guards != 1 || !tci_kx_affine(k, g->x, coef, &base) ||
+        !tci_dim_le(k->kx[g->x].hi, g->hi) || !tci_dim_is_known(base) ||
+        !tci_dim_is_known(g->lo)) {
+        return false;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        bool other = a != c->row_axis && coef[a] != 0;
+        if (!tci_dim_is_known(coef[a]) || (other && (c->axis >= 0 || a < k->n_outer))) {
+            return false;
+        }
+        c->axis = other ? a : c->axis;
+    }
+    int64_t at = tci_dim_known(base), lo = tci_dim_known(g->lo);
+    int64_t sign = c->axis >= 0 ? -tci_dim_known(coef[c->axis]) : 0;
+    c->step = sign * tci_dim_known(coef[c->row_axis]);
+    c->base = sign > 0 ? at - lo + 1 : lo - at;
+    c->masked = sign > 0 ? TCI_NEVER : TCI_ALWAYS;
+    return (sign == 1 || sign == -1) && c->step >= 0 && c->step <= 1 &&
+           c->base > -TCI_CUT_FAR && c->base < TCI_CUT_FAR;
+}
+
+static int8_t tci_cut_truth(const tci_cut *c, const tci_kinst *i)
+{
+    const int8_t *t = c->truth;
+    const int32_t *a = i->args;
+    switch (i->prim) {
+    case TCI_P_AND:
+        return t[a[0]] == TCI_NEVER || t[a[1]] == TCI_NEVER ? TCI_NEVER : TCI_SOMETIMES;
+    case TCI_P_OR:
+        return t[a[0]] == TCI_ALWAYS || t[a[1]] == TCI_ALWAYS ? TCI_ALWAYS : TCI_SOMETIMES;
+    case TCI_P_NOT:
+        return t[a[0]] == TCI_SOMETIMES ? TCI_SOMETIMES
+               : t[a[0]] == TCI_NEVER   ? TCI_ALWAYS
+                                        : TCI_NEVER;
+    default: return TCI_SOMETIMES;
+    }
+}
+
+/* Is argument number n of a masked instruction evaluated? */
+static bool tci_cut_needs(const tci_cut *c, const tci_kinst *i, int n)
+{
+    int8_t truth = i->op == TCI_K_PRIM && i->prim == TCI_P_SELECT ? c->truth[i->args[0]]
+                                                                  : TCI_SOMETIMES;
+    return truth == TCI_SOMETIMES || n == (truth == TCI_ALWAYS ? 1 : 2);
+}
+
+/* What a RED instruction keeps of each element, as it is; -1: it is none of those. */
+static int tci_cut_kept(const tci_kernel *k, const tci_kinst *i)
+{
+    const tci_kred *red = i->op == TCI_K_RED ? &k->reds[tci_kinst_number(i)] : NULL;
+    const tci_kstage *st = red ? &k->stages[red->stage] : NULL;
+    return st && st->n_kept > 0 && st->n_kept == st->n_axes ? red->in[0] : -1;
+}
+
+static void tci_cut_derive(const tci_kernel *k, tci_cut *c)
+{
+    for (int n = 0; n < k->n_insts; n++) {
+        const tci_kinst *i = &k->insts[n];
+        int kept = tci_cut_kept(k, i);
+        bool one = i->op == TCI_K_PRIM || !tci_build_depends(i->axes, c->axis);
+        for (int a = 0; a < i->n_args; a++) {
+            one = one && (c->is_one[i->args[a]] || !tci_cut_needs(c, i, a));
+        }
+        c->is_one[n] = kept >= 0 && kept < n ? c->is_one[kept] : one;
+        if (i->op == TCI_K_PRIM && i->dtype == TC_BOOL) {
+            c->truth[n] = tci_cut_truth(c, i);
+        }
+    }
+}
+
+TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
+{
+    c->is_one = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    c->truth = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
+    c->row_axis = row_axis;
+    for (int i = 0; i < k->n_insts; i++) {
+        c->truth[i] = TCI_SOMETIMES;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op == TCI_K_GUARD && tci_cut_of_guard(k, &k->insts[i], c)) {
+            c->guard = i;
+            c->truth[i] = c->masked;
+            tci_cut_derive(k, c);
+            return true;
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red)
+{
+    bool *shown = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), hides = true;
+    for (int n = 0; n < k->n_insts; n++) {
+        const tci_kinst *i = &k->insts[n];
+        int kept = tci_cut_kept(k, i);
+        shown[n] = n == k->reds[red].inst || (kept >= 0 && kept < n && shown[kept]);
+        for (int a = 0; a < i->n_args; a++) {
+            shown[n] = shown[n] || (shown[i->args[a]] && tci_cut_needs(c, i, a));
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int j = 0; j < tci_red_takes(k->reds[r].op) && r != red; j++) {
+            hides = hides && !shown[k->reds[r].in[j]];
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        hides = hides && !shown[k->stores[i].value];
+    }
+    for (int i = 0; i < k->n_kx; i++) { /* what is read at a place that follows from a row */
+        hides = hides && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return hides;
+}
+
+/* ---- in a loop ---- */
+
+TCI_FN int tci_cut_end(tci_build *b, const tci_cut *c, tci_lin last)
+{
+    tci_loop *l = b->l;
+    int size = tci_lx_const(l, b->k->axes[c->axis].size);
+    tci_lin end = tci_lin_plus(tci_lin_mul(b, last, c->step), c->base);
+    int x = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, end), tci_lx_const(l, 0), 0);
+    return tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, x, size, 0)));
+}
+
+TCI_FN int tci_cut_zero_end(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last)
+{
+    tci_dim size = b->k->axes[c->axis].size, rows = b->k->axes[c->row_axis].size;
+    tc_dtype t = (tc_dtype)b->k->insts[inst].dtype, bits = t == TC_F64 ? TC_I64 : TC_I32;
+    tci_value zero = {.i = 0};
+    tci_dim most = tci_dim_add(size, -1);
+    tci_lopen open;
+    int any = tci_build_mutable(b, tci_build_const(b, bits, zero));
+    tci_build_set(b, c->axis, tci_build_bind(b, tci_lin_const(most), most, most, false, -1));
+    int row = tci_build_for(b, tci_build_lx(b, first), tci_build_lx(b, last), 1, &open);
+    tci_build_set(b, c->row_axis, tci_build_bind(b, tci_lin_var(b, row), 0, tci_dim_add(rows, -1),
+                                                 false, -1));
+    int value = tci_build_value(b, inst);
+    int both[2] = {any, tci_build_prim(b, TCI_P_BITS, bits, 1, &value, 0)};
+    tci_build_assign(b, any, tci_build_prim(b, TCI_P_OR, bits, 2, both, 0));
+    tci_build_close(b, &open);
+    tci_build_set(b, c->row_axis, NULL);
+    tci_build_set(b, c->axis, NULL);
+    int same[2] = {tci_build_copy(b, any), tci_build_const(b, bits, zero)};
+    int seen = tci_build_number(b, tci_cut_end(b, c, tci_lin_plus(last, -1)), TC_I64);
+    int all = tci_build_number(b, tci_lx_const(b->l, size), TC_I64);
+    int choice[3] = {tci_build_prim(b, TCI_P_EQ, TC_BOOL, 2, same, 0), seen, all};
+    int end = tci_build_prim(b, TCI_P_SELECT, TC_I64, 3, choice, 0);
+    return tci_lx_var(b->l, tci_build_value_index(b, end));
 }
 /* ---- src/loop/combine.c ---- */
 /* loop/combine.c - one step of a reduction.
@@ -37972,6 +38181,51 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     }
 }
 
+/* Blocks of all virtual lanes from index `from` up to `to`, which lie in [lo, hi]. */
+static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, int to, tci_dim lo,
+                             tci_dim hi)
+{
+    int vlanes = tci_kernel_lanes(b->k);
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
+        m->in_array ? tci_stage_block_in_array : tci_stage_block;
+    tci_lopen open;
+    int j = tci_build_for(b, from, to, vlanes, &open);
+    block(b, m, tci_lin_var(b, j), lo, hi, vlanes);
+    tci_build_close(b, &open);
+}
+
+/* The blocks of a row that is cut: those that are seen, one that may be both, those that are
+ * masked. */
+static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t begin,
+                                 int64_t end)
+{
+    tci_loop *l = b->l;
+    int64_t vlanes = tci_kernel_lanes(b->k);
+    const tci_cut *cut = b->cut;
+    int seen = tci_cut_end(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
+    for (int part = 0; part < 3; part++) {
+        int to = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, part * (vlanes - 1)), 0);
+        to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, vlanes), -1, vlanes);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, end), 0);
+        to = part < 2 ? tci_build_lx(b, tci_build_let(b, to)) : tci_lx_const(l, end);
+        bool is_masked = part == 2;
+        b->guard = part == 1 ? -1 : cut->guard;
+        b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
+        tci_stage_blocks(b, m, tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, begin), 0), to,
+                         begin, end - 1);
+        from = to;
+    }
+    b->guard = -1;
+}
+
+/* Is the row along the axis cut, at a row that is bound alone? */
+static bool tci_stage_is_cut(const tci_build *b, int axis)
+{
+    const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
+    return row && !row->is_vector && b->cut->axis == axis &&
+           tci_dim_is_known(b->k->axes[axis].size);
+}
+
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
 static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
 {
@@ -37980,12 +38234,11 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
     void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (!tci_dim_le(whole, begin)) {
-        tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), vlanes,
-                              &open);
-        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), vlanes);
-        tci_build_close(b, &open);
+    if (tci_dim_lt(begin, whole) && tci_stage_is_cut(b, m->axis)) {
+        tci_stage_cut_blocks(b, m, tci_dim_known(begin), tci_dim_known(whole));
+    } else if (!tci_dim_le(whole, begin)) {
+        tci_stage_blocks(b, m, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), begin,
+                         tci_dim_add(whole, -1));
     }
     tci_dim count = tci_dim_sub(end, whole);
     if (tci_dim_is_known(count) && tci_dim_lt(0, count)) {
@@ -38078,7 +38331,10 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
-    int n_cuts = tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts, TCI_STAGE_MAX_CUTS / 2);
+    int n_cuts = tci_stage_is_cut(b, m.axis)
+                     ? 0
+                     : tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts,
+                                      TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
         tci_stage_stretch(b, &m, begin, cuts[i]);
@@ -38945,6 +39201,11 @@ typedef struct tci_blocked {
     bool is_turned;         /* the vectors lie where results mostly do not lie in a row */
     double beside;          /* time of packing and storing over that of multiplying */
     double lost;            /* lanes that vectors of columns have, for each column */
+    /* Rows that are masked from one place on, NULL: there is none. `ends` is an index expression
+     * that who emits sets, */
+    const tci_cut *masked;
+    bool hides_columns;     /* of the columns that the rows see, else */
+    int ends;               /* of the inner points at which a row factor is not +0 */
 } tci_blocked;
 
 /* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */
@@ -39438,6 +39699,8 @@ typedef struct tci_blocked_state {
     const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
+    tci_lin whole;          /* depth with the points where all row factors are +0 */
+    tci_stage_tuple zeros;  /* local array: sums of the products of +0 at these; -1 none */
     tci_lin column;         /* first of the block */
     int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
@@ -39516,9 +39779,12 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
-    s->partial = s->total = tci_stage_tuple_of(-1, -1);
+    s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+    if (p->masked && !p->hides_columns) {
+        s->zeros.part[0] = tci_blocked_local(b, p->columns, (tc_dtype)red->dtype);
     }
     if (p->part > 0 && !p->is_part) {
         s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
@@ -39773,6 +40039,17 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     }
 }
 
+/* The columns that the rows at hand see, of rows that are cut; -1: all. */
+static int tci_blocked_seen(tci_blocked_state *s)
+{
+    const tci_blocked *p = s->p;
+    if (!p->masked || !p->hides_columns) {
+        return -1;
+    }
+    return s->at.n_rows > 0 ? tci_cut_end(s->b, p->masked, s->at.rows[s->at.n_rows - 1]->at)
+                            : p->ends;
+}
+
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
  * columns). */
 static void tci_blocked_columns(tci_blocked_state *s, int chunk,
@@ -39784,11 +40061,18 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
     int64_t most = s->p->columns / s->tile, whole = size / s->tile;
     int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
-    int end = tci_lx_const(l, TCI_MIN(most, whole));
+    int end = tci_lx_const(l, TCI_MIN(most, whole)), seen = tci_blocked_seen(s);
     if (whole < n_chunks * most && n_chunks > 1) {
         int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
         left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
         end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
+    }
+    if (seen >= 0) {
+        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, s->tile - 1), 0);
+        tiles = tci_lx_make(l, TCI_LX_DIV, tiles, -1, s->tile);
+        int left = tci_lx_make(l, TCI_LX_ADD, tiles, tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most),
+                               0);
+        end = tci_lx_make(l, TCI_LX_MIN, end, left, 0);
     }
     if (whole > 0) {
         int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
@@ -39815,6 +40099,58 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
     s->vec->stage = -1;
     if (open) {
         tci_blocked_close(s, 0, open);
+    }
+}
+
+/* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
+ * all rows share one sum of them. */
+static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    tci_value zero = {.i = 0};
+    int n, axis = b->k->stages[s->p->stage].axes[0];
+    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
+    tci_lopen open;
+    for (int i = 0; i < n; i++) {
+        acc[i] = tci_stage_total(b, red, b->l->lanes);
+    }
+    int from = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+    int to = tci_build_lx(b, tci_lin_add(b, s->first, s->whole));
+    int64_t size = tci_kernel_known(b->k, axis);
+    s->vec->inst = -1; /* these points are in no panel */
+    int at = tci_build_for(b, from, to, 1, &open);
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_stage_tuple product = tci_stage_tuple_of(tci_build_widen(b, none, b->l->lanes),
+                                                     tci_build_value(b, s->p->vec_inst));
+        tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], product));
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+    tci_build_set(b, axis, NULL);
+    s->vec->inst = s->p->vec_inst;
+    tci_lin column = tci_lin_mul(b, tile, s->tile);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(column, (int64_t)i * b->l->lanes));
+        tci_stage_array_set(b, s->zeros, x, acc[i]);
+    }
+}
+
+static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                                  const tci_stage_tuple *acc)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    tci_lin column = tci_lin_mul(b, number, s->tile);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        int64_t vector = i % tile->n_vecs;
+        int x = tci_build_lx(b, tci_lin_plus(column, vector * b->l->lanes));
+        tci_stage_assign(b, acc[i], tci_stage_joined(b, red, acc[i],
+                                                     tci_stage_array_get(b, red, s->zeros, x)));
     }
 }
 
@@ -40140,6 +40476,9 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     } else {
         tci_blocked_dot_parts(s, &tile, number, acc, partial);
     }
+    if (s->zeros.part[0] >= 0) {
+        tci_blocked_add_zeros(s, &tile, number, acc);
+    }
     if (last > 0 && is_part) {
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_join(s, partial, n, acc, s->partial, false);
@@ -40279,7 +40618,11 @@ static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
         tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
         tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
     } else {
+        s->at.n_rows = 0;
         tci_blocked_pack_vec(s, s->chunk);
+        if (s->zeros.part[0] >= 0) {
+            tci_blocked_columns(s, s->chunk, tci_blocked_zero_vectors);
+        }
         tci_blocked_rows(s, begin, end, tci_blocked_row_body);
     }
 }
@@ -40331,6 +40674,13 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
         s.block = tci_lx_var(l, block);
         tci_blocked_place(&s, tci_lin_var(b, block));
+    }
+    s.whole = s.depth;
+    if (p->masked && !p->hides_columns) {
+        int left = tci_build_lx(b, tci_lin_mul(b, s.first, -1));
+        left = tci_lx_make(l, TCI_LX_ADD, p->ends, left, 0);
+        left = tci_lx_make(l, TCI_LX_MAX, left, tci_lx_const(l, 0), 0);
+        s.depth = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_build_lx(b, s.whole), 0));
     }
     s.vec->origin[cut] = s.first;
     if (s.row) {
@@ -44786,7 +45136,11 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
  *     stage 4     contraction, whose row factor is an array of rows as it lies
  *     stage 5     for each row: stores
  *
- * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. */
+ * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. Where a
+ * comparison of indices masks what rows see (loop/cut.h), as a causal mask does, a contraction that
+ * keeps scores computes those alone that a row of its tile sees, and one over weights leaves out
+ * keys at which all weights of the strip are +0: a product with one changes a sum in nothing but
+ * -0 and NaN, which one row of such products tells for all. So no bit is another. */
 
 #include <math.h>
 
@@ -44795,7 +45149,7 @@ enum {
     TCI_STRIP_MOST = 256,       /* rows of a strip */
     TCI_STRIP_LEAST = 8,
     TCI_STRIP_UNROLL = 2,       /* vectors of a tile */
-    TCI_STRIP_PACKS = 4         /* rows whose products take as long as packing for them */
+    TCI_STRIP_PACKS = 8         /* rows whose products take as long as packing for them */
 };
 enum { TCI_STRIP_N_ROWS };
 
@@ -44804,6 +45158,8 @@ typedef struct tci_strip {
     int64_t n_tiles, base, extra; /* register tiles of them: the first `extra` have base + 1 */
     int64_t group;          /* tiles of a strip */
     tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
+    bool is_cut;
+    tci_cut cut;            /* of the rows, where they are */
 } tci_strip;
 
 /* ---- what fits ---- */
@@ -44855,6 +45211,20 @@ static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, cons
     return n_reds == 1 && tci_blocked_plan_row(k, lanes, dot);
 }
 
+/* Where rows are cut a contraction that keeps what they see computes no more of it, and one over
+ * rows of zeros, in whole parts of its sums, leaves out what all rows of a strip have there. */
+static void tci_strip_cut_stage(const tci_kernel *k, const tci_strip *p, tci_blocked *dot)
+{
+    bool whole = dot->part == 0 || dot->is_part;
+    if (dot->columns == 0 || !p->is_cut) {
+        return;
+    }
+    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red);
+    bool zeros = dot->is_row_there && dot->n_inner == 1 && whole &&
+                 k->stages[dot->stage].axes[0] == p->cut.axis && p->cut.is_one[dot->row_inst];
+    dot->masked = dot->hides_columns || zeros ? &p->cut : NULL;
+}
+
 static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     bool fits = tci_strip_has_form(a);
@@ -44864,8 +45234,10 @@ static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
     p->axis = a->k->n_outer - 1;
     p->dots = TCI_NEW_ARRAY(a->s, tci_blocked, a->k->n_stages);
     tci_strip_cut(a, rows, p);
+    p->is_cut = tci_cut_find(a->k, p->axis, &p->cut);
     for (int t = 0; t < a->k->n_stages && fits; t++) {
         fits = tci_strip_plan_stage(a->k, t, a->lanes, p, &p->dots[t]);
+        tci_strip_cut_stage(a->k, p, &p->dots[t]);
     }
     return fits;
 }
@@ -44937,7 +45309,14 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     for (int t = 0, next = 0; t < b->k->n_stages; t = next) {
         next = t + 1;
         if (p->dots[t].columns > 0) {
-            tci_strip_contract(b, &p->dots[t], begin, end);
+            tci_blocked dot = p->dots[t];
+            if (dot.masked) {
+                b->stage = t;
+                dot.ends = dot.hides_columns
+                               ? tci_cut_end(b, dot.masked, tci_lin_plus(last, -1))
+                               : tci_cut_zero_end(b, dot.masked, dot.row_inst, first, last);
+            }
+            tci_strip_contract(b, &dot, begin, end);
             continue;
         }
         while (next < b->k->n_stages && p->dots[next].columns == 0) {
@@ -44997,7 +45376,7 @@ static double tci_strip_cost(const tci_ask *a, const int64_t *n)
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
     double rows = (double)tci_strip_most(&p);
     bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
-    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.3 : 1) * tci_strip_uneven(a, &p);
+    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
     return tci_ask_ns(a, slower, slower) * slower;
 }
 
@@ -45009,6 +45388,7 @@ static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     b->l->lanes = a->lanes;
     b->l->threads = a->threads;
     nest.row_axis = p.axis;
+    b->cut = p.is_cut ? &p.cut : NULL;
     nest.n_tiles = p.n_tiles;
     nest.group = p.group;
     tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};

@@ -123,6 +123,7 @@
 #include "loop/build.c"
 #include "loop/access.c"
 #include "loop/cost.c"
+#include "loop/cut.c"
 #include "loop/combine.c"
 #include "loop/vectors.c"
 #include "loop/point.c"

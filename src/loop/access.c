@@ -17,6 +17,9 @@ typedef struct tci_access_guard {
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst)
 {
     tci_truth truth = TCI_ALWAYS;
+    if (b->guard >= 0 && inst == &b->k->insts[b->guard]) {
+        return (tci_truth)b->guard_truth;
+    }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
         tci_dim lo, hi;
@@ -371,8 +374,7 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
-/* As a value of integer dtype t. */
-static int tci_access_to_value(tci_build *b, int x, tc_dtype t)
+TCI_FN int tci_build_number(tci_build *b, int x, tc_dtype t)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
     int block = tci_lx_block(b->l, x);
@@ -398,7 +400,7 @@ static int tci_access_index(tci_build *b, int i)
         st.x = tci_build_lx(b, at);
         return tci_build_mem(b, st, t, b->l->lanes, -1);
     }
-    int first = tci_access_to_value(b, tci_build_lx(b, at), t);
+    int first = tci_build_number(b, tci_build_lx(b, at), t);
     if (coef == 0) {
         return first;
     }
@@ -407,7 +409,7 @@ static int tci_access_index(tci_build *b, int i)
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = tci_dim_known(coef)};
     int step = tci_dim_is_known(coef) ? tci_build_const(b, t, tci_value_cast(c, TC_I64, t))
-                                      : tci_access_to_value(b, tci_lx_const(b->l, coef), t);
+                                      : tci_build_number(b, tci_lx_const(b->l, coef), t);
     int lanes[2] = {tci_build_mem(b, iota, t, b->l->lanes, -1), step};
     int args[2] = {first, tci_build_prim(b, TCI_P_MUL, t, 2, lanes, 0)};
     return tci_build_prim(b, TCI_P_ADD, t, 2, args, 0);

@@ -517,6 +517,8 @@ typedef struct tci_blocked_state {
     const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
+    tci_lin whole;          /* depth with the points where all row factors are +0 */
+    tci_stage_tuple zeros;  /* local array: sums of the products of +0 at these; -1 none */
     tci_lin column;         /* first of the block */
     int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
@@ -595,9 +597,12 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
-    s->partial = s->total = tci_stage_tuple_of(-1, -1);
+    s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
         s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+    if (p->masked && !p->hides_columns) {
+        s->zeros.part[0] = tci_blocked_local(b, p->columns, (tc_dtype)red->dtype);
     }
     if (p->part > 0 && !p->is_part) {
         s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
@@ -852,6 +857,17 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     }
 }
 
+/* The columns that the rows at hand see, of rows that are cut; -1: all. */
+static int tci_blocked_seen(tci_blocked_state *s)
+{
+    const tci_blocked *p = s->p;
+    if (!p->masked || !p->hides_columns) {
+        return -1;
+    }
+    return s->at.n_rows > 0 ? tci_cut_end(s->b, p->masked, s->at.rows[s->at.n_rows - 1]->at)
+                            : p->ends;
+}
+
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
  * columns). */
 static void tci_blocked_columns(tci_blocked_state *s, int chunk,
@@ -863,11 +879,18 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
     int64_t most = s->p->columns / s->tile, whole = size / s->tile;
     int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
-    int end = tci_lx_const(l, TCI_MIN(most, whole));
+    int end = tci_lx_const(l, TCI_MIN(most, whole)), seen = tci_blocked_seen(s);
     if (whole < n_chunks * most && n_chunks > 1) {
         int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
         left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
         end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
+    }
+    if (seen >= 0) {
+        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, s->tile - 1), 0);
+        tiles = tci_lx_make(l, TCI_LX_DIV, tiles, -1, s->tile);
+        int left = tci_lx_make(l, TCI_LX_ADD, tiles, tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most),
+                               0);
+        end = tci_lx_make(l, TCI_LX_MIN, end, left, 0);
     }
     if (whole > 0) {
         int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
@@ -894,6 +917,58 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
     s->vec->stage = -1;
     if (open) {
         tci_blocked_close(s, 0, open);
+    }
+}
+
+/* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
+ * all rows share one sum of them. */
+static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    tci_value zero = {.i = 0};
+    int n, axis = b->k->stages[s->p->stage].axes[0];
+    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
+    tci_lopen open;
+    for (int i = 0; i < n; i++) {
+        acc[i] = tci_stage_total(b, red, b->l->lanes);
+    }
+    int from = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+    int to = tci_build_lx(b, tci_lin_add(b, s->first, s->whole));
+    int64_t size = tci_kernel_known(b->k, axis);
+    s->vec->inst = -1; /* these points are in no panel */
+    int at = tci_build_for(b, from, to, 1, &open);
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_stage_tuple product = tci_stage_tuple_of(tci_build_widen(b, none, b->l->lanes),
+                                                     tci_build_value(b, s->p->vec_inst));
+        tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], product));
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+    tci_build_set(b, axis, NULL);
+    s->vec->inst = s->p->vec_inst;
+    tci_lin column = tci_lin_mul(b, tile, s->tile);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(column, (int64_t)i * b->l->lanes));
+        tci_stage_array_set(b, s->zeros, x, acc[i]);
+    }
+}
+
+static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                                  const tci_stage_tuple *acc)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    tci_lin column = tci_lin_mul(b, number, s->tile);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        int64_t vector = i % tile->n_vecs;
+        int x = tci_build_lx(b, tci_lin_plus(column, vector * b->l->lanes));
+        tci_stage_assign(b, acc[i], tci_stage_joined(b, red, acc[i],
+                                                     tci_stage_array_get(b, red, s->zeros, x)));
     }
 }
 
@@ -1219,6 +1294,9 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     } else {
         tci_blocked_dot_parts(s, &tile, number, acc, partial);
     }
+    if (s->zeros.part[0] >= 0) {
+        tci_blocked_add_zeros(s, &tile, number, acc);
+    }
     if (last > 0 && is_part) {
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_join(s, partial, n, acc, s->partial, false);
@@ -1358,7 +1436,11 @@ static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
         tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
         tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
     } else {
+        s->at.n_rows = 0;
         tci_blocked_pack_vec(s, s->chunk);
+        if (s->zeros.part[0] >= 0) {
+            tci_blocked_columns(s, s->chunk, tci_blocked_zero_vectors);
+        }
         tci_blocked_rows(s, begin, end, tci_blocked_row_body);
     }
 }
@@ -1410,6 +1492,13 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
         s.block = tci_lx_var(l, block);
         tci_blocked_place(&s, tci_lin_var(b, block));
+    }
+    s.whole = s.depth;
+    if (p->masked && !p->hides_columns) {
+        int left = tci_build_lx(b, tci_lin_mul(b, s.first, -1));
+        left = tci_lx_make(l, TCI_LX_ADD, p->ends, left, 0);
+        left = tci_lx_make(l, TCI_LX_MAX, left, tci_lx_const(l, 0), 0);
+        s.depth = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_build_lx(b, s.whole), 0));
     }
     s.vec->origin[cut] = s.first;
     if (s.row) {

@@ -27,7 +27,7 @@ TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *
     b->s = s;
     b->k = k;
     b->l = l;
-    b->vec_axis = -1;
+    b->vec_axis = b->guard = -1;
     b->bind = TCI_NEW_ARRAY(s, const tci_bind *, k->n_axes + 1);
     b->kx = TCI_NEW(s, struct tci_lkx);
     b->kx->found = TCI_NEW_ARRAY(s, tci_lkx_found, k->n_kx + 1);
@@ -208,7 +208,7 @@ TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
     return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
 }
 
-static int tci_build_index_of_value(tci_build *b, int value)
+TCI_FN int tci_build_value_index(tci_build *b, int value)
 {
     tci_loop *l = b->l;
     int known = l->values[value].index;
@@ -252,7 +252,7 @@ static tci_lin tci_build_kx_find(tci_build *b, int kx)
         return tci_lin_add(b, left, tci_build_kx(b, e.b));
     case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
     case TCI_KX_VALUE:
-        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, tci_kx_number(&e))));
+        return tci_lin_var(b, tci_build_value_index(b, tci_build_value(b, tci_kx_number(&e))));
     default: return tci_build_kx_divide(b, e);
     }
 }

@@ -52,6 +52,9 @@ typedef struct tci_build {
     int cur;                      /* block under construction */
     int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
+    const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
+    int guard;                    /* and its GUARD where its truth is known here, -1 not, */
+    int8_t guard_truth;           /* tci_truth */
     bool waits;                   /* a machine on which reading takes long: many reads at once */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
@@ -90,6 +93,9 @@ TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
+/* an integer value as an index; an index expression as a value of integer dtype t */
+TCI_FN int tci_build_value_index(tci_build *b, int value);
+TCI_FN int tci_build_number(tci_build *b, int x, tc_dtype t);
 /* under the current bindings, lane 0 */
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
 TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi);

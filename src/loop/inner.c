@@ -106,6 +106,51 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     }
 }
 
+/* Blocks of all virtual lanes from index `from` up to `to`, which lie in [lo, hi]. */
+static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, int to, tci_dim lo,
+                             tci_dim hi)
+{
+    int vlanes = tci_kernel_lanes(b->k);
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
+        m->in_array ? tci_stage_block_in_array : tci_stage_block;
+    tci_lopen open;
+    int j = tci_build_for(b, from, to, vlanes, &open);
+    block(b, m, tci_lin_var(b, j), lo, hi, vlanes);
+    tci_build_close(b, &open);
+}
+
+/* The blocks of a row that is cut: those that are seen, one that may be both, those that are
+ * masked. */
+static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t begin,
+                                 int64_t end)
+{
+    tci_loop *l = b->l;
+    int64_t vlanes = tci_kernel_lanes(b->k);
+    const tci_cut *cut = b->cut;
+    int seen = tci_cut_end(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
+    for (int part = 0; part < 3; part++) {
+        int to = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, part * (vlanes - 1)), 0);
+        to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, vlanes), -1, vlanes);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, end), 0);
+        to = part < 2 ? tci_build_lx(b, tci_build_let(b, to)) : tci_lx_const(l, end);
+        bool is_masked = part == 2;
+        b->guard = part == 1 ? -1 : cut->guard;
+        b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
+        tci_stage_blocks(b, m, tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, begin), 0), to,
+                         begin, end - 1);
+        from = to;
+    }
+    b->guard = -1;
+}
+
+/* Is the row along the axis cut, at a row that is bound alone? */
+static bool tci_stage_is_cut(const tci_build *b, int axis)
+{
+    const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
+    return row && !row->is_vector && b->cut->axis == axis &&
+           tci_dim_is_known(b->k->axes[axis].size);
+}
+
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
 static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
 {
@@ -114,12 +159,11 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
     void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (!tci_dim_le(whole, begin)) {
-        tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), vlanes,
-                              &open);
-        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), vlanes);
-        tci_build_close(b, &open);
+    if (tci_dim_lt(begin, whole) && tci_stage_is_cut(b, m->axis)) {
+        tci_stage_cut_blocks(b, m, tci_dim_known(begin), tci_dim_known(whole));
+    } else if (!tci_dim_le(whole, begin)) {
+        tci_stage_blocks(b, m, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), begin,
+                         tci_dim_add(whole, -1));
     }
     tci_dim count = tci_dim_sub(end, whole);
     if (tci_dim_is_known(count) && tci_dim_lt(0, count)) {
@@ -212,7 +256,10 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
-    int n_cuts = tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts, TCI_STAGE_MAX_CUTS / 2);
+    int n_cuts = tci_stage_is_cut(b, m.axis)
+                     ? 0
+                     : tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts,
+                                      TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
         tci_stage_stretch(b, &m, begin, cuts[i]);

@@ -9,7 +9,11 @@
  *     stage 4     contraction, whose row factor is an array of rows as it lies
  *     stage 5     for each row: stores
  *
- * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. */
+ * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. Where a
+ * comparison of indices masks what rows see (loop/cut.h), as a causal mask does, a contraction that
+ * keeps scores computes those alone that a row of its tile sees, and one over weights leaves out
+ * keys at which all weights of the strip are +0: a product with one changes a sum in nothing but
+ * -0 and NaN, which one row of such products tells for all. So no bit is another. */
 #include "blocked.h"
 #include "keep.h"
 #include "unit.h"
@@ -21,7 +25,7 @@ enum {
     TCI_STRIP_MOST = 256,       /* rows of a strip */
     TCI_STRIP_LEAST = 8,
     TCI_STRIP_UNROLL = 2,       /* vectors of a tile */
-    TCI_STRIP_PACKS = 4         /* rows whose products take as long as packing for them */
+    TCI_STRIP_PACKS = 8         /* rows whose products take as long as packing for them */
 };
 enum { TCI_STRIP_N_ROWS };
 
@@ -30,6 +34,8 @@ typedef struct tci_strip {
     int64_t n_tiles, base, extra; /* register tiles of them: the first `extra` have base + 1 */
     int64_t group;          /* tiles of a strip */
     tci_blocked *dots;      /* per stage: how it is packed, where columns > 0 */
+    bool is_cut;
+    tci_cut cut;            /* of the rows, where they are */
 } tci_strip;
 
 /* ---- what fits ---- */
@@ -81,6 +87,20 @@ static bool tci_strip_plan_stage(const tci_kernel *k, int stage, int lanes, cons
     return n_reds == 1 && tci_blocked_plan_row(k, lanes, dot);
 }
 
+/* Where rows are cut a contraction that keeps what they see computes no more of it, and one over
+ * rows of zeros, in whole parts of its sums, leaves out what all rows of a strip have there. */
+static void tci_strip_cut_stage(const tci_kernel *k, const tci_strip *p, tci_blocked *dot)
+{
+    bool whole = dot->part == 0 || dot->is_part;
+    if (dot->columns == 0 || !p->is_cut) {
+        return;
+    }
+    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red);
+    bool zeros = dot->is_row_there && dot->n_inner == 1 && whole &&
+                 k->stages[dot->stage].axes[0] == p->cut.axis && p->cut.is_one[dot->row_inst];
+    dot->masked = dot->hides_columns || zeros ? &p->cut : NULL;
+}
+
 static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     bool fits = tci_strip_has_form(a);
@@ -90,8 +110,10 @@ static bool tci_strip_plan(const tci_ask *a, int64_t rows, tci_strip *p)
     p->axis = a->k->n_outer - 1;
     p->dots = TCI_NEW_ARRAY(a->s, tci_blocked, a->k->n_stages);
     tci_strip_cut(a, rows, p);
+    p->is_cut = tci_cut_find(a->k, p->axis, &p->cut);
     for (int t = 0; t < a->k->n_stages && fits; t++) {
         fits = tci_strip_plan_stage(a->k, t, a->lanes, p, &p->dots[t]);
+        tci_strip_cut_stage(a->k, p, &p->dots[t]);
     }
     return fits;
 }
@@ -163,7 +185,14 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     for (int t = 0, next = 0; t < b->k->n_stages; t = next) {
         next = t + 1;
         if (p->dots[t].columns > 0) {
-            tci_strip_contract(b, &p->dots[t], begin, end);
+            tci_blocked dot = p->dots[t];
+            if (dot.masked) {
+                b->stage = t;
+                dot.ends = dot.hides_columns
+                               ? tci_cut_end(b, dot.masked, tci_lin_plus(last, -1))
+                               : tci_cut_zero_end(b, dot.masked, dot.row_inst, first, last);
+            }
+            tci_strip_contract(b, &dot, begin, end);
             continue;
         }
         while (next < b->k->n_stages && p->dots[next].columns == 0) {
@@ -223,7 +252,7 @@ static double tci_strip_cost(const tci_ask *a, const int64_t *n)
     tci_strip_plan(a, n[TCI_STRIP_N_ROWS], &p);
     double rows = (double)tci_strip_most(&p);
     bool far = rows * (double)tci_keep_bytes(a->k, a->lanes) > (double)tci_strip_near(a);
-    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.3 : 1) * tci_strip_uneven(a, &p);
+    double slower = 1.2 * (1 + TCI_STRIP_PACKS / rows) * (far ? 1.05 : 1) * tci_strip_uneven(a, &p);
     return tci_ask_ns(a, slower, slower) * slower;
 }
 
@@ -235,6 +264,7 @@ static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     b->l->lanes = a->lanes;
     b->l->threads = a->threads;
     nest.row_axis = p.axis;
+    b->cut = p.is_cut ? &p.cut : NULL;
     nest.n_tiles = p.n_tiles;
     nest.group = p.group;
     tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};

@@ -331,14 +331,18 @@ static bool tci_algo_is_view(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
 }
 
-/* Forces what an operand computes into memory: the first value below its views. */
+/* Forces what an operand computes into memory: the first value below its views, or of the
+ * conversions among them the one to the fewest bytes. */
 static void tci_algo_store_operand(const tci_algo *a, const tci_node *n)
 {
-    while (tci_algo_is_view(n)) {
-        n = n->in[0];
+    const tci_node *least = NULL;
+    for (; tci_algo_is_view(n); n = n->in[0]) {
+        int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+        int most = tci_dtype_get((tc_dtype)(least ? least : n->in[0])->dtype)->bytes;
+        least = n->op == TCI_OP_CAST && bytes < most ? n : least;
     }
     if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
-        tci_algo_force(a, n);
+        tci_algo_force(a, least ? least : n);
     }
 }
 

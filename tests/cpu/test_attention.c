@@ -5,7 +5,9 @@
 #include "../tc_test.h"
 #include "same.h"
 
-typedef enum mask { NONE, CAUSAL, GIVEN, BIAS, NOTHING } mask; /* NOTHING: some rows see no key */
+/* NOTHING: some rows see no key; STRICT: the first one sees none; AHEAD: a row sees two keys more,
+ * ABOVE: none but by what is masked, BOTH: causal and given */
+typedef enum mask { NONE, CAUSAL, STRICT, AHEAD, ABOVE, BOTH, GIVEN, BIAS, NOTHING } mask;
 
 typedef struct attention {
     const char *name;
@@ -15,6 +17,8 @@ typedef struct attention {
     int groups;           /* heads that share keys and values; 0: none do */
     int vector_bits;      /* 0: those of the machine */
     tc_dtype dtype;
+    double never;         /* the score of what is masked, 0: -inf */
+    bool wild;            /* values are 0, -0, infinite and NaN here and there */
 } attention;
 
 enum { N_IN = 4 };
@@ -59,6 +63,15 @@ static data make_data(attention c)
     for (int i = 0; i < 3; i++) {
         d.items[i] = numbers(c.dtype, d.n[i]);
     }
+    for (int64_t i = 0; i < d.n[2] && c.wild; i++) { /* whole columns, and single elements */
+        double column = (double[]){1, -0.0, 0, -1e-44}[i % c.dv % 4], x = next_number();
+        double one = x > 1.99 ? INFINITY : x < -1.99 ? NAN : x * column;
+        if (c.dtype == TC_F64) {
+            ((double *)d.items[2])[i] = one;
+        } else {
+            ((float *)d.items[2])[i] = (float)one;
+        }
+    }
     if (c.mask == BIAS) {
         d.items[3] = numbers(c.dtype, d.n[3]);
     } else {
@@ -94,11 +107,16 @@ static tc_program *compile(tc_ctx *ctx, attention c, const tc_options *options, 
         values = tc_unsqueeze(v, 1);
     }
     tc_tensor scores = tc_mul(tc_matmul(x, tc_transpose(keys, -2, -1)), 0.25);
-    double never = -INFINITY;
-    if (c.mask == CAUSAL) {
-        tc_tensor row = tc_unsqueeze(tc_arange(ctx, 0, c.queries, 1, TC_I64), 1);
-        tc_tensor column = tc_arange(ctx, 0, c.keys, 1, TC_I64);
-        scores = tc_where(tc_le(column, row), scores, never);
+    double never = c.never < 0 ? c.never : -INFINITY;
+    if (c.mask >= CAUSAL && c.mask <= BOTH) {
+        tc_dtype t = c.heads % 2 ? TC_I32 : TC_I64;
+        tc_tensor row = tc_unsqueeze(tc_arange(ctx, c.mask == AHEAD ? 2 : 0, c.queries +
+                                               (c.mask == AHEAD ? 2 : 0), 1, t), 1);
+        tc_tensor column = tc_arange(ctx, 0, c.keys, 1, t);
+        tc_tensor seen = c.mask == STRICT ? tc_lt(column, row) : tc_le(column, row);
+        seen = c.mask == BOTH ? tc_logical_and(seen, m) : seen;
+        scores = c.mask == ABOVE ? tc_where(tc_gt(column, row), never, scores)
+                                 : tc_where(seen, scores, never);
     } else if (c.mask == GIVEN || c.mask == NOTHING) {
         scores = tc_where(m, scores, never);
     } else if (c.mask == BIAS) {
@@ -205,6 +223,38 @@ TEST(attention_is_one_kernel)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         check(cases[i]);
+    }
+}
+
+/* What rows do not see is left out, and no bit is another: where values are infinite or NaN there,
+ * where sums are -0, where a row sees nothing. */
+TEST(cut_attention)
+{
+    static const attention cases[] = {
+        {.name = "long", .heads = 2, .queries = 300, .keys = 300, .mask = CAUSAL, .never = -1e30},
+        {.name = "long, -inf", .heads = 1, .queries = 300, .keys = 300, .mask = CAUSAL},
+        {.name = "parts", .heads = 1, .queries = 130, .keys = 1100, .mask = CAUSAL, .never = -1e9},
+        {.name = "all parts", .heads = 1, .queries = 600, .keys = 600, .mask = CAUSAL,
+         .never = -1e9},
+        {.name = "more queries", .heads = 1, .queries = 200, .keys = 70, .mask = CAUSAL},
+        {.name = "strict", .heads = 2, .queries = 200, .keys = 200, .mask = STRICT},
+        {.name = "strict, finite", .heads = 1, .queries = 200, .keys = 200, .mask = STRICT,
+         .never = -1e30},
+        {.name = "near", .heads = 1, .queries = 200, .keys = 200, .mask = CAUSAL, .never = -20},
+        {.name = "ahead", .heads = 2, .queries = 150, .keys = 230, .mask = AHEAD},
+        {.name = "above", .heads = 1, .queries = 150, .keys = 230, .mask = ABOVE, .never = -1e30},
+        {.name = "given too", .heads = 2, .queries = 150, .keys = 230, .mask = BOTH},
+        {.name = "f64", .heads = 2, .queries = 150, .keys = 150, .mask = CAUSAL, .dtype = TC_F64},
+        {.name = "narrow", .heads = 2, .queries = 150, .keys = 150, .mask = CAUSAL,
+         .vector_bits = 128},
+    };
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+        attention c = cases[i / 2];
+        c.d = 16;
+        c.dv = 40;
+        c.kernels = 1;
+        c.wild = i % 2;
+        check(c);
     }
 }
 
