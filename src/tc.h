@@ -212,6 +212,7 @@
 #include "api/dim.c"
 #include "api/leaf.c"
 #include "api/ops.c"
+#include "api/made.c"
 #include "api/grad.c"
 #include "api/named.c"
 #include "api/batch.c"

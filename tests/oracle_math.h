@@ -172,15 +172,6 @@ static void orc_gaussian(orc_case *c)
                                     orc_number(c, "eps", 1e-6), orc_reduction(c)));
 }
 
-static void orc_glu(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    int axis = orc_axis_arg(c, "dim", -1);
-    int64_t half = orc_size(c, x, axis) / 2;
-    orc_out(c,
-            tc_mul(tc_slice(x, axis, 0, half, 1), tc_sigmoid(tc_slice(x, axis, half, TC_END, 1))));
-}
-
 static void orc_prelu(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input"), weight = orc_tensor(c, "weight");
@@ -193,31 +184,13 @@ static void orc_prelu(orc_case *c)
     orc_out(c, tc_where(tc_gt(x, 0), x, tc_mul(x, weight)));
 }
 
-/* Clamps to bounds named min and max, either of which may be missing. */
-/* At a bound the gradient is the tensor's: where they are equal it is taken as it is. */
-static void orc_clamp(orc_case *c)
-{
-    tc_arg v = orc_arg(c, "input");
-    if (orc_has(c, "min")) {
-        tc_arg low = orc_arg(c, "min"), larger = orc_of(tc_maximum_at(v, low, TC_HERE));
-        v = orc_of(tc_where_at(orc_of(tc_ge_at(v, low, TC_HERE)), v, larger, TC_HERE));
-    }
-    if (orc_has(c, "max")) {
-        tc_arg high = orc_arg(c, "max"), smaller = orc_of(tc_minimum_at(v, high, TC_HERE));
-        v = orc_of(tc_where_at(orc_of(tc_le_at(v, high, TC_HERE)), v, smaller, TC_HERE));
-    }
-    orc_out(c, v.tensor);
-}
-
 static void orc_masked_fill(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input");
     tc_arg value = orc_arg(c, "value");
     if (value.kind == 0 && tc_rank(value.tensor) > 0) {
-        orc_skip(c, "argument value of one axis: tc_where broadcasts it");
+        orc_skip(c, "argument value of one axis: tc broadcasts it");
     }
-    tc_tensor filled = tc_where_at(orc_arg(c, "mask"), value, orc_of(x), TC_HERE);
-    orc_out(c, tc_dtype_of(filled) == tc_dtype_of(x) ? filled : tc_cast(filled, tc_dtype_of(x)));
+    orc_out(c, tc_masked_fill_at(orc_tensor(c, "input"), orc_tensor(c, "mask"), value, TC_HERE));
 }
 
 /* The dtypes of casts are spelled by the op. A value that the target cannot hold is torch's
@@ -351,18 +324,6 @@ static void orc_kthvalue(orc_case *c)
     }
 }
 
-static void orc_logsumexp(orc_case *c)
-{
-    int memory[ORC_MAX_RANK];
-    tc_axes axes = orc_axes(c, "dim", memory);
-    tc_tensor x = tc_mul(orc_tensor(c, "input"), 1.0);
-    tc_tensor top = tc_max(x, axes, true);
-    top = tc_where(tc_lt(tc_abs(top), (double)INFINITY), top, 0.0);
-    tc_tensor sum = tc_log(tc_sum(tc_exp(tc_sub(x, top)), axes, true));
-    tc_tensor y = tc_add(sum, top);
-    orc_out(c, orc_bool(c, "keepdim") ? y : tc_sum(y, axes, false));
-}
-
 static void orc_nansum(orc_case *c)
 {
     int memory[ORC_MAX_RANK];
@@ -387,22 +348,70 @@ static void orc_count_nonzero(orc_case *c)
     orc_out(c, tc_sum(tc_ne(orc_tensor(c, "input"), 0), orc_axes(c, "dim", memory), false));
 }
 
-static void orc_vector_norm(orc_case *c)
+/* norm and linalg.vector_norm */
+static void orc_norm(orc_case *c)
 {
     int memory[ORC_MAX_RANK];
-    tc_axes axes = orc_axes(c, "dim", memory);
-    bool keep = orc_bool(c, "keepdim");
-    double order = orc_number(c, "ord", 2);
-    tc_tensor x = tc_abs(orc_in_dtype(c, orc_tensor(c, "input"), "dtype"));
-    if (isinf(order)) {
-        orc_out(c, order > 0 ? tc_max(x, axes, keep) : tc_min(x, axes, keep));
-    } else if (order == 0) {
-        orc_out(c, tc_cast(tc_sum(tc_ne(x, 0), axes, keep), tc_dtype_of(x)));
-    } else if (order == 1 || order == 2) {
-        orc_out(c, order == 1 ? tc_sum(x, axes, keep) : tc_sqrt(tc_sum(tc_square(x), axes, keep)));
-    } else {
-        orc_out(c, tc_pow(tc_sum(tc_pow(x, order), axes, keep), 1 / order));
+    const json *order = orc_value(c, "ord");
+    bool named = order && order->kind == JSON_STRING;
+    if (named && strcmp(order->string, "fro")) {
+        orc_skip_argument(c, "p", order);
+        return;
     }
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    orc_out(c, tc_norm(x, named ? 2 : orc_number(c, "ord", 2), orc_axes(c, "dim", memory),
+                       orc_bool(c, "keepdim")));
+}
+
+static void orc_local_response_norm(orc_case *c)
+{
+    if (!orc_is_float(tc_dtype_of(orc_tensor(c, "x")))) {
+        orc_skip(c, "argument input of integers: f32 in tc");
+    }
+    orc_call(c, "local_response_norm");
+}
+
+static void orc_cdist(orc_case *c)
+{
+    orc_out(c, tc_cdist(orc_tensor(c, "input"), orc_tensor(c, "other"), orc_number(c, "p", 2)));
+}
+
+/* The native one gives what it normalized by too, which nothing has in evaluation. */
+static void orc_batch_norm(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input"), mean, var;
+    bool training = orc_bool(c, "training");
+    double eps = orc_number(c, "eps", 1e-5);
+    if (training && tc_count(x) == 2 * tc_size(x, 1)) {
+        orc_skip(c, "ill conditioned: of two values a channel both gradients cancel");
+    }
+    orc_out(c, tc_batch_norm(x, orc_optional(c, "mean"), orc_optional(c, "var"),
+                             orc_optional(c, "weight"), orc_optional(c, "bias"), training, eps));
+    if (strcmp(json_string(c->spec, "op"), "native_batch_norm")) {
+        return;
+    }
+    if (training) {
+        tc_tensor rows = tc_reshape(tc_transpose(x, 0, 1), tc_size(x, 1), -1);
+        tc_var_mean(rows, TC_AXES(1), 0, false, &var, &mean);
+        orc_out(c, mean);
+        orc_out(c, tc_rsqrt(tc_add(var, eps)));
+    } else {
+        orc_out(c, tc_full(c->ctx, 0, tc_dtype_of(x), 0));
+        orc_out(c, tc_full(c->ctx, 0, tc_dtype_of(x), 0));
+    }
+}
+
+static void orc_instance_norm(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    tc_tensor weight = orc_optional(c, "weight"), bias = orc_optional(c, "bias");
+    double eps = orc_number(c, "eps", 1e-5);
+    if (orc_has(c, "use_input_stats") && !orc_bool(c, "use_input_stats")) {
+        orc_out(c, tc_batch_norm(x, orc_tensor(c, "running_mean"), orc_tensor(c, "running_var"),
+                                 weight, bias, false, eps));
+        return;
+    }
+    orc_out(c, tc_instance_norm(x, weight, bias, eps));
 }
 
 /* ---- softmax and normalization ---- */
@@ -466,8 +475,7 @@ static void orc_rms_norm(orc_case *c)
         return;
     }
     double eps = orc_number(c, "eps", 1.1920928955078125e-7);
-    tc_tensor y = tc_mul(x, tc_rsqrt(tc_add(tc_mean(tc_square(x), axes, true), eps)));
-    orc_out(c, orc_has(c, "weight") ? tc_mul(y, orc_tensor(c, "weight")) : y);
+    orc_out(c, tc_rms_norm(x, axes, orc_optional(c, "weight"), eps));
 }
 
 /* ---- losses ---- */
@@ -486,43 +494,14 @@ static void orc_out_reduced(orc_case *c, tc_tensor loss)
     }
 }
 
+/* batchmean: the sum over the size of axis 0 */
 static void orc_kl_div(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input"), target = orc_tensor(c, "target");
-    if (orc_bool(c, "log_target")) {
-        orc_out_reduced(c, tc_mul(tc_exp(target), tc_sub(target, x)));
-        return;
-    }
-    tc_tensor safe = tc_where(tc_gt(target, 0), tc_mul(target, tc_log(target)), 0);
-    orc_out_reduced(c, tc_sub(safe, tc_mul(target, x)));
-}
-
-/* x[target] along the class axis; targets are inside. */
-static tc_tensor orc_picked(tc_tensor x, tc_tensor target)
-{
-    int axis = tc_rank(x) > 1 ? 1 : 0;
-    return tc_squeeze(tc_gather(x, axis, tc_unsqueeze(target, axis)), axis);
-}
-
-/* The losses of class indices: target `ignored` counts for nothing, others by the weight of their
- * class; a mean divides by those. */
-static void orc_index_loss(orc_case *c, tc_tensor x, tc_tensor target, int64_t ignored)
-{
-    const char *how = orc_text(c, "reduction", "mean");
-    tc_tensor counts = tc_ne(target, ignored), safe = tc_where(counts, target, 0);
-    tc_tensor share = tc_cast(counts, tc_dtype_of(x));
-    if (orc_has(c, "weight")) {
-        tc_tensor flat = tc_reshape(safe, -1);
-        tc_tensor of_class = tc_index_select(orc_tensor(c, "weight"), 0, flat);
-        int rank = orc_sizes(safe, c->sizes);
-        share = tc_mul(share, tc_reshape_at(of_class, rank, c->sizes, TC_HERE));
-    }
-    tc_tensor loss = tc_neg(tc_mul(orc_picked(x, safe), share));
-    if (!strcmp(how, "mean")) {
-        orc_out(c, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
-    } else {
-        orc_out_reduced(c, loss);
-    }
+    bool batch = !strcmp(orc_text(c, "reduction", "mean"), "batchmean");
+    tc_tensor x = orc_tensor(c, "input");
+    tc_tensor y = tc_kl_div(x, orc_tensor(c, "target"), orc_bool(c, "log_target"),
+                            batch ? TC_REDUCE_SUM : orc_reduction(c));
+    orc_out(c, batch ? tc_div(y, tc_size(x, 0)) : y);
 }
 
 static void orc_class_loss(orc_case *c)
@@ -549,7 +528,8 @@ static void orc_class_loss(orc_case *c)
     } else if (raw && mean && !weighted && ignored < 0) {
         orc_out(c, tc_cross_entropy(x, target));
     } else {
-        orc_index_loss(c, raw ? tc_log_softmax(x, axis) : x, target, ignored);
+        orc_out(c, tc_nll_loss(raw ? tc_log_softmax(x, axis) : x, target,
+                               orc_optional(c, "weight"), ignored, orc_reduction(c)));
     }
 }
 

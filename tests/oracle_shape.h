@@ -507,26 +507,16 @@ static void orc_multi_dot(orc_case *c)
 
 static void orc_attention(orc_case *c)
 {
-    tc_tensor q = orc_tensor(c, "query"), k = orc_tensor(c, "key"), v = orc_tensor(c, "value");
-    double scale = orc_number(c, "scale", 1 / sqrt((double)orc_size(c, q, -1)));
-    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, -1, -2)), scale);
     if (orc_number(c, "dropout_p", 0) != 0) {
         orc_skip_argument(c, "dropout_p", orc_value(c, "dropout_p"));
     }
     if (orc_bool(c, "enable_gqa")) {
         orc_skip_argument(c, "enable_gqa", orc_value(c, "enable_gqa"));
     }
-    if (orc_bool(c, "is_causal")) {
-        tc_tensor row = tc_unsqueeze(tc_arange(c->ctx, 0, tc_size(q, -2), 1, TC_I64), 1);
-        tc_tensor column = tc_arange(c->ctx, 0, tc_size(k, -2), 1, TC_I64);
-        scores = tc_where(tc_le(column, row), scores, -(double)INFINITY);
-    }
-    if (orc_has(c, "attn_mask")) {
-        tc_tensor mask = orc_tensor(c, "attn_mask");
-        scores = tc_dtype_of(mask) == TC_BOOL ? tc_where(mask, scores, -(double)INFINITY)
-                                              : tc_add(scores, mask);
-    }
-    orc_out(c, tc_matmul(tc_softmax(scores, -1), v));
+    orc_out(c, tc_scaled_dot_product_attention(
+                   orc_tensor(c, "query"), orc_tensor(c, "key"), orc_tensor(c, "value"),
+                   orc_optional(c, "attn_mask"), orc_bool(c, "is_causal"),
+                   orc_number(c, "scale", 0)));
 }
 
 /* ---- indices ---- */

@@ -23,6 +23,7 @@
     X(optional) /* a tensor, or TC_NONE */                                                         \
     X(tensors)  /* all inputs between the others */                                                \
     X(operand)  /* a tensor or a number */                                                         \
+    X(maybe)    /* a tensor, a number, or TC_NONE */                                               \
     X(integer)                                                                                     \
     X(axis)                                                                                        \
     X(axes)     /* a list of integers, or one */                                                   \
@@ -38,6 +39,81 @@
     X(dtype)                                                                                       \
     X(reduction) /* the text mean, sum or none */                                                  \
     X(text)
+
+/* The calls of api/made.c. */
+#define TCI_MADE_CALLS                                                                             \
+    TCI_CALL(clamp, TCI_MUST(x, tensor) TCI_MAY(min, maybe, TC_NONE) TCI_MAY(max, maybe, TC_NONE)) \
+    TCI_CALL(masked_fill, TCI_MUST(x, tensor) TCI_MUST(mask, tensor) TCI_MUST(value, operand))     \
+    TCI_CALL(nan_to_num, TCI_MUST(x, tensor) TCI_MAY(nan, maybe, TC_NONE)                          \
+                         TCI_MAY(posinf, maybe, TC_NONE) TCI_MAY(neginf, maybe, TC_NONE))          \
+    TCI_CALL(popcount, TCI_MUST(x, tensor))                                                        \
+    TCI_CALL(glu, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1))                                     \
+    TCI_CALL(rope, TCI_MUST(x, tensor) TCI_MUST(cosine, tensor) TCI_MUST(sine, tensor))            \
+    TCI_CALL(logsumexp, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                            \
+                        TCI_MAY(keepdims, flag, false))                                            \
+    TCI_CALL(norm, TCI_MUST(x, tensor) TCI_MAY(p, real, 2) TCI_MAY(axes, axes, TC_ALL)             \
+                   TCI_MAY(keepdims, flag, false))                                                 \
+    TCI_CALL(normalize, TCI_MUST(x, tensor) TCI_MAY(p, real, 2) TCI_MAY(axis, axis, 1)             \
+                        TCI_MAY(eps, real, 1e-12))                                                 \
+    TCI_CALL(renorm, TCI_MUST(x, tensor) TCI_MUST(p, real) TCI_MUST(axis, axis)                    \
+                     TCI_MUST(maxnorm, real))                                                      \
+    TCI_CALL(diff, TCI_MUST(x, tensor) TCI_MAY(n, integer, 1) TCI_MAY(axis, axis, -1)              \
+                   TCI_MAY(prepend, optional, TC_NONE) TCI_MAY(append, optional, TC_NONE))         \
+    TCI_CALL(trapezoid, TCI_MUST(y, tensor) TCI_MAY(x, optional, TC_NONE) TCI_MAY(dx, real, 1)     \
+                        TCI_MAY(axis, axis, -1))                                                   \
+    TCI_CALL(cumulative_trapezoid, TCI_MUST(y, tensor) TCI_MAY(x, optional, TC_NONE)               \
+                                   TCI_MAY(dx, real, 1) TCI_MAY(axis, axis, -1))                   \
+    TCI_CALL(cross, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MAY(axis, axis, -1))               \
+    TCI_CALL(kron, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                        \
+    TCI_CALL(cosine_similarity, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(axis, axis, 1)   \
+                                TCI_MAY(eps, real, 1e-8))                                          \
+    TCI_CALL(pairwise_distance, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(p, real, 2)      \
+                                TCI_MAY(eps, real, 1e-6) TCI_MAY(keepdims, flag, false))           \
+    TCI_CALL(cdist, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(p, real, 2))                 \
+    TCI_CALL(scaled_dot_product_attention,                                                         \
+             TCI_MUST(query, tensor) TCI_MUST(key, tensor) TCI_MUST(value, tensor)                 \
+             TCI_MAY(mask, optional, TC_NONE) TCI_MAY(is_causal, flag, false)                      \
+             TCI_MAY(scale, real, 0))                                                              \
+    TCI_CALL(rms_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes) TCI_MAY(weight, optional, TC_NONE) \
+                       TCI_MAY(eps, real, 1e-6))                                                   \
+    TCI_CALL(batch_norm, TCI_MUST(x, tensor) TCI_MAY(running_mean, optional, TC_NONE)              \
+                         TCI_MAY(running_var, optional, TC_NONE)                                   \
+                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
+                         TCI_MAY(training, flag, false)                                            \
+                         TCI_MAY(eps, real, 1e-5))                                                 \
+    TCI_CALL(group_norm, TCI_MUST(x, tensor) TCI_MUST(groups, integer)                             \
+                         TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
+                         TCI_MAY(eps, real, 1e-5))                                                 \
+    TCI_CALL(instance_norm, TCI_MUST(x, tensor) TCI_MAY(weight, optional, TC_NONE)                 \
+                            TCI_MAY(bias, optional, TC_NONE) TCI_MAY(eps, real, 1e-5))             \
+    TCI_CALL(local_response_norm, TCI_MUST(x, tensor) TCI_MUST(size, integer)                      \
+                                  TCI_MAY(alpha, real, 1e-4) TCI_MAY(beta, real, 0.75)             \
+                                  TCI_MAY(k, real, 1))                                             \
+    TCI_CALL(nll_loss, TCI_MUST(input, tensor) TCI_MUST(target, tensor)                            \
+                       TCI_MAY(weight, optional, TC_NONE) TCI_MAY(ignore_index, integer, -100)     \
+                       TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))                              \
+    TCI_CALL(kl_div, TCI_MUST(input, tensor) TCI_MUST(target, tensor)                              \
+                     TCI_MAY(log_target, flag, false)                                              \
+                     TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))                                \
+    TCI_CALL(poisson_nll_loss, TCI_MUST(input, tensor) TCI_MUST(target, tensor)                    \
+                               TCI_MAY(log_input, flag, true) TCI_MAY(full, flag, false)           \
+                               TCI_MAY(eps, real, 1e-8)                                            \
+                               TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))                      \
+    TCI_CALL(multi_margin_loss, TCI_MUST(input, tensor) TCI_MUST(target, tensor)                   \
+                                TCI_MAY(p, integer, 1) TCI_MAY(margin, real, 1)                    \
+                                TCI_MAY(weight, optional, TC_NONE)                                 \
+                                TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))                     \
+    TCI_CALL(multilabel_soft_margin_loss, TCI_MUST(input, tensor) TCI_MUST(target, tensor)         \
+                                          TCI_MAY(weight, optional, TC_NONE)                       \
+                                          TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))           \
+    TCI_CALL(cosine_embedding_loss, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor)                      \
+                                    TCI_MUST(target, tensor) TCI_MAY(margin, real, 0)              \
+                                    TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))                 \
+    TCI_CALL(triplet_margin_loss, TCI_MUST(anchor, tensor) TCI_MUST(positive, tensor)              \
+                                  TCI_MUST(negative, tensor) TCI_MAY(margin, real, 1)              \
+                                  TCI_MAY(p, real, 2) TCI_MAY(eps, real, 1e-6)                     \
+                                  TCI_MAY(swap, flag, false)                                       \
+                                  TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))
 
 #define TCI_OWN_CALLS                                                                              \
     TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \
@@ -228,6 +304,6 @@
 
 #define TCI_CALLS                                                                                  \
     TCI_EW_OPS(TCI_CALL_OF_EW) TCI_BUILT_OPS(TCI_CALL_OF_BUILT)                                    \
-    TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS
+    TCI_REDUCE_OPS(TCI_CALL_OF_REDUCE) TCI_OWN_CALLS TCI_MADE_CALLS
 
 #endif

@@ -320,13 +320,20 @@ TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
     return f;
 }
 
+/* What is made from here on tells of this call, or of the one that it is made for. */
+static void tci_frame_name(tci_frame *f)
+{
+    f->op = f->ctx->within ? f->ctx->within : f->op;
+    f->ctx->graph.site = f->here;
+    f->ctx->graph.call = f->op;
+}
+
 TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here)
 {
     tci_frame f = tci_frame_begin(op, here);
     f.ctx = tci_ctx_of(ctx);
     if (f.ctx) {
-        f.ctx->graph.site = here;
-        f.ctx->graph.call = op;
+        tci_frame_name(&f);
     } else {
         f.failed = true;
         f.bad.id = TCI_NULL_CTX;
@@ -339,8 +346,7 @@ TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t)
     if (!f->ctx) {
         f->ctx = tci_ctx_of(t.ctx);
         if (f->ctx) {
-            f->ctx->graph.site = f->here;
-            f->ctx->graph.call = f->op;
+            tci_frame_name(f);
         }
     }
 }

@@ -146,6 +146,7 @@
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
  *     tc_tensor cost = tc_huber_loss(soft, y, 0.5, TC_REDUCE_MEAN);
+ *     tc_tensor near = tc_cosine_similarity(x, y, -1, 1e-8), far = tc_cdist(x, y, 2);
  *
  * What reads graphs from files, or binds another language, calls ops by their names: inputs in
  * order, all else by name; tc_op_name and tc_op_params list what there is. A name or a value that

@@ -126,6 +126,7 @@ static tc_reduction tci_named_reduction(const char *text)
 #define TCI_TAKE_optional(name) tci_named_value(c, #name).tensor,
 #define TCI_TAKE_tensors(name) c->list,
 #define TCI_TAKE_operand(name) tci_named_value(c, #name),
+#define TCI_TAKE_maybe(name) tci_named_value(c, #name),
 #define TCI_TAKE_integer(name) tci_named_value(c, #name).i,
 #define TCI_TAKE_axis(name) tci_named_axis(tci_named_value(c, #name).i),
 #define TCI_TAKE_axes(name) tci_named_axes(c, #name),
@@ -193,6 +194,8 @@ TCI_CALLS
     {{NULL, UINT32_MAX, 0}, (v) == (int)(v) ? 2 : 3, (int)(v), (v)}
 #define TCI_DEFAULT_optional(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_axes(v) TCI_DEFAULT_NONE
+#define TCI_DEFAULT_axis(v) TCI_DEFAULT_integer(v)
+#define TCI_DEFAULT_maybe(v) TCI_DEFAULT_NONE
 #define TCI_DEFAULT_reduction(v) TCI_DEFAULT_NONE
 #define TCI_MUST(name, kind) {#name, TCI_PARAM_##kind, true, TCI_DEFAULT_NONE},
 #define TCI_MAY(name, kind, otherwise)                                                             \
@@ -333,7 +336,8 @@ static void tci_named_find_row(tci_named *c, const char *name)
 
 static bool tci_named_is_operand(int kind)
 {
-    return kind == TCI_PARAM_tensor || kind == TCI_PARAM_optional || kind == TCI_PARAM_operand;
+    return kind == TCI_PARAM_tensor || kind == TCI_PARAM_optional ||
+           kind == TCI_PARAM_operand || kind == TCI_PARAM_maybe;
 }
 
 /* Inputs are the operands, in their order. */
@@ -387,7 +391,8 @@ static bool tci_named_fits(const tc_attr *a, tci_param_kind kind)
     case TCI_PARAM_tensor:
     case TCI_PARAM_optional: return value && !number;
     case TCI_PARAM_tensors: return true;
-    case TCI_PARAM_operand: return value;
+    case TCI_PARAM_operand:
+    case TCI_PARAM_maybe: return value;
     case TCI_PARAM_integer:
     case TCI_PARAM_axis: return whole;
     case TCI_PARAM_axes:

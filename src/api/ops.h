@@ -181,6 +181,161 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
 TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here);
 #define tc_cross_entropy(logits, target) tc_cross_entropy_at((logits), (target), TC_HERE)
 
+/* ---- made of other calls: floats are computed in f32 or f64 and rounded once; integers and bool
+ * count as f32 unless a line says otherwise; eps keeps divisors above 0 ---- */
+/* x, at least min and at most max, each a tensor, a number or TC_NONE; one is given. */
+TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here);
+#define tc_clamp(x, min, max) tc_clamp_at((x), TC_ARG(min), TC_ARG(max), TC_HERE)
+/* value where mask is not 0, else x; of x's dtype. */
+TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc_site here);
+#define tc_masked_fill(x, mask, value) tc_masked_fill_at((x), (mask), TC_ARG(value), TC_HERE)
+/* Numbers in place of NaN and the infinities; TC_NONE: 0, and the dtype's largest and lowest. */
+TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg neginf,
+                                  tc_site here);
+#define tc_nan_to_num(x, nan, posinf, neginf)                                                      \
+    tc_nan_to_num_at((x), TC_ARG(nan), TC_ARG(posinf), TC_ARG(neginf), TC_HERE)
+/* How many bits are 1; of integers. */
+TC_API tc_tensor tc_popcount_at(tc_tensor x, tc_site here);
+#define tc_popcount(x) tc_popcount_at((x), TC_HERE)
+/* The first half along an axis times the sigmoid of the second. */
+TC_API tc_tensor tc_glu_at(tc_tensor x, int axis, tc_site here);
+#define tc_glu(x, axis) tc_glu_at((x), (axis), TC_HERE)
+/* Rotary embedding: x * cosine + (-second half, first half of the last axis) * sine. */
+TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_site here);
+#define tc_rope(x, cosine, sine) tc_rope_at((x), (cosine), (sine), TC_HERE)
+/* log(sum(exp(x))) that does not overflow before its result. */
+TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+#define tc_logsumexp(x, axes, keepdims) tc_logsumexp_at((x), (axes), (keepdims), TC_HERE)
+/* (sum of |x|^p)^(1/p): 2 is that of Euclid and Frobenius, INFINITY the largest |x|, -INFINITY the
+ * smallest, 0 how many are not 0. */
+TC_API tc_tensor tc_norm_at(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here);
+#define tc_norm(x, p, axes, keepdims) tc_norm_at((x), (p), (axes), (keepdims), TC_HERE)
+/* x / max(norm along the axis, eps). */
+TC_API tc_tensor tc_normalize_at(tc_tensor x, double p, int axis, double eps, tc_site here);
+#define tc_normalize(x, p, axis, eps) tc_normalize_at((x), (p), (axis), (eps), TC_HERE)
+/* The slices along an axis whose p-norm is above maxnorm, scaled down to it. */
+TC_API tc_tensor tc_renorm_at(tc_tensor x, double p, int axis, double maxnorm, tc_site here);
+#define tc_renorm(x, p, axis, maxnorm) tc_renorm_at((x), (p), (axis), (maxnorm), TC_HERE)
+/* Differences of neighbours along an axis, n times; prepend and append (or TC_NONE) are joined to x
+ * before. Of x's dtype; of bool whether they differ. */
+TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend, tc_tensor append,
+                            tc_site here);
+#define tc_diff(x, n, axis, prepend, append)                                                       \
+    tc_diff_at((x), (n), (axis), (prepend), (append), TC_HERE)
+/* The integral of y along an axis by trapezoids between points at x (1-d or like y), or dx apart
+ * where x is TC_NONE. */
+TC_API tc_tensor tc_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis, tc_site here);
+#define tc_trapezoid(y, x, dx, axis) tc_trapezoid_at((y), (x), (dx), (axis), TC_HERE)
+/* The same from the first point to each later one. */
+TC_API tc_tensor tc_cumulative_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis,
+                                            tc_site here);
+#define tc_cumulative_trapezoid(y, x, dx, axis)                                                    \
+    tc_cumulative_trapezoid_at((y), (x), (dx), (axis), TC_HERE)
+/* The cross product of vectors of 3 along an axis; in the dtype in which they meet. */
+TC_API tc_tensor tc_cross_at(tc_tensor a, tc_tensor b, int axis, tc_site here);
+#define tc_cross(a, b, axis) tc_cross_at((a), (b), (axis), TC_HERE)
+/* The Kronecker product: each element of a times all of b; in the dtype in which they meet. */
+TC_API tc_tensor tc_kron_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_kron(a, b) tc_kron_at((a), (b), TC_HERE)
+/* The cosine of the angle between vectors along an axis of what they broadcast to. */
+TC_API tc_tensor tc_cosine_similarity_at(tc_tensor x1, tc_tensor x2, int axis, double eps,
+                                         tc_site here);
+#define tc_cosine_similarity(x1, x2, axis, eps)                                                    \
+    tc_cosine_similarity_at((x1), (x2), (axis), (eps), TC_HERE)
+/* The p-norm of x1 - x2 + eps along the last axis. */
+TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, double eps,
+                                         bool keepdims, tc_site here);
+#define tc_pairwise_distance(x1, x2, p, eps, keepdims)                                             \
+    tc_pairwise_distance_at((x1), (x2), (p), (eps), (keepdims), TC_HERE)
+/* The p-norms of the differences of each of the rows [..., n, d] and each of [..., m, d]. */
+TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here);
+#define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
+/* softmax(query key^T * scale + mask) value over [..., rows, width]; mask is TC_NONE, numbers, or
+ * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width). */
+TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
+                                                    tc_tensor value, tc_tensor mask,
+                                                    bool is_causal, double scale, tc_site here);
+#define tc_scaled_dot_product_attention(query, key, value, mask, is_causal, scale)                 \
+    tc_scaled_dot_product_attention_at((query), (key), (value), (mask), (is_causal), (scale),      \
+                                       TC_HERE)
+/* x / sqrt(mean of squares + eps) * weight over axes; weight broadcasts, or is TC_NONE. */
+TC_API tc_tensor tc_rms_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, double eps,
+                                tc_site here);
+#define tc_rms_norm(x, axes, weight, eps)                                                          \
+    tc_rms_norm_at((x), (axes), (weight), (eps), TC_HERE)
+/* (x - mean) / sqrt(var + eps) * weight + bias for each channel of x [N, C, ...]: by the mean and
+ * variance of the batch in training, else by running_mean and running_var. These are not changed:
+ * tc_var_mean gives the batch's, and tc_assign keeps what they are mixed to. All [C]; weight and
+ * bias may be TC_NONE, in training the first two too. */
+TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor running_var,
+                                  tc_tensor weight, tc_tensor bias, bool training, double eps,
+                                  tc_site here);
+#define tc_batch_norm(x, running_mean, running_var, weight, bias, training, eps)                   \
+    tc_batch_norm_at((x), (running_mean), (running_var), (weight), (bias), (training), (eps),      \
+                     TC_HERE)
+/* The same by the mean and variance of each group of channels of each image. */
+TC_API tc_tensor tc_group_norm_at(tc_tensor x, int64_t groups, tc_tensor weight, tc_tensor bias,
+                                  double eps, tc_site here);
+#define tc_group_norm(x, groups, weight, bias, eps)                                                \
+    tc_group_norm_at((x), (groups), (weight), (bias), (eps), TC_HERE)
+/* The same by those of each channel of each image. */
+TC_API tc_tensor tc_instance_norm_at(tc_tensor x, tc_tensor weight, tc_tensor bias, double eps,
+                                     tc_site here);
+#define tc_instance_norm(x, weight, bias, eps)                                                     \
+    tc_instance_norm_at((x), (weight), (bias), (eps), TC_HERE)
+/* x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta. */
+TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alpha, double beta,
+                                           double k, tc_site here);
+#define tc_local_response_norm(x, size, alpha, beta, k)                                            \
+    tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
+
+/* ---- losses of rows and classes; the last operand is the reduction, as above ---- */
+/* -input at its target's class: [N, C], [N, C, ...] or [C] of logarithms, and integers without C.
+ * Each counts by the weight [C] of its class (TC_NONE: 1), those of ignore_index not at all; the
+ * mean is over what counts. A class outside 0..C-1 fails the run. */
+TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                int64_t ignore_index, tc_reduction reduction, tc_site here);
+#define tc_nll_loss(input, target, weight, ignore_index, reduction)                                \
+    tc_nll_loss_at((input), (target), (weight), (ignore_index), (reduction), TC_HERE)
+/* target * (log(target) - input), or with log_target that of exp(target). */
+TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
+                              tc_reduction reduction, tc_site here);
+#define tc_kl_div(input, target, log_target, reduction)                                            \
+    tc_kl_div_at((input), (target), (log_target), (reduction), TC_HERE)
+/* exp(input) - target * input, or without log_input input - target * log(input + eps); full adds
+ * Stirling's approximation of log(target!). */
+TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool log_input,
+                                        bool full, double eps, tc_reduction reduction,
+                                        tc_site here);
+#define tc_poisson_nll_loss(input, target, log_input, full, eps, reduction)                        \
+    tc_poisson_nll_loss_at((input), (target), (log_input), (full), (eps), (reduction), TC_HERE)
+/* The mean over classes of max(0, margin - input[target] + input)^p, p 1 or 2, times the weight [C]
+ * of the target (TC_NONE: 1); input [N, C] and target [N], or [C] and []. */
+TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,
+                                         double margin, tc_tensor weight, tc_reduction reduction,
+                                         tc_site here);
+#define tc_multi_margin_loss(input, target, p, margin, weight, reduction)                          \
+    tc_multi_margin_loss_at((input), (target), (p), (margin), (weight), (reduction), TC_HERE)
+/* The mean over classes of binary cross entropy with logits, times a weight or TC_NONE. */
+TC_API tc_tensor tc_multilabel_soft_margin_loss_at(tc_tensor input, tc_tensor target,
+                                                   tc_tensor weight, tc_reduction reduction,
+                                                   tc_site here);
+#define tc_multilabel_soft_margin_loss(input, target, weight, reduction)                           \
+    tc_multilabel_soft_margin_loss_at((input), (target), (weight), (reduction), TC_HERE)
+/* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for those of -1. */
+TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tensor target,
+                                             double margin, tc_reduction reduction, tc_site here);
+#define tc_cosine_embedding_loss(x1, x2, target, margin, reduction)                                \
+    tc_cosine_embedding_loss_at((x1), (x2), (target), (margin), (reduction), TC_HERE)
+/* max(0, margin + distance to positive - distance to negative) of rows; swap: the nearer of anchor
+ * and positive to negative counts. */
+TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
+                                           tc_tensor negative, double margin, double p, double eps,
+                                           bool swap, tc_reduction reduction, tc_site here);
+#define tc_triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)        \
+    tc_triplet_margin_loss_at((anchor), (positive), (negative), (margin), (p), (eps), (swap),      \
+                              (reduction), TC_HERE)
+
 /* ---- movement: no element changes its value, and nothing is copied ---- */
 /* Same elements in row-major order under another shape; one size may be -1. */
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);

@@ -18,6 +18,7 @@ typedef struct tci_ctx {
     tc_ctx *handle;
     tc_options options;        /* with environment applied; strings owned */
     tci_graph graph;
+    const char *within; /* the call that others are made for, which bear its name; NULL: none */
     tci_error last;            /* of the last failing call on this context */
     tc_tensor last_on;         /* the handle it concerns */
     /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are

@@ -89,6 +89,15 @@ TEST(shapes_that_do_not_broadcast)
     POISON(tc_mul(w5, x), "tc_mul", TC_ERR_SHAPE, "shapes [5] and [3, 4]");
     POISON(tc_where(boolean, v, w5), "tc_where", TC_ERR_SHAPE, "do not broadcast");
     POISON(tc_where(tc_lt(w5, 0), 1, v), "tc_where", TC_ERR_SHAPE, "[5]");
+    POISON(tc_clamp(v, TC_NONE, TC_NONE), "tc_clamp", TC_ERR_ARGUMENT, "neither min nor max");
+    POISON(tc_glu(w5, 0), "tc_glu", TC_ERR_SHAPE, "even size");
+    POISON(tc_popcount(w5), "tc_popcount", TC_ERR_DTYPE, "integer dtype");
+    POISON(tc_norm(w5, 2, TC_AXES(3), false), "tc_norm", TC_ERR_AXIS, "axis 3");
+    POISON(tc_cross(w5, w5, 0), "tc_cross", TC_ERR_SHAPE, "size 3");
+    POISON(tc_group_norm(w5, 2, TC_NONE, TC_NONE, 1e-5), "tc_group_norm", TC_ERR_SHAPE,
+           "expected [N, C, ...]");
+    POISON(tc_triplet_margin_loss(v, w5, v, 1, 2, 1e-6, false, TC_REDUCE_MEAN),
+           "tc_triplet_margin_loss", TC_ERR_SHAPE, "do not broadcast");
     POISON(tc_lerp(v, w5, 0.5), "tc_lerp", TC_ERR_SHAPE, "do not broadcast");
     POISON(tc_threshold(v, TC_NONE, 1), "tc_threshold", TC_ERR_HANDLE, "TC_NONE stands");
     POISON(tc_mse_loss(v, v, (tc_reduction)3), "tc_mse_loss", TC_ERR_ARGUMENT, "reduction is 3");

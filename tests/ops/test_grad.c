@@ -366,6 +366,26 @@ static void add_built(void)
     }
 }
 
+/* Calls made of calls, by their names, with what has a default left out. */
+static void add_made(void)
+{
+    static const struct { const char *name; int n, rank; } rows[] = {
+        {"logsumexp", 1, 2}, {"norm", 1, 2}, {"normalize", 1, 2}, {"glu", 1, 2}, {"diff", 1, 2},
+        {"trapezoid", 1, 2}, {"cumulative_trapezoid", 1, 2}, {"kron", 2, 2},
+        {"cosine_similarity", 2, 2}, {"pairwise_distance", 2, 2}, {"cdist", 2, 2},
+        {"scaled_dot_product_attention", 3, 3}, {"instance_norm", 1, 3}, {"rope", 3, 2},
+        {"poisson_nll_loss", 2, 2}, {"multilabel_soft_margin_loss", 2, 2},
+        {"triplet_margin_loss", 3, 2}};
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        grad_case *c = add_case(rows[i].name, NULL);
+        for (int k = 0; k < rows[i].n; k++) {
+            const int64_t sizes[] = {2, 3, 4};
+            add_input(c, rows[i].rank, sizes + 3 - rows[i].rank);
+        }
+        c->second = true;
+    }
+}
+
 static void add_reductions(void)
 {
     static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
@@ -735,6 +755,7 @@ static void add_all(void)
     if (!n_cases) {
         add_rows();
     add_built();
+    add_made();
         add_reductions();
         add_movement();
         add_contractions();

@@ -862,4 +862,29 @@ TEST(every_row_has_a_case)
     }
 }
 
+static uint64_t bits_of(uint64_t v)
+{
+    return v ? (v & 1) + bits_of(v >> 1) : 0;
+}
+
+TEST(popcount_of_every_width)
+{
+    static const tc_dtype types[] = {TC_U8, TC_I8, TC_U16, TC_I16, TC_U32, TC_I32, TC_U64, TC_I64};
+    const uint64_t values[] = {0, 1, UINT64_MAX, 0x8000000000000000u, 0x0123456789abcdefu, 0x80,
+                               0xfedcba9876543210u, 42};
+    for (int i = 0; i < TCI_COUNT(types); i++) {
+        tc_ctx *ctx;
+        int64_t got[TCI_COUNT(values)];
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        tc_tensor x = tc_cast(tc_copy_in(ctx, values, TC_U64, TCI_COUNT(values)), types[i]);
+        tc_tensor y = tc_cast(tc_popcount(x), TC_I64);
+        CHECK_MSG(tc_read(y, got, TCI_COUNT(values)) == TC_OK, "%s", tc_error(y));
+        int width = 8 * tci_dtype_get(types[i])->bytes;
+        for (int k = 0; k < TCI_COUNT(values); k++) {
+            CHECK_EQ_INT(got[k], (int64_t)bits_of(values[k] << (64 - width)));
+        }
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST_MAIN

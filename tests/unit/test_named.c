@@ -61,6 +61,19 @@ TEST(built_rows)
     tc_ctx_free(ctx);
 }
 
+TEST(made_calls)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
+    ONE(tc_clamp(x, 0, TC_NONE), "clamp", TC_ATTRS(TC_ATTR("min", 0)));
+    ONE(tc_clamp(x, TC_NONE, y), "clamp", TC_ATTRS(TC_ATTR("max", y)));
+    ONE(tc_norm(x, 2, TC_ALL, false), "norm", TC_ATTRS());
+    ONE(tc_glu(x, -1), "glu", TC_ATTRS());
+    TWO(tc_kl_div(x, y, true, TC_REDUCE_SUM), "kl_div",
+        TC_ATTRS(TC_ATTR("log_target", true), TC_ATTR_TEXT("reduction", "sum")));
+    tc_ctx_free(ctx);
+}
+
 TEST(every_reduction)
 {
     begin();

@@ -1,0 +1,800 @@
+/* api/made.c - calls that are made of other calls: norms, distances, and losses whose elements are
+ * not those of their inputs.
+ *
+ * In: what the user gives. Out: the result of the calls in their definition.
+ * The one idea: a call here is written as its user would write it. The calls within it bear its
+ * name and the caller's place (tci_made_begin), so that errors and nodes tell of it alone; what is
+ * not finite or of a half precision is no affair of theirs: floats are widened before and rounded
+ * once at the end. Formulas over elements alone are built rows of ops/table.h. */
+#include "ops.h"
+
+#include "../graph/build.h"
+#include "frame.h"
+
+#include <math.h>
+#include <stdarg.h>
+
+/* The macros of api/ops.h take the place of the caller's that is called `here`. */
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+typedef struct tci_made {
+    const char *name, *outer; /* outer: of the call that this one stands in, or NULL */
+    tc_site here;
+    tci_ctx *ctx;
+    tc_tensor bad; /* where it cannot begin */
+    tc_dtype dtype; /* of the result: that of x, f32 where that is no float */
+} tci_made;
+
+static bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here)
+{
+    tci_frame f = tci_frame_begin(name, here);
+    tci_frame_use(&f, x);
+    const tci_node *n = tci_frame_node(&f, x, "operand 1");
+    if (!n) {
+        m->bad = tci_frame_end(&f, NULL);
+        return false;
+    }
+    tci_frame_leave(&f);
+    m->name = name;
+    m->here = here;
+    m->ctx = f.ctx;
+    m->outer = f.ctx->within;
+    m->dtype = tci_dtype_is_float((tc_dtype)n->dtype) ? (tc_dtype)n->dtype : TC_F32;
+    f.ctx->within = m->outer ? m->outer : name;
+    return true;
+}
+
+static tc_tensor tci_made_end(const tci_made *m, tc_tensor y)
+{
+    m->ctx->within = m->outer;
+    return y;
+}
+
+static tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
+static tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
+{
+    char text[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
+    tci_frame_fail(&f, why, "%s", text);
+    return tci_made_end(m, tci_frame_end(&f, NULL));
+}
+
+/* x in the dtype that this computes in. */
+static tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
+{
+    return tc_cast_at(x, (tc_dtype)tci_dtype_get(m->dtype)->compute, m->here);
+}
+
+static tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
+{
+    return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
+}
+
+/* The loss of elements reduced and rounded. */
+static tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
+{
+    tci_frame f = tci_frame_begin(m->name, m->here);
+    tci_frame_use(&f, loss);
+    tci_node *n = tci_frame_node(&f, loss, "the loss");
+    return tci_made_round(m, tci_frame_end(&f, n ? tci_build_reduction(&f.ctx->graph, n, (int)how)
+                                                 : NULL));
+}
+
+static bool tci_made_is_left_out(tc_arg a)
+{
+    return !a.kind && tci_is_none(a.tensor);
+}
+
+/* How many elements there are for each place along an axis. */
+static int64_t tci_made_others(tc_tensor x, int axis)
+{
+    int64_t count = 1;
+    for (int i = 0; i < tc_rank(x); i++) {
+        count = i == axis ? count : tc_dim_mul(count, tc_size(x, i));
+    }
+    return count;
+}
+
+/* What a builder makes of x and the shape of y. */
+static tc_tensor tci_made_by(tc_tensor x, tc_tensor y, tc_site here,
+                             tci_node *(*build)(tci_graph *g, tci_node *x, int rank,
+                                                const tci_dim *shape))
+{
+    tci_frame f = tci_frame_begin("shape", here);
+    tci_frame_use(&f, y);
+    const tci_node *like = tci_frame_node(&f, y, "operand 2");
+    tci_node *n = tci_frame_node(&f, x, "operand 1");
+    return tci_frame_end(&f, n && like ? build(&f.ctx->graph, n, like->rank, like->shape) : NULL);
+}
+
+/* x broadcast to the shape of y. */
+static tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here)
+{
+    return tci_made_by(x, y, here, tci_build_broadcast);
+}
+
+/* The elements of x in the shape of y. */
+static tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here)
+{
+    return tci_made_by(x, y, here, tci_build_reshape);
+}
+
+/* ---- elements ---- */
+
+TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_clamp", x, here)) {
+        return m.bad;
+    }
+    if (tci_made_is_left_out(min) && tci_made_is_left_out(max)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "neither min nor max is given");
+    }
+    /* at a bound the gradient is x's */
+    tc_arg v = tci_arg_tensor(x);
+    if (!tci_made_is_left_out(min)) {
+        tc_arg cut = tci_arg_tensor(tc_maximum_at(v, min, here));
+        v = tci_arg_tensor(tc_where_at(tci_arg_tensor(tc_ge_at(v, min, here)), v, cut, here));
+    }
+    if (!tci_made_is_left_out(max)) {
+        tc_arg cut = tci_arg_tensor(tc_minimum_at(v, max, here));
+        v = tci_arg_tensor(tc_where_at(tci_arg_tensor(tc_le_at(v, max, here)), v, cut, here));
+    }
+    return tci_made_end(&m, v.tensor);
+}
+
+TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_masked_fill", x, here)) {
+        return m.bad;
+    }
+    tc_tensor y = tc_where_at(tci_arg_tensor(mask), value, tci_arg_tensor(x), here);
+    return tci_made_end(&m, tc_cast(y, tc_dtype_of(x)));
+}
+
+TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg neginf,
+                                  tc_site here)
+{
+    static const double largest[] = {0x1.ffcp15, 0x1.fep127, 0x1.fffffep127,
+                                     0x1.fffffffffffffp1023}; /* f16, bf16, f32, f64 */
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_nan_to_num", x, here)) {
+        return m.bad;
+    }
+    if (tc_dtype_of(x) != m.dtype) { /* integers have none */
+        return tci_made_end(&m, x);
+    }
+    double most = largest[m.dtype - TC_F16];
+    const double inf = (double)INFINITY;
+    nan = tci_made_is_left_out(nan) ? tci_arg_float(0) : nan;
+    posinf = tci_made_is_left_out(posinf) ? tci_arg_float(most) : posinf;
+    neginf = tci_made_is_left_out(neginf) ? tci_arg_float(-most) : neginf;
+    tc_tensor y = tc_where_at(TC_ARG(tc_isnan(x)), nan, tci_arg_tensor(x), here);
+    y = tc_where_at(TC_ARG(tc_eq(x, inf)), posinf, tci_arg_tensor(y), here);
+    y = tc_where_at(TC_ARG(tc_eq(x, -inf)), neginf, tci_arg_tensor(y), here);
+    return tci_made_round(&m, y);
+}
+
+/* Sums of pairs, of fours, of eights, and all of these by one product. */
+TC_API tc_tensor tc_popcount_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_popcount", x, here)) {
+        return m.bad;
+    }
+    tc_dtype t = tc_dtype_of(x);
+    if (!tci_dtype_is_int(t)) {
+        return tci_made_fail(&m, TC_ERR_DTYPE, "x has dtype %s: expected an integer dtype",
+                             tci_dtype_get(t)->name);
+    }
+    int bytes = tci_dtype_get(t)->bytes;
+    tc_dtype bits = bytes == 1 ? TC_U8 : bytes == 2 ? TC_U16 : bytes == 4 ? TC_U32 : TC_U64;
+    tc_tensor v = tc_cast(tc_bitcast(x, bits), TC_U64);
+    v = tc_sub(v, tc_bitwise_and(tc_bitwise_right_shift(v, 1), 0x5555555555555555u));
+    v = tc_add(tc_bitwise_and(v, 0x3333333333333333u),
+               tc_bitwise_and(tc_bitwise_right_shift(v, 2), 0x3333333333333333u));
+    v = tc_bitwise_and(tc_add(v, tc_bitwise_right_shift(v, 4)), 0x0f0f0f0f0f0f0f0fu);
+    v = tc_bitwise_right_shift(tc_mul(v, 0x0101010101010101u), 56);
+    return tci_made_end(&m, tc_cast(v, t));
+}
+
+TC_API tc_tensor tc_glu_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_glu", x, here)) {
+        return m.bad;
+    }
+    tc_tensor wide = tci_made_wide(&m, x);
+    int64_t size = tc_rank(x) ? tc_size(x, axis) : 1, half = tc_dim_div(size, 2);
+    if (!tci_dim_divides(2, size)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "axis %d has size %s: expected an even size", axis,
+                             TCI_DIM_TEXT(size));
+    }
+    tc_tensor gate = tc_sigmoid(tc_slice(wide, axis, half, TC_END, 1));
+    return tci_made_round(&m, tc_mul(tc_slice(wide, axis, 0, half, 1), gate));
+}
+
+TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_rope", x, here)) {
+        return m.bad;
+    }
+    int64_t size = tc_rank(x) ? tc_size(x, -1) : 1, half = tc_dim_div(size, 2);
+    if (!tci_dim_divides(2, size)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "the last axis has size %s: expected an even size",
+                             TCI_DIM_TEXT(size));
+    }
+    tc_tensor wide = tci_made_wide(&m, x);
+    tc_tensor turned = tc_cat(TC_TENSORS(tc_neg(tc_slice(wide, -1, half, TC_END, 1)),
+                                         tc_slice(wide, -1, 0, half, 1)),
+                              -1);
+    return tci_made_round(&m, tc_add(tc_mul(wide, cosine), tc_mul(turned, sine)));
+}
+
+/* ---- over axes ---- */
+
+TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_logsumexp", x, here)) {
+        return m.bad;
+    }
+    tc_tensor wide = tci_made_wide(&m, x), top = tc_max(wide, axes, true);
+    top = tc_where(tc_isfinite(top), top, 0.0);
+    tc_tensor sum = tc_sum(tc_exp(tc_sub(wide, top)), axes, keepdims);
+    top = keepdims ? top : tc_sum(top, axes, false); /* of one element each */
+    return tci_made_round(&m, tc_add(tc_log(sum), top));
+}
+
+/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in torch. */
+static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)
+{
+    tc_tensor size = tc_abs(x);
+    if (p == (double)INFINITY) {
+        return tc_max(size, axes, keepdims);
+    }
+    if (p == -(double)INFINITY) {
+        return tc_min(size, axes, keepdims);
+    }
+    if (p == 0) {
+        return tc_cast(tc_sum(tc_ne(x, 0), axes, keepdims), tc_dtype_of(x));
+    }
+    if (p == 1) {
+        return tc_sum(size, axes, keepdims);
+    }
+    tc_tensor none = tc_eq(x, 0), power = p == 2 ? tc_square(x) : tc_pow(size, p);
+    if (p > 0 && p != 2) {
+        power = tc_where(none, 0, tc_pow(tc_where(none, 1, size), p));
+    }
+    tc_tensor sum = tc_sum(power, axes, keepdims), empty = tc_eq(sum, 0);
+    tc_tensor safe = tc_where(empty, 1, sum);
+    return tc_where(empty, 0, p == 2 ? tc_sqrt(safe) : tc_pow(safe, 1 / p));
+}
+
+TC_API tc_tensor tc_norm_at(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_norm", x, here)) {
+        return m.bad;
+    }
+    return tci_made_round(&m, tci_made_norm(tci_made_wide(&m, x), p, axes, keepdims, here));
+}
+
+TC_API tc_tensor tc_normalize_at(tc_tensor x, double p, int axis, double eps, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_normalize", x, here)) {
+        return m.bad;
+    }
+    tc_tensor wide = tci_made_wide(&m, x);
+    tc_tensor norm = tci_made_norm(wide, p, TC_AXES(axis), true, here);
+    return tci_made_round(&m, tc_div(wide, tc_maximum(norm, eps)));
+}
+
+TC_API tc_tensor tc_renorm_at(tc_tensor x, double p, int axis, double maxnorm, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_renorm", x, here)) {
+        return m.bad;
+    }
+    if (tc_rank(x) < 2 || p <= 0 || maxnorm < 0) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "rank %d, p %g, maxnorm %g: expected at least two axes, a positive p "
+                             "and a maxnorm of 0 or more",
+                             tc_rank(x), p, maxnorm);
+    }
+    /* the slices as rows */
+    tc_tensor wide = tc_transpose(tci_made_wide(&m, x), 0, axis);
+    tc_tensor rows = tc_reshape(wide, tc_size(wide, 0), tci_made_others(wide, 0));
+    tc_tensor norm = tci_made_norm(rows, p, TC_AXES(1), false, here);
+    tc_tensor factor = tc_where(tc_gt(norm, maxnorm), tc_div(maxnorm, tc_add(norm, 1e-7)), 1);
+    for (int i = 1; i < tc_rank(x); i++) {
+        factor = tc_unsqueeze(factor, -1);
+    }
+    return tci_made_round(&m, tc_transpose(tc_mul(wide, factor), 0, axis));
+}
+
+TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend, tc_tensor append,
+                            tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_diff", x, here)) {
+        return m.bad;
+    }
+    if (n < 0) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "n is %lld: expected 0 or more", (long long)n);
+    }
+    x = tci_is_none(prepend) ? x : tc_cat(TC_TENSORS(prepend, x), axis);
+    x = tci_is_none(append) ? x : tc_cat(TC_TENSORS(x, append), axis);
+    for (; n > 0 && !tc_status_of(x); n--) {
+        tc_tensor after = tc_slice(x, axis, 1, TC_END, 1);
+        tc_tensor before = tc_slice(x, axis, 0, tc_size(after, axis), 1);
+        x = tc_dtype_of(x) == TC_BOOL ? tc_ne(after, before) : tc_sub(after, before);
+    }
+    return tci_made_end(&m, x);
+}
+
+/* The areas of the trapezoids between neighbours, which are x apart, or dx where x is TC_NONE. */
+static tc_tensor tci_made_areas(const tci_made *m, tc_tensor y, tc_tensor x, double dx, int axis)
+{
+    tc_site here = m->here;
+    y = tci_made_wide(m, y);
+    tc_tensor after = tc_slice(y, axis, 1, TC_END, 1);
+    tc_tensor heights = tc_add(after, tc_slice(y, axis, 0, tc_size(after, axis), 1));
+    if (tci_is_none(x)) {
+        return tc_mul(heights, 0.5 * dx);
+    }
+    int of_x = tc_rank(x) == 1 && tc_rank(y) > 1 ? 0 : axis;
+    after = tc_slice(x, of_x, 1, TC_END, 1);
+    tc_tensor apart = tc_sub(after, tc_slice(x, of_x, 0, tc_size(after, of_x), 1));
+    for (int i = axis < 0 ? axis + tc_rank(y) : axis; tc_rank(x) == 1 && i + 1 < tc_rank(y); i++) {
+        apart = tc_unsqueeze(apart, -1);
+    }
+    return tc_mul(tc_mul(heights, apart), 0.5);
+}
+
+TC_API tc_tensor tc_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_trapezoid", y, here)) {
+        return m.bad;
+    }
+    return tci_made_round(&m, tc_sum(tci_made_areas(&m, y, x, dx, axis), TC_AXES(axis), false));
+}
+
+TC_API tc_tensor tc_cumulative_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis,
+                                            tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cumulative_trapezoid", y, here)) {
+        return m.bad;
+    }
+    return tci_made_round(&m, tc_cumsum(tci_made_areas(&m, y, x, dx, axis), axis));
+}
+
+/* ---- products and distances ---- */
+
+TC_API tc_tensor tc_cross_at(tc_tensor a, tc_tensor b, int axis, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cross", a, here)) {
+        return m.bad;
+    }
+    tc_tensor turned[2][2];
+    for (int i = 0; i < 2; i++) {
+        tc_tensor v = i ? b : a;
+        if (!tc_status_of(v) && !(tc_rank(v) && tc_size(v, axis) == 3)) {
+            return tci_made_fail(&m, TC_ERR_SHAPE, "axis %d of operand %d does not have size 3",
+                                 axis, i + 1);
+        }
+        for (int k = 0; k < 2; k++) { /* from element 1 on, from element 2 on */
+            turned[i][k] = tc_cat(TC_TENSORS(tc_slice(v, axis, k + 1, TC_END, 1),
+                                             tc_slice(v, axis, 0, k + 1, 1)),
+                                  axis);
+        }
+    }
+    return tci_made_end(&m, tc_sub(tc_mul(turned[0][0], turned[1][1]),
+                                   tc_mul(turned[0][1], turned[1][0])));
+}
+
+TC_API tc_tensor tc_kron_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_kron", a, here)) {
+        return m.bad;
+    }
+    while (tc_rank(a) < tc_rank(b)) {
+        a = tc_unsqueeze(a, 0);
+    }
+    while (!tc_status_of(b) && tc_rank(b) < tc_rank(a)) {
+        b = tc_unsqueeze(b, 0);
+    }
+    tci_words w;
+    int rank = tc_rank(a);
+    int64_t *sizes = tci_words_get(&m.ctx->graph, &w, rank);
+    for (int i = 0; sizes && i < rank; i++) {
+        sizes[i] = tc_dim_mul(tc_size(a, i), tc_size(b, i));
+    }
+    for (int i = 0; i < rank; i++) { /* [a0, 1, a1, 1] times [1, b0, 1, b1] */
+        a = tc_unsqueeze(a, 2 * i + 1);
+        b = tc_unsqueeze(b, 2 * i);
+    }
+    tc_tensor y = tc_mul(a, b);
+    y = sizes ? tc_reshape_at(y, rank, sizes, here) : y;
+    tci_words_put(&m.ctx->graph, &w, NULL);
+    return tci_made_end(&m, y);
+}
+
+TC_API tc_tensor tc_cosine_similarity_at(tc_tensor x1, tc_tensor x2, int axis, double eps,
+                                         tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cosine_similarity", x1, here)) {
+        return m.bad;
+    }
+    tc_tensor a = tci_made_wide(&m, x1), b = tci_made_wide(&m, x2), product = tc_mul(a, b);
+    tc_tensor size[2];
+    for (int i = 0; i < 2; i++) {
+        tc_tensor v = tci_made_like(i ? b : a, product, here);
+        size[i] = tc_maximum(tci_made_norm(v, 2, TC_AXES(axis), false, here), eps);
+    }
+    tc_tensor y = tc_sum(product, TC_AXES(axis), false);
+    return tci_made_round(&m, tc_div(y, tc_mul(size[0], size[1])));
+}
+
+TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, double eps,
+                                         bool keepdims, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_pairwise_distance", x1, here)) {
+        return m.bad;
+    }
+    tc_tensor off = tc_add(tc_sub(tci_made_wide(&m, x1), tci_made_wide(&m, x2)), eps);
+    return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), keepdims, here));
+}
+
+TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cdist", x1, here)) {
+        return m.bad;
+    }
+    if (!tc_status_of(x2) && (tc_rank(x1) < 2 || tc_rank(x2) < 2)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d and %d: expected [..., n, d] and "
+                             "[..., m, d]", tc_rank(x1), tc_rank(x2));
+    }
+    tc_tensor rows = tc_unsqueeze(tci_made_wide(&m, x1), -2);
+    tc_tensor columns = tc_unsqueeze(tci_made_wide(&m, x2), -3);
+    tc_tensor off = tc_sub(rows, columns);
+    return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
+}
+
+TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
+                                                    tc_tensor value, tc_tensor mask,
+                                                    bool is_causal, double scale, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_scaled_dot_product_attention", query, here)) {
+        return m.bad;
+    }
+    if (tc_rank(query) < 2 || (!tc_status_of(key) && tc_rank(key) < 2)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "query and key have ranks %d and %d: expected "
+                             "[..., rows, width]", tc_rank(query), tc_rank(key));
+    }
+    const double inf = (double)INFINITY;
+    tc_tensor scores = tc_matmul(query, tc_transpose(key, -1, -2));
+    int64_t width = tc_size(query, -1);
+    if (scale == 0 && !tci_dim_is_known(width)) {
+        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width, m.dtype)));
+    } else {
+        scores = tc_mul(scores, scale == 0 ? 1 / sqrt((double)width) : scale);
+    }
+    if (is_causal) {
+        tc_tensor row = tc_arange(m.ctx->handle, 0, tc_size(query, -2), 1, TC_I64);
+        tc_tensor column = tc_arange(m.ctx->handle, 0, tc_size(key, -2), 1, TC_I64);
+        scores = tc_where(tc_le(column, tc_unsqueeze(row, 1)), scores, -inf);
+    }
+    if (!tci_is_none(mask)) {
+        bool chosen = tc_dtype_of(mask) == TC_BOOL;
+        scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
+    }
+    return tci_made_end(&m, tc_matmul(tc_softmax(scores, -1), value));
+}
+
+/* ---- normalization ---- */
+
+/* p of the channels, along axis 1 of x; TC_NONE stays. */
+static tc_tensor tci_made_channels(const tci_made *m, tc_tensor p, tc_tensor x)
+{
+    for (int i = 2; !tci_is_none(p) && i < tc_rank(x); i++) {
+        p = tc_unsqueeze_at(p, -1, m->here);
+    }
+    return p;
+}
+
+/* x * weight + bias, where they are given. */
+static tc_tensor tci_made_affine(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here)
+{
+    x = tci_is_none(weight) ? x : tc_mul(x, weight);
+    return tci_is_none(bias) ? x : tc_add(x, bias);
+}
+
+TC_API tc_tensor tc_rms_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, double eps,
+                                tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_rms_norm", x, here)) {
+        return m.bad;
+    }
+    tc_tensor wide = tci_made_wide(&m, x);
+    tc_tensor square = tc_add(tc_mean(tc_square(wide), axes, true), eps);
+    wide = tc_mul(wide, tc_rsqrt(square));
+    return tci_made_round(&m, tci_made_affine(wide, weight, TC_NONE, here));
+}
+
+TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor running_var,
+                                  tc_tensor weight, tc_tensor bias, bool training, double eps,
+                                  tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_batch_norm", x, here)) {
+        return m.bad;
+    }
+    int rank = tc_rank(x);
+    if (rank < 1 || (training && rank < 2)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "x has rank %d: expected [N, C, ...]", rank);
+    }
+    if (!training && (tci_is_none(running_mean) || tci_is_none(running_var))) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "running_mean or running_var is missing: only "
+                             "training does without");
+    }
+    tc_tensor y = tci_made_wide(&m, x);
+    if (training) { /* over all axes but that of the channels, which is put in front */
+        tc_tensor rows =
+            tc_reshape(tc_transpose(y, 0, 1), tc_size(x, 1), tci_made_others(x, 1));
+        rows = tc_layer_norm(rows, TC_AXES(1), TC_NONE, TC_NONE, eps);
+        y = tc_transpose(tci_made_shaped(rows, tc_transpose(y, 0, 1), here), 0, 1);
+    } else {
+        y = tc_sub(y, tci_made_channels(&m, running_mean, x));
+        y = tc_mul(y, tc_rsqrt(tc_add(tci_made_channels(&m, running_var, x), eps)));
+    }
+    return tci_made_round(&m, tci_made_affine(y, tci_made_channels(&m, weight, x),
+                                              tci_made_channels(&m, bias, x), here));
+}
+
+/* Each group of channels of each image for itself. */
+static tc_tensor tci_made_groups(const tci_made *m, tc_tensor x, int64_t groups, tc_tensor weight,
+                                 tc_tensor bias, double eps)
+{
+    tc_site here = m->here;
+    int64_t rest = tc_dim_div(tci_made_others(x, 0), groups);
+    tc_tensor rows = tc_reshape(tci_made_wide(m, x), tc_size(x, 0), groups, rest);
+    rows = tc_layer_norm(rows, TC_AXES(2), TC_NONE, TC_NONE, eps);
+    rows = tci_made_shaped(rows, x, here);
+    return tci_made_round(m, tci_made_affine(rows, tci_made_channels(m, weight, x),
+                                             tci_made_channels(m, bias, x), here));
+}
+
+TC_API tc_tensor tc_group_norm_at(tc_tensor x, int64_t groups, tc_tensor weight, tc_tensor bias,
+                                  double eps, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_group_norm", x, here)) {
+        return m.bad;
+    }
+    if (tc_rank(x) < 2 || groups < 1 || !tci_dim_divides(groups, tc_size(x, 1))) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "x has rank %d and %lld groups: expected "
+                             "[N, C, ...] and groups that divide C",
+                             tc_rank(x), (long long)groups);
+    }
+    return tci_made_groups(&m, x, groups, weight, bias, eps);
+}
+
+TC_API tc_tensor tc_instance_norm_at(tc_tensor x, tc_tensor weight, tc_tensor bias, double eps,
+                                     tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_instance_norm", x, here)) {
+        return m.bad;
+    }
+    if (tc_rank(x) < 3) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "x has rank %d: expected [N, C, ...]", tc_rank(x));
+    }
+    return tci_made_groups(&m, x, tc_size(x, 1), weight, bias, eps);
+}
+
+TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alpha, double beta,
+                                           double k, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_local_response_norm", x, here)) {
+        return m.bad;
+    }
+    if (tc_rank(x) < 3 || size < 1 || size > 1024) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "x has rank %d, size is %lld: expected "
+                             "[N, C, ...] and 1 to 1024", tc_rank(x), (long long)size);
+    }
+    tc_tensor wide = tci_made_wide(&m, x), sum = TC_NONE;
+    tc_tensor squares = tc_pad(tc_square(wide), 1, size / 2, (size - 1) / 2, 0);
+    for (int64_t i = 0; i < size; i++) {
+        tc_tensor part = tc_slice(squares, 1, i, tc_dim_add(tc_size(x, 1), i), 1);
+        sum = i ? tc_add(sum, part) : part;
+    }
+    tc_tensor base = tc_add(tc_mul(sum, alpha / (double)size), k);
+    return tci_made_round(&m, tc_div(wide, tc_pow(base, beta)));
+}
+
+/* ---- losses ---- */
+
+/* x at the class that target names, along axis 1 of [N, C, ...], or of [C]. */
+static tc_tensor tci_made_picked(tc_tensor x, tc_tensor target, tc_site here)
+{
+    int axis = tc_rank(x) > 1 ? 1 : 0;
+    return tc_squeeze(tc_gather(x, axis, tc_unsqueeze(target, axis)), axis);
+}
+
+/* The weight of each target's class. */
+static tc_tensor tci_made_weights(tc_tensor weight, tc_tensor target, tc_site here)
+{
+    tc_tensor flat = tc_index_select(weight, 0, tc_reshape(target, -1));
+    return tci_made_shaped(flat, target, here);
+}
+
+TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                int64_t ignore_index, tc_reduction reduction, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_nll_loss", input, here)) {
+        return m.bad;
+    }
+    if (tc_status_of(target) || tc_rank(input) < 1 || tc_rank(target) != tc_rank(input) - 1) {
+        return tc_status_of(target) ? tci_made_end(&m, tc_neg(target))
+                                    : tci_made_fail(&m, TC_ERR_SHAPE,
+                                                    "input has rank %d, target %d: expected "
+                                                    "[N, C, ...] and [N, ...]",
+                                                    tc_rank(input), tc_rank(target));
+    }
+    tc_tensor x = tci_made_wide(&m, input), counts = tc_ne(target, ignore_index);
+    tc_tensor safe = tc_where(counts, target, 0), share = tc_cast(counts, tc_dtype_of(x));
+    if (!tci_is_none(weight)) {
+        share = tc_mul(share, tci_made_weights(weight, safe, here));
+    }
+    tc_tensor loss = tc_neg(tc_mul(tci_made_picked(x, safe, here), share));
+    if (reduction != TC_REDUCE_MEAN) {
+        return tci_made_reduced(&m, loss, reduction);
+    }
+    return tci_made_round(&m, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
+}
+
+TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
+                              tc_reduction reduction, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_kl_div", input, here)) {
+        return m.bad;
+    }
+    tc_tensor x = tci_made_wide(&m, input), t = tci_made_wide(&m, target);
+    return tci_made_reduced(&m, log_target ? tc_mul(tc_exp(t), tc_sub(t, x))
+                                           : tc_sub(tc_xlogy(t, t), tc_mul(t, x)), reduction);
+}
+
+TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool log_input,
+                                        bool full, double eps, tc_reduction reduction,
+                                        tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_poisson_nll_loss", input, here)) {
+        return m.bad;
+    }
+    tc_tensor x = tci_made_wide(&m, input), t = tci_made_wide(&m, target);
+    tc_tensor loss = log_input ? tc_sub(tc_exp(x), tc_mul(t, x))
+                               : tc_sub(x, tc_mul(t, tc_log(tc_add(x, eps))));
+    if (full) { /* Stirling's approximation of log(target!) */
+        tc_tensor large = tc_gt(t, 1), safe = tc_where(large, t, 1);
+        tc_tensor more = tc_sub(tc_mul(safe, tc_log(safe)), safe);
+        more = tc_add(more, tc_mul(tc_log(tc_mul(safe, 6.283185307179586)), 0.5));
+        loss = tc_add(loss, tc_where(large, more, 0));
+    }
+    return tci_made_reduced(&m, loss, reduction);
+}
+
+/* max(0, x), with x's gradient at 0. */
+static tc_tensor tci_made_above(tc_tensor x, tc_site here)
+{
+    return tc_where(tc_ge(x, 0), x, 0);
+}
+
+TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,
+                                         double margin, tc_tensor weight, tc_reduction reduction,
+                                         tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_multi_margin_loss", input, here)) {
+        return m.bad;
+    }
+    int rank = tc_rank(input);
+    bool fits = !tc_status_of(target) && (rank == 1 || rank == 2) && tc_rank(target) == rank - 1 &&
+                (tci_is_none(weight) || tc_rank(weight) == 1);
+    if (!fits || (p != 1 && p != 2)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "input of rank %d, target of rank %d, p %lld: "
+                             "expected [N, C] and [N], or [C] and [], a weight [C], and 1 or 2",
+                             rank, tc_rank(target), (long long)p);
+    }
+    tc_tensor x = tci_made_wide(&m, input), own = tc_unsqueeze(target, -1);
+    tc_tensor off = tc_add(tc_sub(x, tc_gather(x, -1, own)), margin);
+    off = tci_made_above(off, here);
+    off = p == 2 ? tc_square(off) : off;
+    if (!tci_is_none(weight)) {
+        off = tc_mul(off, tc_unsqueeze(tci_made_weights(weight, target, here), -1));
+    }
+    tc_tensor classes = tc_arange(m.ctx->handle, 0, tc_size(input, -1), 1, TC_I64);
+    off = tc_where(tc_eq(classes, own), 0, off);
+    return tci_made_reduced(&m, tc_mean(off, TC_AXES(-1), false), reduction);
+}
+
+TC_API tc_tensor tc_multilabel_soft_margin_loss_at(tc_tensor input, tc_tensor target,
+                                                   tc_tensor weight, tc_reduction reduction,
+                                                   tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_multilabel_soft_margin_loss", input, here)) {
+        return m.bad;
+    }
+    tc_tensor x = tci_made_wide(&m, input);
+    tc_tensor loss = tc_binary_cross_entropy_with_logits(x, target, 1, 1, TC_REDUCE_NONE);
+    loss = tci_made_affine(loss, weight, TC_NONE, here);
+    return tci_made_reduced(&m, tc_mean(loss, TC_AXES(-1), false), reduction);
+}
+
+TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tensor target,
+                                             double margin, tc_reduction reduction, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cosine_embedding_loss", x1, here)) {
+        return m.bad;
+    }
+    tc_tensor a = tci_made_wide(&m, x1), b = tci_made_wide(&m, x2);
+    tc_tensor sizes = tc_mul(tc_add(tc_sum(tc_square(a), TC_AXES(-1), false), 1e-12),
+                             tc_add(tc_sum(tc_square(b), TC_AXES(-1), false), 1e-12));
+    tc_tensor near = tc_div(tc_sum(tc_mul(a, b), TC_AXES(-1), false), tc_sqrt(sizes));
+    tc_tensor apart = tci_made_above(tc_sub(near, margin), here);
+    return tci_made_reduced(&m, tc_add(tc_where(tc_eq(target, 1), tc_sub(1, near), 0),
+                                       tc_where(tc_eq(target, -1), apart, 0)), reduction);
+}
+
+TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
+                                           tc_tensor negative, double margin, double p, double eps,
+                                           bool swap, tc_reduction reduction, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_triplet_margin_loss", anchor, here)) {
+        return m.bad;
+    }
+    bool same = !tc_status_of(positive) && !tc_status_of(negative) &&
+                tc_rank(anchor) == tc_rank(positive) && tc_rank(anchor) == tc_rank(negative);
+    if (!same || !(margin > 0)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "margin %g, ranks %d, %d and %d: expected a "
+                             "margin above 0 and equal ranks", margin, tc_rank(anchor),
+                             tc_rank(positive), tc_rank(negative));
+    }
+    tc_tensor wide = tci_made_wide(&m, anchor);
+    tc_tensor near = tc_pairwise_distance(wide, tci_made_wide(&m, positive), p, eps, false);
+    tc_tensor far = tc_pairwise_distance(wide, tci_made_wide(&m, negative), p, eps, false);
+    if (swap) {
+        far = tc_minimum(far, tc_pairwise_distance(tci_made_wide(&m, positive),
+                                                   tci_made_wide(&m, negative), p, eps, false));
+    }
+    tc_tensor loss = tci_made_above(tc_sub(tc_add(near, margin), far), here);
+    return tci_made_reduced(&m, loss, reduction);
+}
+
+#pragma pop_macro("TC_HERE")
