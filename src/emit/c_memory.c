@@ -388,7 +388,36 @@ static void tci_cd_define_high_half(tci_cd_env *e)
            "($4)h);\n#endif\n}");
 }
 
-/* Neighbours in the other direction are one vector turned round. */
+/* The lanes that are every other element of two vectors, the second of which begins with the last
+ * element of the first: so nothing behind what is wanted is read. */
+static const char *tci_cd_every_other(tci_cd *cd, int lanes)
+{
+    tci_str text = {0};
+    text.s = cd->d.s;
+    for (int i = 0; i < lanes; i++) {
+        tci_str_printf(&text, ", %d", 2 * i + (2 * i >= lanes));
+    }
+    return tci_str_text(&text);
+}
+
+/* Some of the lanes of the same. */
+static void tci_cd_define_load_strided_n(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = tci_cd_mem(&cd->d, TCI_MEM_LOAD_N, e->t, e->t, e->lanes);
+    e->piece[1] = tci_cd_every_other(cd, e->lanes);
+    e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
+    tci_cd_define(e, "TC_I $T $n(const $E *p, long s, long n) {\n    if (s == 2 && 2 * n > $L) {\n"
+                     "        const $T low = *(const $A *)p;\n"
+                     "        return TC_MIX($3, low, $1(p + ($L - 1), 2 * n - $L)$2);\n"
+                     "    }\n    if (s == 2 && n > 0) {\n        const $T none = {0};\n"
+                     "        return TC_MIX($3, $1(p, 2 * n - 1), none$2);\n    }\n"
+                     "    $T r = {0};\n    for (long i = 0; i < n; i++) {\n"
+                     "        r[i] = p[i * s];\n    }\n    return r;\n}");
+}
+
+/* Neighbours in the other direction are one vector turned round, every other one lies in two. */
 static void tci_cd_define_strided(tci_cd_env *e, bool store)
 {
     tci_cd *cd = e->cd;
@@ -398,6 +427,7 @@ static void tci_cd_define_strided(tci_cd_env *e, bool store)
         tci_str_printf(&turned, ", %d", i);
     }
     tci_cd_soft(cd, "TC_MIX");
+    e->piece[3] = tci_cd_every_other(cd, e->lanes);
     e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
     e->piece[1] = tci_str_text(&turned);
     e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
@@ -407,7 +437,10 @@ static void tci_cd_define_strided(tci_cd_env *e, bool store)
                              "        p[i * s] = v[i];\n    }\n}"
                            : "TC_I $T $n(const $E *p, long s) {\n    if (s == -1) {\n"
                              "        const $T v = *(const $A *)(p - ($L - 1));\n"
-                             "        return TC_MIX($3, v, v$2);\n    }\n"
+                             "        return TC_MIX($3, v, v$2);\n    }\n    if (s == 2) {\n"
+                             "        const $T low = *(const $A *)p, "
+                             "high = *(const $A *)(p + ($L - 1));\n"
+                             "        return TC_MIX($3, low, high$4);\n    }\n"
                              "    return ($T){$1};\n}");
 }
 
@@ -463,11 +496,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
     {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
     {TCI_MEM_LOAD_STRIDED, "load_strided", NULL, NULL},
-    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
-     "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
-     "{\n"
-     "        r[i] = p[i * s];\n    }\n    return r;\n}",
-     NULL},
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n", NULL, NULL},
     {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
     {TCI_MEM_STORE_N, "store_n", NULL, NULL},
     {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
@@ -560,6 +589,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_LOAD_STRIDED || m == TCI_MEM_STORE_STRIDED) {
         tci_cd_define_strided(e, m == TCI_MEM_STORE_STRIDED);
+        return;
+    }
+    if (m == TCI_MEM_LOAD_STRIDED_N) {
+        tci_cd_define_load_strided_n(e);
         return;
     }
     if (m == TCI_MEM_BELOW) {

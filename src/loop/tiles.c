@@ -1,7 +1,7 @@
 /* loop/tiles.c - contractions on a CPU's matrix unit.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
- * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns and
  * a range of row tiles.
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
@@ -118,42 +118,63 @@ static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
 
 /* ---- packing ---- */
 
+/* `n` pairs of k, whose places are `places`, of the vector of columns that is bound: to `to` in the
+ * panel. */
+static void tci_tiles_pack_pairs(tci_tiles_state *s, int64_t n, const tci_bind *const *places,
+                                 tci_lin to)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    for (int64_t i = 0; i < n; i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        for (int64_t j = 0; j < 2; j++) {
+            tci_build_set(b, axis, places[2 * i + j]);
+            st.args[j] = tci_build_value(b, s->p->vec_inst);
+        }
+        st.x = tci_build_lx(b, tci_lin_plus(to, i * 2 * TCI_TILES_SIDE));
+        tci_loop_append(b->l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* Pair after pair; where B lies along k, squares of 16 columns and 16 k are turned in registers. */
 static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
     tci_lopen tiles, steps, pairs;
-    int axis = b->k->stages[0].axes[0];
+    bool turns = s->x.side[1].along_k;
     int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    int64_t together = turns ? TCI_TILES_SIDE / 2 : 1;
+    const tci_bind *places[TCI_TILES_SIDE];
     tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
     tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
                                                 tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
                                                 &steps));
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
-                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+                                               tci_lx_const(l, TCI_TILES_SIDE), together,
+                                               &pairs));
     tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
     tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
     tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
                              tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
                                          tci_lin_mul(b, row, pair)));
+    for (int64_t i = 0; i < 2 * together; i++) {
+        int64_t last = s->x.k - 2 * together + i;
+        places[i] = tci_build_bind(b, tci_lin_plus(k, i), i, last, false, -1);
+    }
+    b->turn_rows = turns ? places : NULL;
+    b->turn_axis = b->k->stages[0].axes[0];
+    b->n_turn = TCI_TILES_SIDE;
     for (int64_t h = 0; h < 2; h++) {
-        int value[2];
         int64_t skip = h * TCI_TILES_SIDE;
         tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
                        2 * TCI_TILES_SIDE - 1 - skip, true);
-        for (int i = 0; i < 2; i++) {
-            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
-            value[i] = tci_build_value(b, s->p->vec_inst);
-        }
-        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-        st.mem = TCI_MEM_STORE_PAIRS;
-        st.base = ~s->panel;
-        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
-        st.args[0] = value[0];
-        st.args[1] = value[1];
-        tci_loop_append(l, b->cur, st);
+        tci_tiles_pack_pairs(s, together, places, tci_lin_plus(to, h * half));
     }
-    tci_build_set(b, axis, NULL);
+    b->turn_rows = NULL;
     tci_build_set(b, s->p->vec_axis, NULL);
     tci_build_close(b, &pairs);
     tci_build_close(b, &steps);

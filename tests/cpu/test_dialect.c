@@ -613,7 +613,7 @@ static void judge_memory(const test_case *c, void *symbol)
                    || c->mem == TCI_MEM_STORE_STRIDED || c->mem == TCI_MEM_STORE_STRIDED_N;
     bool partial = c->mem == TCI_MEM_LOAD_N || c->mem == TCI_MEM_LOAD_STRIDED_N
                    || c->mem == TCI_MEM_STORE_N || c->mem == TCI_MEM_STORE_STRIDED_N;
-    static const long strides[] = {1, 3, -1, -5};
+    static const long strides[] = {1, 2, 3, -1, -5};
     for (int k = 0; k < (strided ? TCI_COUNT(strides) : 1); k++) {
         long stride = strided && lanes > 1 ? strides[k] : 1;
         for (int n = partial && lanes > 1 ? 1 : lanes;

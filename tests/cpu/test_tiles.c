@@ -186,7 +186,9 @@ TEST(products_on_a_matrix_unit)
         {"batched", 3, 64, 96, 160, false, true, true},
         {"odd rows", 1, 100, 256, 128, false, false, false},
         {"odd depth", 1, 128, 256, 120, false, true, false},
-        {"turned right", 1, 128, 128, 128, true, false, false},
+        {"turned right", 1, 128, 128, 128, true, false, true},
+        {"turned right, blocks of columns", 1, 64, 1120, 96, true, true, true},
+        {"turned right, deep, batched", 2, 64, 160, 1056, true, false, true},
     };
     if (!is_wide()) {
         SKIP("no vectors of 512 bits");
