@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2401e407cb8921e8"
+#define TCI_BUILD "2bda0e3134330025"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25667,14 +25667,13 @@ static bool tci_matrix_is_whole(int64_t size)
     return size % TCI_MATRIX_WHOLE == 0;
 }
 
-/* A CPU's unit: whole registers of bf16, A contiguous along k, B along the columns, and vectors
- * that have a lane for each column of a register. */
+/* A CPU's unit: whole registers of bf16, A contiguous along k, and vectors that have a lane for each
+ * column of a register. */
 static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
                                       tci_machine machine)
 {
     bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
-                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
-                tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
+                x->dtype == TC_BF16 && x->side[0].along_k && tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
                 tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < k->n_insts; i++) {
         fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
@@ -39768,8 +39767,8 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
-    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) / tile * tile;
-    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), tile);
+    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes);
+    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
@@ -41396,7 +41395,7 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 /* loop/tiles.c - contractions on a CPU's matrix unit.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
- * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns and
  * a range of row tiles.
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
@@ -41524,42 +41523,63 @@ static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
 
 /* ---- packing ---- */
 
+/* `n` pairs of k, whose places are `places`, of the vector of columns that is bound: to `to` in the
+ * panel. */
+static void tci_tiles_pack_pairs(tci_tiles_state *s, int64_t n, const tci_bind *const *places,
+                                 tci_lin to)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    for (int64_t i = 0; i < n; i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        for (int64_t j = 0; j < 2; j++) {
+            tci_build_set(b, axis, places[2 * i + j]);
+            st.args[j] = tci_build_value(b, s->p->vec_inst);
+        }
+        st.x = tci_build_lx(b, tci_lin_plus(to, i * 2 * TCI_TILES_SIDE));
+        tci_loop_append(b->l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* Pair after pair; where B lies along k, squares of 16 columns and 16 k are turned in registers. */
 static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
     tci_lopen tiles, steps, pairs;
-    int axis = b->k->stages[0].axes[0];
+    bool turns = s->x.side[1].along_k;
     int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    int64_t together = turns ? TCI_TILES_SIDE / 2 : 1;
+    const tci_bind *places[TCI_TILES_SIDE];
     tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
     tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
                                                 tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
                                                 &steps));
     tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
-                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+                                               tci_lx_const(l, TCI_TILES_SIDE), together,
+                                               &pairs));
     tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
     tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
     tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
                              tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
                                          tci_lin_mul(b, row, pair)));
+    for (int64_t i = 0; i < 2 * together; i++) {
+        int64_t last = s->x.k - 2 * together + i;
+        places[i] = tci_build_bind(b, tci_lin_plus(k, i), i, last, false, -1);
+    }
+    b->turn_rows = turns ? places : NULL;
+    b->turn_axis = b->k->stages[0].axes[0];
+    b->n_turn = TCI_TILES_SIDE;
     for (int64_t h = 0; h < 2; h++) {
-        int value[2];
         int64_t skip = h * TCI_TILES_SIDE;
         tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
                        2 * TCI_TILES_SIDE - 1 - skip, true);
-        for (int i = 0; i < 2; i++) {
-            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
-            value[i] = tci_build_value(b, s->p->vec_inst);
-        }
-        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-        st.mem = TCI_MEM_STORE_PAIRS;
-        st.base = ~s->panel;
-        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
-        st.args[0] = value[0];
-        st.args[1] = value[1];
-        tci_loop_append(l, b->cur, st);
+        tci_tiles_pack_pairs(s, together, places, tci_lin_plus(to, h * half));
     }
-    tci_build_set(b, axis, NULL);
+    b->turn_rows = NULL;
     tci_build_set(b, s->p->vec_axis, NULL);
     tci_build_close(b, &pairs);
     tci_build_close(b, &steps);
@@ -48068,7 +48088,36 @@ static void tci_cd_define_high_half(tci_cd_env *e)
            "($4)h);\n#endif\n}");
 }
 
-/* Neighbours in the other direction are one vector turned round. */
+/* The lanes that are every other element of two vectors, the second of which begins with the last
+ * element of the first: so nothing behind what is wanted is read. */
+static const char *tci_cd_every_other(tci_cd *cd, int lanes)
+{
+    tci_str text = {0};
+    text.s = cd->d.s;
+    for (int i = 0; i < lanes; i++) {
+        tci_str_printf(&text, ", %d", 2 * i + (2 * i >= lanes));
+    }
+    return tci_str_text(&text);
+}
+
+/* Some of the lanes of the same. */
+static void tci_cd_define_load_strided_n(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = tci_cd_mem(&cd->d, TCI_MEM_LOAD_N, e->t, e->t, e->lanes);
+    e->piece[1] = tci_cd_every_other(cd, e->lanes);
+    e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
+    tci_cd_define(e, "TC_I $T $n(const $E *p, long s, long n) {\n    if (s == 2 && 2 * n > $L) {\n"
+                     "        const $T low = *(const $A *)p;\n"
+                     "        return TC_MIX($3, low, $1(p + ($L - 1), 2 * n - $L)$2);\n"
+                     "    }\n    if (s == 2 && n > 0) {\n        const $T none = {0};\n"
+                     "        return TC_MIX($3, $1(p, 2 * n - 1), none$2);\n    }\n"
+                     "    $T r = {0};\n    for (long i = 0; i < n; i++) {\n"
+                     "        r[i] = p[i * s];\n    }\n    return r;\n}");
+}
+
+/* Neighbours in the other direction are one vector turned round, every other one lies in two. */
 static void tci_cd_define_strided(tci_cd_env *e, bool store)
 {
     tci_cd *cd = e->cd;
@@ -48078,6 +48127,7 @@ static void tci_cd_define_strided(tci_cd_env *e, bool store)
         tci_str_printf(&turned, ", %d", i);
     }
     tci_cd_soft(cd, "TC_MIX");
+    e->piece[3] = tci_cd_every_other(cd, e->lanes);
     e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
     e->piece[1] = tci_str_text(&turned);
     e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
@@ -48087,7 +48137,10 @@ static void tci_cd_define_strided(tci_cd_env *e, bool store)
                              "        p[i * s] = v[i];\n    }\n}"
                            : "TC_I $T $n(const $E *p, long s) {\n    if (s == -1) {\n"
                              "        const $T v = *(const $A *)(p - ($L - 1));\n"
-                             "        return TC_MIX($3, v, v$2);\n    }\n"
+                             "        return TC_MIX($3, v, v$2);\n    }\n    if (s == 2) {\n"
+                             "        const $T low = *(const $A *)p, "
+                             "high = *(const $A *)(p + ($L - 1));\n"
+                             "        return TC_MIX($3, low, high$4);\n    }\n"
                              "    return ($T){$1};\n}");
 }
 
@@ -48143,11 +48196,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
     {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
     {TCI_MEM_LOAD_STRIDED, "load_strided", NULL, NULL},
-    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
-     "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
-     "{\n"
-     "        r[i] = p[i * s];\n    }\n    return r;\n}",
-     NULL},
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n", NULL, NULL},
     {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
     {TCI_MEM_STORE_N, "store_n", NULL, NULL},
     {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
@@ -48240,6 +48289,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_LOAD_STRIDED || m == TCI_MEM_STORE_STRIDED) {
         tci_cd_define_strided(e, m == TCI_MEM_STORE_STRIDED);
+        return;
+    }
+    if (m == TCI_MEM_LOAD_STRIDED_N) {
+        tci_cd_define_load_strided_n(e);
         return;
     }
     if (m == TCI_MEM_BELOW) {

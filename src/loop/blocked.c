@@ -430,8 +430,8 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
-    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) / tile * tile;
-    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), tile);
+    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes);
+    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
     if (p->fused) {
         block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
     }
