@@ -89,6 +89,11 @@
     TCI_CALL(local_response_norm, TCI_MUST(x, tensor) TCI_MUST(size, integer)                      \
                                   TCI_MAY(alpha, real, 1e-4) TCI_MAY(beta, real, 0.75)             \
                                   TCI_MAY(k, real, 1))                                             \
+    TCI_CALL(embedding_bag, TCI_MUST(index, tensor) TCI_MUST(weight, tensor)                       \
+                            TCI_MAY(offsets, optional, TC_NONE) TCI_MAY(mode, text, "mean")        \
+                            TCI_MAY(per_sample_weights, optional, TC_NONE)                         \
+                            TCI_MAY(include_last_offset, flag, false)                              \
+                            TCI_MAY(padding_idx, integer, TC_END))                                 \
     TCI_CALL(nll_loss, TCI_MUST(input, tensor) TCI_MUST(target, tensor)                            \
                        TCI_MAY(weight, optional, TC_NONE) TCI_MAY(ignore_index, integer, -100)     \
                        TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))                              \

@@ -13,6 +13,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <string.h>
 
 /* The macros of api/ops.h take the place of the caller's that is called `here`. */
 #pragma push_macro("TC_HERE")
@@ -631,6 +632,78 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
     }
     tc_tensor base = tc_add(tc_mul(sum, alpha / (double)size), k);
     return tci_made_round(&m, tc_div(wide, tc_pow(base, beta)));
+}
+
+/* ---- bags of rows ---- */
+
+/* The bags of an index [B, L], which are its rows, or of one [N] that offsets cut. */
+typedef struct tci_made_bags {
+    int64_t n, length; /* length: of each, where `bag` is TC_NONE */
+    tc_tensor bag;     /* the bag of each element */
+} tci_made_bags;
+
+/* rows [elements, width] added within their bags, or the largest taken. */
+static tc_tensor tci_made_fold(const tci_made *m, const tci_made_bags *b, tc_tensor rows,
+                               bool largest, tc_site here)
+{
+    if (tci_is_none(b->bag)) {
+        rows = tc_reshape(rows, b->n, b->length, tc_size(rows, 1));
+        return largest ? tc_max(rows, TC_AXES(1), false) : tc_sum(rows, TC_AXES(1), false);
+    }
+    const double start = largest ? -(double)INFINITY : 0.0;
+    tc_tensor empty = tc_full(m->ctx->handle, start, tc_dtype_of(rows), b->n, tc_size(rows, 1));
+    if (!largest) {
+        return tc_index_add(empty, 0, b->bag, rows);
+    }
+    tc_tensor spread = tci_made_like(tc_unsqueeze(b->bag, 1), rows, here);
+    return tc_scatter_max(empty, 0, spread, rows);
+}
+
+TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
+                                     const char *mode, tc_tensor per_sample_weights,
+                                     bool include_last_offset, int64_t padding_idx, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_embedding_bag", weight, here)) {
+        return m.bad;
+    }
+    mode = mode ? mode : "mean";
+    bool largest = !strcmp(mode, "max"), mean = !strcmp(mode, "mean"), cut = !tci_is_none(offsets);
+    if (!largest && !mean && strcmp(mode, "sum")) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT,
+                             "the mode is \"%.40s\": expected sum, mean or max", mode);
+    }
+    if (tc_rank(weight) != 2 || (!tc_status_of(index) && tc_rank(index) != (cut ? 1 : 2))) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "weight has rank %d, index %d: expected [rows, "
+                             "width], and [bags, length] or with offsets one axis",
+                             tc_rank(weight), tc_rank(index));
+    }
+    if (!tci_is_none(per_sample_weights) && strcmp(mode, "sum")) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "per_sample_weights beside the mode %s: only "
+                             "sums have them", mode);
+    }
+    tci_made_bags b = {cut ? 0 : tc_size(index, 0), cut ? 0 : tc_size(index, 1), TC_NONE};
+    tc_tensor flat = tc_reshape(index, -1);
+    if (cut) { /* as many offsets as are not behind an element, less one */
+        offsets = include_last_offset ? tc_slice(offsets, 0, 0, -1, 1) : offsets;
+        tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(flat, 0), 1, TC_I64);
+        b.bag = tc_sub(tc_sum(tc_le(offsets, tc_unsqueeze(place, 1)), TC_AXES(1), false), 1);
+        b.n = tc_size(offsets, 0);
+    }
+    tc_tensor rows = tci_made_wide(&m, tc_index_select(weight, 0, flat));
+    padding_idx = padding_idx < 0 ? tc_dim_add(tc_size(weight, 0), padding_idx) : padding_idx;
+    tc_tensor counts = padding_idx == TC_END ? tc_eq(flat, flat) : tc_ne(flat, padding_idx);
+    counts = tc_unsqueeze(counts, 1);
+    rows = tc_where(counts, rows, largest ? -(double)INFINITY : 0.0);
+    if (!tci_is_none(per_sample_weights)) {
+        rows = tc_mul(rows, tc_reshape(per_sample_weights, -1, 1));
+    }
+    tc_tensor y = tci_made_fold(&m, &b, rows, largest, here);
+    if (largest || mean) {
+        tc_tensor count = tci_made_fold(&m, &b, tc_cast(counts, tc_dtype_of(rows)), false, here);
+        y = mean ? tc_div(y, tc_maximum(count, 1)) : tc_where(tc_gt(count, 0), y, 0);
+    }
+    return tci_made_round(&m, y);
 }
 
 /* ---- losses ---- */

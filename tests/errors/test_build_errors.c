@@ -90,6 +90,8 @@ TEST(shapes_that_do_not_broadcast)
     POISON(tc_where(boolean, v, w5), "tc_where", TC_ERR_SHAPE, "do not broadcast");
     POISON(tc_where(tc_lt(w5, 0), 1, v), "tc_where", TC_ERR_SHAPE, "[5]");
     POISON(tc_clamp(v, TC_NONE, TC_NONE), "tc_clamp", TC_ERR_ARGUMENT, "neither min nor max");
+    POISON(tc_embedding_bag(v, v, TC_NONE, "least", TC_NONE, false, TC_END), "tc_embedding_bag",
+           TC_ERR_ARGUMENT, "mode is \"least\"");
     POISON(tc_glu(w5, 0), "tc_glu", TC_ERR_SHAPE, "even size");
     POISON(tc_popcount(w5), "tc_popcount", TC_ERR_DTYPE, "integer dtype");
     POISON(tc_norm(w5, 2, TC_AXES(3), false), "tc_norm", TC_ERR_AXIS, "axis 3");
