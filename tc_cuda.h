@@ -1866,9 +1866,12 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
 /* ---- src/cuda/nvrtc.c ---- */
 /* cuda/nvrtc.c - CUDA source to cubin files.
  *
- * In: a build request of the seam. Out: one cubin file for each source. Options: the real
+ * In: a build request of the seam. Out: one cubin file for each source. Sources are compiled side
+ * by side, each in a thread of its own, which NVRTC allows (in older versions their back ends wait
+ * for each other); what they say is passed on when all have ended. Options: the real
  * architecture, so that loading never compiles; no contraction of a * b + c, which would change
  * bits; functions without a qualifier are the device's, so that texts shared with C compile. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -1884,17 +1887,28 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
 #endif
 
 /* ---- src/cuda/nvrtc.c, continued ---- */
-static void tci_nvrtc_say_log(const tci_nvrtc *rtc, void *program, tc_build *build)
+/* One source. */
+typedef struct tci_nvrtc_task {
+    const tci_nvrtc *rtc;
+    const tc_build *build;
+    int i;
+    const char *architecture, *why;
+    tc_status status;
+    char *log;                  /* heap: what NVRTC said, or NULL */
+    pthread_t thread;
+    bool beside;                /* thread compiles it */
+} tci_nvrtc_task;
+
+static void tci_nvrtc_keep_log(tci_nvrtc_task *t, void *program)
 {
     size_t n = 0;
-    if (rtc->log_size(program, &n) || n <= 1) {
+    if (t->rtc->log_size(program, &n) || n <= 1) {
         return;
     }
-    char *text = tci_heap_get(n + 1);
-    if (text && !rtc->log(program, text)) {
-        build->say(build->say_arg, text);
+    t->log = tci_heap_get(n + 1);
+    if (t->log && t->rtc->log(program, t->log)) {
+        t->log[0] = 0;
     }
-    tci_heap_free(text);
 }
 
 static tc_status tci_nvrtc_write_cubin(const tci_nvrtc *rtc, void *program, const char *path,
@@ -1917,26 +1931,34 @@ static tc_status tci_nvrtc_write_cubin(const tci_nvrtc *rtc, void *program, cons
     return written ? TC_OK : TC_ERR_IO;
 }
 
-static tc_status tci_nvrtc_build_one(const tci_nvrtc *rtc, tc_build *build, int i,
-                                     const char *architecture, const char **why)
+static tc_status tci_nvrtc_build_one(tci_nvrtc_task *t)
 {
-    const char *options[] = {architecture, "--fmad=false", "-default-device", "-std=c++17"};
+    const tci_nvrtc *rtc = t->rtc;
+    const tc_build *build = t->build;
+    const char *options[] = {t->architecture, "--fmad=false", "-default-device", "-std=c++17"};
     void *program = NULL;
-    if (rtc->create(&program, build->sources[i], "tc.cu", 0, NULL, NULL)) {
-        *why = "NVRTC cannot take the source";
+    if (rtc->create(&program, build->sources[t->i], "tc.cu", 0, NULL, NULL)) {
+        t->why = "NVRTC cannot take the source";
         return TC_ERR_COMPILER;
     }
     int failed = rtc->compile(program, TCI_COUNT(options), options);
     tc_status status = TC_ERR_COMPILER;
-    *why = "NVRTC refuses the generated source";
+    t->why = "NVRTC refuses the generated source";
     if (failed || build->keep) {
-        tci_nvrtc_say_log(rtc, program, build);
+        tci_nvrtc_keep_log(t, program);
     }
     if (!failed) {
-        status = tci_nvrtc_write_cubin(rtc, program, build->outputs[i], why);
+        status = tci_nvrtc_write_cubin(rtc, program, build->outputs[t->i], &t->why);
     }
     rtc->destroy(&program);
     return status;
+}
+
+static void *tci_nvrtc_run(void *arg)
+{
+    tci_nvrtc_task *t = arg;
+    t->status = tci_nvrtc_build_one(t);
+    return NULL;
 }
 
 /* Kept sources lie beside the outputs, as the C compiler's do. */
@@ -1948,17 +1970,51 @@ static void tci_nvrtc_keep(const tc_build *build, int i)
     tci_os_publish(path, build->sources[i], strlen(build->sources[i]), &code);
 }
 
+/* The first in this thread, as are those that have none of their own. */
+static void tci_nvrtc_run_all(tci_nvrtc_task *tasks, int n)
+{
+    for (int i = 1; i < n; i++) {
+        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!tasks[i].beside) {
+            tci_nvrtc_run(&tasks[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (tasks[i].beside) {
+            pthread_join(tasks[i].thread, NULL);
+        }
+    }
+}
+
 TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, const char **why)
 {
     const tci_nvrtc *rtc = tci_nvrtc_get(why);
-    tc_status status = rtc ? TC_OK : TC_ERR_COMPILER;
-    for (int i = 0; i < build->n && !status; i++) {
-        build->processes++;
-        status = tci_nvrtc_build_one(rtc, build, i, architecture, why);
-        if (status || build->keep) {
+    tci_nvrtc_task *tasks = rtc ? tci_heap_get((size_t)build->n * sizeof(*tasks)) : NULL;
+    tc_status status = TC_OK;
+    if (!tasks) {
+        *why = rtc ? "out of memory for NVRTC's threads" : *why;
+        return rtc ? TC_ERR_MEMORY : TC_ERR_COMPILER;
+    }
+    for (int i = 0; i < build->n; i++) {
+        tasks[i] = (tci_nvrtc_task){.rtc = rtc, .build = build, .i = i,
+                                    .architecture = architecture, .why = ""};
+    }
+    tci_nvrtc_run_all(tasks, build->n);
+    for (int i = 0; i < build->n; i++) {
+        if (tasks[i].log) {
+            build->say(build->say_arg, tasks[i].log);
+        }
+        if (tasks[i].status || build->keep) {
             tci_nvrtc_keep(build, i);
         }
+        *why = status ? *why : tasks[i].why;
+        status = status ? status : tasks[i].status;
+        tci_heap_free(tasks[i].log);
     }
+    build->processes += build->n;
+    tci_heap_free(tasks);
     return status;
 }
 /* ---- src/cuda/device.c ---- */

@@ -73,7 +73,7 @@ typedef struct tc_backend_target {
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
 
-/* One request to compile: at most two sources, each to its own object file. */
+/* One request to compile: sources, best side by side, each to its own object file. */
 typedef struct tc_build {
     int n;
     const char *const *sources;     /* source texts, NUL-terminated */

@@ -187,8 +187,8 @@ typedef struct tci_request_copy {
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
 
 /* ---- compile/compile.c: THE SPINE ---- */
-/* Finds (memory, disk) or makes the code of n requests, with at most two compiler processes in
- * all. codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
+/* Finds (memory, disk) or makes the code of n requests, with one build by the compiler for all.
+ * codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
  * `log` receives text for the user on failure. Escapes nothing: `s` only lends memory. */
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
                                       const tc_options *o,

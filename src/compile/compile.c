@@ -179,10 +179,13 @@ static void tci_compile_dump_loops(tci_compile_batch_state *b)
 
 static void tci_compile_dump_source(tci_compile_batch_state *b)
 {
-    static const char *const files[2] = {"source.c", "source2.c"};
     for (int i = 0; i < b->jit.n_sources; i++) {
+        char file[32] = "source.c";
+        if (i > 0) {
+            snprintf(file, sizeof(file), "source%d.c", i + 1);
+        }
         if (tci_dump_wants(&b->jobs[0].dump, "source")) {
-            tci_dump_file(&b->jobs[0].dump, files[i], &b->jit.sources[i]);
+            tci_dump_file(&b->jobs[0].dump, file, &b->jit.sources[i]);
         }
         tci_log(b->options, "source", "%s", b->jit.sources[i].text);
     }

@@ -31,7 +31,7 @@ typedef struct tci_jit {
     int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
     int n_missing;
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
-    tci_str sources[2]; int n_sources;  /* scratch */
+    tci_str *sources; int n_sources;    /* scratch */
     tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../base/alloc.h"
 #include "../base/env.h"
 #include "../base/object.h"
 #include "../base/posix.h"
@@ -113,6 +114,7 @@ typedef struct tci_cc_task {
     tci_spawn result;
     int exit_code;
     pthread_t thread;
+    bool beside;                /* thread runs it */
 } tci_cc_task;
 
 static void tci_cc_arg(tci_cc_task *t, const char *arg)
@@ -208,15 +210,22 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.temp_dir = build->directory; /* others may reach the usual one */
 }
 
-/* The second process runs beside the first, from a thread that lives as long as it does. */
+/* The other processes run beside the first, each from a thread that lives as long as it does; one
+ * that has no thread runs when the first has ended. */
 static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
-    bool beside = n > 1 && pthread_create(&tasks[1].thread, NULL, tci_cc_run, &tasks[1]) == 0;
-    tci_cc_run(&tasks[0]);
-    if (beside) {
-        pthread_join(tasks[1].thread, NULL);
-    } else if (n > 1) {
-        tci_cc_run(&tasks[1]);
+    for (int i = 1; i < n; i++) {
+        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_cc_run, &tasks[i]) == 0;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!tasks[i].beside) {
+            tci_cc_run(&tasks[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (tasks[i].beside) {
+            pthread_join(tasks[i].thread, NULL);
+        }
     }
 }
 
@@ -248,11 +257,14 @@ static const char *tci_cc_tell(const tci_cc_task *t, tc_build *build)
 
 TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why)
 {
-    tci_cc_task tasks[2];
-    int n = TCI_MIN(build->n, 2);
+    int n = build->n;
+    tci_cc_task *tasks = tci_heap_get((size_t)n * sizeof(*tasks));
     bool written = true;
     *why = NULL;
-    memset(tasks, 0, sizeof(tasks));
+    if (!tasks) {
+        *why = "out of memory for the compiler's processes";
+        return TC_ERR_MEMORY;
+    }
     for (int i = 0; i < n && written; i++) {
         tci_cc_fill_command(&tasks[i], build);
         written = tci_cc_write_source(&tasks[i], build, i);
@@ -275,6 +287,7 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
         tci_str_free(&tasks[i].source_path);
         tci_str_free(&tasks[i].log);
     }
+    tci_heap_free(tasks);
     return !written ? TC_ERR_IO : *why ? TC_ERR_COMPILER : TC_OK;
 }
 
