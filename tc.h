@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "22304b7878ed0479"
+#define TCI_BUILD "85038926cadde0fd"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3005,7 +3005,7 @@ typedef struct tc_backend_target {
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
 
-/* One request to compile: at most two sources, each to its own object file. */
+/* One request to compile: sources, best side by side, each to its own object file. */
 typedef struct tc_build {
     int n;
     const char *const *sources;     /* source texts, NUL-terminated */
@@ -54979,8 +54979,8 @@ typedef struct tci_request_copy {
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
 
 /* ---- compile/compile.c: THE SPINE ---- */
-/* Finds (memory, disk) or makes the code of n requests, with at most two compiler processes in
- * all. codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
+/* Finds (memory, disk) or makes the code of n requests, with one build by the compiler for all.
+ * codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
  * `log` receives text for the user on failure. Escapes nothing: `s` only lends memory. */
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
                                       const tc_options *o,
@@ -57716,16 +57716,17 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 #undef tci_wire_dim
 #endif
 /* ---- src/compile/jit.c ---- */
-/* compile/jit.c - kernels to functions: one source file, one compiler process, one object file.
+/* compile/jit.c - kernels to functions: a source file, a compiler process, an object file.
  *
  * In: the kernels of all programs of a batch. Out: for each a function in a loaded module. The one
  * idea: a kernel's canonical text is its identity. Equal kernels are compiled once, kernels that
  * any program before had compiled are found again (in this process or on disk), and only the rest
- * go into new source: one file, or two compiled side by side when there are many.
+ * go into new source: one file, or where that would be long several of about one length, which are
+ * compiled side by side, as many as there are processors.
  *
  * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all
- * are found. A file's prelude is printed after its kernels, because printing them says what they
- * need. */
+ * are found. The prelude is printed after the kernels, because printing them says what they need;
+ * all files have the same one, of which compilers drop what a file does not use. */
 /* ---- src/compile/jit.h ---- */
 /* compile/jit.h - from the distinct kernels of a batch of programs to functions. The stages are
  * called in this order by compile/compile.c. */
@@ -57759,7 +57760,7 @@ typedef struct tci_jit {
     int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
     int n_missing;
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
-    tci_str sources[2]; int n_sources;  /* scratch */
+    tci_str *sources; int n_sources;    /* scratch */
     tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
@@ -57785,7 +57786,8 @@ TCI_FN void tci_jit_end(tci_jit *j);
 
 
 enum {
-    TCI_JIT_SPLIT_FROM = 25,
+    TCI_JIT_FILE_BYTES = 40000, /* of kernels: for less another process does not pay */
+    TCI_JIT_FILES_MOST = 16,
     TCI_JIT_DEFAULT_TIMEOUT_S = 120,
     TCI_JIT_LOG_BYTES = 3000,
     TCI_JIT_OBJECT_MOST = 1 << 30 /* bytes */
@@ -57988,45 +57990,72 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
         }
     }
     tci_jit_name_kernels(j);
-    bool split = j->n_missing >= TCI_JIT_SPLIT_FROM && tci_os_cpu_count() >= 2;
-    j->n_sources = j->n_missing ? (split ? 2 : 1) : 0;
-    int nth = 0;
+}
+
+/* Each kernel's text in the file that has the least so far. */
+static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies)
+{
     for (int i = 0; i < j->n_kernels; i++) {
-        if (!j->kernels[i].is_found) {
-            j->kernels[i].file = nth++ % j->n_sources;
+        tci_jit_kernel *k = &j->kernels[i];
+        int least = 0;
+        for (int f = 1; f < j->n_sources; f++) {
+            least = bodies[f].n < bodies[least].n ? f : least;
+        }
+        if (!k->is_found) {
+            k->file = least;
+            tci_str_add_n(&bodies[least], texts[i].text, texts[i].n);
         }
     }
 }
 
 TCI_FN void tci_jit_emit(tci_jit *j)
 {
-    for (int file = 0; file < j->n_sources; file++) {
-        tci_dialect *d = tci_jit_dialect(j);
-        tci_str body = {.s = j->s};
-        for (int i = 0; i < j->n_kernels; i++) {
-            const tci_jit_kernel *k = &j->kernels[i];
-            if (!k->is_found && k->file == file) {
-                tci_emit_kernel(&body, d, k->kernel, k->loop, k->symbol);
-            }
+    tci_dialect *d = tci_jit_dialect(j);
+    tci_str *texts = TCI_NEW_ARRAY(j->s, tci_str, j->n_kernels + 1);
+    size_t total = 0;
+    if (!j->n_missing) {
+        return;
+    }
+    for (int i = 0; i < j->n_kernels; i++) {
+        const tci_jit_kernel *k = &j->kernels[i];
+        texts[i].s = j->s;
+        if (!k->is_found) {
+            tci_emit_kernel(&texts[i], d, k->kernel, k->loop, k->symbol);
+            total += texts[i].n;
         }
-        tci_str *source = &j->sources[file];
-        memset(source, 0, sizeof(*source));
-        source->s = j->s;
+    }
+    int most = TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
+    j->n_sources = (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most);
+    j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
+    tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
+    d->prelude(d, &prelude);
+    for (int f = 0; f < j->n_sources; f++) {
+        j->sources[f].s = bodies[f].s = j->s;
+    }
+    tci_jit_share_out(j, texts, bodies);
+    for (int f = 0; f < j->n_sources; f++) {
+        tci_str *source = &j->sources[f];
         tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);
-        d->prelude(d, source);
-        tci_str_add_n(source, body.text, body.n);
+        tci_str_add_n(source, prelude.text, prelude.n);
+        tci_str_add_n(source, bodies[f].text, bodies[f].n);
         tci_dialect_finish(d, source);
     }
 }
 
 /* ---- building ---- */
 
-/* One run of the backend's compiler. All heap, as nothing here may escape. */
+/* One file of a build. */
+typedef struct tci_jit_file {
+    char name[32];              /* of its object, in the build's folder */
+    tci_str output, object;     /* heap: its path; what was read of it */
+    tci_module *module;
+} tci_jit_file;
+
+/* One run of the backend's compiler. Nothing here may escape. */
 typedef struct tci_jit_build {
     tci_workdir dir;
-    tci_str outputs[2];
-    tci_str objects[2];
-    tci_module *modules[2];
+    tci_jit_file *files;        /* heap: the jit's n_sources, and as many pointers twice */
+    const char **sources, **outputs;
 } tci_jit_build;
 
 static void tci_jit_say(void *arg, const char *text)
@@ -58038,25 +58067,24 @@ static void tci_jit_say(void *arg, const char *text)
     }
 }
 
-static const char *const tci_jit_outputs[] = {"tc_0.so", "tc_1.so"};
-
 static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
 {
     const tc_backend *calls = j->backend->calls;
-    const char *sources[2], *outputs[2];
     for (int i = 0; i < j->n_sources; i++) {
-        tci_str_printf(&b->outputs[i], "%s/%s", b->dir.dir.path.text, tci_jit_outputs[i]);
-        if (b->outputs[i].failed) {
+        tci_jit_file *file = &b->files[i];
+        snprintf(file->name, sizeof(file->name), "tc_%d.so", i);
+        tci_str_printf(&file->output, "%s/%s", b->dir.dir.path.text, file->name);
+        if (file->output.failed) {
             return TC_ERR_MEMORY;
         }
-        sources[i] = j->sources[i].text;
-        outputs[i] = b->outputs[i].text;
+        b->sources[i] = j->sources[i].text;
+        b->outputs[i] = file->output.text;
     }
     tc_build build;
     memset(&build, 0, sizeof(build));
     build.n = j->n_sources;
-    build.sources = sources;
-    build.outputs = outputs;
+    build.sources = b->sources;
+    build.outputs = b->outputs;
     build.directory = b->dir.dir.path.text;
     build.features = j->backend->target.features;
     build.compiler = j->compiler.path;
@@ -58072,33 +58100,33 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     return status;
 }
 
-/* Object file i into the cache, and from there (else from where it is) into the process. */
+/* An object file into the cache, and from there (else from where it is) into the process. */
 static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
 {
+    tci_jit_file *file = &b->files[i];
+    const tci_str *object = &file->object;
     char why[256] = "";
     int code = 0;
     tci_str path = {0};
-    if (!tci_dir_read(&b->dir.dir, tci_jit_outputs[i], TCI_JIT_OBJECT_MOST, &b->objects[i],
-                      &code)) {
+    if (!tci_dir_read(&b->dir.dir, file->name, TCI_JIT_OBJECT_MOST, &file->object, &code)) {
         tci_str_printf(&j->said, "the compiler left no object file: %s\n", strerror(code));
         return TC_ERR_COMPILER;
     }
-    const tci_str *object = &b->objects[i];
     tci_hash sum = tci_hash_bytes(object->text, object->n);
     bool stored = tci_disk_store_object(j->disk, sum, object, &j->sources[i], &path);
-    const char *from = stored ? path.text : b->outputs[i].text;
-    b->modules[i] = tci_module_load(j->backend->calls, from, object, sum, why);
-    if (b->modules[i]) {
-        b->modules[i]->stored = stored;
+    const char *from = stored ? path.text : file->output.text;
+    file->module = tci_module_load(j->backend->calls, from, object, sum, why);
+    if (file->module) {
+        file->module->stored = stored;
         j->written_bytes += stored ? (int64_t)(object->n + j->sources[i].n) : 0;
     } else {
-        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", b->outputs[i].text, why);
+        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", file->output.text, why);
         if (stored) {
             tci_disk_remove_object(j->disk, sum);
         }
     }
     tci_str_free(&path);
-    return b->modules[i] ? TC_OK : TC_ERR_COMPILER;
+    return file->module ? TC_OK : TC_ERR_COMPILER;
 }
 
 /* Finds the functions of file i's kernels and offers them to later compiles. */
@@ -58164,18 +58192,41 @@ static tc_status tci_jit_build_all(tci_jit *j, tci_jit_build *b)
         status = tci_jit_load(j, b, i);
     }
     for (int i = 0; i < j->n_sources && status == TC_OK; i++) {
-        status = tci_jit_bind(j, b->modules[i], i);
+        status = tci_jit_bind(j, b->files[i].module, i);
     }
     return status;
+}
+
+static bool tci_jit_begin_build(tci_jit_build *b, int n)
+{
+    memset(b, 0, sizeof(*b));
+    b->dir.dir.fd = b->dir.base.fd = -1;
+    b->files = tci_heap_get((size_t)n * (sizeof(*b->files) + 2 * sizeof(char *)));
+    b->sources = b->files ? (const char **)(b->files + n) : NULL;
+    b->outputs = b->files ? b->sources + n : NULL;
+    return b->files != NULL;
+}
+
+static void tci_jit_end_build(tci_jit_build *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (b->files[i].module) {
+            tci_module_release(b->files[i].module);
+        }
+        tci_str_free(&b->files[i].output);
+        tci_str_free(&b->files[i].object);
+    }
+    tci_heap_free(b->files);
 }
 
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
 {
     tci_jit_build b;
-    memset(&b, 0, sizeof(b));
-    b.dir.dir.fd = b.dir.base.fd = -1;
     if (!j->n_missing) {
         return TC_OK;
+    }
+    if (!tci_jit_begin_build(&b, j->n_sources)) {
+        return TC_ERR_MEMORY;
     }
     tc_status status = tci_jit_build_all(j, &b);
     if (status != TC_OK) {
@@ -58184,13 +58235,7 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
         tci_log(j->options, "compile", "kept: %s", b.dir.dir.path.text);
     }
     tci_workdir_end(&b.dir, status != TC_OK);
-    for (int i = 0; i < 2; i++) {
-        if (b.modules[i]) {
-            tci_module_release(b.modules[i]);
-        }
-        tci_str_free(&b.outputs[i]);
-        tci_str_free(&b.objects[i]);
-    }
+    tci_jit_end_build(&b, j->n_sources);
     return status;
 }
 
@@ -59201,10 +59246,13 @@ static void tci_compile_dump_loops(tci_compile_batch_state *b)
 
 static void tci_compile_dump_source(tci_compile_batch_state *b)
 {
-    static const char *const files[2] = {"source.c", "source2.c"};
     for (int i = 0; i < b->jit.n_sources; i++) {
+        char file[32] = "source.c";
+        if (i > 0) {
+            snprintf(file, sizeof(file), "source%d.c", i + 1);
+        }
         if (tci_dump_wants(&b->jobs[0].dump, "source")) {
-            tci_dump_file(&b->jobs[0].dump, files[i], &b->jit.sources[i]);
+            tci_dump_file(&b->jobs[0].dump, file, &b->jit.sources[i]);
         }
         tci_log(b->options, "source", "%s", b->jit.sources[i].text);
     }
