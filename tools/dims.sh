@@ -3,8 +3,8 @@
 #
 # In: the rooms. Out: the places, and 1 if there are any. Sizes are made pointers to functions
 # (TCI_DIM_OPAQUE), which GCC takes from numbers, and compares with == and !=, but neither adds,
-# multiplies, orders nor makes numbers of without saying so. The rooms of base/ that are those
-# functions are left out. Needs GCC: the words are its own.
+# multiplies, orders nor makes numbers of without saying so; a list of them is none of numbers. The
+# rooms of base/ that are those functions are left out. Needs GCC: the words are its own.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 "${CC:-cc}" --version 2>/dev/null | grep -q 'Free Software' || { echo "skipped: no GCC"; exit 0; }
@@ -16,6 +16,7 @@ for room in $(ls "$@" | grep -v '^src/base/dim'); do
         -Wpedantic -Wint-conversion "$room" 2>&1 |
         sed -n -e '/makes pointer from integer/d' \
             -e '/error:\|integer from pointer\|in arithmetic\|ordered comparison\|different size/p' \
+            -e '/incompatible pointer type/p' \
             -e '/comparison between pointer and integer/p'
 done | sort -u | while IFS=: read -r file line column rest; do
     case $rest in # == and != are what may stand there

@@ -18,7 +18,7 @@ typedef struct tci_leaf_span {
 static bool tci_leaf_check(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
 {
     return tci_frame_list(f, sizes, rank, "the sizes") &&
-           tci_build_check_shape(&f->ctx->graph, rank, sizes, dtype);
+           tci_build_check_shape(&f->ctx->graph, rank, tci_dim_list(sizes), dtype);
 }
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
@@ -40,7 +40,7 @@ TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t
     }
     memcpy(copy, name, bytes);
     tci_node *x = tci_graph_node(g, TCI_OP_INPUT, (tc_dtype)dtype_and_sizes[0], n - 1,
-                                 dtype_and_sizes + 1, 0, NULL, 0, NULL);
+                                 tci_dim_list(dtype_and_sizes + 1), 0, NULL, 0, NULL);
     if (x) {
         x->name = copy;
     } else {
@@ -112,9 +112,10 @@ TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
                                tci_storage *storage, const int64_t *strides, int64_t offset)
 {
     size_t bytes = (size_t)rank * sizeof(*strides);
-    int64_t *own = strides && rank ? tci_graph_resize(g, NULL, 0, bytes) : NULL;
+    tci_dim *own = strides && rank ? tci_graph_resize(g, NULL, 0, bytes) : NULL;
     bool ok = storage && (own || !strides || !rank);
-    tci_node *x = ok ? tci_graph_node(g, TCI_OP_DATA, dtype, rank, sizes, 0, NULL, 0, NULL) : NULL;
+    const tci_dim *shape = tci_dim_list(sizes);
+    tci_node *x = ok ? tci_graph_node(g, TCI_OP_DATA, dtype, rank, shape, 0, NULL, 0, NULL) : NULL;
     if (!x) {
         if (own) {
             tci_graph_resize(g, own, bytes, 0);

@@ -557,7 +557,8 @@ TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_s
 {
     tci_frame f;
     tci_node *n = tci_ops_shaped(&f, "tc_reshape", x, rank, sizes, "the sizes", here);
-    return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, sizes) : NULL);
+    const tci_dim *shape = tci_dim_list(sizes);
+    return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, shape) : NULL);
 }
 
 TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here)
@@ -589,7 +590,8 @@ TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_si
 {
     tci_frame f;
     tci_node *n = tci_ops_shaped(&f, "tc_expand", x, rank, sizes, "the sizes", here);
-    return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, sizes) : NULL);
+    const tci_dim *shape = tci_dim_list(sizes);
+    return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, shape) : NULL);
 }
 
 TC_API tc_tensor tc_squeeze_at(tc_tensor x, int axis, tc_site here)
@@ -943,18 +945,19 @@ static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor we
                 tci_build_lp_pool, n, node, p, options)                                            \
     TCI_OPS_ONE(adaptive_avg_pool##n##d,                                                           \
                 (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
-                tci_build_adaptive_avg_pool, n, node, n_sizes, sizes)                              \
+                tci_build_adaptive_avg_pool, n, node, n_sizes, tci_dim_list(sizes))                \
     TCI_OPS_ONE(adaptive_max_pool##n##d,                                                           \
                 (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
-                tci_build_adaptive_max_pool, n, node, n_sizes, sizes)                              \
+                tci_build_adaptive_max_pool, n, node, n_sizes, tci_dim_list(sizes))                \
     TC_API void tc_adaptive_max_pool##n##d_with_indices_at(tc_tensor x, tc_tensor *values,         \
                                                            tc_tensor *indices, int n_sizes,        \
                                                            const int64_t *sizes, tc_site here)     \
     {                                                                                              \
         TCI_OPS_STORE(values, "tc_adaptive_max_pool" #n "d_with_indices",                          \
-                      tci_build_adaptive_max_pool(g, n, node, n_sizes, sizes))                     \
+                      tci_build_adaptive_max_pool(g, n, node, n_sizes, tci_dim_list(sizes)))       \
         TCI_OPS_STORE(indices, "tc_adaptive_max_pool" #n "d_with_indices",                         \
-                      tci_build_adaptive_max_pool_indices(g, n, node, n_sizes, sizes))             \
+                      tci_build_adaptive_max_pool_indices(g, n, node, n_sizes,                     \
+                                                          tci_dim_list(sizes)))                    \
     }
 TCI_OPS_IMAGES(1)
 TCI_OPS_IMAGES(2)
@@ -964,7 +967,8 @@ TCI_OPS_IMAGES(3)
 TCI_OPS_ONE(im2col, (tc_tensor x, const tc_pool *options, tc_site here), tci_build_im2col, node,
             options)
 TCI_OPS_ONE(col2im, (tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
-                     tc_site here), tci_build_col2im, node, n, sizes, options)
+                     tc_site here), tci_build_col2im, node, n, tci_dim_list(sizes),
+            options)
 TCI_OPS_ONE(interpolate, (tc_tensor x, const tc_interpolation *options, tc_site here),
             tci_build_interpolate, node, options)
 
@@ -1137,9 +1141,10 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                        fill->rank);
     }
     tci_graph *g = &f.ctx->graph;
-    bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, dtype_and_sizes + 1, dtype);
+    const tci_dim *sizes = tci_dim_list(dtype_and_sizes + 1);
+    bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, sizes, dtype);
     tci_node *r = ok ? tci_build_cast(g, fill, dtype) : NULL;
-    return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, dtype_and_sizes + 1) : NULL);
+    return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, sizes) : NULL);
 }
 
 /* ---- random numbers ---- */
@@ -1154,8 +1159,8 @@ static tc_tensor tci_ops_random(const char *name, tc_ctx *ctx, const tc_arg *key
     tci_frame f = tci_frame_on(ctx, name, here);
     bool ok = tci_frame_dtype(&f, "the key", list, n);
     tci_node *k = ok ? tci_ops_whole(&f, key, TC_U64, "the key") : NULL;
-    return tci_frame_end(
-        &f, k ? build(&f.ctx->graph, k, (tc_dtype)list[0], n - 1, list + 1) : NULL);
+    const tci_dim *sizes = tci_dim_list(list + 1);
+    return tci_frame_end(&f, k ? build(&f.ctx->graph, k, (tc_dtype)list[0], n - 1, sizes) : NULL);
 }
 
 TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
@@ -1213,7 +1218,7 @@ TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high,
     }
     tci_node *r = f.failed ? NULL
                            : tci_build_randint(&f.ctx->graph, k, ends[0], ends[1], dtype, n - 1,
-                                               dtype_and_sizes + 1);
+                                               tci_dim_list(dtype_and_sizes + 1));
     return tci_frame_end(&f, r);
 }
 

@@ -503,8 +503,8 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
     tci_print_view v = {.data = m->first,
                         .dtype = n->dtype,
                         .rank = n->rank,
-                        .shape = n->shape,
-                        .strides = n->strides};
+                        .shape = tci_dim_words(n->shape), /* known: it has a value */
+                        .strides = tci_dim_words(n->strides)};
     tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);

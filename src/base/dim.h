@@ -19,7 +19,11 @@
 
 #include "str.h"
 
-#ifdef TCI_DIM_OPAQUE /* `make dims`: computing with a size by C's operators does not compile */
+/* `make dims`: computing with a size by C's operators does not compile, nor does taking a list of
+ * sizes for one of numbers, or back, but by tci_dim_list and tci_dim_words. What it does not see is
+ * one word of a node (tci_node.attr) that is a size and read as a number: tci_node_dims has them as
+ * sizes. */
+#ifdef TCI_DIM_OPAQUE
 typedef void (*tci_dim)(struct tci_dim_opaque);
 #else
 typedef int64_t tci_dim;
@@ -30,6 +34,17 @@ typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 static inline int64_t tci_dim_known(tci_dim d)
 {
     return (int64_t)d;
+}
+
+/* Lists that are both: numbers of the user and words of a node that are sizes, as sizes; sizes as
+ * words. */
+static inline const tci_dim *tci_dim_list(const int64_t *words)
+{
+    return (const tci_dim *)words;
+}
+static inline const int64_t *tci_dim_words(const tci_dim *list)
+{
+    return (const int64_t *)list;
 }
 
 #define TCI_DIM_TAG ((int64_t)0x5a7d000000000000) /* the first symbolic number; names none */

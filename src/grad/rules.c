@@ -416,7 +416,7 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     tci_rule_phases *p = TCI_NEW_ARRAY(v->s, tci_rule_phases, n_windows);
     tci_node *r = v->grad;
     for (int i = 0; i < n_windows; i++) {
-        p[i] = tci_rule_phases_of(v, n->attr + 4 * i);
+        p[i] = tci_rule_phases_of(v, tci_node_dims(n) + 4 * i);
         r = tci_rule_unwindow(v, r, p[i], x->rank + 2 * i);
         first = TCI_MIN(first, p[i].axis);
     }
@@ -686,7 +686,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
         t.fresh = TCI_MAX(t.fresh, others[i] + 1);
     }
     for (int i = 0; i < n_windows; i++) {
-        p[i] = tci_rule_phases_of(v, window->attr + 4 * i);
+        p[i] = tci_rule_phases_of(v, tci_node_dims(window) + 4 * i);
         phases[i] = i;
     }
     tci_node *r = tci_rule_transposed(&t, 0, 0);

@@ -73,8 +73,9 @@ TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_
     tci_node *images = tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
     tci_node *wanted = tci_window_grouped(g, tci_transpose_zeros(g, math, n + 2, spans), n, spans,
                                           c.groups);
-    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros, tci_window_zeros, zero,
-                                        w->shape + 2, c.stride, c.dilation);
+    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros,
+                                        tci_dim_list(tci_window_zeros), zero, w->shape + 2,
+                                        c.stride, c.dilation);
     tci_node *conv = tci_window_contract(g, windows, kernel, n, c.groups);
     tci_node *r = tci_transpose_of(g, conv, images, tci_vjp_through_window);
     r = tci_build_pad_axes(g, tci_build_reshape(g, r, n + 2, spans), lo, hi, zero);
@@ -109,8 +110,8 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
         return NULL;
     }
     tci_dim lo[4] = {0, 0, p.padding[0], p.padding[1]};
-    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
-                                        p.stride, p.dilation);
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, tci_dim_list(p.padding), zero,
+                                        tci_dim_list(p.kernel), p.stride, p.dilation);
     if (!windows) {
         return NULL;
     }

@@ -47,7 +47,7 @@ static tci_node *tci_vjp_spread(const tci_vjp_row *v, tci_node *t)
 {
     const tci_node *x = v->n->in[0];
     tci_words w;
-    tci_dim *shape = tci_words_get(v->g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(v->g, &w, x->rank);
     if (!shape || !t) {
         return NULL;
     }

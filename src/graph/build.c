@@ -74,6 +74,11 @@ TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n)
     return tci_words_take(g, w, n);
 }
 
+TCI_FN tci_dim *tci_words_dims(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
 TCI_FN int *tci_words_ints(tci_graph *g, tci_words *w, int n)
 {
     return tci_words_take(g, w, n);
@@ -413,7 +418,7 @@ TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const 
     }
     if (x->rank < rank) {
         tci_words w;
-        tci_dim *ones = tci_words_get(g, &w, rank);
+        tci_dim *ones = tci_words_dims(g, &w, rank);
         if (!ones) {
             return NULL;
         }
@@ -443,7 +448,7 @@ static tci_node *tci_build_aligned(tci_graph *g, int op, tc_dtype dtype, int n,
         rank = TCI_MAX(rank, operands[i]->rank);
         first = operands[i]->rank > first->rank ? operands[i] : first;
     }
-    tci_dim *shape = tci_words_get(g, &w, rank);
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }
@@ -584,17 +589,17 @@ static tci_node *tci_build_drop_axes(tci_graph *g, int op, tc_dtype dtype, tci_n
                                      const int64_t *picked, int n_picked)
 {
     tci_words w;
-    int64_t *kept = tci_words_get(g, &w, x->rank);
-    if (!kept) {
+    int64_t *dropped = tci_words_get(g, &w, x->rank);
+    if (!dropped) {
         return NULL;
     }
-    int64_t *dropped = kept + (x->rank - n_picked);
+    tci_dim *kept = (tci_dim *)(dropped + n_picked);
     int n_kept = 0, n_dropped = 0;
     for (int i = 0; i < x->rank; i++) {
         if (picked[i]) {
             dropped[n_dropped++] = i;
         } else {
-            kept[n_kept++] = (int64_t)x->shape[i];
+            kept[n_kept++] = x->shape[i];
         }
     }
     return tci_words_put(g, &w,
@@ -605,7 +610,7 @@ static tci_node *tci_build_keepdims(tci_graph *g, tci_node *r, const tci_node *x
                                     const int64_t *picked)
 {
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -682,7 +687,7 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
         return NULL;
     }
     tci_words w;
-    tci_dim *ones = tci_words_get(g, &w, rank);
+    tci_dim *ones = tci_words_dims(g, &w, rank);
     if (!ones) {
         return NULL;
     }
@@ -825,7 +830,7 @@ TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, 
     if (!x->rank) {
         return tci_graph_const(g, TC_I64, (tci_value){.i = 0});
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     const int64_t attr[2] = {at, largest};
     if (!shape) {
         return NULL;

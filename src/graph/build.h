@@ -12,12 +12,19 @@
 /* Working memory of a builder: on the stack for ordinary ranks, from the graph's memory beyond. It
  * is a list of one type at a time, that of the call which got it. */
 typedef struct tci_words {
-    union { int64_t words[48]; int ints[48]; bool flags[48]; tci_node *nodes[48]; } own;
+    union {
+        int64_t words[48];
+        tci_dim dims[48];
+        int ints[48];
+        bool flags[48];
+        tci_node *nodes[48];
+    } own;
     void *items;
     int n;
 } tci_words;
 /* Zeroed; NULL: out of memory. */
 TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n);
+TCI_FN tci_dim *tci_words_dims(tci_graph *g, tci_words *w, int n);
 TCI_FN int *tci_words_ints(tci_graph *g, tci_words *w, int n);
 TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n);

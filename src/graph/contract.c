@@ -95,7 +95,7 @@ static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a,
         return NULL;
     }
     int64_t *names = attr + 3 + total;
-    tci_dim *shape = names + total;
+    tci_dim *shape = (tci_dim *)(names + total);
     tci_node *in[2] = {a->node, b->node};
     tc_dtype dtype = tci_dtype_promote((tc_dtype)a->node->dtype, (tc_dtype)b->node->dtype);
     if (!tci_contract_sizes(g, a, b, rank_out, labels_out, shape)) {
@@ -216,7 +216,7 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     if (!order) {
         return false;
     }
-    tci_dim *shape = tci_words_get(g, &v, n);
+    tci_dim *shape = tci_words_dims(g, &v, n);
     if (!shape) {
         tci_words_put(g, &w, NULL);
         return false;

@@ -54,7 +54,7 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
 TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank, const tci_dim *shape)
 {
     tci_words w;
-    tci_dim *out = x ? tci_words_get(g, &w, rank) : NULL;
+    tci_dim *out = x ? tci_words_dims(g, &w, rank) : NULL;
     if (!out) {
         return NULL;
     }
@@ -83,7 +83,7 @@ TCI_FN tci_node *tci_build_permute(tci_graph *g, tci_node *x, int n, const int *
         return NULL;
     }
     int64_t *seen = order + n;
-    tci_dim *shape = seen + n;
+    tci_dim *shape = (tci_dim *)(seen + n);
     bool identity = true;
     for (int i = 0; i < n; i++) {
         int axis;
@@ -121,7 +121,7 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
     if (!order) {
         return NULL;
     }
-    tci_dim *shape = order + x->rank;
+    tci_dim *shape = (tci_dim *)(order + x->rank);
     for (int i = 0; i < x->rank; i++) {
         order[i] = i == a ? b : i == b ? a : i;
         shape[i] = x->shape[order[i]];
@@ -134,7 +134,7 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
 TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape)
 {
     tci_words w;
-    tci_dim *out = x ? tci_words_get(g, &w, rank) : NULL;
+    tci_dim *out = x ? tci_words_dims(g, &w, rank) : NULL;
     if (!out) {
         return NULL;
     }
@@ -174,7 +174,7 @@ TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis)
         return x;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -191,7 +191,7 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
         return NULL;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank + 1);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank + 1);
     if (!shape) {
         return NULL;
     }
@@ -215,7 +215,7 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
     if (!attr || !tci_build_check_dim(g, "the first element of a slice", start, TC_ERR_SHAPE)) {
         return attr ? tci_words_put(g, &w, NULL) : NULL;
     }
-    tci_dim *shape = attr + 2 * x->rank;
+    tci_dim *shape = (tci_dim *)(attr + 2 * x->rank);
     for (int i = 0; i < x->rank; i++) {
         shape[i] = x->shape[i];
         attr[2 * i] = 0;
@@ -339,7 +339,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
         return NULL;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -368,7 +368,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
     tci_node *r = x;
     if (!nothing && in[1]) {
         r = tci_build_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
-                           before);
+                           tci_dim_words(before));
     }
     return tci_words_put(g, &w, in[1] ? r : NULL);
 }
@@ -386,7 +386,7 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
     }
     tci_words w;
     bool is_axis = tci_build_axis(g, axis, x->rank, &at);
-    tci_dim *sizes = is_axis ? tci_words_get(g, &w, 2 * x->rank) : NULL;
+    tci_dim *sizes = is_axis ? tci_words_dims(g, &w, 2 * x->rank) : NULL;
     if (!sizes) {
         return NULL;
     }
@@ -459,7 +459,7 @@ static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int
         return tci_build_cast(g, xs[0], dtype);
     }
     tci_words w, parts;
-    tci_dim *shape = tci_words_get(g, &w, first->rank);
+    tci_dim *shape = tci_words_dims(g, &w, first->rank);
     if (!shape) {
         return NULL;
     }
@@ -603,7 +603,7 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
         return tci_build_reshape(g, line, 0, NULL);
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, 2 * x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, 2 * x->rank);
     if (!shape) {
         return NULL;
     }
@@ -660,7 +660,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_dim *spec)
 {
     tci_words w;
-    tci_dim *shape = x ? tci_words_get(g, &w, x->rank + n) : NULL;
+    tci_dim *shape = x ? tci_words_dims(g, &w, x->rank + n) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -676,7 +676,7 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_di
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank + n, shape, 1,
-                                        &x, 4 * n, spec));
+                                        &x, 4 * n, tci_dim_words(spec)));
 }
 
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n)

@@ -285,7 +285,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
     n->value = w->value;
     n->hash = w->hash;
     n->shape = (tci_dim *)(n + 1);
-    n->attr = n->shape + w->rank;
+    n->attr = (int64_t *)(n->shape + w->rank);
     n->in = (tci_node **)(n->attr + w->n_attr);
     for (int i = 0; i < w->n_in; i++) {
         n->in[i] = w->in[i];

@@ -117,6 +117,12 @@ TCI_INLINE bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
+/* Its words, of which some are sizes. */
+static inline const tci_dim *tci_node_dims(const tci_node *n)
+{
+    return tci_dim_list(n->attr);
+}
+
 static inline tci_dim tci_node_count(const tci_node *n)
 {
     tci_dim count = 1;

@@ -102,7 +102,7 @@ static void tci_print_details(tci_str *out, const tci_node *n)
         tci_print_name(out, n->name);
     }
     if (n->strides) {
-        tci_print_words(out, " strides (", n->strides, n->rank, ")");
+        tci_print_words(out, " strides (", tci_dim_words(n->strides), n->rank, ")");
         tci_str_printf(out, " offset %" PRId64, n->offset);
     }
 }

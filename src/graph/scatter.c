@@ -96,7 +96,7 @@ TCI_FN tci_node *tci_build_index_put(tci_graph *g, tci_node *x, int axis, tci_no
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(src), TCI_SHAPE_TEXT(x), at);
         return NULL;
     }
-    tci_dim *line = tci_words_get(g, &w, x->rank);
+    tci_dim *line = tci_words_dims(g, &w, x->rank);
     if (!line) {
         return NULL;
     }

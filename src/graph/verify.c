@@ -194,7 +194,7 @@ static void tci_verify_window(const tci_verify *v)
     int n_windows = n->rank - x->rank;
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
-        const tci_dim *a = n->attr + 4 * i;
+        const tci_dim *a = tci_node_dims(n) + 4 * i;
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
         const int64_t axis = tci_dim_known(a[0]);
         tci_dim size = n->shape[axis];

@@ -238,7 +238,7 @@ static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const t
                                    int64_t *base, int64_t *rows)
 {
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
-    if (!tci_kx_affine(k, x, coef, &at)) {
+    if (!tci_kx_affine_known(k, x, coef, &at)) {
         return false;
     }
     bool fits = true;

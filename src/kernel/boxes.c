@@ -31,12 +31,12 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
                             int64_t *offset, tci_matrix_dim *d)
 {
     int64_t *own = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), base = 0;
-    bool fits = tci_kx_affine(k, g->x, own, &base) && tci_dim_is_known(base) &&
-                tci_dim_is_known(g->lo) && tci_dim_is_known(g->hi);
+    bool fits = tci_kx_affine_known(k, g->x, own, &base) && tci_dim_is_known(g->lo) &&
+                tci_dim_is_known(g->hi);
     memset(d, 0, sizeof(*d));
     for (int a = 0; a < k->n_axes && fits; a++) {
         bool first = d->stride == 0 && own[a] != 0;
-        fits = tci_dim_is_known(own[a]) && (!first || coef[a] % own[a] == 0);
+        fits = !first || coef[a] % own[a] == 0;
         d->stride = fits && first ? coef[a] / own[a] : d->stride;
         fits = fits && (own[a] == 0 || coef[a] == d->stride * own[a]) && tci_boxes_is_small(own[a]);
         d->coef[a] = (int32_t)own[a];
@@ -95,14 +95,8 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), offset = 0;
     memset(side, 0, sizeof(*side));
     if (in->op != TCI_K_LOAD || (in->n_guards > 0 && in->value.u != 0) ||
-        in->n_guards > TCI_MATRIX_DIMS || !tci_kx_affine(k, in->x, coef, &offset) ||
-        !tci_dim_is_known(offset)) {
+        in->n_guards > TCI_MATRIX_DIMS || !tci_kx_affine_known(k, in->x, coef, &offset)) {
         return false;
-    }
-    for (int a = 0; a < k->n_axes; a++) {
-        if (!tci_dim_is_known(coef[a])) {
-            return false;
-        }
     }
     for (int i = 0; i < in->n_guards; i++) {
         tci_matrix_dim *d = &side->dims[side->n_dims++];

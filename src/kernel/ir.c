@@ -505,6 +505,18 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *ba
     }
 }
 
+TCI_FN bool tci_kx_affine_known(const tci_kernel *k, int x, int64_t *coef, int64_t *base)
+{
+    tci_dim at, *own = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
+    bool known = tci_kx_affine(k, x, own, &at) && tci_dim_is_known(at);
+    for (int i = 0; i < k->n_axes && known; i++) {
+        known = tci_dim_is_known(own[i]);
+        coef[i] = tci_dim_known(own[i]);
+    }
+    *base = known ? tci_dim_known(at) : 0;
+    return known;
+}
+
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x)
 {
     return k->kx[x].axes;

@@ -256,6 +256,8 @@ TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
+/* The same, where all of it is known. */
+TCI_FN bool tci_kx_affine_known(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
 /* axes it depends on, as tci_kinst.axes */
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 /* finds or adds; derives axes and stage */

@@ -19,11 +19,11 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
 {
     const tci_kinst *in = &k->insts[inst];
     if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
-        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        !tci_kx_affine_known(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
+    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) {
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
     side->operand = tci_kinst_number(in);

@@ -177,7 +177,8 @@ static bool tci_kernel_takes_apart(const tci_kernel *k, int x, tci_dim *coef, tc
  * different offsets. */
 static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
-    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 2), index_coef = 0;
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), index_coef = 0;
+    int64_t *numbers = TCI_NEW_ARRAY(s, int64_t, k->n_axes + 1);
     const tci_kx *index;
     bool known = tci_kernel_takes_apart(k, store->x, coef, &index_coef, &index);
     int n = k->n_axes;
@@ -188,15 +189,15 @@ static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const t
         known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
         bool counts = a < k->n_outer && k->axes[a].size != 1;
         TCI_ASSERT(s, !known || a < k->n_outer || coef[a] == 0);
-        coef[a] = counts ? coef[a] : INT64_MAX;
+        numbers[a] = counts ? tci_dim_known(coef[a]) : INT64_MAX;
     }
     if (index && known) {
         known = tci_dim_is_known(index_coef) && tci_dim_is_known(index->hi);
         as.axes[n].size = known ? tci_dim_add(tci_dim_sub(index->hi, index->lo), 1) : 1;
-        coef[n] = as.axes[n].size == 1 ? INT64_MAX : index_coef;
+        numbers[n] = as.axes[n].size == 1 ? INT64_MAX : tci_dim_known(index_coef);
         as.n_axes++;
     }
-    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(&as, coef));
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(&as, numbers));
 }
 
 /* Its operand is read as it is written: an earlier stage has given it every element. */

@@ -10,7 +10,7 @@
 static tci_node *tci_arrange_merge(tci_graph *g, tci_node *x, int at)
 {
     tci_words w;
-    tci_dim *shape = x ? tci_words_get(g, &w, x->rank) : NULL;
+    tci_dim *shape = x ? tci_words_dims(g, &w, x->rank) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -58,7 +58,7 @@ TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_
         return NULL;
     }
     const int rank = x->rank ? x->rank : 1;
-    tci_dim *shape = tci_words_get(g, &w, rank + 1);
+    tci_dim *shape = tci_words_dims(g, &w, rank + 1);
     if (!shape) {
         return NULL;
     }
@@ -255,7 +255,7 @@ static tci_node *tci_arrange_pixels(tci_graph *g, tci_node *x, int64_t r, bool b
                        TCI_SHAPE_TEXT(x));
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank + 3);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank + 3);
     if (!shape) {
         return NULL;
     }
@@ -367,7 +367,7 @@ TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset,
         tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor is no diagonal: expected an axis");
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank + 1);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank + 1);
     if (!shape) {
         return NULL;
     }

@@ -44,7 +44,7 @@ TCI_FN tci_node *tci_composite_whole(tci_graph *g, int64_t v)
 TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis)
 {
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, rank);
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }
@@ -205,7 +205,7 @@ static bool tci_composite_norm_check(tci_graph *g, const char *what, const tci_n
     }
     if (!fits) {
         tci_words w;
-        tci_dim *sizes = tci_words_get(g, &w, n);
+        tci_dim *sizes = tci_words_dims(g, &w, n);
         for (int i = 0; sizes && i < n; i++) {
             sizes[i] = x->shape[axes[i]];
         }
@@ -363,7 +363,7 @@ static tci_node *tci_expand_LAYER_NORM(tci_graph *g, tci_node *n)
         tci_composite_unary(g, TCI_OP_RSQRT, tci_composite_binary(g, TCI_OP_ADD, variance, eps));
     tci_node *r = tci_composite_binary(g, TCI_OP_MUL, centred, scale);
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, n->rank);
+    tci_dim *shape = tci_words_dims(g, &w, n->rank);
     if (!shape) {
         return NULL;
     }

@@ -183,7 +183,7 @@ static tci_node *tci_search_put_rows(tci_graph *g, tci_node *x, tci_node *mask, 
         return NULL;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -294,7 +294,7 @@ static bool tci_places_axes(tci_places *p, const tci_node *x, tci_node *const *i
 {
     const int rank = x->rank;
     p->order = tci_words_ints(p->g, &p->ints, 2 * rank);
-    p->sizes = p->order ? tci_words_get(p->g, &p->words, rank + p->flat->rank) : NULL;
+    p->sizes = p->order ? tci_words_dims(p->g, &p->words, rank + p->flat->rank) : NULL;
     if (!p->sizes) {
         return false;
     }
@@ -371,7 +371,7 @@ static tci_node *tci_places_front(const tci_places *p, tci_node *x)
 {
     tci_words w;
     tci_node *r = tci_build_permute(p->g, x, p->rank, p->order);
-    tci_dim *shape = r ? tci_words_get(p->g, &w, p->rank + 1) : NULL;
+    tci_dim *shape = r ? tci_words_dims(p->g, &w, p->rank + 1) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -422,7 +422,7 @@ static tci_node *tci_places_source(const tci_places *p, tci_node *like, tci_node
     tci_words w;
     tci_node *r = tci_build_expand(p->g, src, like->rank, like->shape);
     r = tci_places_turn(p, r, true);
-    tci_dim *shape = r ? tci_words_get(p->g, &w, p->rank + 1) : NULL;
+    tci_dim *shape = r ? tci_words_dims(p->g, &w, p->rank + 1) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -448,7 +448,7 @@ static tci_node *tci_places_masked(tci_graph *g, tci_node *x, tci_node *mask, tc
                        TCI_SHAPE_TEXT(mask), TCI_SHAPE_TEXT(src), TCI_SHAPE_TEXT(x));
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, rest + 1);
+    tci_dim *shape = tci_words_dims(g, &w, rest + 1);
     if (!shape) {
         return NULL;
     }
@@ -484,7 +484,7 @@ TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *c
     tci_node *r = tci_build_index_put(g, front, 0, p.flat, rows,
                                       accumulate ? TCI_MODE_ADD : TCI_MODE_SET);
     tci_words w;
-    tci_dim *shape = r ? tci_words_get(g, &w, p.rank) : NULL;
+    tci_dim *shape = r ? tci_words_dims(g, &w, p.rank) : NULL;
     if (!shape) {
         return tci_places_end(&p, NULL);
     }
@@ -509,7 +509,7 @@ TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_n
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(value));
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -531,7 +531,7 @@ TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *i
     if (x->rank != index->rank || !x->rank) {
         return tci_build_gather(g, x, axis, index); /* which tells what is wrong, if it is */
     }
-    tci_dim *shape = tci_words_get(g, &w, 2 * x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, 2 * x->rank);
     if (!shape) {
         return NULL;
     }

@@ -203,8 +203,8 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
     tci_node *images =
         tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
     tci_node *kernel = tci_build_cast(g, w, math), *zero = tci_composite_number(g, math, 0.0);
-    tci_node *windows = tci_window_over(g, images, n, c.padding, c.padding, zero, w->shape + 2,
-                                        c.stride, c.dilation);
+    tci_node *windows = tci_window_over(g, images, n, c.padding, tci_dim_list(c.padding), zero,
+                                        w->shape + 2, c.stride, c.dilation);
     tci_node *r = tci_window_contract(g, windows, kernel, n, c.groups);
     if (r && c.groups > 1) {
         tci_dim shape[2 + TCI_IMAGE_AXES] = {r->shape[0], w->shape[0]};
@@ -316,8 +316,8 @@ static tci_node *tci_pooling_windows(tci_graph *g, const tci_pooling *p, tci_nod
 {
     const int n = p->image.n;
     tci_node *images = tci_build_reshape(g, x, n + 2, p->image.sizes);
-    return tci_window_over(g, images, n, p->padding, p->after, fill, p->kernel, p->stride,
-                           p->dilation);
+    return tci_window_over(g, images, n, p->padding, p->after, fill, tci_dim_list(p->kernel),
+                           p->stride, p->dilation);
 }
 
 /* Reduces the last n axes. */
@@ -741,8 +741,8 @@ TCI_FN tci_node *tci_build_im2col(tci_graph *g, tci_node *x, const struct tc_poo
     }
     tci_node *images = tci_build_reshape(g, x, 4, image.sizes);
     tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
-    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
-                                        p.stride, p.dilation);
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, tci_dim_list(p.padding), zero,
+                                        tci_dim_list(p.kernel), p.stride, p.dilation);
     if (!windows) {
         return NULL;
     }

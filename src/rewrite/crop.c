@@ -65,7 +65,7 @@ static tci_node *tci_crop_slice(tci_crop *c, tci_node *x, tci_crop_part part)
         attr[2 * i + 1] = 1;
     }
     return tci_graph_node(c->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, part.size, 1, &x,
-                          2 * x->rank, attr);
+                          2 * x->rank, tci_dim_words(attr));
 }
 
 /* ---- through movements ---- */
@@ -140,7 +140,7 @@ static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
     }
     return same ? x->in[0]
                 : tci_graph_node(c->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, part.size, 2, x->in,
-                                 x->rank, before);
+                                 x->rank, tci_dim_words(before));
 }
 
 /* ---- to contractions ---- */

@@ -431,7 +431,7 @@ static tci_node *tci_rewrite_pads(tci_rewrite_pass *p, tci_node *n)
         before[i] = tci_dim_add(n->attr[i], x->attr[i]);
     }
     return merge ? tci_graph_node(p->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank, n->shape, 2, x->in,
-                                  n->rank, before)
+                                  n->rank, tci_dim_words(before))
                  : n;
 }
 

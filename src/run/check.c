@@ -68,7 +68,7 @@ static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, cons
     }
     if (b->sizes && (b->n == port->n || b->dtype == -1)) {
         char sizes[256];
-        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
+        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, tci_dim_list(b->sizes));
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
                                sizes, shape);
     }
