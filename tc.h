@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "85038926cadde0fd"
+#define TCI_BUILD "4e8cdc46ace41c71"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -6041,7 +6041,11 @@ TCI_FN void tci_workdir_end(tci_workdir *w, bool failed)
 #define TCI_BASE_DIM_H
 
 
-#ifdef TCI_DIM_OPAQUE /* `make dims`: computing with a size by C's operators does not compile */
+/* `make dims`: computing with a size by C's operators does not compile, nor does taking a list of
+ * sizes for one of numbers, or back, but by tci_dim_list and tci_dim_words. What it does not see is
+ * one word of a node (tci_node.attr) that is a size and read as a number: tci_node_dims has them as
+ * sizes. */
+#ifdef TCI_DIM_OPAQUE
 typedef void (*tci_dim)(struct tci_dim_opaque);
 #else
 typedef int64_t tci_dim;
@@ -6052,6 +6056,17 @@ typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 static inline int64_t tci_dim_known(tci_dim d)
 {
     return (int64_t)d;
+}
+
+/* Lists that are both: numbers of the user and words of a node that are sizes, as sizes; sizes as
+ * words. */
+static inline const tci_dim *tci_dim_list(const int64_t *words)
+{
+    return (const tci_dim *)words;
+}
+static inline const int64_t *tci_dim_words(const tci_dim *list)
+{
+    return (const int64_t *)list;
 }
 
 #define TCI_DIM_TAG ((int64_t)0x5a7d000000000000) /* the first symbolic number; names none */
@@ -9274,6 +9289,27 @@ static tci_value tci_prim_sign(tci_prim p, tci_value v)
     return v;
 }
 
+/* What the functions for one kind of number are not asked for: recipes, what is of the other kind,
+ * what tci_prim_eval does itself. */
+#define TCI_PRIM_OTHER_CASES                                                                       \
+    TCI_MATH_PRIMS(TCI_PRIM_CASE)                                                                  \
+    case TCI_P_SELECT:                                                                             \
+    case TCI_P_CAST:                                                                               \
+    case TCI_P_TOINT:                                                                              \
+    case TCI_P_BITS:                                                                               \
+    case TCI_P_LANE1:                                                                              \
+    case TCI_P_COUNT:
+#define TCI_PRIM_WHOLE_CASES                                                                       \
+    case TCI_P_NEG:                                                                                \
+    case TCI_P_ABS:                                                                                \
+    case TCI_P_AND:                                                                                \
+    case TCI_P_OR:                                                                                 \
+    case TCI_P_XOR:                                                                                \
+    case TCI_P_NOT:                                                                                \
+    case TCI_P_SHL:                                                                                \
+    case TCI_P_SHR:                                                                                \
+    case TCI_P_MULHI:
+
 static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
 {
     float a = (float)args[0].f;
@@ -9315,9 +9351,11 @@ static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
         return tci_prim_f32(tci_round_f16(a));
     case TCI_P_ROUNDB16:
         return tci_prim_f32(tci_round_bf16(a));
-    default:
-        return args[0];
+    TCI_PRIM_WHOLE_CASES
+    TCI_PRIM_OTHER_CASES
+        break;
     }
+    return args[0];
 }
 
 static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args)
@@ -9357,9 +9395,13 @@ static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args)
         return tci_prim_bool(a < b);
     case TCI_P_LE:
         return tci_prim_bool(a <= b);
-    default:
-        return args[0];
+    case TCI_P_ROUND16:
+    case TCI_P_ROUNDB16:
+    TCI_PRIM_WHOLE_CASES
+    TCI_PRIM_OTHER_CASES
+        break;
     }
+    return args[0];
 }
 
 /* DIV (or REM) with x / 0 = x % 0 = 0 and MIN / -1 = MIN. Operands are in the range of t. */
@@ -9455,9 +9497,20 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
         return tci_prim_shift(t, false, a, b);
     case TCI_P_MULHI:
         return t == TC_BOOL ? 0 : tci_prim_high(t, a, b);
-    default:
-        return a.u; /* FLOOR, CEIL, TRUNC, RINT: already integral */
+    case TCI_P_FLOOR:
+    case TCI_P_CEIL:
+    case TCI_P_TRUNC:
+    case TCI_P_RINT: /* integral as it is */
+    case TCI_P_SQRT:
+    case TCI_P_EQ:
+    case TCI_P_LT:
+    case TCI_P_LE:
+    case TCI_P_ROUND16:
+    case TCI_P_ROUNDB16:
+    TCI_PRIM_OTHER_CASES
+        break;
     }
+    return a.u;
 }
 
 static tci_value tci_prim_eval_int(tci_prim p, tc_dtype t, const tci_value *args)
@@ -9539,24 +9592,20 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
         return tci_prim_eval_recipe(p, dtype, args);
     }
     bool is_float = tci_dtype_is_float(dtype);
-    switch (p) {
-    case TCI_P_SELECT:
+    if (p == TCI_P_SELECT) {
         return args[0].i ? args[1] : args[2];
-    case TCI_P_CAST:
-    case TCI_P_TOINT:
+    }
+    if (p == TCI_P_CAST || p == TCI_P_TOINT) {
         return tci_value_cast(args[0], dtype, to);
-    case TCI_P_BITS:
+    }
+    if (p == TCI_P_BITS) {
         return tci_prim_bits(dtype, to, args[0]);
-    case TCI_P_LANE1:
+    }
+    if (p == TCI_P_LANE1) {
         return tci_prim_lane1(imm, args);
-    case TCI_P_NEG:
-    case TCI_P_ABS:
-        if (is_float) {
-            return tci_prim_sign(p, args[0]);
-        }
-        break;
-    default:
-        break;
+    }
+    if (is_float && (p == TCI_P_NEG || p == TCI_P_ABS)) {
+        return tci_prim_sign(p, args[0]);
     }
     if (!is_float) {
         return tci_prim_eval_int(p, dtype, args);
@@ -12316,6 +12365,12 @@ TCI_INLINE bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
+/* Its words, of which some are sizes. */
+static inline const tci_dim *tci_node_dims(const tci_node *n)
+{
+    return tci_dim_list(n->attr);
+}
+
 static inline tci_dim tci_node_count(const tci_node *n)
 {
     tci_dim count = 1;
@@ -12655,7 +12710,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
     n->value = w->value;
     n->hash = w->hash;
     n->shape = (tci_dim *)(n + 1);
-    n->attr = n->shape + w->rank;
+    n->attr = (int64_t *)(n->shape + w->rank);
     n->in = (tci_node **)(n->attr + w->n_attr);
     for (int i = 0; i < w->n_in; i++) {
         n->in[i] = w->in[i];
@@ -13107,12 +13162,19 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
 /* Working memory of a builder: on the stack for ordinary ranks, from the graph's memory beyond. It
  * is a list of one type at a time, that of the call which got it. */
 typedef struct tci_words {
-    union { int64_t words[48]; int ints[48]; bool flags[48]; tci_node *nodes[48]; } own;
+    union {
+        int64_t words[48];
+        tci_dim dims[48];
+        int ints[48];
+        bool flags[48];
+        tci_node *nodes[48];
+    } own;
     void *items;
     int n;
 } tci_words;
 /* Zeroed; NULL: out of memory. */
 TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n);
+TCI_FN tci_dim *tci_words_dims(tci_graph *g, tci_words *w, int n);
 TCI_FN int *tci_words_ints(tci_graph *g, tci_words *w, int n);
 TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n);
@@ -13401,6 +13463,11 @@ static void *tci_words_take(tci_graph *g, tci_words *w, int n)
 }
 
 TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN tci_dim *tci_words_dims(tci_graph *g, tci_words *w, int n)
 {
     return tci_words_take(g, w, n);
 }
@@ -13744,7 +13811,7 @@ TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const 
     }
     if (x->rank < rank) {
         tci_words w;
-        tci_dim *ones = tci_words_get(g, &w, rank);
+        tci_dim *ones = tci_words_dims(g, &w, rank);
         if (!ones) {
             return NULL;
         }
@@ -13774,7 +13841,7 @@ static tci_node *tci_build_aligned(tci_graph *g, int op, tc_dtype dtype, int n,
         rank = TCI_MAX(rank, operands[i]->rank);
         first = operands[i]->rank > first->rank ? operands[i] : first;
     }
-    tci_dim *shape = tci_words_get(g, &w, rank);
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }
@@ -13915,17 +13982,17 @@ static tci_node *tci_build_drop_axes(tci_graph *g, int op, tc_dtype dtype, tci_n
                                      const int64_t *picked, int n_picked)
 {
     tci_words w;
-    int64_t *kept = tci_words_get(g, &w, x->rank);
-    if (!kept) {
+    int64_t *dropped = tci_words_get(g, &w, x->rank);
+    if (!dropped) {
         return NULL;
     }
-    int64_t *dropped = kept + (x->rank - n_picked);
+    tci_dim *kept = (tci_dim *)(dropped + n_picked);
     int n_kept = 0, n_dropped = 0;
     for (int i = 0; i < x->rank; i++) {
         if (picked[i]) {
             dropped[n_dropped++] = i;
         } else {
-            kept[n_kept++] = (int64_t)x->shape[i];
+            kept[n_kept++] = x->shape[i];
         }
     }
     return tci_words_put(g, &w,
@@ -13936,7 +14003,7 @@ static tci_node *tci_build_keepdims(tci_graph *g, tci_node *r, const tci_node *x
                                     const int64_t *picked)
 {
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -14013,7 +14080,7 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
         return NULL;
     }
     tci_words w;
-    tci_dim *ones = tci_words_get(g, &w, rank);
+    tci_dim *ones = tci_words_dims(g, &w, rank);
     if (!ones) {
         return NULL;
     }
@@ -14156,7 +14223,7 @@ TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, 
     if (!x->rank) {
         return tci_graph_const(g, TC_I64, (tci_value){.i = 0});
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     const int64_t attr[2] = {at, largest};
     if (!shape) {
         return NULL;
@@ -14281,7 +14348,7 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
 TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank, const tci_dim *shape)
 {
     tci_words w;
-    tci_dim *out = x ? tci_words_get(g, &w, rank) : NULL;
+    tci_dim *out = x ? tci_words_dims(g, &w, rank) : NULL;
     if (!out) {
         return NULL;
     }
@@ -14310,7 +14377,7 @@ TCI_FN tci_node *tci_build_permute(tci_graph *g, tci_node *x, int n, const int *
         return NULL;
     }
     int64_t *seen = order + n;
-    tci_dim *shape = seen + n;
+    tci_dim *shape = (tci_dim *)(seen + n);
     bool identity = true;
     for (int i = 0; i < n; i++) {
         int axis;
@@ -14348,7 +14415,7 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
     if (!order) {
         return NULL;
     }
-    tci_dim *shape = order + x->rank;
+    tci_dim *shape = (tci_dim *)(order + x->rank);
     for (int i = 0; i < x->rank; i++) {
         order[i] = i == a ? b : i == b ? a : i;
         shape[i] = x->shape[order[i]];
@@ -14361,7 +14428,7 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
 TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape)
 {
     tci_words w;
-    tci_dim *out = x ? tci_words_get(g, &w, rank) : NULL;
+    tci_dim *out = x ? tci_words_dims(g, &w, rank) : NULL;
     if (!out) {
         return NULL;
     }
@@ -14401,7 +14468,7 @@ TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis)
         return x;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -14418,7 +14485,7 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
         return NULL;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank + 1);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank + 1);
     if (!shape) {
         return NULL;
     }
@@ -14442,7 +14509,7 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
     if (!attr || !tci_build_check_dim(g, "the first element of a slice", start, TC_ERR_SHAPE)) {
         return attr ? tci_words_put(g, &w, NULL) : NULL;
     }
-    tci_dim *shape = attr + 2 * x->rank;
+    tci_dim *shape = (tci_dim *)(attr + 2 * x->rank);
     for (int i = 0; i < x->rank; i++) {
         shape[i] = x->shape[i];
         attr[2 * i] = 0;
@@ -14566,7 +14633,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
         return NULL;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -14595,7 +14662,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
     tci_node *r = x;
     if (!nothing && in[1]) {
         r = tci_build_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
-                           before);
+                           tci_dim_words(before));
     }
     return tci_words_put(g, &w, in[1] ? r : NULL);
 }
@@ -14613,7 +14680,7 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
     }
     tci_words w;
     bool is_axis = tci_build_axis(g, axis, x->rank, &at);
-    tci_dim *sizes = is_axis ? tci_words_get(g, &w, 2 * x->rank) : NULL;
+    tci_dim *sizes = is_axis ? tci_words_dims(g, &w, 2 * x->rank) : NULL;
     if (!sizes) {
         return NULL;
     }
@@ -14686,7 +14753,7 @@ static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int
         return tci_build_cast(g, xs[0], dtype);
     }
     tci_words w, parts;
-    tci_dim *shape = tci_words_get(g, &w, first->rank);
+    tci_dim *shape = tci_words_dims(g, &w, first->rank);
     if (!shape) {
         return NULL;
     }
@@ -14830,7 +14897,7 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
         return tci_build_reshape(g, line, 0, NULL);
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, 2 * x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, 2 * x->rank);
     if (!shape) {
         return NULL;
     }
@@ -14887,7 +14954,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_dim *spec)
 {
     tci_words w;
-    tci_dim *shape = x ? tci_words_get(g, &w, x->rank + n) : NULL;
+    tci_dim *shape = x ? tci_words_dims(g, &w, x->rank + n) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -14903,7 +14970,7 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_di
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank + n, shape, 1,
-                                        &x, 4 * n, spec));
+                                        &x, 4 * n, tci_dim_words(spec)));
 }
 
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n)
@@ -15008,7 +15075,7 @@ TCI_FN tci_node *tci_build_index_put(tci_graph *g, tci_node *x, int axis, tci_no
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(src), TCI_SHAPE_TEXT(x), at);
         return NULL;
     }
-    tci_dim *line = tci_words_get(g, &w, x->rank);
+    tci_dim *line = tci_words_dims(g, &w, x->rank);
     if (!line) {
         return NULL;
     }
@@ -15116,7 +15183,7 @@ static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a,
         return NULL;
     }
     int64_t *names = attr + 3 + total;
-    tci_dim *shape = names + total;
+    tci_dim *shape = (tci_dim *)(names + total);
     tci_node *in[2] = {a->node, b->node};
     tc_dtype dtype = tci_dtype_promote((tc_dtype)a->node->dtype, (tc_dtype)b->node->dtype);
     if (!tci_contract_sizes(g, a, b, rank_out, labels_out, shape)) {
@@ -15237,7 +15304,7 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     if (!order) {
         return false;
     }
-    tci_dim *shape = tci_words_get(g, &v, n);
+    tci_dim *shape = tci_words_dims(g, &v, n);
     if (!shape) {
         tci_words_put(g, &w, NULL);
         return false;
@@ -15770,7 +15837,7 @@ static void tci_print_details(tci_str *out, const tci_node *n)
         tci_print_name(out, n->name);
     }
     if (n->strides) {
-        tci_print_words(out, " strides (", n->strides, n->rank, ")");
+        tci_print_words(out, " strides (", tci_dim_words(n->strides), n->rank, ")");
         tci_str_printf(out, " offset %" PRId64, n->offset);
     }
 }
@@ -16013,7 +16080,7 @@ static void tci_verify_window(const tci_verify *v)
     int n_windows = n->rank - x->rank;
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
-        const tci_dim *a = n->attr + 4 * i;
+        const tci_dim *a = tci_node_dims(n) + 4 * i;
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
         const int64_t axis = tci_dim_known(a[0]);
         tci_dim size = n->shape[axis];
@@ -16352,7 +16419,7 @@ TCI_FN tci_node *tci_composite_whole(tci_graph *g, int64_t v)
 TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis)
 {
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, rank);
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }
@@ -16513,7 +16580,7 @@ static bool tci_composite_norm_check(tci_graph *g, const char *what, const tci_n
     }
     if (!fits) {
         tci_words w;
-        tci_dim *sizes = tci_words_get(g, &w, n);
+        tci_dim *sizes = tci_words_dims(g, &w, n);
         for (int i = 0; sizes && i < n; i++) {
             sizes[i] = x->shape[axes[i]];
         }
@@ -16671,7 +16738,7 @@ static tci_node *tci_expand_LAYER_NORM(tci_graph *g, tci_node *n)
         tci_composite_unary(g, TCI_OP_RSQRT, tci_composite_binary(g, TCI_OP_ADD, variance, eps));
     tci_node *r = tci_composite_binary(g, TCI_OP_MUL, centred, scale);
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, n->rank);
+    tci_dim *shape = tci_words_dims(g, &w, n->rank);
     if (!shape) {
         return NULL;
     }
@@ -16735,7 +16802,7 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
 static tci_node *tci_arrange_merge(tci_graph *g, tci_node *x, int at)
 {
     tci_words w;
-    tci_dim *shape = x ? tci_words_get(g, &w, x->rank) : NULL;
+    tci_dim *shape = x ? tci_words_dims(g, &w, x->rank) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -16783,7 +16850,7 @@ TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_
         return NULL;
     }
     const int rank = x->rank ? x->rank : 1;
-    tci_dim *shape = tci_words_get(g, &w, rank + 1);
+    tci_dim *shape = tci_words_dims(g, &w, rank + 1);
     if (!shape) {
         return NULL;
     }
@@ -16913,8 +16980,9 @@ static tci_node *tci_arrange_side(tci_graph *g, tci_node *x, int at, tci_dim cou
     case TCI_EDGE_REFLECT:
         return tci_arrange_part(g, x, at, behind ? tci_dim_sub(last, count) : 1, count, true);
     case TCI_EDGE_REPLICATE: return tci_arrange_same(g, x, at, behind ? last : 0, count);
-    default: return tci_arrange_part(g, x, at, behind ? 0 : tci_dim_sub(n, count), count, false);
+    case TCI_EDGE_CIRCULAR: break;
     }
+    return tci_arrange_part(g, x, at, behind ? 0 : tci_dim_sub(n, count), count, false);
 }
 
 /* Negative counts cut off. What is added is taken of the whole x all the same, as in torch, but for
@@ -16980,7 +17048,7 @@ static tci_node *tci_arrange_pixels(tci_graph *g, tci_node *x, int64_t r, bool b
                        TCI_SHAPE_TEXT(x));
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank + 3);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank + 3);
     if (!shape) {
         return NULL;
     }
@@ -17092,7 +17160,7 @@ TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset,
         tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor is no diagonal: expected an axis");
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank + 1);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank + 1);
     if (!shape) {
         return NULL;
     }
@@ -17390,7 +17458,7 @@ static tci_node *tci_search_put_rows(tci_graph *g, tci_node *x, tci_node *mask, 
         return NULL;
     }
     tci_words w;
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -17501,7 +17569,7 @@ static bool tci_places_axes(tci_places *p, const tci_node *x, tci_node *const *i
 {
     const int rank = x->rank;
     p->order = tci_words_ints(p->g, &p->ints, 2 * rank);
-    p->sizes = p->order ? tci_words_get(p->g, &p->words, rank + p->flat->rank) : NULL;
+    p->sizes = p->order ? tci_words_dims(p->g, &p->words, rank + p->flat->rank) : NULL;
     if (!p->sizes) {
         return false;
     }
@@ -17578,7 +17646,7 @@ static tci_node *tci_places_front(const tci_places *p, tci_node *x)
 {
     tci_words w;
     tci_node *r = tci_build_permute(p->g, x, p->rank, p->order);
-    tci_dim *shape = r ? tci_words_get(p->g, &w, p->rank + 1) : NULL;
+    tci_dim *shape = r ? tci_words_dims(p->g, &w, p->rank + 1) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -17629,7 +17697,7 @@ static tci_node *tci_places_source(const tci_places *p, tci_node *like, tci_node
     tci_words w;
     tci_node *r = tci_build_expand(p->g, src, like->rank, like->shape);
     r = tci_places_turn(p, r, true);
-    tci_dim *shape = r ? tci_words_get(p->g, &w, p->rank + 1) : NULL;
+    tci_dim *shape = r ? tci_words_dims(p->g, &w, p->rank + 1) : NULL;
     if (!shape) {
         return NULL;
     }
@@ -17655,7 +17723,7 @@ static tci_node *tci_places_masked(tci_graph *g, tci_node *x, tci_node *mask, tc
                        TCI_SHAPE_TEXT(mask), TCI_SHAPE_TEXT(src), TCI_SHAPE_TEXT(x));
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, rest + 1);
+    tci_dim *shape = tci_words_dims(g, &w, rest + 1);
     if (!shape) {
         return NULL;
     }
@@ -17691,7 +17759,7 @@ TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *c
     tci_node *r = tci_build_index_put(g, front, 0, p.flat, rows,
                                       accumulate ? TCI_MODE_ADD : TCI_MODE_SET);
     tci_words w;
-    tci_dim *shape = r ? tci_words_get(g, &w, p.rank) : NULL;
+    tci_dim *shape = r ? tci_words_dims(g, &w, p.rank) : NULL;
     if (!shape) {
         return tci_places_end(&p, NULL);
     }
@@ -17716,7 +17784,7 @@ TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_n
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(value));
         return NULL;
     }
-    tci_dim *shape = tci_words_get(g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, x->rank);
     if (!shape) {
         return NULL;
     }
@@ -17738,7 +17806,7 @@ TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *i
     if (x->rank != index->rank || !x->rank) {
         return tci_build_gather(g, x, axis, index); /* which tells what is wrong, if it is */
     }
-    tci_dim *shape = tci_words_get(g, &w, 2 * x->rank);
+    tci_dim *shape = tci_words_dims(g, &w, 2 * x->rank);
     if (!shape) {
         return NULL;
     }
@@ -18016,8 +18084,8 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
     tci_node *images =
         tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
     tci_node *kernel = tci_build_cast(g, w, math), *zero = tci_composite_number(g, math, 0.0);
-    tci_node *windows = tci_window_over(g, images, n, c.padding, c.padding, zero, w->shape + 2,
-                                        c.stride, c.dilation);
+    tci_node *windows = tci_window_over(g, images, n, c.padding, tci_dim_list(c.padding), zero,
+                                        w->shape + 2, c.stride, c.dilation);
     tci_node *r = tci_window_contract(g, windows, kernel, n, c.groups);
     if (r && c.groups > 1) {
         tci_dim shape[2 + TCI_IMAGE_AXES] = {r->shape[0], w->shape[0]};
@@ -18129,8 +18197,8 @@ static tci_node *tci_pooling_windows(tci_graph *g, const tci_pooling *p, tci_nod
 {
     const int n = p->image.n;
     tci_node *images = tci_build_reshape(g, x, n + 2, p->image.sizes);
-    return tci_window_over(g, images, n, p->padding, p->after, fill, p->kernel, p->stride,
-                           p->dilation);
+    return tci_window_over(g, images, n, p->padding, p->after, fill, tci_dim_list(p->kernel),
+                           p->stride, p->dilation);
 }
 
 /* Reduces the last n axes. */
@@ -18554,8 +18622,8 @@ TCI_FN tci_node *tci_build_im2col(tci_graph *g, tci_node *x, const struct tc_poo
     }
     tci_node *images = tci_build_reshape(g, x, 4, image.sizes);
     tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
-    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
-                                        p.stride, p.dilation);
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, tci_dim_list(p.padding), zero,
+                                        tci_dim_list(p.kernel), p.stride, p.dilation);
     if (!windows) {
         return NULL;
     }
@@ -19313,7 +19381,7 @@ static tci_node *tci_vjp_spread(const tci_vjp_row *v, tci_node *t)
 {
     const tci_node *x = v->n->in[0];
     tci_words w;
-    tci_dim *shape = tci_words_get(v->g, &w, x->rank);
+    tci_dim *shape = tci_words_dims(v->g, &w, x->rank);
     if (!shape || !t) {
         return NULL;
     }
@@ -19841,7 +19909,7 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     tci_rule_phases *p = TCI_NEW_ARRAY(v->s, tci_rule_phases, n_windows);
     tci_node *r = v->grad;
     for (int i = 0; i < n_windows; i++) {
-        p[i] = tci_rule_phases_of(v, n->attr + 4 * i);
+        p[i] = tci_rule_phases_of(v, tci_node_dims(n) + 4 * i);
         r = tci_rule_unwindow(v, r, p[i], x->rank + 2 * i);
         first = TCI_MIN(first, p[i].axis);
     }
@@ -20111,7 +20179,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
         t.fresh = TCI_MAX(t.fresh, others[i] + 1);
     }
     for (int i = 0; i < n_windows; i++) {
-        p[i] = tci_rule_phases_of(v, window->attr + 4 * i);
+        p[i] = tci_rule_phases_of(v, tci_node_dims(window) + 4 * i);
         phases[i] = i;
     }
     tci_node *r = tci_rule_transposed(&t, 0, 0);
@@ -20546,8 +20614,9 @@ TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_
     tci_node *images = tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
     tci_node *wanted = tci_window_grouped(g, tci_transpose_zeros(g, math, n + 2, spans), n, spans,
                                           c.groups);
-    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros, tci_window_zeros, zero,
-                                        w->shape + 2, c.stride, c.dilation);
+    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros,
+                                        tci_dim_list(tci_window_zeros), zero, w->shape + 2,
+                                        c.stride, c.dilation);
     tci_node *conv = tci_window_contract(g, windows, kernel, n, c.groups);
     tci_node *r = tci_transpose_of(g, conv, images, tci_vjp_through_window);
     r = tci_build_pad_axes(g, tci_build_reshape(g, r, n + 2, spans), lo, hi, zero);
@@ -20582,8 +20651,8 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
         return NULL;
     }
     tci_dim lo[4] = {0, 0, p.padding[0], p.padding[1]};
-    tci_node *windows = tci_window_over(g, images, 2, p.padding, p.padding, zero, p.kernel,
-                                        p.stride, p.dilation);
+    tci_node *windows = tci_window_over(g, images, 2, p.padding, tci_dim_list(p.padding), zero,
+                                        tci_dim_list(p.kernel), p.stride, p.dilation);
     if (!windows) {
         return NULL;
     }
@@ -21097,7 +21166,7 @@ static tci_node *tci_rewrite_pads(tci_rewrite_pass *p, tci_node *n)
         before[i] = tci_dim_add(n->attr[i], x->attr[i]);
     }
     return merge ? tci_graph_node(p->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank, n->shape, 2, x->in,
-                                  n->rank, before)
+                                  n->rank, tci_dim_words(before))
                  : n;
 }
 
@@ -21284,7 +21353,7 @@ static tci_node *tci_crop_slice(tci_crop *c, tci_node *x, tci_crop_part part)
         attr[2 * i + 1] = 1;
     }
     return tci_graph_node(c->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, part.size, 1, &x,
-                          2 * x->rank, attr);
+                          2 * x->rank, tci_dim_words(attr));
 }
 
 /* ---- through movements ---- */
@@ -21359,7 +21428,7 @@ static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
     }
     return same ? x->in[0]
                 : tci_graph_node(c->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, part.size, 2, x->in,
-                                 x->rank, before);
+                                 x->rank, tci_dim_words(before));
 }
 
 /* ---- to contractions ---- */
@@ -21886,6 +21955,8 @@ TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
+/* The same, where all of it is known. */
+TCI_FN bool tci_kx_affine_known(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
 /* axes it depends on, as tci_kinst.axes */
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 /* finds or adds; derives axes and stage */
@@ -22418,6 +22489,18 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *ba
         }
         x = rest;
     }
+}
+
+TCI_FN bool tci_kx_affine_known(const tci_kernel *k, int x, int64_t *coef, int64_t *base)
+{
+    tci_dim at, *own = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
+    bool known = tci_kx_affine(k, x, own, &at) && tci_dim_is_known(at);
+    for (int i = 0; i < k->n_axes && known; i++) {
+        known = tci_dim_is_known(own[i]);
+        coef[i] = tci_dim_known(own[i]);
+    }
+    *base = known ? tci_dim_known(at) : 0;
+    return known;
 }
 
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x)
@@ -22995,7 +23078,8 @@ static bool tci_kernel_takes_apart(const tci_kernel *k, int x, tci_dim *coef, tc
  * different offsets. */
 static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
-    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 2), index_coef = 0;
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), index_coef = 0;
+    int64_t *numbers = TCI_NEW_ARRAY(s, int64_t, k->n_axes + 1);
     const tci_kx *index;
     bool known = tci_kernel_takes_apart(k, store->x, coef, &index_coef, &index);
     int n = k->n_axes;
@@ -23006,15 +23090,15 @@ static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const t
         known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
         bool counts = a < k->n_outer && k->axes[a].size != 1;
         TCI_ASSERT(s, !known || a < k->n_outer || coef[a] == 0);
-        coef[a] = counts ? coef[a] : INT64_MAX;
+        numbers[a] = counts ? tci_dim_known(coef[a]) : INT64_MAX;
     }
     if (index && known) {
         known = tci_dim_is_known(index_coef) && tci_dim_is_known(index->hi);
         as.axes[n].size = known ? tci_dim_add(tci_dim_sub(index->hi, index->lo), 1) : 1;
-        coef[n] = as.axes[n].size == 1 ? INT64_MAX : index_coef;
+        numbers[n] = as.axes[n].size == 1 ? INT64_MAX : tci_dim_known(index_coef);
         as.n_axes++;
     }
-    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(&as, coef));
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(&as, numbers));
 }
 
 /* Its operand is read as it is written: an earlier stage has given it every element. */
@@ -25501,11 +25585,11 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
 {
     const tci_kinst *in = &k->insts[inst];
     if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
-        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        !tci_kx_affine_known(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
+    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) {
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
     side->operand = tci_kinst_number(in);
@@ -25748,12 +25832,12 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
                             int64_t *offset, tci_matrix_dim *d)
 {
     int64_t *own = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), base = 0;
-    bool fits = tci_kx_affine(k, g->x, own, &base) && tci_dim_is_known(base) &&
-                tci_dim_is_known(g->lo) && tci_dim_is_known(g->hi);
+    bool fits = tci_kx_affine_known(k, g->x, own, &base) && tci_dim_is_known(g->lo) &&
+                tci_dim_is_known(g->hi);
     memset(d, 0, sizeof(*d));
     for (int a = 0; a < k->n_axes && fits; a++) {
         bool first = d->stride == 0 && own[a] != 0;
-        fits = tci_dim_is_known(own[a]) && (!first || coef[a] % own[a] == 0);
+        fits = !first || coef[a] % own[a] == 0;
         d->stride = fits && first ? coef[a] / own[a] : d->stride;
         fits = fits && (own[a] == 0 || coef[a] == d->stride * own[a]) && tci_boxes_is_small(own[a]);
         d->coef[a] = (int32_t)own[a];
@@ -25812,14 +25896,8 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), offset = 0;
     memset(side, 0, sizeof(*side));
     if (in->op != TCI_K_LOAD || (in->n_guards > 0 && in->value.u != 0) ||
-        in->n_guards > TCI_MATRIX_DIMS || !tci_kx_affine(k, in->x, coef, &offset) ||
-        !tci_dim_is_known(offset)) {
+        in->n_guards > TCI_MATRIX_DIMS || !tci_kx_affine_known(k, in->x, coef, &offset)) {
         return false;
-    }
-    for (int a = 0; a < k->n_axes; a++) {
-        if (!tci_dim_is_known(coef[a])) {
-            return false;
-        }
     }
     for (int i = 0; i < in->n_guards; i++) {
         tci_matrix_dim *d = &side->dims[side->n_dims++];
@@ -26342,7 +26420,7 @@ static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const t
                                    int64_t *base, int64_t *rows)
 {
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
-    if (!tci_kx_affine(k, x, coef, &at)) {
+    if (!tci_kx_affine_known(k, x, coef, &at)) {
         return false;
     }
     bool fits = true;
@@ -26447,8 +26525,7 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
  * SCATTERs over one index share its order.
  *
  * What to expect: the gradient of 8192 rows read from a table of 32000, 512 floats each, reads and
- * writes 82 MB at least, 25 us of an H200's memory; before it come 18 small kernels, of which the
- * launches are most, some 3 us each. */
+ * writes 82 MB at least; before it come 18 small kernels, of which the launches are most. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
@@ -62583,7 +62660,7 @@ static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, cons
     }
     if (b->sizes && (b->n == port->n || b->dtype == -1)) {
         char sizes[256];
-        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
+        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, tci_dim_list(b->sizes));
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
                                sizes, shape);
     }
@@ -68018,7 +68095,7 @@ typedef struct tci_leaf_span {
 static bool tci_leaf_check(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
 {
     return tci_frame_list(f, sizes, rank, "the sizes") &&
-           tci_build_check_shape(&f->ctx->graph, rank, sizes, dtype);
+           tci_build_check_shape(&f->ctx->graph, rank, tci_dim_list(sizes), dtype);
 }
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
@@ -68040,7 +68117,7 @@ TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t
     }
     memcpy(copy, name, bytes);
     tci_node *x = tci_graph_node(g, TCI_OP_INPUT, (tc_dtype)dtype_and_sizes[0], n - 1,
-                                 dtype_and_sizes + 1, 0, NULL, 0, NULL);
+                                 tci_dim_list(dtype_and_sizes + 1), 0, NULL, 0, NULL);
     if (x) {
         x->name = copy;
     } else {
@@ -68112,9 +68189,10 @@ TCI_FN tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
                                tci_storage *storage, const int64_t *strides, int64_t offset)
 {
     size_t bytes = (size_t)rank * sizeof(*strides);
-    int64_t *own = strides && rank ? tci_graph_resize(g, NULL, 0, bytes) : NULL;
+    tci_dim *own = strides && rank ? tci_graph_resize(g, NULL, 0, bytes) : NULL;
     bool ok = storage && (own || !strides || !rank);
-    tci_node *x = ok ? tci_graph_node(g, TCI_OP_DATA, dtype, rank, sizes, 0, NULL, 0, NULL) : NULL;
+    const tci_dim *shape = tci_dim_list(sizes);
+    tci_node *x = ok ? tci_graph_node(g, TCI_OP_DATA, dtype, rank, shape, 0, NULL, 0, NULL) : NULL;
     if (!x) {
         if (own) {
             tci_graph_resize(g, own, bytes, 0);
@@ -69213,7 +69291,8 @@ TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_s
 {
     tci_frame f;
     tci_node *n = tci_ops_shaped(&f, "tc_reshape", x, rank, sizes, "the sizes", here);
-    return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, sizes) : NULL);
+    const tci_dim *shape = tci_dim_list(sizes);
+    return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, shape) : NULL);
 }
 
 TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here)
@@ -69245,7 +69324,8 @@ TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_si
 {
     tci_frame f;
     tci_node *n = tci_ops_shaped(&f, "tc_expand", x, rank, sizes, "the sizes", here);
-    return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, sizes) : NULL);
+    const tci_dim *shape = tci_dim_list(sizes);
+    return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, shape) : NULL);
 }
 
 TC_API tc_tensor tc_squeeze_at(tc_tensor x, int axis, tc_site here)
@@ -69599,18 +69679,19 @@ static tc_tensor tci_ops_conv(const char *name, int n, tc_tensor x, tc_tensor we
                 tci_build_lp_pool, n, node, p, options)                                            \
     TCI_OPS_ONE(adaptive_avg_pool##n##d,                                                           \
                 (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
-                tci_build_adaptive_avg_pool, n, node, n_sizes, sizes)                              \
+                tci_build_adaptive_avg_pool, n, node, n_sizes, tci_dim_list(sizes))                \
     TCI_OPS_ONE(adaptive_max_pool##n##d,                                                           \
                 (tc_tensor x, int n_sizes, const int64_t *sizes, tc_site here),                    \
-                tci_build_adaptive_max_pool, n, node, n_sizes, sizes)                              \
+                tci_build_adaptive_max_pool, n, node, n_sizes, tci_dim_list(sizes))                \
     TC_API void tc_adaptive_max_pool##n##d_with_indices_at(tc_tensor x, tc_tensor *values,         \
                                                            tc_tensor *indices, int n_sizes,        \
                                                            const int64_t *sizes, tc_site here)     \
     {                                                                                              \
         TCI_OPS_STORE(values, "tc_adaptive_max_pool" #n "d_with_indices",                          \
-                      tci_build_adaptive_max_pool(g, n, node, n_sizes, sizes))                     \
+                      tci_build_adaptive_max_pool(g, n, node, n_sizes, tci_dim_list(sizes)))       \
         TCI_OPS_STORE(indices, "tc_adaptive_max_pool" #n "d_with_indices",                         \
-                      tci_build_adaptive_max_pool_indices(g, n, node, n_sizes, sizes))             \
+                      tci_build_adaptive_max_pool_indices(g, n, node, n_sizes,                     \
+                                                          tci_dim_list(sizes)))                    \
     }
 TCI_OPS_IMAGES(1)
 TCI_OPS_IMAGES(2)
@@ -69620,7 +69701,8 @@ TCI_OPS_IMAGES(3)
 TCI_OPS_ONE(im2col, (tc_tensor x, const tc_pool *options, tc_site here), tci_build_im2col, node,
             options)
 TCI_OPS_ONE(col2im, (tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
-                     tc_site here), tci_build_col2im, node, n, sizes, options)
+                     tc_site here), tci_build_col2im, node, n, tci_dim_list(sizes),
+            options)
 TCI_OPS_ONE(interpolate, (tc_tensor x, const tc_interpolation *options, tc_site here),
             tci_build_interpolate, node, options)
 
@@ -69793,9 +69875,10 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                        fill->rank);
     }
     tci_graph *g = &f.ctx->graph;
-    bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, dtype_and_sizes + 1, dtype);
+    const tci_dim *sizes = tci_dim_list(dtype_and_sizes + 1);
+    bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, sizes, dtype);
     tci_node *r = ok ? tci_build_cast(g, fill, dtype) : NULL;
-    return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, dtype_and_sizes + 1) : NULL);
+    return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, sizes) : NULL);
 }
 
 /* ---- random numbers ---- */
@@ -69810,8 +69893,8 @@ static tc_tensor tci_ops_random(const char *name, tc_ctx *ctx, const tc_arg *key
     tci_frame f = tci_frame_on(ctx, name, here);
     bool ok = tci_frame_dtype(&f, "the key", list, n);
     tci_node *k = ok ? tci_ops_whole(&f, key, TC_U64, "the key") : NULL;
-    return tci_frame_end(
-        &f, k ? build(&f.ctx->graph, k, (tc_dtype)list[0], n - 1, list + 1) : NULL);
+    const tci_dim *sizes = tci_dim_list(list + 1);
+    return tci_frame_end(&f, k ? build(&f.ctx->graph, k, (tc_dtype)list[0], n - 1, sizes) : NULL);
 }
 
 TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
@@ -69869,7 +69952,7 @@ TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high,
     }
     tci_node *r = f.failed ? NULL
                            : tci_build_randint(&f.ctx->graph, k, ends[0], ends[1], dtype, n - 1,
-                                               dtype_and_sizes + 1);
+                                               tci_dim_list(dtype_and_sizes + 1));
     return tci_frame_end(&f, r);
 }
 
@@ -72598,8 +72681,8 @@ TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here)
     if (storage) {
         tci_read_value(&m, storage->data);
     }
-    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank, n->shape, storage,
-                                NULL, 0);
+    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank,
+                                tci_dim_words(n->shape), storage, NULL, 0);
     tci_lazy_drop(&m, 1);
     return tci_state_end(&f, x);
 }
@@ -73288,8 +73371,8 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
     tci_print_view v = {.data = m->first,
                         .dtype = n->dtype,
                         .rank = n->rank,
-                        .shape = n->shape,
-                        .strides = n->strides};
+                        .shape = tci_dim_words(n->shape), /* known: it has a value */
+                        .strides = tci_dim_words(n->strides)};
     tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);
@@ -73920,7 +74003,8 @@ static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, cons
         tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
                        TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
     } else {
-        fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, a->seen.sizes, a->seen.dtype);
+        fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, tci_dim_list(a->seen.sizes),
+                                     a->seen.dtype);
     }
     return fits ? a : NULL;
 }
@@ -75301,9 +75385,9 @@ static void tci_params_check_one(tci_params_load *w, const tci_node *x, const tc
         tci_scratch_fail(&w->s, TC_ERR_DTYPE, "%s is %s, the parameter made at %s is %s", name.text,
                          tc_dtype_name(a->seen.dtype), site, tc_dtype_name((tc_dtype)x->dtype));
     }
-    if (!tci_build_same_shape(a->seen.rank, a->seen.sizes, x->rank, x->shape)) {
+    if (!tci_build_same_shape(a->seen.rank, tci_dim_list(a->seen.sizes), x->rank, x->shape)) {
         tci_scratch_fail(&w->s, TC_ERR_SHAPE, "%s is %s, the parameter made at %s is %s", name.text,
-                         tci_shape_text_of(a->seen.rank, a->seen.sizes).text, site,
+                         tci_shape_text_of(a->seen.rank, tci_dim_list(a->seen.sizes)).text, site,
                          TCI_SHAPE_TEXT(x));
     }
 }

@@ -51,8 +51,8 @@ TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here)
     if (storage) {
         tci_read_value(&m, storage->data);
     }
-    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank, n->shape, storage,
-                                NULL, 0);
+    tci_node *x = tci_leaf_data(&f.ctx->graph, (tc_dtype)n->dtype, n->rank,
+                                tci_dim_words(n->shape), storage, NULL, 0);
     tci_lazy_drop(&m, 1);
     return tci_state_end(&f, x);
 }

@@ -458,7 +458,8 @@ static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, cons
         tci_frame_fail(f, TC_ERR_UNSUPPORTED, "%s is of type %s, which tc does not have",
                        TCI_IO_NAME(a->seen.name), TCI_IO_NAME(a->seen.type));
     } else {
-        fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, a->seen.sizes, a->seen.dtype);
+        fits = tci_build_check_shape(&f->ctx->graph, a->seen.rank, tci_dim_list(a->seen.sizes),
+                                     a->seen.dtype);
     }
     return fits ? a : NULL;
 }

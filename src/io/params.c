@@ -122,9 +122,9 @@ static void tci_params_check_one(tci_params_load *w, const tci_node *x, const tc
         tci_scratch_fail(&w->s, TC_ERR_DTYPE, "%s is %s, the parameter made at %s is %s", name.text,
                          tc_dtype_name(a->seen.dtype), site, tc_dtype_name((tc_dtype)x->dtype));
     }
-    if (!tci_build_same_shape(a->seen.rank, a->seen.sizes, x->rank, x->shape)) {
+    if (!tci_build_same_shape(a->seen.rank, tci_dim_list(a->seen.sizes), x->rank, x->shape)) {
         tci_scratch_fail(&w->s, TC_ERR_SHAPE, "%s is %s, the parameter made at %s is %s", name.text,
-                         tci_shape_text_of(a->seen.rank, a->seen.sizes).text, site,
+                         tci_shape_text_of(a->seen.rank, tci_dim_list(a->seen.sizes)).text, site,
                          TCI_SHAPE_TEXT(x));
     }
 }

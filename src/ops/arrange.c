@@ -188,8 +188,9 @@ static tci_node *tci_arrange_side(tci_graph *g, tci_node *x, int at, tci_dim cou
     case TCI_EDGE_REFLECT:
         return tci_arrange_part(g, x, at, behind ? tci_dim_sub(last, count) : 1, count, true);
     case TCI_EDGE_REPLICATE: return tci_arrange_same(g, x, at, behind ? last : 0, count);
-    default: return tci_arrange_part(g, x, at, behind ? 0 : tci_dim_sub(n, count), count, false);
+    case TCI_EDGE_CIRCULAR: break;
     }
+    return tci_arrange_part(g, x, at, behind ? 0 : tci_dim_sub(n, count), count, false);
 }
 
 /* Negative counts cut off. What is added is taken of the whole x all the same, as in torch, but for

@@ -53,6 +53,27 @@ static tci_value tci_prim_sign(tci_prim p, tci_value v)
     return v;
 }
 
+/* What the functions for one kind of number are not asked for: recipes, what is of the other kind,
+ * what tci_prim_eval does itself. */
+#define TCI_PRIM_OTHER_CASES                                                                       \
+    TCI_MATH_PRIMS(TCI_PRIM_CASE)                                                                  \
+    case TCI_P_SELECT:                                                                             \
+    case TCI_P_CAST:                                                                               \
+    case TCI_P_TOINT:                                                                              \
+    case TCI_P_BITS:                                                                               \
+    case TCI_P_LANE1:                                                                              \
+    case TCI_P_COUNT:
+#define TCI_PRIM_WHOLE_CASES                                                                       \
+    case TCI_P_NEG:                                                                                \
+    case TCI_P_ABS:                                                                                \
+    case TCI_P_AND:                                                                                \
+    case TCI_P_OR:                                                                                 \
+    case TCI_P_XOR:                                                                                \
+    case TCI_P_NOT:                                                                                \
+    case TCI_P_SHL:                                                                                \
+    case TCI_P_SHR:                                                                                \
+    case TCI_P_MULHI:
+
 static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
 {
     float a = (float)args[0].f;
@@ -94,9 +115,11 @@ static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
         return tci_prim_f32(tci_round_f16(a));
     case TCI_P_ROUNDB16:
         return tci_prim_f32(tci_round_bf16(a));
-    default:
-        return args[0];
+    TCI_PRIM_WHOLE_CASES
+    TCI_PRIM_OTHER_CASES
+        break;
     }
+    return args[0];
 }
 
 static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args)
@@ -136,9 +159,13 @@ static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args)
         return tci_prim_bool(a < b);
     case TCI_P_LE:
         return tci_prim_bool(a <= b);
-    default:
-        return args[0];
+    case TCI_P_ROUND16:
+    case TCI_P_ROUNDB16:
+    TCI_PRIM_WHOLE_CASES
+    TCI_PRIM_OTHER_CASES
+        break;
     }
+    return args[0];
 }
 
 /* DIV (or REM) with x / 0 = x % 0 = 0 and MIN / -1 = MIN. Operands are in the range of t. */
@@ -234,9 +261,20 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
         return tci_prim_shift(t, false, a, b);
     case TCI_P_MULHI:
         return t == TC_BOOL ? 0 : tci_prim_high(t, a, b);
-    default:
-        return a.u; /* FLOOR, CEIL, TRUNC, RINT: already integral */
+    case TCI_P_FLOOR:
+    case TCI_P_CEIL:
+    case TCI_P_TRUNC:
+    case TCI_P_RINT: /* integral as it is */
+    case TCI_P_SQRT:
+    case TCI_P_EQ:
+    case TCI_P_LT:
+    case TCI_P_LE:
+    case TCI_P_ROUND16:
+    case TCI_P_ROUNDB16:
+    TCI_PRIM_OTHER_CASES
+        break;
     }
+    return a.u;
 }
 
 static tci_value tci_prim_eval_int(tci_prim p, tc_dtype t, const tci_value *args)
@@ -318,24 +356,20 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
         return tci_prim_eval_recipe(p, dtype, args);
     }
     bool is_float = tci_dtype_is_float(dtype);
-    switch (p) {
-    case TCI_P_SELECT:
+    if (p == TCI_P_SELECT) {
         return args[0].i ? args[1] : args[2];
-    case TCI_P_CAST:
-    case TCI_P_TOINT:
+    }
+    if (p == TCI_P_CAST || p == TCI_P_TOINT) {
         return tci_value_cast(args[0], dtype, to);
-    case TCI_P_BITS:
+    }
+    if (p == TCI_P_BITS) {
         return tci_prim_bits(dtype, to, args[0]);
-    case TCI_P_LANE1:
+    }
+    if (p == TCI_P_LANE1) {
         return tci_prim_lane1(imm, args);
-    case TCI_P_NEG:
-    case TCI_P_ABS:
-        if (is_float) {
-            return tci_prim_sign(p, args[0]);
-        }
-        break;
-    default:
-        break;
+    }
+    if (is_float && (p == TCI_P_NEG || p == TCI_P_ABS)) {
+        return tci_prim_sign(p, args[0]);
     }
     if (!is_float) {
         return tci_prim_eval_int(p, dtype, args);

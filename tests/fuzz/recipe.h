@@ -172,8 +172,11 @@ static tc_tensor fz_call_einsum(const fz_step *s, const tc_tensor *t)
 static tc_tensor fz_call_window(const fz_step *s, const tc_tensor *t)
 {
     if (s->kind == FZ_POOL) {
-        tc_pool o = {{s->attr[0], s->attr[1]}, {s->attr[2], s->attr[3]}, {s->attr[4], s->attr[4]},
-                     {s->attr[5], 1}, s->attr[6] != 0};
+        tc_pool o = {.kernel = {s->attr[0], s->attr[1]},
+                     .stride = {s->attr[2], s->attr[3]},
+                     .padding = {s->attr[4], s->attr[4]},
+                     .dilation = {s->attr[5], 1},
+                     .ceil_mode = s->attr[6] != 0};
         tc_tensor y = tc_max_pool2d(t[0], &o);
         return fz_is_float(tc_dtype_of(y)) ? tc_add(y, 0) : y;
     }
