@@ -873,7 +873,6 @@ TEST(popcount_of_every_width)
     const uint64_t values[] = {0, 1, UINT64_MAX, 0x8000000000000000u, 0x0123456789abcdefu, 0x80,
                                0xfedcba9876543210u, 42};
     for (int i = 0; i < TCI_COUNT(types); i++) {
-        tc_ctx *ctx;
         int64_t got[TCI_COUNT(values)];
         REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
         tc_tensor x = tc_cast(tc_copy_in(ctx, values, TC_U64, TCI_COUNT(values)), types[i]);
@@ -885,6 +884,27 @@ TEST(popcount_of_every_width)
         }
         tc_ctx_free(ctx);
     }
+}
+
+TEST(bags_of_rows)
+{
+    const float table[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const int64_t index[4] = {3, 0, 1, 1}, cuts[3] = {0, 1, 1}; /* the second bag is empty */
+    const float sums[6] = {7, 8, 0, 0, 7, 10}, means[4] = {4, 5, 3, 4}, most[4] = {7, 8, 0, 0};
+    float got[6];
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    tc_tensor w = tc_copy_in(ctx, table, TC_F32, 4, 2);
+    tc_tensor i = tc_copy_in(ctx, index, TC_I64, 4), at = tc_copy_in(ctx, cuts, TC_I64, 3);
+    CHECK_EQ_INT(tc_read(tc_embedding_bag(i, w, at, "sum", TC_NONE, false, TC_END), got, 6), TC_OK);
+    CHECK(!memcmp(got, sums, sizeof(sums)));
+    i = tc_reshape(i, 2, 2);
+    CHECK_EQ_INT(tc_read(tc_embedding_bag(i, w, TC_NONE, NULL, TC_NONE, false, TC_END), got, 4),
+                 TC_OK);
+    CHECK(!memcmp(got, means, sizeof(means)));
+    tc_tensor kept = tc_embedding_bag(i, w, TC_NONE, "max", TC_NONE, false, 1);
+    CHECK_EQ_INT(tc_read(kept, got, 4), TC_OK);
+    CHECK(!memcmp(got, most, sizeof(most)));
+    tc_ctx_free(ctx);
 }
 
 TEST_MAIN
