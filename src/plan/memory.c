@@ -73,8 +73,32 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     return last;
 }
 
+/* Per instruction: does anything but that store need it? */
+static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, int store)
+{
+    bool *needed = TCI_NEW_ARRAY(s, bool, k->n_insts + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            needed[k->reds[r].in[i]] = true;
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        if (w != store) {
+            needed[k->stores[w].value] = true;
+            needed[TCI_MAX(k->stores[w].guard, 0)] |= k->stores[w].guard >= 0;
+        }
+    }
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            needed[k->insts[i].args[a]] |= needed[i];
+        }
+    }
+    return needed;
+}
+
 /* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
-static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
+static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blocks, int out,
+                                   int in)
 {
     int store = -1;
     for (int w = 0; w < k->n_stores; w++) {
@@ -86,6 +110,7 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
         }
     }
     int32_t *last = tci_memory_last_use(s, k);
+    const bool *needed_elsewhere = tci_memory_needed_elsewhere(s, k, store);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *load = &k->insts[i];
         bool reads = load->op == TCI_K_LOAD && load->imm == in;
@@ -94,8 +119,9 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
             return false;
         }
         /* a rolled row or tile: every point must be read before it is written, by its own store
-         * alone */
-        if (reads && k->n_stages > 1) {
+         * alone. What a row has one of is stored by all threads of a block that hold the row. */
+        bool by_all = blocks && k->vector == TCI_VEC_INNER;
+        if (reads && k->n_stages > 1 && (by_all || needed_elsewhere[i])) {
             uint64_t all = k->n_axes >= 63 ? ~(uint64_t)0 : ((uint64_t)1 << k->n_axes) - 1;
             if ((load->axes & all) != all) {
                 return false;
@@ -114,8 +140,9 @@ TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, 
         writes = b == out && k->operands[o].is_output ? o : writes;
         reads = b == in ? o : reads;
     }
-    return writes < 0 || reads < 0 || (p->steps[step].offsets[reads] == 0 &&
-                                       tci_memory_elementwise(s, k, writes, reads));
+    return writes < 0 || reads < 0 ||
+           (p->steps[step].offsets[reads] == 0 &&
+            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
 }
 
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index)

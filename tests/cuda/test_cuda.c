@@ -8,6 +8,7 @@
 #include "same.h"
 
 #include "../oracle_run.h"
+#include "../updates.h"
 #include "emulate.h"
 
 /* Plans as the emulation does and compiles nothing, so the interpreter runs the same kernels: the
@@ -821,6 +822,19 @@ TEST(parameters_stay_where_they_were_changed)
     tc_program_free(host);
     tc_ctx_free(ctx);
     CHECK_EQ_INT(emu_allocations, before);
+}
+
+TEST(updates_lie_where_parameters_lay)
+{
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < TCI_COUNT(test_update_sizes); i++) {
+        test_update_in_place(ctx, test_update_sizes[i]);
+    }
+    tc_ctx_free(ctx);
 }
 
 /* ---- reference cases ---- */

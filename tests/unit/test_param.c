@@ -17,6 +17,8 @@ static int counted_lock(pthread_mutex_t *lock)
 #undef pthread_mutex_lock
 #include "tc_test.h"
 
+#include "updates.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +54,20 @@ static bool all_are(tc_tensor t, int n, float v)
     }
     return same;
 }
+
+/* ---- new values over the old ---- */
+
+static void check_updates(const char *backend)
+{
+    tc_ctx *ctx = make(backend);
+    for (int i = 0; i < TCI_COUNT(test_update_sizes); i++) {
+        test_update_in_place(ctx, test_update_sizes[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(updates_lie_where_parameters_lay_interp) { check_updates("interp"); }
+TEST(updates_lie_where_parameters_lay_cpu) { check_updates("cpu"); }
 
 /* ---- runs that fail ---- */
 

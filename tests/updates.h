@@ -1,0 +1,73 @@
+/* tests/updates.h - parameters updated by contractions and sums, where the new value may lie on the
+ * old one: the same bits as where the two lie apart. After tc_test.h. */
+#ifndef TESTS_UPDATES_H
+#define TESTS_UPDATES_H
+
+enum { UPDATES_MOST = 1 << 16, UPDATES = 3 };
+
+typedef struct test_updates {
+    int rows, k, n;
+} test_updates;
+
+/* New values of w[k, n], b[n] and s[rows], given x[rows, k] and g[rows, n]. */
+static void test_updated(const tc_tensor *old, tc_tensor x, tc_tensor g, tc_tensor *now)
+{
+    tc_tensor slope = tc_matmul(tc_transpose(x, 0, 1), g);
+    now[0] = tc_sub(tc_mul(old[0], 0.75), tc_mul(slope, 0.5));
+    now[1] = tc_sub(old[1], tc_mul(tc_sum(g, TC_AXES(0), false), 0.25));
+    now[2] = tc_add(tc_mul(old[2], 0.5), tc_sum(tc_mul(x, x), TC_AXES(1), false));
+}
+
+TCT_UNUSED static void test_update_in_place(tc_ctx *ctx, test_updates t)
+{
+    static float x[UPDATES_MOST], g[UPDATES_MOST], got[UPDATES_MOST];
+    static float old[UPDATES][UPDATES_MOST], now[UPDATES][UPDATES_MOST];
+    tc_tensor in[2 + UPDATES] = {tc_input(ctx, "x", TC_F32, t.rows, t.k),
+                                 tc_input(ctx, "g", TC_F32, t.rows, t.n)};
+    tc_tensor params[UPDATES], values[UPDATES], assigns[UPDATES];
+    int64_t sizes[UPDATES] = {(int64_t)t.k * t.n, t.n, t.rows};
+    tc_program *over = NULL, *apart = NULL;
+    for (int i = 0; i < UPDATES_MOST; i++) {
+        x[i] = (float)tct_random_unit() - 0.5f;
+        g[i] = (float)tct_random_unit() - 0.5f;
+        old[0][i] = old[1][i] = old[2][i] = x[i] - g[i];
+    }
+    for (int i = 0; i < UPDATES; i++) {
+        int64_t shape[3] = {TC_F32, i == 0 ? t.k : sizes[i], t.n};
+        params[i] = tc_param_at(ctx, old[i], 2 + (i == 0), shape, TC_HERE);
+        in[2 + i] = tc_input_at(ctx, "old", 2 + (i == 0), shape, TC_HERE);
+    }
+    test_updated(params, in[0], in[1], values);
+    for (int i = 0; i < UPDATES; i++) {
+        assigns[i] = tc_assign(params[i], values[i]);
+    }
+    test_updated(in + 2, in[0], in[1], values);
+    REQUIRE(tc_compile_fn((tc_tensors){in, 2}, (tc_tensors){assigns, UPDATES}, NULL, &over) == 0);
+    REQUIRE(tc_compile_fn((tc_tensors){in, 2 + UPDATES}, (tc_tensors){values, UPDATES}, NULL,
+                          &apart) == 0);
+    for (int run = 0; run < 2; run++) {
+        tc_buf bufs[2 + UPDATES] = {TC_BUF(x, t.rows * t.k), TC_BUF(g, t.rows * t.n)};
+        tc_buf outs[UPDATES];
+        for (int i = 0; i < UPDATES; i++) {
+            bufs[2 + i] = TC_BUF(old[i], sizes[i]);
+            outs[i] = TC_BUF(now[i], sizes[i]);
+        }
+        CHECK_EQ_INT(tc_run(over, (tc_bufs){bufs, 2}, (tc_bufs){NULL, 0}), TC_OK);
+        CHECK_EQ_INT(tc_run(apart, (tc_bufs){bufs, 2 + UPDATES}, (tc_bufs){outs, UPDATES}), TC_OK);
+        for (int i = 0; i < UPDATES; i++) {
+            CHECK_EQ_INT(tc_read(params[i], got, sizes[i]), TC_OK);
+            CHECK_MSG(!memcmp(got, now[i], (size_t)sizes[i] * sizeof(float)),
+                      "parameter %d of [%d, %d, %d] after run %d", i, t.rows, t.k, t.n, run);
+            memcpy(old[i], now[i], (size_t)sizes[i] * sizeof(float));
+        }
+    }
+    tc_program_free(over);
+    tc_program_free(apart);
+}
+
+/* Around tiles and vectors; few and many rows. */
+static const test_updates test_update_sizes[] = {
+    {1, 1, 5}, {64, 17, 33}, {300, 130, 96}, {40, 7, 300}, {1000, 64, 64},
+};
+
+#endif
