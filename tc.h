@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "4751323f249ebfc8"
+#define TCI_BUILD "ad08579853275d56"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -30220,7 +30220,11 @@ static void tci_join_sort(tci_join *j)
 static void tci_join_copy_axes(tci_join *j)
 {
     tci_scratch *s = j->f->s;
+    const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
     j->n_inner = 0;
+    for (int i = 0; i < into->n_inner && into->keeps; i++) {
+        TCI_PUSH(s, j->inner, j->n_inner, j->cap_inner, into->inner[i]);
+    }
     j->outer_of = TCI_NEW_ARRAY(s, int32_t *, j->n_roots + 1);
     j->inner_of = TCI_NEW_ARRAY(s, int32_t *, j->n_roots + 1);
     for (int i = 0; i < j->n_roots; i++) {
@@ -30228,7 +30232,7 @@ static void tci_join_copy_axes(tci_join *j)
         j->outer_of[i] = tci_scratch_copy(s, r->outer_of, sizeof(int32_t) * (size_t)r->n_domain);
         j->inner_of[i] = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
         for (int d = 0; d < r->n_domain; d++) {
-            j->inner_of[i][d] = -1;
+            j->inner_of[i][d] = r->inner_of ? r->inner_of[d] : -1;
         }
     }
 }
@@ -30611,6 +30615,7 @@ typedef struct tci_pattern_state {
 typedef struct tci_pattern {
     const char *name;
     bool keeps, on_unit;
+    bool further;           /* INTO keeps rows by then */
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
     /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
@@ -30748,6 +30753,17 @@ static bool tci_pattern_match_attention(const tci_pattern_state *p, int g, tci_p
                 tci_pattern_is_contraction(p->f, &p->f->groups[after]);
     m->group[TCI_JOIN_TAKES] = after;
     return fits;
+}
+
+/* A contraction that rows read besides another one, with which they are one by then. */
+static bool tci_pattern_match_further(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    int reader = p->reader[g];
+    m->group[TCI_JOIN_MAKES] = g;
+    m->group[TCI_JOIN_INTO] = reader;
+    m->group[TCI_JOIN_TAKES] = -1;
+    return reader >= 0 && !p->is_output[g] && tci_pattern_is_rows(&p->f->groups[reader]) &&
+           tci_pattern_is_contraction(p->f, &p->f->groups[g]);
 }
 
 static bool tci_pattern_has_half(const tci_join *j)
@@ -30955,12 +30971,14 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"attention on a matrix unit", true, true, tci_pattern_match_attention,
+    {"attention on a matrix unit", true, true, false, tci_pattern_match_attention,
      tci_pattern_unit_pays},
-    {"a contraction of rows of a contraction", true, false, tci_pattern_match_attention,
+    {"a contraction of rows of a contraction", true, false, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},
-    {"rows of a contraction", true, false, tci_pattern_match_rows, tci_pattern_rows_pay},
-    {"groups over one space", false, false, tci_pattern_match_space, tci_pattern_always_pays},
+    {"rows of a contraction", true, false, false, tci_pattern_match_rows, tci_pattern_rows_pay},
+    {"rows of contractions", true, false, true, tci_pattern_match_further, tci_pattern_rows_pay},
+    {"groups over one space", false, false, false, tci_pattern_match_space,
+     tci_pattern_always_pays},
 };
 
 /* ---- trying ---- */
@@ -31000,9 +31018,11 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
     tci_why why = TCI_WHY_INDEX;
     for (int part = 0; part < 3; part++) {
         int now = tci_pattern_now(p, m->group[part]);
-        bool joined = now != m->group[part] || (now >= 0 && p->f->groups[now].keeps);
-        if (joined && (j.keeps || p->f->groups[now].keeps)) {
-            return; /* part of another pattern */
+        bool keeps = now >= 0 && p->f->groups[now].keeps;
+        bool joined = now != m->group[part] || keeps;
+        bool grows = m->pattern->further && part == TCI_JOIN_INTO;
+        if (grows ? !keeps || p->f->groups[now].on_unit : joined && (j.keeps || keeps)) {
+            return; /* part of another pattern, or of none that grows */
         }
         j.group[part] = now;
     }
@@ -35326,6 +35346,7 @@ typedef struct tci_build {
     const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
+    const bool *is_one;           /* of the cut, where all is masked, else NULL */
     bool waits;                   /* a machine on which reading takes long: many reads at once */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
@@ -36148,13 +36169,19 @@ static int tci_build_emit(tci_build *b, int i)
     }
 }
 
+/* Does it come from an array? Where all is masked one value is made rather than read anywhere. */
+static bool tci_build_is_read(const tci_build *b, int i)
+{
+    bool fill, one = b->is_one && b->is_one[i] && b->k->insts[i].op == TCI_K_PRIM;
+    return tci_build_kept(b, i, &fill) && !fill && !one;
+}
+
 /* Pushes what i still needs; true if nothing. */
 static bool tci_build_is_ready(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    bool fill, ready = true;
-    const tci_lkeep *keep = tci_build_kept(b, i, &fill);
-    if (inst->op != TCI_K_PRIM || (keep && !fill)) {
+    bool ready = true;
+    if (inst->op != TCI_K_PRIM || tci_build_is_read(b, i)) {
         return true;
     }
     int chosen = tci_build_chosen(b, inst);
@@ -36172,11 +36199,11 @@ static int tci_build_finish(tci_build *b, int i)
 {
     bool fill;
     const tci_lkeep *keep = tci_build_kept(b, i, &fill);
-    if (keep && !fill) {
+    if (tci_build_is_read(b, i)) {
         return tci_build_keep_access(b, keep, -1);
     }
     int value = tci_build_emit(b, i);
-    if (keep) {
+    if (keep && fill) {
         tci_build_keep_access(b, keep, value);
     }
     return value;
@@ -38481,11 +38508,13 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
         bool is_masked = part == 2;
         b->guard = part == 1 ? -1 : cut->guard;
         b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
+        b->is_one = is_masked ? cut->is_one : NULL;
         tci_stage_blocks(b, m, tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, begin), 0), to,
                          begin, end - 1);
         from = to;
     }
     b->guard = -1;
+    b->is_one = NULL;
 }
 
 /* Is the row along the axis cut, at a row that is bound alone? */

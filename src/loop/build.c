@@ -729,13 +729,19 @@ static int tci_build_emit(tci_build *b, int i)
     }
 }
 
+/* Does it come from an array? Where all is masked one value is made rather than read anywhere. */
+static bool tci_build_is_read(const tci_build *b, int i)
+{
+    bool fill, one = b->is_one && b->is_one[i] && b->k->insts[i].op == TCI_K_PRIM;
+    return tci_build_kept(b, i, &fill) && !fill && !one;
+}
+
 /* Pushes what i still needs; true if nothing. */
 static bool tci_build_is_ready(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    bool fill, ready = true;
-    const tci_lkeep *keep = tci_build_kept(b, i, &fill);
-    if (inst->op != TCI_K_PRIM || (keep && !fill)) {
+    bool ready = true;
+    if (inst->op != TCI_K_PRIM || tci_build_is_read(b, i)) {
         return true;
     }
     int chosen = tci_build_chosen(b, inst);
@@ -753,11 +759,11 @@ static int tci_build_finish(tci_build *b, int i)
 {
     bool fill;
     const tci_lkeep *keep = tci_build_kept(b, i, &fill);
-    if (keep && !fill) {
+    if (tci_build_is_read(b, i)) {
         return tci_build_keep_access(b, keep, -1);
     }
     int value = tci_build_emit(b, i);
-    if (keep) {
+    if (keep && fill) {
         tci_build_keep_access(b, keep, value);
     }
     return value;

@@ -136,11 +136,13 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
         bool is_masked = part == 2;
         b->guard = part == 1 ? -1 : cut->guard;
         b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
+        b->is_one = is_masked ? cut->is_one : NULL;
         tci_stage_blocks(b, m, tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, begin), 0), to,
                          begin, end - 1);
         from = to;
     }
     b->guard = -1;
+    b->is_one = NULL;
 }
 
 /* Is the row along the axis cut, at a row that is bound alone? */

@@ -65,7 +65,11 @@ static void tci_join_sort(tci_join *j)
 static void tci_join_copy_axes(tci_join *j)
 {
     tci_scratch *s = j->f->s;
+    const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
     j->n_inner = 0;
+    for (int i = 0; i < into->n_inner && into->keeps; i++) {
+        TCI_PUSH(s, j->inner, j->n_inner, j->cap_inner, into->inner[i]);
+    }
     j->outer_of = TCI_NEW_ARRAY(s, int32_t *, j->n_roots + 1);
     j->inner_of = TCI_NEW_ARRAY(s, int32_t *, j->n_roots + 1);
     for (int i = 0; i < j->n_roots; i++) {
@@ -73,7 +77,7 @@ static void tci_join_copy_axes(tci_join *j)
         j->outer_of[i] = tci_scratch_copy(s, r->outer_of, sizeof(int32_t) * (size_t)r->n_domain);
         j->inner_of[i] = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
         for (int d = 0; d < r->n_domain; d++) {
-            j->inner_of[i][d] = -1;
+            j->inner_of[i][d] = r->inner_of ? r->inner_of[d] : -1;
         }
     }
 }

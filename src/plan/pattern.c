@@ -52,6 +52,7 @@ typedef struct tci_pattern_state {
 typedef struct tci_pattern {
     const char *name;
     bool keeps, on_unit;
+    bool further;           /* INTO keeps rows by then */
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
     /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
@@ -189,6 +190,17 @@ static bool tci_pattern_match_attention(const tci_pattern_state *p, int g, tci_p
                 tci_pattern_is_contraction(p->f, &p->f->groups[after]);
     m->group[TCI_JOIN_TAKES] = after;
     return fits;
+}
+
+/* A contraction that rows read besides another one, with which they are one by then. */
+static bool tci_pattern_match_further(const tci_pattern_state *p, int g, tci_pattern_match *m)
+{
+    int reader = p->reader[g];
+    m->group[TCI_JOIN_MAKES] = g;
+    m->group[TCI_JOIN_INTO] = reader;
+    m->group[TCI_JOIN_TAKES] = -1;
+    return reader >= 0 && !p->is_output[g] && tci_pattern_is_rows(&p->f->groups[reader]) &&
+           tci_pattern_is_contraction(p->f, &p->f->groups[g]);
 }
 
 static bool tci_pattern_has_half(const tci_join *j)
@@ -396,12 +408,14 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"attention on a matrix unit", true, true, tci_pattern_match_attention,
+    {"attention on a matrix unit", true, true, false, tci_pattern_match_attention,
      tci_pattern_unit_pays},
-    {"a contraction of rows of a contraction", true, false, tci_pattern_match_attention,
+    {"a contraction of rows of a contraction", true, false, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},
-    {"rows of a contraction", true, false, tci_pattern_match_rows, tci_pattern_rows_pay},
-    {"groups over one space", false, false, tci_pattern_match_space, tci_pattern_always_pays},
+    {"rows of a contraction", true, false, false, tci_pattern_match_rows, tci_pattern_rows_pay},
+    {"rows of contractions", true, false, true, tci_pattern_match_further, tci_pattern_rows_pay},
+    {"groups over one space", false, false, false, tci_pattern_match_space,
+     tci_pattern_always_pays},
 };
 
 /* ---- trying ---- */
@@ -441,9 +455,11 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
     tci_why why = TCI_WHY_INDEX;
     for (int part = 0; part < 3; part++) {
         int now = tci_pattern_now(p, m->group[part]);
-        bool joined = now != m->group[part] || (now >= 0 && p->f->groups[now].keeps);
-        if (joined && (j.keeps || p->f->groups[now].keeps)) {
-            return; /* part of another pattern */
+        bool keeps = now >= 0 && p->f->groups[now].keeps;
+        bool joined = now != m->group[part] || keeps;
+        bool grows = m->pattern->further && part == TCI_JOIN_INTO;
+        if (grows ? !keeps || p->f->groups[now].on_unit : joined && (j.keeps || keeps)) {
+            return; /* part of another pattern, or of none that grows */
         }
         j.group[part] = now;
     }

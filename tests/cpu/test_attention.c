@@ -258,6 +258,68 @@ TEST(cut_attention)
     }
 }
 
+enum { STEPS_HEADS = 2, STEPS_ROWS = 150, STEPS_SIZE = 24, STEPS_N = 2 * 150 * 24 };
+
+/* Gradients of attention to queries, keys and values, in this order. */
+static void run_gradients(const tc_options *options, bool causal, float *const *in, float **out)
+{
+    tc_ctx *ctx;
+    tc_tensor x[4], d[3];
+    tc_program *f = NULL;
+    static const char *const names[] = {"q", "k", "v", "g"};
+    REQUIRE(tc_ctx_make(&ctx, options) == TC_OK);
+    for (int i = 0; i < 4; i++) {
+        x[i] = tc_input(ctx, names[i], TC_F32, STEPS_HEADS, STEPS_ROWS, STEPS_SIZE);
+    }
+    tc_tensor scores = tc_mul(tc_matmul(x[0], tc_transpose(x[1], -2, -1)), 0.25);
+    if (causal) {
+        tc_tensor at = tc_arange(ctx, 0, STEPS_ROWS, 1, TC_I32);
+        scores = tc_where(tc_ge(tc_unsqueeze(at, 1), at), scores, -1e30);
+    }
+    tc_tensor y = tc_matmul(tc_softmax(scores, -1), x[2]);
+    REQUIRE(tc_grad(tc_sum(tc_mul(y, x[3]), TC_ALL, false), x, 3, d) == TC_OK);
+    REQUIRE(tc_compile_fn((tc_tensors){x, 4}, (tc_tensors){d, 3}, options, &f) == TC_OK);
+    tc_buf from[4], to[3];
+    for (int i = 0; i < 4; i++) {
+        from[i] = (tc_buf){.data = in[i], .dtype = TC_F32, .n = STEPS_N};
+    }
+    for (int i = 0; i < 3; i++) {
+        to[i] = (tc_buf){.data = out[i], .dtype = TC_F32, .n = STEPS_N};
+    }
+    CHECK(tc_run(f, (tc_bufs){from, 4}, (tc_bufs){to, 3}) == TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* Rows of two contractions, of which one is cut. */
+TEST(gradients_of_attention)
+{
+    float *in[4], *want[3], *got[3];
+    for (int i = 0; i < 4; i++) {
+        in[i] = numbers(TC_F32, STEPS_N);
+    }
+    for (int i = 0; i < 3; i++) {
+        want[i] = numbers(TC_F32, STEPS_N);
+        got[i] = numbers(TC_F32, STEPS_N);
+    }
+    for (int run = 0; run < 4; run++) {
+        tc_options options = {.backend = "interp", .threads = 1, .verify = true};
+        run_gradients(&options, run % 2, in, want);
+        options.backend = "cpu";
+        options.threads = run < 2 ? 1 : 3;
+        run_gradients(&options, run % 2, in, got);
+        for (int i = 0; i < 3; i++) {
+            CHECK_MSG(same_bits(TC_F32, want[i], got[i], STEPS_N), "gradient %d, %d threads%s", i,
+                      options.threads, run % 2 ? ", causal" : "");
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        free(in[i]);
+        free(i < 3 ? want[i] : NULL);
+        free(i < 3 ? got[i] : NULL);
+    }
+}
+
 /* What stays apart, and is right. */
 TEST(attention_in_several_kernels)
 {

@@ -228,6 +228,26 @@ TEST(a_loss_and_its_gradient_are_two_kernels)
     tc_ctx_free(ctx);
 }
 
+/* The scores and the gradient of the weights are in no memory; the weights and the gradient of the
+ * scores are, as two products read them along the other axis. */
+TEST(gradients_of_attention_keep_two_arrays)
+{
+    open_ctx();
+    static const char *const names[4] = {"q", "k", "v", "g"};
+    tc_tensor in[4], out[3];
+    for (int i = 0; i < 4; i++) {
+        in[i] = tc_input(ctx, names[i], TC_F32, 3, 128, 32);
+    }
+    tc_tensor scores = tc_mul(tc_matmul(in[0], tc_transpose(in[1], -1, -2)), 0.125);
+    tc_tensor y = tc_matmul(tc_softmax(scores, -1), in[2]);
+    REQUIRE(tc_grad(loss_of(y, in[3]), in, 3, out) == TC_OK);
+    plan((tc_tensors){in, 4}, (tc_tensors){out, 3});
+    KERNELS(6); /* one turns keys and queries */
+    CHECK_MSG(info.arena_bytes < 3 * 4 * 3 * 128 * 128, "%lld bytes of workspace",
+              (long long)info.arena_bytes);
+    tc_ctx_free(ctx);
+}
+
 /* What lies between the products of attention is in no memory. */
 TEST(attention_is_one_kernel)
 {
