@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ad08579853275d56"
+#define TCI_BUILD "5e8657a02d0d94c7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -151,6 +151,11 @@
  *     tc_tensor room, found;                   // for 6 that are positive, and how many there are
  *     tc_masked_select(x, tc_gt(x, 0), 6, &room, &found);
  *     tc_tensor turned = tc_roll(tc_pad_mode(x, 1, 1, 1, "circular"), 2, 0);
+ *     tc_tensor running, since, kinds, each;   // the largest so far; what there is, how often
+ *     tc_cummax(x, 1, &running, &since);
+ *     tc_unique(tc_reshape(x, -1), 0, 12, &kinds, NULL, &each, NULL);
+ *     tc_tensor factor = tc_cholesky(tc_add(gram, tc_diag(tc_full(ctx, 1, TC_F32, 3), 0)), false);
+ *     tc_tensor whitened = tc_solve_triangular(factor, x, false, true, false);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
@@ -2006,6 +2011,48 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
 /* Running sum along an axis; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
+/* Running product, in the dtypes of a sum; running log(sum(exp(x))), without overflow. */
+TC_API tc_tensor tc_cumprod_at(tc_tensor x, int axis, tc_site here);
+#define tc_cumprod(x, axis) tc_cumprod_at((x), (axis), TC_HERE)
+TC_API tc_tensor tc_logcumsumexp_at(tc_tensor x, int axis, tc_site here);
+#define tc_logcumsumexp(x, axis) tc_logcumsumexp_at((x), (axis), TC_HERE)
+/* The largest, or smallest, element so far, and where it stands (i64; of equal ones the last): to
+ * *values and *indices, of x's shape; NULL: not wanted. On a mistake both are handles that say
+ * it, here and below. */
+TC_API void tc_cummax_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,
+                         tc_site here);
+#define tc_cummax(x, axis, values, indices)                                                        \
+    tc_cummax_at((x), (axis), (values), (indices), TC_HERE)
+TC_API void tc_cummin_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,
+                         tc_site here);
+#define tc_cummin(x, axis, values, indices)                                                        \
+    tc_cummin_at((x), (axis), (values), (indices), TC_HERE)
+/* tc_min and tc_max of the same axes. */
+TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
+                          tc_tensor *most, tc_site here);
+#define tc_aminmax(x, axes, keepdims, least, most)                                                 \
+    tc_aminmax_at((x), (axes), (keepdims), (least), (most), TC_HERE)
+/* The k-th smallest element along an axis, k from 1 on, and where it stands. */
+TC_API void tc_kthvalue_at(tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
+                           tc_tensor *indices, tc_site here);
+#define tc_kthvalue(x, k, axis, keepdims, values, indices)                                         \
+    tc_kthvalue_at((x), (k), (axis), (keepdims), (values), (indices), TC_HERE)
+/* The median along an axis, the lower of two in the middle, and where it stands; NaN if one is. */
+TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                         tc_tensor *indices, tc_site here);
+#define tc_median(x, axis, keepdims, values, indices)                                              \
+    tc_median_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
+/* How many elements of all of x lie in each of `bins` even bins from low to high; where these are
+ * equal, from the least to the largest of x. Others are left out. x's dtype, a float. */
+TC_API tc_tensor tc_histc_at(tc_tensor x, int64_t bins, double low, double high, tc_site here);
+#define tc_histc(x, bins, low, high) tc_histc_at((x), (bins), (low), (high), TC_HERE)
+/* How many elements of x, of an integer dtype, are 0, 1, ... size - 1, in i64; or the sums of their
+ * weights, of x's shape. Others are left out. */
+TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc_site here);
+#define tc_bincount(x, weights, size) tc_bincount_at((x), (weights), (size), TC_HERE)
+/* Whether each element of x is in the list. */
+TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here);
+#define tc_isin(x, list) tc_isin_at((x), (list), TC_HERE)
 /* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
  * and to *indices (i64) where they stand; NULL: not wanted. Both have x's shape, but k along the
  * axis, 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than all else; of equal elements the
@@ -2350,6 +2397,19 @@ TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tens
 #define tc_nonzero(x, size, indices, count)                                                        \
     tc_nonzero_at((x), (size), (indices), (count), TC_HERE)
 
+/* The slices of x along an axis that differ, in order, or in place of each run of equal ones
+ * (consecutive); *inverse: which of them each slice of x is; *counts [size]: how many of each there
+ * are. Slices of more than one element: at most 256 are ordered. */
+TC_API void tc_unique_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,
+                         tc_tensor *inverse, tc_tensor *counts, tc_tensor *count, tc_site here);
+#define tc_unique(x, axis, size, values, inverse, counts, count)                                   \
+    tc_unique_at((x), (axis), (size), (values), (inverse), (counts), (count), TC_HERE)
+TC_API void tc_unique_consecutive_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,
+                                     tc_tensor *inverse, tc_tensor *counts, tc_tensor *count,
+                                     tc_site here);
+#define tc_unique_consecutive(x, axis, size, values, inverse, counts, count)                       \
+    tc_unique_consecutive_at((x), (axis), (size), (values), (inverse), (counts), (count), TC_HERE)
+
 /* ---- writing at indices, which are checked in the same way. Where several elements of src go to
  * one element of x, they do so in the order that they have along the axis: the same bits from any
  * machine and any number of threads. Sums of f16 and bf16 are made in f32 and rounded once. ---- */
@@ -2374,6 +2434,11 @@ TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_te
                                    tc_site here);
 #define tc_scatter_max(x, axis, index, src)                                                        \
     tc_scatter_max_at((x), (axis), (index), (src), TC_HERE)
+/* The product of x's element and those of src for its place. */
+TC_API tc_tensor tc_scatter_prod_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                    tc_site here);
+#define tc_scatter_prod(x, axis, index, src)                                                       \
+    tc_scatter_prod_at((x), (axis), (index), (src), TC_HERE)
 /* x with whole slices of src added to those along an axis that a 1-d index names: src has x's
  * shape, but along the axis as many slices as there are indices. */
 TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
@@ -2412,6 +2477,31 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
  * to right. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
+
+/* ---- small matrices [..., n, n] of floats, n a number of at most 256; leading axes broadcast.
+ * What has no solution is inf or NaN. ---- */
+/* x where a x = b; b [..., n, k] or [..., n]. Elimination with the largest pivot of each column. */
+TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)
+/* The same of a triangle of a, which alone is read; x a = b if not left; with ones on the diagonal
+ * if unitriangular. */
+TC_API tc_tensor tc_solve_triangular_at(tc_tensor a, tc_tensor b, bool upper, bool left,
+                                        bool unitriangular, tc_site here);
+#define tc_solve_triangular(a, b, upper, left, unitriangular)                                      \
+    tc_solve_triangular_at((a), (b), (upper), (left), (unitriangular), TC_HERE)
+/* The triangle whose product with its transpose is x, symmetric and positive definite. */
+TC_API tc_tensor tc_cholesky_at(tc_tensor x, bool upper, tc_site here);
+#define tc_cholesky(x, upper) tc_cholesky_at((x), (upper), TC_HERE)
+TC_API tc_tensor tc_inv_at(tc_tensor x, tc_site here);
+#define tc_inv(x) tc_inv_at((x), TC_HERE)
+/* The determinant; its sign, and the log of what it is without it. */
+TC_API tc_tensor tc_det_at(tc_tensor x, tc_site here);
+#define tc_det(x) tc_det_at((x), TC_HERE)
+TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here);
+#define tc_slogdet(x, sign, logabsdet) tc_slogdet_at((x), (sign), (logabsdet), TC_HERE)
+/* n factors x; of the inverse where n is negative. */
+TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
+#define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
 /* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
  * image without the batch axis. Options are numbers for these axes in their order. ---- */
@@ -8574,7 +8664,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "sliding windows along axes as extra axes")                                                  \
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 1, 2, 0, SCAN, OWN, "running sum along an axis")                                 \
+    X(SCAN, scan, 1, 2, 0, SCAN, OWN,                                                              \
+      "running sum, product, least or most along an axis")                                         \
     X(TOPK, topk, 1, 1, 0, TOPK, NONE,                                                             \
       "where the first k elements of an axis stand when it is in order")                           \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
@@ -8713,7 +8804,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
-#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST)
+#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
@@ -8728,9 +8819,10 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
-/* What a value does to the element that it is stored to. X(ID, name): SET replaces it; the others
- * combine the two, the element first, as the reduction rows that kernel/ir.c pairs them with. */
-#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max)
+/* What a value does to the element that it is stored to, or to the running value of a SCAN. X(ID,
+ * name): SET replaces it; the others combine the two, the element first, as the combine rows that
+ * kernel/ir.c pairs them with. */
+#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max) X(MUL, mul)
 
 typedef enum tci_mode {
 #define TCI_ROW(id, name) TCI_MODE_##id,
@@ -12283,8 +12375,9 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    with the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one
  *                    axis of size kernel per entry, appended in order:
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
- *   SCAN             axis, reverse (running sum, inclusive; or from the last element on). A second
- *                    input, which only plan/ gives: starts, an element for each of the axis' equal
+ *   SCAN             axis, reverse, mode (tci_mode, but for SET: what the elements so far combine
+ *                    to, inclusive; or from the last element on). A second input, of ADD alone,
+ *                    which only plan/ gives: starts, an element for each of the axis' equal
  *                    parts, of the dtype that x is computed in, at which the sums of a part begin
  *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
  *                    index and src of one shape, off the axis no larger than x's. Element by
@@ -13216,7 +13309,9 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 /* Squared deviations over max(count - correction, 0). */
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse);
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode);
+/* Of a SCAN of MIN or MAX: the place of the last element that is the result so far. */
+TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan);
 /* Where the first k of an axis in order stand: i64, of x's shape but k along the axis. */
 TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest);
 
@@ -13400,6 +13495,29 @@ TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *c
 TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_node *index,
                                       tci_node *value);
 TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
+
+/* ---- ops/sets.c: running log(sum(exp(x))); values, or the places where they stand ---- */
+TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
+TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
+                                    bool values);
+TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
+TCI_FN tci_node *tci_build_bincount(tci_graph *g, tci_node *x, tci_node *weights, tci_dim size);
+TCI_FN tci_node *tci_build_histc(tci_graph *g, tci_node *x, tci_dim bins, double low, double high);
+TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list);
+/* which: 0 the slices, 1 the number of each slice of x, 2 how many there are of each, 3 how many
+ * slices there are. */
+TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim size,
+                                  bool consecutive, int which);
+
+/* ---- ops/linear.c: square matrices [..., n, n] ---- */
+typedef enum tci_det { TCI_DET_VALUE, TCI_DET_SIGN, TCI_DET_LOG } tci_det;
+TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b);
+TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x);
+TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which);
+TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper);
+TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node *b, bool upper,
+                                            bool left, bool unitriangular);
+TCI_FN tci_node *tci_build_matrix_power(tci_graph *g, tci_node *x, int64_t power);
 
 #endif
 
@@ -14190,18 +14308,46 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
     return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
 
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse)
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode)
 {
     int at;
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
+    if (mode == TCI_MODE_ADD || mode == TCI_MODE_MUL) {
+        x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
+    }
     if (!x || !x->rank) {
         return x;
     }
-    int64_t attr[2] = {at, reverse};
-    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 2, attr);
+    int64_t attr[3] = {at, reverse, mode};
+    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 3, attr);
+}
+
+TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan)
+{
+    if (!scan || !scan->rank) {
+        return scan ? tci_graph_const(g, TC_I64, (tci_value){.i = 0}) : NULL;
+    }
+    const int axis = (int)tci_dim_known(scan->attr[0]);
+    tci_words w;
+    tci_dim *line = tci_words_get(g, &w, scan->rank);
+    if (!line) {
+        return NULL;
+    }
+    for (int i = 0; i < scan->rank; i++) {
+        line[i] = i == axis ? scan->shape[i] : 1;
+    }
+    tci_node *ramp = tci_build_reshape(g, tci_build_iota(g, line[axis]), scan->rank, line);
+    tci_node *both[2] = {scan->in[0], scan}, *x = scan->in[0];
+    tci_node *hits[2] = {tci_build_ew(g, TCI_OP_EQ, both), NULL};
+    if (tci_dtype_is_float((tc_dtype)x->dtype)) { /* NaN is the result from then on */
+        hits[1] = tci_build_ew(g, TCI_OP_ISNAN, &x);
+        hits[0] = tci_build_ew(g, TCI_OP_LOGICAL_OR, hits);
+    }
+    tci_node *none = tci_graph_const(g, TC_I64, (tci_value){.i = 0});
+    ramp = tci_build_where(g, hits[0], ramp, none);
+    return tci_words_put(g, &w, tci_build_scan(g, ramp, axis, scan->attr[1] != 0, TCI_MODE_MAX));
 }
 
 TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest)
@@ -15019,7 +15165,7 @@ static tci_node *tci_scatter_node(tci_graph *g, tci_node *x, int at, tci_node *i
     for (int i = 0; src && i < x->rank; i++) {
         src = tci_build_slice(g, src, i, 0, index->shape[i], 1);
     }
-    if (mode == TCI_MODE_ADD && tci_dtype_is_half(t)) {
+    if ((mode == TCI_MODE_ADD || mode == TCI_MODE_MUL) && tci_dtype_is_half(t)) {
         x = tci_build_cast(g, x, TC_F32);
         src = tci_build_cast(g, src, TC_F32);
     }
@@ -16223,6 +16369,8 @@ static void tci_verify_scan(const tci_verify *v)
     const tci_node *n = v->n, *starts = n->n_in > 1 ? n->in[1] : NULL;
     tci_verify_same_as_input(v);
     tci_verify_that(v, n->rank > 0, "it has an axis");
+    tci_verify_that(v, starts ? n->attr[2] == TCI_MODE_ADD : n->attr[2] != TCI_MODE_SET,
+                    "combines what it runs over, and begins at starts of sums alone");
     if (!starts) {
         return;
     }
@@ -17356,7 +17504,7 @@ static tci_node *tci_search_running(tci_graph *g, tci_node *x)
 {
     tci_dim all = x ? tci_node_count(x) : 0;
     tci_node *flat = tci_build_cast(g, tci_build_reshape(g, x, 1, &all), TC_BOOL);
-    return tci_build_scan(g, flat, 0, false);
+    return tci_build_scan(g, flat, 0, false, TCI_MODE_ADD);
 }
 
 TCI_FN tci_node *tci_build_true_count(tci_graph *g, tci_node *x)
@@ -17509,7 +17657,7 @@ TCI_FN tci_node *tci_build_repeat_interleave(tci_graph *g, tci_node *x, tci_node
     }
     repeats = tci_build_reshape(g, repeats, repeats->rank ? 1 : 0, repeats->shape);
     repeats = tci_build_broadcast(g, tci_build_cast(g, repeats, TC_I64), 1, &n);
-    tci_node *ends = tci_build_scan(g, repeats, 0, false);
+    tci_node *ends = tci_build_scan(g, repeats, 0, false, TCI_MODE_ADD);
     tci_node *from = tci_build_searchsorted(g, ends, tci_build_iota(g, size), true);
     tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
     from = tci_composite_binary(g, TCI_OP_MINIMUM, from, last);
@@ -17818,6 +17966,637 @@ TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *i
     x = tci_build_expand(g, x, x->rank, shape);
     index = x ? tci_build_expand(g, index, x->rank, shape + x->rank) : NULL;
     return tci_words_put(g, &w, tci_build_gather(g, x, at, index));
+}
+/* ---- src/ops/sets.c ---- */
+/* ops/sets.c - elements in order, how often they occur, and which of them there are.
+ *
+ * In: x. Out: orders (TOPK), places in them (ops/search.c) and writes at indices.
+ * The one idea: in sorted order equal elements are neighbours, so that a set is where an element
+ * differs from the one before. */
+
+/* ---- running values ---- */
+
+/* Each step takes in what stands 1, 2, 4, ... elements before, as far as that is made. */
+TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    tc_dtype t = tci_dtype_is_float((tc_dtype)x->dtype) ? (tc_dtype)x->dtype : TC_F32;
+    if (!x->rank) {
+        return tci_build_cast(g, x, t);
+    }
+    const tci_dim n = x->shape[at];
+    tci_node *r = tci_build_cast(g, tci_build_cast(g, x, t), (tc_dtype)tci_dtype_get(t)->compute);
+    for (int64_t h = 1; r && h < tci_dim_most(n); h *= 2) {
+        tci_node *none = tci_composite_lowest(g, (tc_dtype)r->dtype);
+        tci_node *before = tci_build_pad(g, r, at, h, -h, none);
+        r = tci_composite_binary(g, TCI_OP_LOGADDEXP, before, r);
+    }
+    return tci_build_cast(g, r, t);
+}
+
+/* ---- the k-th in order ---- */
+
+/* x at one place along an axis, [..., 1, ...], or without the axis. */
+static tci_node *tci_sets_at(tci_graph *g, tci_node *x, int axis, tci_node *place, bool keepdims)
+{
+    tci_node *r = x ? tci_build_gather(g, x, axis, place) : place;
+    return keepdims ? r : tci_build_squeeze(g, r, axis);
+}
+
+/* Where the k-th smallest stands along the axis, which has size 1 then. */
+static tci_node *tci_sets_kth(tci_graph *g, tci_node *x, int at, tci_dim k)
+{
+    if (!tci_dim_le(1, k)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "k is %s: expected 1 or more%s", TCI_DIM_TEXT(k),
+                       TCI_LEAST_NOTE(k, 1));
+        return NULL;
+    }
+    tci_node *first = tci_build_topk(g, x, at, k, false);
+    return first && first->rank ? tci_build_slice(g, first, at, tci_dim_sub(k, 1), k, 1) : first;
+}
+
+TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
+                                    bool values)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    return tci_sets_at(g, values ? x : NULL, at, tci_sets_kth(g, x, at, k), keepdims);
+}
+
+/* The lower of the two in the middle; the first NaN, if there is one. */
+TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    tci_dim n = x->rank ? x->shape[at] : 1;
+    tci_node *place = tci_sets_kth(g, x, at, tci_dim_div(tci_dim_add(n, 1), 2));
+    if (place && tci_dtype_is_float((tc_dtype)x->dtype)) {
+        tc_axes one = {&at, 1, false};
+        tci_node *nan = tci_composite_unary(g, TCI_OP_ISNAN, x);
+        tci_node *first = tci_build_reduce(g, TCI_OP_ARGMAX, tci_build_cast(g, nan, TC_I32), one,
+                                           true);
+        nan = tci_build_reduce(g, TCI_OP_ANY, nan, one, true);
+        place = tci_build_where(g, nan, first, place);
+    }
+    return tci_sets_at(g, values ? x : NULL, at, place, keepdims);
+}
+
+/* ---- how often ---- */
+
+/* Zeros [size] with `weights` added where `index` says; what is outside is left out. */
+static tci_node *tci_sets_count(tci_graph *g, tci_node *index, tci_node *weights, tci_dim size)
+{
+    tci_dim all = index ? tci_node_count(index) : 0, room = tci_dim_add(size, 1);
+    if (!index || !weights || !tci_build_check_shape(g, 1, &room, TC_I64)) {
+        return NULL;
+    }
+    tci_node *last = tci_build_size_value(g, size, TC_I64);
+    tci_node *below = tci_composite_binary(g, TCI_OP_LT, index, tci_composite_whole(g, 0));
+    index = tci_composite_binary(g, TCI_OP_MINIMUM, index, last);
+    index = tci_build_reshape(g, tci_build_where(g, below, last, index), 1, &all);
+    weights = tci_build_reshape(g, weights, 1, &all);
+    tci_node *zeros = tci_composite_number(g, (tc_dtype)weights->dtype, 0);
+    zeros = tci_build_broadcast(g, zeros, 1, &room);
+    tci_node *r = tci_build_scatter(g, zeros, 0, index, weights, TCI_MODE_ADD);
+    return tci_build_slice(g, r, 0, 0, size, 1);
+}
+
+TCI_FN tci_node *tci_build_bincount(tci_graph *g, tci_node *x, tci_node *weights, tci_dim size)
+{
+    if (!x || !tci_build_check_index(g, x) || !tci_build_check_shape(g, 1, &size, TC_I64)) {
+        return NULL;
+    }
+    if (weights && !tci_build_same_shape(x->rank, x->shape, weights->rank, weights->shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s, the weights %s: expected equal shapes",
+                       TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(weights));
+        return NULL;
+    }
+    tci_node *ones = tci_build_broadcast(g, tci_composite_whole(g, 1), x->rank, x->shape);
+    return tci_sets_count(g, tci_build_cast(g, x, TC_I64), weights ? weights : ones, size);
+}
+
+/* Ends of the range of bins: as given, or where they are equal those of x, one apart if they are
+ * equal too. */
+static void tci_sets_ends(tci_graph *g, tci_node *x, double low, double high, tci_node **ends)
+{
+    tc_axes all = {NULL, 0, true};
+    tc_dtype t = (tc_dtype)x->dtype;
+    if (low != high || tci_node_count(x) == 0) {
+        ends[0] = tci_composite_number(g, t, low);
+        ends[1] = tci_composite_number(g, t, high == low ? low + 1 : high);
+        return;
+    }
+    tci_node *least = tci_build_reduce(g, TCI_OP_MIN, x, all, false);
+    tci_node *most = tci_build_reduce(g, TCI_OP_MAX, x, all, false);
+    tci_node *same = tci_composite_binary(g, TCI_OP_EQ, least, most);
+    tci_node *more = tci_build_cast(g, same, t);
+    ends[0] = tci_composite_binary(g, TCI_OP_SUB, least, more);
+    ends[1] = tci_composite_binary(g, TCI_OP_ADD, most, more);
+}
+
+TCI_FN tci_node *tci_build_histc(tci_graph *g, tci_node *x, tci_dim bins, double low, double high)
+{
+    tci_node *ends[2];
+    if (!x || !tci_build_check_dim(g, "the number of bins", bins, TC_ERR_ARGUMENT)) {
+        return NULL;
+    }
+    if (!tci_dtype_is_float((tc_dtype)x->dtype) || !(low <= high) || !tci_dim_le(1, bins)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "x is %s, and there are %s bins from %g to %g: expected floats, at least "
+                       "one bin, and ends in order",
+                       tci_dtype_get((tc_dtype)x->dtype)->name, TCI_DIM_TEXT(bins), low, high);
+        return NULL;
+    }
+    tc_dtype t = (tc_dtype)x->dtype;
+    x = tci_build_cast(g, x, tci_composite_math(x));
+    if (!x) {
+        return NULL;
+    }
+    tci_sets_ends(g, x, low, high, ends);
+    tci_node *count = tci_build_size_value(g, bins, (tc_dtype)x->dtype);
+    tci_node *at = tci_composite_binary(g, TCI_OP_SUB, x, ends[0]);
+    at = tci_composite_binary(g, TCI_OP_MUL, at, count);
+    at = tci_composite_binary(g, TCI_OP_DIV, at,
+                              tci_composite_binary(g, TCI_OP_SUB, ends[1], ends[0]));
+    at = tci_build_cast(g, tci_composite_unary(g, TCI_OP_FLOOR, at), TC_I64);
+    tci_node *last = tci_build_size_value(g, tci_dim_sub(bins, 1), TC_I64);
+    at = tci_composite_binary(g, TCI_OP_MINIMUM, at, last); /* the upper end belongs to the last */
+    tci_node *inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND,
+                                            tci_composite_binary(g, TCI_OP_LE, ends[0], x),
+                                            tci_composite_binary(g, TCI_OP_LE, x, ends[1]));
+    at = tci_build_where(g, inside, at, tci_composite_whole(g, -1));
+    tci_node *ones = tci_composite_number(g, (tc_dtype)x->dtype, 1);
+    ones = tci_build_broadcast(g, ones, x->rank, x->shape);
+    return tci_build_cast(g, tci_sets_count(g, at, ones, bins), t);
+}
+
+/* ---- which ---- */
+
+TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list)
+{
+    if (!x || !list) {
+        return NULL;
+    }
+    tci_node *both[2] = {x, list};
+    tc_dtype t = tci_build_common_dtype(both, 2);
+    tci_dim n = tci_node_count(list);
+    x = tci_build_cast(g, x, t);
+    if (n == 0 || !x) {
+        tci_node *no = tci_graph_const(g, TC_BOOL, (tci_value){.i = 0});
+        return x ? tci_build_broadcast(g, no, x->rank, x->shape) : NULL;
+    }
+    list = tci_build_reshape(g, tci_build_cast(g, list, t), 1, &n);
+    if (!list || !tci_build_can_read(g, "the list", list, 0, tci_node_count(x))) {
+        return NULL;
+    }
+    list = tci_build_gather(g, list, 0, tci_build_topk(g, list, 0, n, false));
+    tci_node *at = tci_build_searchsorted(g, list, x, false);
+    tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
+    at = tci_composite_binary(g, TCI_OP_MINIMUM, at, last);
+    tci_dim all = tci_node_count(x);
+    tci_node *read = tci_build_gather(g, list, 0, tci_build_reshape(g, at, 1, &all));
+    return tci_composite_binary(g, TCI_OP_EQ, tci_build_reshape(g, read, x->rank, x->shape), x);
+}
+
+/* Rows [n, columns] in order, as places: by the last column, then stably by those before it. */
+static tci_node *tci_sets_order(tci_graph *g, tci_node *rows)
+{
+    enum { TCI_SETS_COLUMNS = 256 };
+    tci_node *order = NULL;
+    if (!tci_dim_is_known(rows->shape[1]) || !tci_dim_le(rows->shape[1], TCI_SETS_COLUMNS)) {
+        tci_graph_fail(g, TC_ERR_LIMIT, "slices of %s elements: expected at most %d to order them",
+                       TCI_DIM_TEXT(rows->shape[1]), TCI_SETS_COLUMNS);
+        return NULL;
+    }
+    for (int64_t i = tci_dim_known(rows->shape[1]) - 1; i >= 0; i--) {
+        tci_node *column = tci_build_squeeze(g, tci_build_slice(g, rows, 1, i, i + 1, 1), 1);
+        column = order ? tci_build_gather(g, column, 0, order) : column;
+        tci_node *own = tci_build_topk(g, column, 0, rows->shape[0], false);
+        order = order ? tci_build_gather(g, order, 0, own) : own;
+        if (!order) {
+            return NULL;
+        }
+    }
+    return order;
+}
+
+/* Whether each of rows [n, columns] differs from the one before; the first does. */
+static tci_node *tci_sets_starts(tci_graph *g, tci_node *rows)
+{
+    int columns = 1;
+    tc_axes axis = {&columns, 1, false};
+    tci_node *zero = tci_composite_number(g, (tc_dtype)rows->dtype, 0);
+    tci_node *before = tci_build_pad(g, rows, 0, 1, -1, zero);
+    tci_node *differ = tci_composite_binary(g, TCI_OP_NE, rows, before);
+    differ = tci_build_reduce(g, TCI_OP_ANY, differ, axis, false);
+    tci_node *first = tci_composite_binary(g, TCI_OP_EQ, tci_build_iota(g, rows->shape[0]),
+                                           tci_composite_whole(g, 0));
+    return tci_composite_binary(g, TCI_OP_LOGICAL_OR, first, differ);
+}
+
+/* x along `at` as rows [n, columns]. */
+static tci_node *tci_sets_rows(tci_graph *g, tci_node *x, int at)
+{
+    tci_words w;
+    int *order = tci_words_ints(g, &w, x->rank);
+    if (!order) {
+        return NULL;
+    }
+    tci_dim shape[2] = {x->shape[at], 1};
+    for (int i = 0; i < x->rank; i++) {
+        order[i] = i == 0 ? at : i - (i <= at);
+        shape[1] = i == at ? shape[1] : tci_dim_mul(shape[1], x->shape[i]);
+    }
+    tci_node *r = tci_build_permute(g, x, x->rank, order);
+    return tci_words_put(g, &w, tci_build_reshape(g, r, 2, shape));
+}
+
+TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim size,
+                                  bool consecutive, int which)
+{
+    int at;
+    tci_dim one = 1;
+    if (x && !x->rank) {
+        x = tci_build_reshape(g, x, 1, &one);
+    }
+    if (!x || !tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_shape(g, 1, &size, TC_I64)) {
+        return NULL;
+    }
+    tci_node *rows = tci_sets_rows(g, x, at);
+    tci_node *order = rows && !consecutive ? tci_sets_order(g, rows) : NULL;
+    if (!rows || (!consecutive && !order && rows->shape[1] != 0)) {
+        return NULL;
+    }
+    tci_node *sorted = order ? tci_build_index_select(g, rows, 0, order) : rows;
+    tci_node *starts = sorted ? tci_sets_starts(g, sorted) : NULL;
+    if (which == 3) {
+        return tci_build_true_count(g, starts);
+    }
+    if (which == 1) { /* the number of an element's set, at its place in x */
+        tci_node *number = tci_build_scan(g, starts, 0, false, TCI_MODE_ADD);
+        number = tci_composite_binary(g, TCI_OP_SUB, number, tci_composite_whole(g, 1));
+        return order ? tci_build_scatter(g, number, 0, order, number, TCI_MODE_SET) : number;
+    }
+    tci_dim room = which == 2 ? tci_dim_add(size, 1) : size;
+    tci_node *first = tci_build_nonzero(g, starts, room), *count = tci_build_true_count(g, starts);
+    first = first && starts->rank ? tci_build_squeeze(g, first, 1) : first;
+    tci_node *there = tci_composite_binary(g, TCI_OP_LT, tci_build_iota(g, room), count);
+    if (which == 2) { /* from the first of a set to that of the next */
+        first = tci_build_where(g, there, first, tci_build_size_value(g, x->shape[at], TC_I64));
+        return tci_composite_binary(g, TCI_OP_SUB, tci_build_slice(g, first, 0, 1, INT64_MAX, 1),
+                                    tci_build_slice(g, first, 0, 0, size, 1));
+    }
+    tci_dim all = x->shape[at];
+    if (all == 0) {
+        tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+        return tci_build_pad(g, x, at, 0, size, zero);
+    }
+    first = order ? tci_build_gather(g, order, 0, first) : first;
+    tci_node *values = tci_build_index_select(g, x, at, first);
+    tci_words w;
+    tci_dim *line = tci_words_get(g, &w, x->rank);
+    if (!line) {
+        return NULL;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        line[i] = i == at ? size : 1;
+    }
+    there = tci_build_reshape(g, there, x->rank, line);
+    return tci_words_put(g, &w,
+                         tci_build_where(g, there, values,
+                                         tci_composite_number(g, (tc_dtype)x->dtype, 0)));
+}
+/* ---- src/ops/linear.c ---- */
+/* ops/linear.c - linear algebra of small matrices, batched: elimination, factors, what follows.
+ *
+ * In: matrices [..., n, n], n a number. Out: for each of n steps the update of what is left of all
+ * matrices at once, as elementwise nodes over smaller and smaller parts; rows change places by
+ * reading at an index.
+ * The one idea: a step is a rank-one update, which needs no loop over elements, and its gradient
+ * follows. Elimination takes the largest element of a column as its pivot. */
+
+#include <inttypes.h>
+
+enum { TCI_LINEAR_MOST = 256 }; /* steps: a program has some nodes for each */
+
+/* ---- parts of matrices ---- */
+
+/* Rows from `row` on, and columns from `column` on; so many, or all that are left. */
+static tci_node *tci_linear_part(tci_graph *g, tci_node *m, int64_t row, int64_t rows,
+                                 int64_t column, int64_t columns)
+{
+    m = tci_build_slice(g, m, -2, row, rows < 0 ? INT64_MAX : row + rows, 1);
+    return tci_build_slice(g, m, -1, column, columns < 0 ? INT64_MAX : column + columns, 1);
+}
+
+/* a - b * c */
+static tci_node *tci_linear_less(tci_graph *g, tci_node *a, tci_node *b, tci_node *c)
+{
+    return tci_composite_binary(g, TCI_OP_SUB, a, tci_composite_binary(g, TCI_OP_MUL, b, c));
+}
+
+/* x as square matrices in the dtype that they are computed in; *n: their rows. */
+static tci_node *tci_linear_square(tci_graph *g, tci_node *x, int64_t *n)
+{
+    if (!x) {
+        return NULL;
+    }
+    bool square = x->rank >= 2 && x->shape[x->rank - 1] == x->shape[x->rank - 2];
+    if (!square || !tci_dtype_is_float((tc_dtype)x->dtype)) {
+        tci_graph_fail(g, square ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                       "given %s of shape %s: expected square matrices [..., n, n] of floats",
+                       tci_dtype_get((tc_dtype)x->dtype)->name, TCI_SHAPE_TEXT(x));
+        return NULL;
+    }
+    const tci_dim rows = x->shape[x->rank - 1];
+    if (!tci_dim_is_known(rows) || !tci_dim_le(rows, TCI_LINEAR_MOST)) {
+        tci_graph_fail(g, TC_ERR_LIMIT, "matrices of %s rows: expected a number of at most %d",
+                       TCI_DIM_TEXT(rows), TCI_LINEAR_MOST);
+        return NULL;
+    }
+    *n = tci_dim_known(rows);
+    return tci_build_cast(g, x, tci_composite_math(x));
+}
+
+/* m with the row that has the largest element in column 0, of those from `first` on, in the place
+ * of row `first`. *swapped: whether it is another, [..., 1, 1]. */
+static tci_node *tci_linear_pivot(tci_graph *g, tci_node *m, int64_t first, tci_node **swapped)
+{
+    int rows = m->rank - 2;
+    tc_axes axis = {&rows, 1, false};
+    tci_node *column = tci_linear_part(g, m, first, -1, 0, 1);
+    column = tci_composite_unary(g, TCI_OP_ABS, column);
+    tci_node *at = tci_build_reduce(g, TCI_OP_ARGMAX, column, axis, true);
+    tci_node *own = tci_composite_whole(g, first);
+    at = tci_composite_binary(g, TCI_OP_ADD, at, own);
+    tci_node *row = tci_composite_ramp(g, m->shape[rows], m->rank, rows);
+    tci_node *other = tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, row, at), own, row);
+    other = tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, row, own), at, other);
+    *swapped = tci_composite_binary(g, TCI_OP_NE, at, own);
+    other = other ? tci_build_broadcast(g, other, m->rank, m->shape) : NULL;
+    return tci_build_gather(g, m, rows, other);
+}
+
+/* ---- elimination ---- */
+
+/* [a | b] reduced to [1 | x], where a x = b: column 0 goes in each step. */
+static tci_node *tci_linear_eliminate(tci_graph *g, tci_node *m, int64_t n)
+{
+    for (int64_t k = 0; m && k < n; k++) {
+        tci_node *swapped, *row;
+        m = tci_linear_pivot(g, m, k, &swapped);
+        if (!m) {
+            return NULL;
+        }
+        tci_node *pivot = tci_linear_part(g, m, k, 1, 0, 1);
+        row = tci_linear_part(g, m, k, 1, 1, -1);
+        row = tci_composite_binary(g, TCI_OP_DIV, row, pivot);
+        tci_node *is_row = tci_composite_ramp(g, n, m->rank, m->rank - 2);
+        is_row = tci_composite_binary(g, TCI_OP_EQ, is_row, tci_composite_whole(g, k));
+        tci_node *others = tci_linear_less(g, tci_linear_part(g, m, 0, -1, 1, -1),
+                                           tci_linear_part(g, m, 0, -1, 0, 1), row);
+        m = tci_build_where(g, is_row, row, others);
+    }
+    return m;
+}
+
+/* x with the axes of `other` before the last two where its own are 1 or missing. */
+static tci_node *tci_linear_batch(tci_graph *g, tci_node *x, const tci_node *other)
+{
+    tci_words w;
+    const int rank = TCI_MAX(x->rank, other->rank);
+    tci_dim *shape = tci_words_get(g, &w, rank);
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        int at = i - (rank - x->rank), from = i - (rank - other->rank);
+        tci_dim own = at < 0 ? 1 : x->shape[at];
+        shape[i] = own == 1 && from >= 0 && i < rank - 2 ? other->shape[from] : own;
+    }
+    return tci_words_put(g, &w, tci_build_expand(g, x, rank, shape));
+}
+
+/* a and b with equal axes before the last two. */
+static bool tci_linear_meet(tci_graph *g, tci_node **a, tci_node **b)
+{
+    const tci_node *first = *a;
+    *a = tci_linear_batch(g, *a, *b);
+    *b = *a ? tci_linear_batch(g, *b, first) : NULL;
+    bool same = *a && *b;
+    for (int i = 0; same && i < (*a)->rank - 2; i++) {
+        same = (*a)->shape[i] == (*b)->shape[i];
+    }
+    if (*a && *b && !same) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "batches of shapes %s and %s do not broadcast",
+                       TCI_SHAPE_TEXT(*a), TCI_SHAPE_TEXT(*b));
+    }
+    return same;
+}
+
+TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
+{
+    int64_t n;
+    tci_node *m = tci_linear_square(g, a, &n);
+    if (!m || !b) {
+        return NULL;
+    }
+    bool vector = b->rank == 1 || (b->rank == a->rank - 1 &&
+                                   tci_build_same_shape(b->rank, b->shape, b->rank, a->shape));
+    tci_node *right = vector ? tci_build_unsqueeze(g, b, -1) : b;
+    if (!right || b->dtype != a->dtype || right->rank < 2 || right->shape[right->rank - 2] != n) {
+        tci_graph_fail(g, b->dtype != a->dtype ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                       "a is %s of shape %s and b %s of shape %s: expected one dtype, [..., n, n] "
+                       "and [..., n, k] or [..., n]",
+                       tci_dtype_get((tc_dtype)a->dtype)->name, TCI_SHAPE_TEXT(a),
+                       tci_dtype_get((tc_dtype)b->dtype)->name, TCI_SHAPE_TEXT(b));
+        return NULL;
+    }
+    right = tci_build_cast(g, right, (tc_dtype)m->dtype);
+    if (!tci_linear_meet(g, &m, &right)) {
+        return NULL;
+    }
+    tci_node *both[2] = {m, right};
+    m = tci_linear_eliminate(g, tci_build_cat(g, both, 2, m->rank - 1), n);
+    m = tci_build_cast(g, m, (tc_dtype)a->dtype);
+    return vector ? tci_build_squeeze(g, m, -1) : m;
+}
+
+/* Ones on the diagonal of matrices like x. */
+static tci_node *tci_linear_one(tci_graph *g, const tci_node *x, int64_t n)
+{
+    tci_node *same = tci_composite_binary(g, TCI_OP_EQ, tci_composite_ramp(g, n, 2, 0),
+                                          tci_composite_ramp(g, n, 2, 1));
+    same = tci_build_cast(g, same, (tc_dtype)x->dtype);
+    return same ? tci_build_broadcast(g, same, x->rank, x->shape) : NULL;
+}
+
+TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x)
+{
+    int64_t n;
+    tci_node *m = tci_linear_square(g, x, &n);
+    return m && n ? tci_build_solve(g, x, tci_linear_one(g, x, n)) : m ? x : NULL;
+}
+
+TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
+{
+    int64_t n;
+    tci_node *m = tci_linear_square(g, x, &n), *r = NULL, *flips = NULL, *swapped;
+    if (!m) {
+        return NULL;
+    }
+    if (n == 0) {
+        tci_node *none = tci_composite_number(g, (tc_dtype)x->dtype, which == TCI_DET_LOG ? 0 : 1);
+        return tci_build_broadcast(g, none, x->rank - 2, x->shape);
+    }
+    for (int64_t k = 0; m && k < n; k++) {
+        m = tci_linear_pivot(g, m, 0, &swapped);
+        tci_node *pivot = m ? tci_linear_part(g, m, 0, 1, 0, 1) : NULL, *own = pivot;
+        if (!pivot) {
+            return NULL;
+        }
+        if (which == TCI_DET_LOG) {
+            own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
+        } else if (which == TCI_DET_SIGN) {
+            tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
+            tci_node *up = tci_composite_binary(g, TCI_OP_LT, zero, own);
+            tci_node *down = tci_composite_binary(g, TCI_OP_LT, own, zero);
+            own = tci_composite_binary(g, TCI_OP_SUB, tci_build_cast(g, up, (tc_dtype)m->dtype),
+                                       tci_build_cast(g, down, (tc_dtype)m->dtype));
+        }
+        r = r ? tci_composite_binary(g, which == TCI_DET_LOG ? TCI_OP_ADD : TCI_OP_MUL, r, own)
+              : own;
+        flips = flips ? tci_composite_binary(g, TCI_OP_NE, flips, swapped) : swapped;
+        tci_node *row = tci_composite_binary(g, TCI_OP_DIV, tci_linear_part(g, m, 0, 1, 1, -1),
+                                             pivot);
+        m = tci_linear_less(g, tci_linear_part(g, m, 1, -1, 1, -1),
+                            tci_linear_part(g, m, 1, -1, 0, 1), row);
+    }
+    if (which != TCI_DET_LOG) {
+        r = tci_build_where(g, flips, tci_composite_unary(g, TCI_OP_NEG, r), r);
+    }
+    r = tci_build_cast(g, r, (tc_dtype)x->dtype);
+    return tci_build_reshape(g, r, x->rank - 2, x->shape);
+}
+
+/* ---- factors ---- */
+
+TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper)
+{
+    int64_t n;
+    tci_words w;
+    tci_node *m = tci_linear_square(g, x, &n);
+    if (!m || n == 0) {
+        return m ? x : NULL;
+    }
+    tci_node **columns = tci_words_nodes(g, &w, (int)n);
+    if (!columns) {
+        return NULL;
+    }
+    tci_node *half = tci_composite_number(g, (tc_dtype)m->dtype, 0.5);
+    tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
+    m = tci_composite_binary(g, TCI_OP_ADD, m, tci_build_transpose(g, m, -1, -2));
+    m = tci_composite_binary(g, TCI_OP_MUL, m, half);
+    for (int64_t k = 0; k < n; k++) {
+        tci_node *root = tci_composite_unary(g, TCI_OP_SQRT, tci_linear_part(g, m, 0, 1, 0, 1));
+        tci_node *column = tci_composite_binary(g, TCI_OP_DIV, tci_linear_part(g, m, 0, -1, 0, 1),
+                                                root);
+        columns[k] = tci_build_pad(g, column, -2, k, 0, zero);
+        if (!columns[k]) {
+            return tci_words_put(g, &w, NULL);
+        }
+        column = tci_linear_part(g, column, 1, -1, 0, 1);
+        m = tci_linear_less(g, tci_linear_part(g, m, 1, -1, 1, -1), column,
+                            tci_build_transpose(g, column, -1, -2));
+    }
+    tci_node *r = tci_words_put(g, &w, tci_build_cat(g, columns, (int)n, columns[0]->rank - 1));
+    r = tci_build_cast(g, r, (tc_dtype)x->dtype);
+    return upper ? tci_build_transpose(g, r, -1, -2) : r;
+}
+
+/* a x = b, a lower: the first row of what is left gives one of x. */
+static tci_node *tci_linear_substitute(tci_graph *g, tci_node *a, tci_node *b, int64_t n,
+                                       bool unitriangular)
+{
+    tci_words w;
+    tci_node **rows = tci_words_nodes(g, &w, (int)n);
+    if (!rows) {
+        return NULL;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        tci_node *row = tci_linear_part(g, b, 0, 1, 0, -1);
+        rows[k] = unitriangular ? row
+                                : tci_composite_binary(g, TCI_OP_DIV, row,
+                                                       tci_linear_part(g, a, k, 1, k, 1));
+        if (!rows[k]) {
+            return tci_words_put(g, &w, NULL);
+        }
+        b = tci_linear_less(g, tci_linear_part(g, b, 1, -1, 0, -1),
+                            tci_linear_part(g, a, k + 1, -1, k, 1), rows[k]);
+    }
+    return tci_words_put(g, &w, tci_build_cat(g, rows, (int)n, rows[0]->rank - 2));
+}
+
+TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node *b, bool upper,
+                                            bool left, bool unitriangular)
+{
+    int64_t n;
+    tci_node *m = tci_linear_square(g, a, &n);
+    if (!m || !b) {
+        return NULL;
+    }
+    if (b->rank < 2 || b->dtype != a->dtype || b->shape[b->rank - (left ? 2 : 1)] != n) {
+        tci_graph_fail(g, b->dtype != a->dtype ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                       "a is %s of shape %s and b %s of shape %s: expected one dtype, [..., n, n] "
+                       "and %s",
+                       tci_dtype_get((tc_dtype)a->dtype)->name, TCI_SHAPE_TEXT(a),
+                       tci_dtype_get((tc_dtype)b->dtype)->name, TCI_SHAPE_TEXT(b),
+                       left ? "[..., n, k]" : "[..., k, n]");
+        return NULL;
+    }
+    if (!left) { /* x a = b is a^T x^T = b^T */
+        tci_node *x = tci_build_solve_triangular(g, tci_build_transpose(g, a, -1, -2),
+                                                 tci_build_transpose(g, b, -1, -2), !upper, true,
+                                                 unitriangular);
+        return tci_build_transpose(g, x, -1, -2);
+    }
+    tci_node *r = tci_build_cast(g, b, (tc_dtype)m->dtype);
+    if (!tci_linear_meet(g, &m, &r)) {
+        return NULL;
+    }
+    if (upper) { /* rows and columns in reverse are those of a lower one */
+        m = tci_build_flip(g, tci_build_flip(g, m, -1), -2);
+        r = tci_build_flip(g, r, -2);
+    }
+    r = n ? tci_linear_substitute(g, m, r, n, unitriangular) : r;
+    r = upper ? tci_build_flip(g, r, -2) : r;
+    return tci_build_cast(g, r, (tc_dtype)b->dtype);
+}
+
+TCI_FN tci_node *tci_build_matrix_power(tci_graph *g, tci_node *x, int64_t power)
+{
+    int64_t n;
+    tci_node *m = tci_linear_square(g, x, &n), *r = NULL;
+    if (!m || power > INT32_MAX || power < -INT32_MAX) {
+        return m ? (tci_graph_fail(g, TC_ERR_ARGUMENT, "the power is %" PRId64, power), NULL)
+                 : NULL;
+    }
+    m = power < 0 ? tci_build_inv(g, m) : m;
+    for (int64_t left = power < 0 ? -power : power; left; left >>= 1) {
+        if (left & 1) {
+            r = r ? tci_build_matmul(g, r, m) : m;
+        }
+        m = left > 1 ? tci_build_matmul(g, m, m) : m;
+    }
+    return tci_build_cast(g, r ? r : m ? tci_linear_one(g, m, n) : NULL, (tc_dtype)x->dtype);
 }
 /* ---- src/ops/window.c ---- */
 /* ops/window.c - ops over windows of images: convolutions, pools, patches as columns.
@@ -20005,6 +20784,35 @@ static tci_node *tci_rule_extreme(const tci_vjp *v)
                          : tci_build_where(v->g, hits, tci_rule_gather(v, share), zero);
 }
 
+/* x with 1 where it is 0. */
+static tci_node *tci_rule_nonzero(const tci_vjp *v, tci_node *x, tci_node *is_zero)
+{
+    tci_node *one = tci_rule_number(v, (tc_dtype)x->dtype, 1);
+    return tci_vjp_built(v, tci_build_where(v->g, is_zero, one, x));
+}
+
+/* MUL: the product of the other factors, which is 0 where one of them is. */
+static tci_node *tci_rule_factors(const tci_vjp *v)
+{
+    const tci_node *n = v->n;
+    tc_dtype t = (tc_dtype)n->dtype;
+    tci_node *zero = tci_rule_number(v, t, 0), *zeros[2], *counts[2], *own, *few;
+    for (int i = 0; i < 2; i++) {
+        zeros[i] = tci_rule_binary(v, TCI_OP_EQ, n->in[2 * i], zero);
+        counts[i] = tci_vjp_built(v, tci_build_cast(v->g, zeros[i], TC_I64));
+    }
+    tci_node *count = tci_rule_scatter(v, counts[0], counts[1], TCI_MODE_ADD);
+    tci_node *rest = tci_rule_scatter(v, tci_rule_nonzero(v, n->in[0], zeros[0]),
+                                      tci_rule_nonzero(v, n->in[2], zeros[1]), TCI_MODE_MUL);
+    rest = tci_rule_binary(v, TCI_OP_MUL, rest, v->grad);
+    bool src = v->which != 0;
+    own = src ? counts[1] : counts[0];
+    few = tci_rule_binary(v, TCI_OP_EQ, src ? tci_rule_gather(v, count) : count, own);
+    rest = src ? tci_rule_gather(v, rest) : rest;
+    rest = tci_rule_binary(v, TCI_OP_DIV, rest, tci_rule_nonzero(v, n->in[v->which], zeros[src]));
+    return tci_build_where(v->g, few, rest, zero);
+}
+
 static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
 {
     switch ((tci_mode)v->n->attr[1]) {
@@ -20012,15 +20820,61 @@ static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
     case TCI_MODE_ADD: return v->which == 0 ? v->grad : tci_rule_gather(v, v->grad);
     case TCI_MODE_MIN:
     case TCI_MODE_MAX: return tci_rule_extreme(v);
+    case TCI_MODE_MUL: return tci_rule_factors(v);
     case TCI_MODE_COUNT: break;
     }
     TCI_ASSERT(v->s, false);
     return NULL;
 }
 
+static tci_node *tci_rule_scan(const tci_vjp *v, tci_node *x, bool back, tci_mode mode)
+{
+    bool reverse = (v->n->attr[1] != 0) != back;
+    int axis = (int)tci_dim_known(v->n->attr[0]);
+    return tci_vjp_built(v, tci_build_scan(v->g, x, axis, reverse, mode));
+}
+
+/* MUL: before the first zero the results from there on over the element, at it what they are with
+ * 1 in its place, behind it nothing. */
+static tci_node *tci_rule_running_product(const tci_vjp *v)
+{
+    tci_node *x = v->n->in[0], *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
+    tci_node *is_zero = tci_rule_binary(v, TCI_OP_EQ, x, zero);
+    tci_node *count = tci_vjp_built(v, tci_build_cast(v->g, is_zero, TC_I64));
+    count = tci_rule_scan(v, count, false, TCI_MODE_ADD);
+    tci_node *none = tci_rule_binary(v, TCI_OP_EQ, count, tci_rule_number(v, TC_I64, 0));
+    tci_node *first = tci_rule_binary(v, TCI_OP_EQ, count, tci_rule_number(v, TC_I64, 1));
+    first = tci_rule_binary(v, TCI_OP_LOGICAL_AND, first, is_zero);
+    tci_node *with = tci_rule_scan(v, tci_rule_nonzero(v, x, first), false, TCI_MODE_MUL);
+    with = tci_rule_scan(v, tci_rule_binary(v, TCI_OP_MUL, with, v->grad), true, TCI_MODE_ADD);
+    tci_node *all = tci_rule_binary(v, TCI_OP_MUL, v->n, v->grad);
+    all = tci_rule_scan(v, all, true, TCI_MODE_ADD);
+    all = tci_rule_binary(v, TCI_OP_DIV, all, tci_rule_nonzero(v, x, is_zero));
+    with = tci_vjp_built(v, tci_build_where(v->g, first, with, zero));
+    return tci_build_where(v->g, none, all, with);
+}
+
+/* MIN, MAX: to the last element that is the result so far. */
+static tci_node *tci_rule_running_extreme(const tci_vjp *v)
+{
+    const int axis = (int)tci_dim_known(v->n->attr[0]);
+    tci_node *places = tci_vjp_built(v, tci_build_running_place(v->g, v->n));
+    tci_node *zeros = tci_rule_fill(v, (tc_dtype)v->n->dtype, 0, v->n);
+    return tci_build_scatter(v->g, zeros, axis, places, v->grad, TCI_MODE_ADD);
+}
+
 static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 {
-    return tci_build_scan(v->g, v->grad, (int)tci_dim_known(v->n->attr[0]), !v->n->attr[1]);
+    switch ((tci_mode)v->n->attr[2]) {
+    case TCI_MODE_ADD: return tci_rule_scan(v, v->grad, true, TCI_MODE_ADD);
+    case TCI_MODE_MUL: return tci_rule_running_product(v);
+    case TCI_MODE_MIN:
+    case TCI_MODE_MAX: return tci_rule_running_extreme(v);
+    case TCI_MODE_SET:
+    case TCI_MODE_COUNT: break;
+    }
+    TCI_ASSERT(v->s, false);
+    return NULL;
 }
 
 /* ---- contractions ---- */
@@ -22698,6 +23552,7 @@ TCI_FN int tci_kstore_combine(int mode)
     case TCI_MODE_ADD: return TCI_RED_SUM;
     case TCI_MODE_MIN: return TCI_RED_MIN;
     case TCI_MODE_MAX: return TCI_RED_MAX;
+    case TCI_MODE_MUL: return TCI_RED_PROD;
     case TCI_MODE_COUNT: break;
     }
     return -1;
@@ -22714,7 +23569,7 @@ TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store)
  * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
  * numbers that tci_kernel constructors assign in order of first use. */
 
-static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max="};
+static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max=", "*="};
 _Static_assert(TCI_COUNT(tci_kernel_modes) == TCI_MODE_COUNT, "a word for each mode of stores");
 
 /* dim, then text */
@@ -27026,7 +27881,8 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
 /* Running sums along an axis, without the element itself. */
 static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
 {
-    tci_node *sum = tci_order_kept(o, tci_order_built(o, tci_build_scan(o->g, x, axis, false)));
+    tci_node *sum = tci_build_scan(o->g, x, axis, false, TCI_MODE_ADD);
+    sum = tci_order_kept(o, tci_order_built(o, sum));
     return tci_order_ew(o, TCI_OP_SUB, sum, x);
 }
 
@@ -27269,7 +28125,7 @@ static tci_node *tci_sort_sum(const tci_sort *s, tci_node *x)
 /* Running sums along the lines. */
 static tci_node *tci_sort_scan(const tci_sort *s, tci_node *x)
 {
-    tci_node *scan = tci_sort_built(s, tci_build_scan(s->a->g, x, 1, false));
+    tci_node *scan = tci_sort_built(s, tci_build_scan(s->a->g, x, 1, false, TCI_MODE_ADD));
     tci_node *parts = tci_plan_scan(s->a, scan);
     return parts ? parts : scan;
 }
@@ -28041,8 +28897,9 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
  * the shape and the kind of machine; sizes that are symbols, and results that must be reproducible,
- * leave it whole. Parts are equal, so an axis without a divisor near the wanted length is padded by
- * zeros, and what is behind its end cut off by a copy; a processor leaves it whole. */
+ * leave it whole, and so do running values that are no sums. Parts are equal, so an axis without a
+ * divisor near the wanted length is padded by zeros, and what is behind its end cut off by a copy;
+ * a processor leaves it whole. */
 
 enum {
     TCI_SCAN_FEW = 16,           /* rows of a processor up to which they are cut */
@@ -28080,6 +28937,9 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
 static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
 {
     tci_scan_cut cut = {0, 0, true};
+    if (n->attr[2] != TCI_MODE_ADD) {
+        return cut;
+    }
     for (int i = 0; i < n->rank; i++) {
         if (!tci_dim_is_known(n->shape[i]) || tci_dim_known(n->shape[i]) == 0) {
             return cut;
@@ -28119,7 +28979,7 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, bool 
     tc_axes axes = {&summed, 1, false};
     sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
     sum = tci_scan_built(a, tci_build_slice(g, sum, axis, after, parts - 1 + after, 1));
-    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse));
+    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse, TCI_MODE_ADD));
     tci_node *again = tci_plan_scan(a, sum);
     sum = again ? again : sum;
     tci_value zero = {.u = 0};
@@ -32638,7 +33498,8 @@ static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
         red.op = tci_op_get(n->op)->red;
         red.part = tci_op_get(n->op)->part;
     } else {
-        red.op = n->op == TCI_OP_SCAN ? TCI_RED_SUM : TCI_RED_DOT;
+        red.op = n->op == TCI_OP_SCAN ? (tci_red_op)tci_kstore_combine((int)n->attr[2])
+                                      : TCI_RED_DOT;
     }
     red.dtype = (int8_t)t;
     red.order = TCI_ORDER_CHAIN;
@@ -54373,6 +55234,7 @@ static tci_value tci_ref_merge(tci_ref *r, int mode, tci_ref_scalar old, tci_ref
     case TCI_MODE_ADD: return tci_ref_combine(r, TCI_OP_SUM, old, v).v;
     case TCI_MODE_MIN: return tci_ref_combine(r, TCI_OP_MIN, old, v).v;
     case TCI_MODE_MAX: return tci_ref_combine(r, TCI_OP_MAX, old, v).v;
+    case TCI_MODE_MUL: return tci_ref_combine(r, TCI_OP_PROD, old, v).v;
     case TCI_MODE_COUNT: TCI_ASSERT(&r->s, false);
     }
     return v.v;
@@ -54460,17 +55322,17 @@ static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
+static void tci_ref_scan(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     const tci_ref_axis a = tci_ref_along(n, n->attr[0]);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
-        tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
+        tci_ref_scalar acc = {{.u = 0}, t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
             const int64_t at = start + (n->attr[1] ? a.size - 1 - j : j) * a.inner;
             tci_ref_scalar v = {tci_ref_of(r, n->in[0])[at], t, r->wide};
-            acc = tci_ref_2(TCI_P_ADD, acc, v);
+            acc.v = j ? tci_ref_merge(r, (int)n->attr[2], acc, v) : v.v;
             out[at] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
     }
@@ -68717,6 +69579,43 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                            TCI_MAY(right, flag, false))                                            \
     TCI_CALL(bucketize, TCI_MUST(x, tensor) TCI_MUST(boundaries, tensor)                           \
                         TCI_MAY(right, flag, false))                                               \
+    TCI_CALL(cumprod, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(logcumsumexp, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                               \
+    TCI_CALL_MANY(cummax, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_STORED(values, 0)        \
+                             TCI_STORED(indices, 1))                                               \
+    TCI_CALL_MANY(cummin, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_STORED(values, 0)        \
+                             TCI_STORED(indices, 1))                                               \
+    TCI_CALL_MANY(aminmax, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                      \
+                              TCI_MAY(keepdims, flag, false) TCI_STORED(least, 0)                  \
+                              TCI_STORED(most, 1))                                                 \
+    TCI_CALL_MANY(kthvalue, 2, TCI_MUST(x, tensor) TCI_MUST(k, integer) TCI_MAY(axis, axis, -1)    \
+                               TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                \
+                               TCI_STORED(indices, 1))                                             \
+    TCI_CALL_MANY(median, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                           \
+                             TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                  \
+                             TCI_STORED(indices, 1))                                               \
+    TCI_CALL(histc, TCI_MUST(x, tensor) TCI_MAY(bins, integer, 100) TCI_MAY(low, real, 0)          \
+                    TCI_MAY(high, real, 0))                                                        \
+    TCI_CALL(bincount, TCI_MUST(x, tensor) TCI_MAY(weights, optional, TC_NONE)                     \
+                       TCI_MUST(size, integer))                                                    \
+    TCI_CALL(isin, TCI_MUST(x, tensor) TCI_MUST(list, tensor))                                     \
+    TCI_CALL_MANY(unique, 4, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(size, integer)      \
+                             TCI_STORED(values, 0) TCI_STORED(inverse, 1) TCI_STORED(counts, 2)    \
+                             TCI_STORED(count, 3))                                                 \
+    TCI_CALL_MANY(unique_consecutive, 4, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                  \
+                                         TCI_MUST(size, integer) TCI_STORED(values, 0)             \
+                                         TCI_STORED(inverse, 1) TCI_STORED(counts, 2)              \
+                                         TCI_STORED(count, 3))                                     \
+    TCI_CALL(scatter_prod, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)        \
+                           TCI_MUST(src, tensor))                                                  \
+    TCI_CALL(solve, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                       \
+    TCI_CALL(solve_triangular, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MUST(upper, flag)       \
+                               TCI_MAY(left, flag, true) TCI_MAY(unitriangular, flag, false))      \
+    TCI_CALL(cholesky, TCI_MUST(x, tensor) TCI_MAY(upper, flag, false))                            \
+    TCI_CALL(inv, TCI_MUST(x, tensor))                                                             \
+    TCI_CALL(det, TCI_MUST(x, tensor))                                                             \
+    TCI_CALL_MANY(slogdet, 2, TCI_MUST(x, tensor) TCI_STORED(sign, 0) TCI_STORED(logabsdet, 1))    \
+    TCI_CALL(matrix_power, TCI_MUST(x, tensor) TCI_MUST(n, integer))                               \
     TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
     TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
     TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \
@@ -69326,7 +70225,8 @@ TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
 {
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_cumsum", x, here);
-    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis, false) : NULL);
+    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis, false, TCI_MODE_ADD)
+                              : NULL);
 }
 
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here)
@@ -69539,6 +70439,7 @@ TCI_OPS_PUT(scatter, SET, tci_build_scatter)
 TCI_OPS_PUT(scatter_add, ADD, tci_build_scatter)
 TCI_OPS_PUT(scatter_min, MIN, tci_build_scatter)
 TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
+TCI_OPS_PUT(scatter_prod, MUL, tci_build_scatter)
 TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
 #undef TCI_OPS_PUT
 
@@ -69686,6 +70587,101 @@ TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, 
         r = each ? tci_build_repeat_interleave(&f.ctx->graph, n, each, axis, size) : NULL;
     }
     return tci_frame_end(&f, r);
+}
+
+/* ---- running values, orders, sets ---- */
+
+TCI_OPS_ONE(cumprod, (tc_tensor x, int axis, tc_site here), tci_build_scan, node, axis, false,
+            TCI_MODE_MUL)
+TCI_OPS_ONE(logcumsumexp, (tc_tensor x, int axis, tc_site here), tci_build_logcumsumexp, node, axis)
+
+#define TCI_OPS_RUNNING(name, mode)                                                                \
+    TC_API void tc_##name##_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,       \
+                               tc_site here)                                                       \
+    {                                                                                              \
+        TCI_OPS_STORE(values, "tc_" #name, tci_build_scan(g, node, axis, false, mode))             \
+        TCI_OPS_STORE(indices, "tc_" #name,                                                        \
+                      tci_build_running_place(g, tci_build_scan(g, node, axis, false, mode)))      \
+    }
+TCI_OPS_RUNNING(cummax, TCI_MODE_MAX)
+TCI_OPS_RUNNING(cummin, TCI_MODE_MIN)
+#undef TCI_OPS_RUNNING
+
+TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
+                          tc_tensor *most, tc_site here)
+{
+    if (least) {
+        *least = tc_min_at(x, axes, keepdims, here);
+    }
+    if (most) {
+        *most = tc_max_at(x, axes, keepdims, here);
+    }
+}
+
+TC_API void tc_kthvalue_at(tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
+                           tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_kthvalue", tci_build_kthvalue(g, node, axis, k, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_kthvalue", tci_build_kthvalue(g, node, axis, k, keepdims, false))
+}
+
+TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                         tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_median", tci_build_median(g, node, axis, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_median", tci_build_median(g, node, axis, keepdims, false))
+}
+
+TCI_OPS_ONE(histc, (tc_tensor x, int64_t bins, double low, double high, tc_site here),
+            tci_build_histc, node, bins, low, high)
+
+TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_bincount", x, here);
+    tci_node *w = n ? tci_frame_optional(&f, weights, "the weights") : NULL;
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_bincount(&f.ctx->graph, n, w, size));
+}
+
+TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here)
+{
+    return tci_ops_pair("tc_isin", x, list, here, tci_build_isin);
+}
+
+#define TCI_OPS_SETS(name, consecutive)                                                            \
+    TC_API void tc_##name##_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,             \
+                               tc_tensor *inverse, tc_tensor *counts, tc_tensor *count,            \
+                               tc_site here)                                                       \
+    {                                                                                              \
+        tc_tensor *const results[4] = {values, inverse, counts, count};                            \
+        for (int i = 0; i < 4; i++) {                                                              \
+            TCI_OPS_STORE(results[i], "tc_" #name,                                                 \
+                          tci_build_unique(g, node, axis, size, consecutive, i))                   \
+        }                                                                                          \
+    }
+TCI_OPS_SETS(unique, false)
+TCI_OPS_SETS(unique_consecutive, true)
+#undef TCI_OPS_SETS
+
+/* ---- matrices ---- */
+
+TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    return tci_ops_pair("tc_solve", a, b, here, tci_build_solve);
+}
+
+TCI_OPS_BOTH(solve_triangular, a, b, (tc_tensor a, tc_tensor b, bool upper, bool left,
+                                      bool unitriangular, tc_site here),
+             tci_build_solve_triangular, node, other, upper, left, unitriangular)
+TCI_OPS_ONE(cholesky, (tc_tensor x, bool upper, tc_site here), tci_build_cholesky, node, upper)
+TCI_OPS_ONE(inv, (tc_tensor x, tc_site here), tci_build_inv, node)
+TCI_OPS_ONE(det, (tc_tensor x, tc_site here), tci_build_det, node, TCI_DET_VALUE)
+TCI_OPS_ONE(matrix_power, (tc_tensor x, int64_t n, tc_site here), tci_build_matrix_power, node, n)
+
+TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here)
+{
+    TCI_OPS_STORE(sign, "tc_slogdet", tci_build_det(g, node, TCI_DET_SIGN))
+    TCI_OPS_STORE(logabsdet, "tc_slogdet", tci_build_det(g, node, TCI_DET_LOG))
 }
 
 /* ---- images ---- */

@@ -72,6 +72,8 @@
 #include "ops/composite.c"
 #include "ops/arrange.c"
 #include "ops/search.c"
+#include "ops/sets.c"
+#include "ops/linear.c"
 #include "ops/window.c"
 #include "ops/resample.c"
 #include "ops/random.c"

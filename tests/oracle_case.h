@@ -177,7 +177,7 @@ static void orc_make_inputs(orc_case *c, const json *v)
 static const char *const orc_keywords[][2] = {
     {"dim", "axis"}, {"dim", "axes"}, {"keepdim", "keepdims"}, {"other", "b"}, {"size", "sizes"},
     {"divisor_override", "divisor"}, {"dim1", "axis_a"}, {"dim2", "axis_b"},
-    {"diagonal", "offset"}, {"end", "stop"},
+    {"diagonal", "offset"}, {"end", "stop"}, {"min", "low"}, {"max", "high"},
 };
 
 /* Say how torch lays out memory, and nothing of values. */

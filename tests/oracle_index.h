@@ -13,6 +13,13 @@ static int64_t orc_want_size(const orc_case *c, int i, int k)
     return size ? size->integer : 0;
 }
 
+static tc_dtype orc_want_dtype(const orc_case *c, int i)
+{
+    const json *want = json_at(json_get(c->spec, "outs"), i);
+    const orc_dtype *d = want ? orc_dtype_find(json_string(want, "d")) : NULL;
+    return d ? d->dtype : TC_F32;
+}
+
 static void orc_nonzero(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input"), indices;

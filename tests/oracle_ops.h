@@ -6,7 +6,7 @@
 #ifndef TC_TEST_ORACLE_OPS_H
 #define TC_TEST_ORACLE_OPS_H
 
-#include "oracle_index.h"
+#include "oracle_sets.h"
 
 typedef struct orc_row {
     const char *op;
@@ -98,6 +98,28 @@ static const orc_row orc_table[] = {
     ORC_ROW("msort", "input", orc_sort),
     ORC_ROW("topk", "input k dim largest sorted", orc_topk),
     ORC_ROW("kthvalue", "input k dim keepdim", orc_kthvalue),
+    ORC_ROW("median", "input dim keepdim", orc_median),
+    ORC_ROW("cummax", "input dim", orc_running_extreme),
+    ORC_ROW("cummin", "input dim", orc_running_extreme),
+    ORC_ROW("cumprod", "input dim dtype", orc_cumprod),
+    ORC_ORDER("histc", "histc", "x bins low high"),
+    ORC_ROW("bincount", "input weights minlength", orc_bincount),
+    ORC_ROW("isin", "input test assume_unique invert", orc_isin),
+    ORC_ROW("unique", "input sorted return_inverse return_counts dim", orc_unique),
+    ORC_ROW("unique_consecutive", "input return_inverse return_counts dim", orc_unique),
+    ORC_ROW("diff", "input n dim prepend append", orc_diff),
+    ORC_ROW("trapezoid", "input x dx dim", orc_trapezoid),
+    ORC_ROW("cumulative_trapezoid", "input x dx dim", orc_trapezoid),
+    ORC_ROW("kron", "input other", orc_kron),
+    ORC_ROW("cross", "input other dim", orc_cross),
+    ORC_ROW("linalg.cross", "input other dim", orc_cross),
+    ORC_NAME("linalg.cholesky", "cholesky"),
+    ORC_NAME("linalg.det", "det"),
+    ORC_NAME("linalg.inv", "inv"),
+    ORC_NAME("linalg.matrix_power", "matrix_power"),
+    ORC_NAME("linalg.solve_triangular", "solve_triangular"),
+    ORC_ROW("linalg.slogdet", "input", orc_slogdet),
+    ORC_ROW("linalg.solve", "input b left", orc_solve),
     ORC_ROW("var", ORC_VAR, orc_var),
     ORC_ROW("std", ORC_VAR, orc_var),
     ORC_ROW("var_mean", ORC_VAR, orc_var),

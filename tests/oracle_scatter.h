@@ -52,16 +52,14 @@ static tc_tensor orc_clear(orc_case *c, const orc_put *p, tc_tensor number)
 
 static void orc_put_mean(orc_case *c, const orc_put *p, bool own)
 {
-    if (!orc_is_float(tc_dtype_of(p->x))) {
-        orc_skip(c, "argument reduce=mean: of floats only");
-    }
     tc_tensor zero = tc_full(c->ctx, 0, TC_F32);
     tc_tensor x = own ? p->x : orc_clear(c, p, zero);
     tc_tensor ones = tc_add(tc_mul(p->src, 0), 1), n = tc_add(tc_mul(p->x, 0), 1);
     orc_put count = {n, p->index, ones, p->axis};
     n = own ? n : orc_clear(c, &count, zero);
     tc_tensor sum = tc_scatter_add(x, p->axis, p->index, p->src);
-    orc_out(c, tc_div(sum, tc_scatter_add(n, p->axis, p->index, ones)));
+    n = tc_scatter_add(n, p->axis, p->index, ones);
+    orc_out(c, orc_is_float(tc_dtype_of(sum)) ? tc_div(sum, n) : tc_floor_divide(sum, n));
 }
 
 static void orc_put_reduce(orc_case *c, const orc_put *p)
@@ -76,11 +74,14 @@ static void orc_put_reduce(orc_case *c, const orc_put *p)
         tc_tensor zero = tc_full(c->ctx, 0, TC_F32);
         orc_out(c, tc_scatter_add(own ? p->x : orc_clear(c, p, zero), p->axis, p->index, p->src));
     } else if (min || max) {
-        tc_tensor none = orc_is_float(t) ? tc_full(c->ctx, min ? INFINITY : -INFINITY, TC_F64)
-                                         : tc_full(c->ctx, min ? INT64_MAX : INT64_MIN, TC_I64);
+        tc_tensor none = t == TC_BOOL ? tc_full(c->ctx, min ? 1 : 0, TC_I64)
+                                      : tc_full(c->ctx, min ? INFINITY : -INFINITY, TC_F64);
         tc_tensor x = own ? p->x : orc_clear(c, p, none);
         orc_out(c, min ? tc_scatter_min(x, p->axis, p->index, p->src)
                        : tc_scatter_max(x, p->axis, p->index, p->src));
+    } else if (!strcmp(how, "prod") || !strcmp(how, "multiply")) {
+        tc_tensor one = tc_full(c->ctx, 1, TC_F32);
+        orc_out(c, tc_scatter_prod(own ? p->x : orc_clear(c, p, one), p->axis, p->index, p->src));
     } else {
         orc_skip_argument(c, "reduce", orc_value(c, "reduce"));
     }

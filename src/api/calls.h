@@ -232,6 +232,43 @@
                            TCI_MAY(right, flag, false))                                            \
     TCI_CALL(bucketize, TCI_MUST(x, tensor) TCI_MUST(boundaries, tensor)                           \
                         TCI_MAY(right, flag, false))                                               \
+    TCI_CALL(cumprod, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                                    \
+    TCI_CALL(logcumsumexp, TCI_MUST(x, tensor) TCI_MUST(axis, axis))                               \
+    TCI_CALL_MANY(cummax, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_STORED(values, 0)        \
+                             TCI_STORED(indices, 1))                                               \
+    TCI_CALL_MANY(cummin, 2, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_STORED(values, 0)        \
+                             TCI_STORED(indices, 1))                                               \
+    TCI_CALL_MANY(aminmax, 2, TCI_MUST(x, tensor) TCI_MAY(axes, axes, TC_ALL)                      \
+                              TCI_MAY(keepdims, flag, false) TCI_STORED(least, 0)                  \
+                              TCI_STORED(most, 1))                                                 \
+    TCI_CALL_MANY(kthvalue, 2, TCI_MUST(x, tensor) TCI_MUST(k, integer) TCI_MAY(axis, axis, -1)    \
+                               TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                \
+                               TCI_STORED(indices, 1))                                             \
+    TCI_CALL_MANY(median, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                           \
+                             TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                  \
+                             TCI_STORED(indices, 1))                                               \
+    TCI_CALL(histc, TCI_MUST(x, tensor) TCI_MAY(bins, integer, 100) TCI_MAY(low, real, 0)          \
+                    TCI_MAY(high, real, 0))                                                        \
+    TCI_CALL(bincount, TCI_MUST(x, tensor) TCI_MAY(weights, optional, TC_NONE)                     \
+                       TCI_MUST(size, integer))                                                    \
+    TCI_CALL(isin, TCI_MUST(x, tensor) TCI_MUST(list, tensor))                                     \
+    TCI_CALL_MANY(unique, 4, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(size, integer)      \
+                             TCI_STORED(values, 0) TCI_STORED(inverse, 1) TCI_STORED(counts, 2)    \
+                             TCI_STORED(count, 3))                                                 \
+    TCI_CALL_MANY(unique_consecutive, 4, TCI_MUST(x, tensor) TCI_MUST(axis, axis)                  \
+                                         TCI_MUST(size, integer) TCI_STORED(values, 0)             \
+                                         TCI_STORED(inverse, 1) TCI_STORED(counts, 2)              \
+                                         TCI_STORED(count, 3))                                     \
+    TCI_CALL(scatter_prod, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, tensor)        \
+                           TCI_MUST(src, tensor))                                                  \
+    TCI_CALL(solve, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                       \
+    TCI_CALL(solve_triangular, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MUST(upper, flag)       \
+                               TCI_MAY(left, flag, true) TCI_MAY(unitriangular, flag, false))      \
+    TCI_CALL(cholesky, TCI_MUST(x, tensor) TCI_MAY(upper, flag, false))                            \
+    TCI_CALL(inv, TCI_MUST(x, tensor))                                                             \
+    TCI_CALL(det, TCI_MUST(x, tensor))                                                             \
+    TCI_CALL_MANY(slogdet, 2, TCI_MUST(x, tensor) TCI_STORED(sign, 0) TCI_STORED(logabsdet, 1))    \
+    TCI_CALL(matrix_power, TCI_MUST(x, tensor) TCI_MUST(n, integer))                               \
     TCI_CALL(matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                      \
     TCI_CALL(bmm, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
     TCI_CALL(einsum, TCI_MUST(spec, text) TCI_MUST(xs, tensors))                                   \

@@ -142,6 +142,11 @@
  *     tc_tensor room, found;                   // for 6 that are positive, and how many there are
  *     tc_masked_select(x, tc_gt(x, 0), 6, &room, &found);
  *     tc_tensor turned = tc_roll(tc_pad_mode(x, 1, 1, 1, "circular"), 2, 0);
+ *     tc_tensor running, since, kinds, each;   // the largest so far; what there is, how often
+ *     tc_cummax(x, 1, &running, &since);
+ *     tc_unique(tc_reshape(x, -1), 0, 12, &kinds, NULL, &each, NULL);
+ *     tc_tensor factor = tc_cholesky(tc_add(gram, tc_diag(tc_full(ctx, 1, TC_F32, 3), 0)), false);
+ *     tc_tensor whitened = tc_solve_triangular(factor, x, false, true, false);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default

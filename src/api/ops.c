@@ -536,7 +536,8 @@ TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
 {
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_cumsum", x, here);
-    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis, false) : NULL);
+    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis, false, TCI_MODE_ADD)
+                              : NULL);
 }
 
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here)
@@ -749,6 +750,7 @@ TCI_OPS_PUT(scatter, SET, tci_build_scatter)
 TCI_OPS_PUT(scatter_add, ADD, tci_build_scatter)
 TCI_OPS_PUT(scatter_min, MIN, tci_build_scatter)
 TCI_OPS_PUT(scatter_max, MAX, tci_build_scatter)
+TCI_OPS_PUT(scatter_prod, MUL, tci_build_scatter)
 TCI_OPS_PUT(index_add, ADD, tci_build_index_put)
 #undef TCI_OPS_PUT
 
@@ -896,6 +898,101 @@ TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, 
         r = each ? tci_build_repeat_interleave(&f.ctx->graph, n, each, axis, size) : NULL;
     }
     return tci_frame_end(&f, r);
+}
+
+/* ---- running values, orders, sets ---- */
+
+TCI_OPS_ONE(cumprod, (tc_tensor x, int axis, tc_site here), tci_build_scan, node, axis, false,
+            TCI_MODE_MUL)
+TCI_OPS_ONE(logcumsumexp, (tc_tensor x, int axis, tc_site here), tci_build_logcumsumexp, node, axis)
+
+#define TCI_OPS_RUNNING(name, mode)                                                                \
+    TC_API void tc_##name##_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,       \
+                               tc_site here)                                                       \
+    {                                                                                              \
+        TCI_OPS_STORE(values, "tc_" #name, tci_build_scan(g, node, axis, false, mode))             \
+        TCI_OPS_STORE(indices, "tc_" #name,                                                        \
+                      tci_build_running_place(g, tci_build_scan(g, node, axis, false, mode)))      \
+    }
+TCI_OPS_RUNNING(cummax, TCI_MODE_MAX)
+TCI_OPS_RUNNING(cummin, TCI_MODE_MIN)
+#undef TCI_OPS_RUNNING
+
+TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
+                          tc_tensor *most, tc_site here)
+{
+    if (least) {
+        *least = tc_min_at(x, axes, keepdims, here);
+    }
+    if (most) {
+        *most = tc_max_at(x, axes, keepdims, here);
+    }
+}
+
+TC_API void tc_kthvalue_at(tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
+                           tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_kthvalue", tci_build_kthvalue(g, node, axis, k, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_kthvalue", tci_build_kthvalue(g, node, axis, k, keepdims, false))
+}
+
+TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                         tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_median", tci_build_median(g, node, axis, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_median", tci_build_median(g, node, axis, keepdims, false))
+}
+
+TCI_OPS_ONE(histc, (tc_tensor x, int64_t bins, double low, double high, tc_site here),
+            tci_build_histc, node, bins, low, high)
+
+TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_bincount", x, here);
+    tci_node *w = n ? tci_frame_optional(&f, weights, "the weights") : NULL;
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_bincount(&f.ctx->graph, n, w, size));
+}
+
+TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here)
+{
+    return tci_ops_pair("tc_isin", x, list, here, tci_build_isin);
+}
+
+#define TCI_OPS_SETS(name, consecutive)                                                            \
+    TC_API void tc_##name##_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,             \
+                               tc_tensor *inverse, tc_tensor *counts, tc_tensor *count,            \
+                               tc_site here)                                                       \
+    {                                                                                              \
+        tc_tensor *const results[4] = {values, inverse, counts, count};                            \
+        for (int i = 0; i < 4; i++) {                                                              \
+            TCI_OPS_STORE(results[i], "tc_" #name,                                                 \
+                          tci_build_unique(g, node, axis, size, consecutive, i))                   \
+        }                                                                                          \
+    }
+TCI_OPS_SETS(unique, false)
+TCI_OPS_SETS(unique_consecutive, true)
+#undef TCI_OPS_SETS
+
+/* ---- matrices ---- */
+
+TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    return tci_ops_pair("tc_solve", a, b, here, tci_build_solve);
+}
+
+TCI_OPS_BOTH(solve_triangular, a, b, (tc_tensor a, tc_tensor b, bool upper, bool left,
+                                      bool unitriangular, tc_site here),
+             tci_build_solve_triangular, node, other, upper, left, unitriangular)
+TCI_OPS_ONE(cholesky, (tc_tensor x, bool upper, tc_site here), tci_build_cholesky, node, upper)
+TCI_OPS_ONE(inv, (tc_tensor x, tc_site here), tci_build_inv, node)
+TCI_OPS_ONE(det, (tc_tensor x, tc_site here), tci_build_det, node, TCI_DET_VALUE)
+TCI_OPS_ONE(matrix_power, (tc_tensor x, int64_t n, tc_site here), tci_build_matrix_power, node, n)
+
+TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here)
+{
+    TCI_OPS_STORE(sign, "tc_slogdet", tci_build_det(g, node, TCI_DET_SIGN))
+    TCI_OPS_STORE(logabsdet, "tc_slogdet", tci_build_det(g, node, TCI_DET_LOG))
 }
 
 /* ---- images ---- */

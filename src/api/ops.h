@@ -148,6 +148,48 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
 /* Running sum along an axis; integers and bool in i64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
+/* Running product, in the dtypes of a sum; running log(sum(exp(x))), without overflow. */
+TC_API tc_tensor tc_cumprod_at(tc_tensor x, int axis, tc_site here);
+#define tc_cumprod(x, axis) tc_cumprod_at((x), (axis), TC_HERE)
+TC_API tc_tensor tc_logcumsumexp_at(tc_tensor x, int axis, tc_site here);
+#define tc_logcumsumexp(x, axis) tc_logcumsumexp_at((x), (axis), TC_HERE)
+/* The largest, or smallest, element so far, and where it stands (i64; of equal ones the last): to
+ * *values and *indices, of x's shape; NULL: not wanted. On a mistake both are handles that say
+ * it, here and below. */
+TC_API void tc_cummax_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,
+                         tc_site here);
+#define tc_cummax(x, axis, values, indices)                                                        \
+    tc_cummax_at((x), (axis), (values), (indices), TC_HERE)
+TC_API void tc_cummin_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *indices,
+                         tc_site here);
+#define tc_cummin(x, axis, values, indices)                                                        \
+    tc_cummin_at((x), (axis), (values), (indices), TC_HERE)
+/* tc_min and tc_max of the same axes. */
+TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
+                          tc_tensor *most, tc_site here);
+#define tc_aminmax(x, axes, keepdims, least, most)                                                 \
+    tc_aminmax_at((x), (axes), (keepdims), (least), (most), TC_HERE)
+/* The k-th smallest element along an axis, k from 1 on, and where it stands. */
+TC_API void tc_kthvalue_at(tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
+                           tc_tensor *indices, tc_site here);
+#define tc_kthvalue(x, k, axis, keepdims, values, indices)                                         \
+    tc_kthvalue_at((x), (k), (axis), (keepdims), (values), (indices), TC_HERE)
+/* The median along an axis, the lower of two in the middle, and where it stands; NaN if one is. */
+TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                         tc_tensor *indices, tc_site here);
+#define tc_median(x, axis, keepdims, values, indices)                                              \
+    tc_median_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
+/* How many elements of all of x lie in each of `bins` even bins from low to high; where these are
+ * equal, from the least to the largest of x. Others are left out. x's dtype, a float. */
+TC_API tc_tensor tc_histc_at(tc_tensor x, int64_t bins, double low, double high, tc_site here);
+#define tc_histc(x, bins, low, high) tc_histc_at((x), (bins), (low), (high), TC_HERE)
+/* How many elements of x, of an integer dtype, are 0, 1, ... size - 1, in i64; or the sums of their
+ * weights, of x's shape. Others are left out. */
+TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc_site here);
+#define tc_bincount(x, weights, size) tc_bincount_at((x), (weights), (size), TC_HERE)
+/* Whether each element of x is in the list. */
+TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here);
+#define tc_isin(x, list) tc_isin_at((x), (list), TC_HERE)
 /* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
  * and to *indices (i64) where they stand; NULL: not wanted. Both have x's shape, but k along the
  * axis, 0 to its size (else TC_ERR_ARGUMENT). NaN is larger than all else; of equal elements the
@@ -492,6 +534,19 @@ TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tens
 #define tc_nonzero(x, size, indices, count)                                                        \
     tc_nonzero_at((x), (size), (indices), (count), TC_HERE)
 
+/* The slices of x along an axis that differ, in order, or in place of each run of equal ones
+ * (consecutive); *inverse: which of them each slice of x is; *counts [size]: how many of each there
+ * are. Slices of more than one element: at most 256 are ordered. */
+TC_API void tc_unique_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,
+                         tc_tensor *inverse, tc_tensor *counts, tc_tensor *count, tc_site here);
+#define tc_unique(x, axis, size, values, inverse, counts, count)                                   \
+    tc_unique_at((x), (axis), (size), (values), (inverse), (counts), (count), TC_HERE)
+TC_API void tc_unique_consecutive_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,
+                                     tc_tensor *inverse, tc_tensor *counts, tc_tensor *count,
+                                     tc_site here);
+#define tc_unique_consecutive(x, axis, size, values, inverse, counts, count)                       \
+    tc_unique_consecutive_at((x), (axis), (size), (values), (inverse), (counts), (count), TC_HERE)
+
 /* ---- writing at indices, which are checked in the same way. Where several elements of src go to
  * one element of x, they do so in the order that they have along the axis: the same bits from any
  * machine and any number of threads. Sums of f16 and bf16 are made in f32 and rounded once. ---- */
@@ -516,6 +571,11 @@ TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_te
                                    tc_site here);
 #define tc_scatter_max(x, axis, index, src)                                                        \
     tc_scatter_max_at((x), (axis), (index), (src), TC_HERE)
+/* The product of x's element and those of src for its place. */
+TC_API tc_tensor tc_scatter_prod_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                    tc_site here);
+#define tc_scatter_prod(x, axis, index, src)                                                       \
+    tc_scatter_prod_at((x), (axis), (index), (src), TC_HERE)
 /* x with whole slices of src added to those along an axis that a 1-d index names: src has x's
  * shape, but along the axis as many slices as there are indices. */
 TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
@@ -554,6 +614,31 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
  * to right. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
+
+/* ---- small matrices [..., n, n] of floats, n a number of at most 256; leading axes broadcast.
+ * What has no solution is inf or NaN. ---- */
+/* x where a x = b; b [..., n, k] or [..., n]. Elimination with the largest pivot of each column. */
+TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)
+/* The same of a triangle of a, which alone is read; x a = b if not left; with ones on the diagonal
+ * if unitriangular. */
+TC_API tc_tensor tc_solve_triangular_at(tc_tensor a, tc_tensor b, bool upper, bool left,
+                                        bool unitriangular, tc_site here);
+#define tc_solve_triangular(a, b, upper, left, unitriangular)                                      \
+    tc_solve_triangular_at((a), (b), (upper), (left), (unitriangular), TC_HERE)
+/* The triangle whose product with its transpose is x, symmetric and positive definite. */
+TC_API tc_tensor tc_cholesky_at(tc_tensor x, bool upper, tc_site here);
+#define tc_cholesky(x, upper) tc_cholesky_at((x), (upper), TC_HERE)
+TC_API tc_tensor tc_inv_at(tc_tensor x, tc_site here);
+#define tc_inv(x) tc_inv_at((x), TC_HERE)
+/* The determinant; its sign, and the log of what it is without it. */
+TC_API tc_tensor tc_det_at(tc_tensor x, tc_site here);
+#define tc_det(x) tc_det_at((x), TC_HERE)
+TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here);
+#define tc_slogdet(x, sign, logabsdet) tc_slogdet_at((x), (sign), (logabsdet), TC_HERE)
+/* n factors x; of the inverse where n is negative. */
+TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
+#define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
 /* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
  * image without the batch axis. Options are numbers for these axes in their order. ---- */

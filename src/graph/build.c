@@ -797,18 +797,46 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
     return tci_words_put(g, &w, r ? tci_build_cast(g, r, (tc_dtype)x->dtype) : NULL);
 }
 
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse)
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode)
 {
     int at;
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
+    if (mode == TCI_MODE_ADD || mode == TCI_MODE_MUL) {
+        x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
+    }
     if (!x || !x->rank) {
         return x;
     }
-    int64_t attr[2] = {at, reverse};
-    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 2, attr);
+    int64_t attr[3] = {at, reverse, mode};
+    return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 3, attr);
+}
+
+TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan)
+{
+    if (!scan || !scan->rank) {
+        return scan ? tci_graph_const(g, TC_I64, (tci_value){.i = 0}) : NULL;
+    }
+    const int axis = (int)tci_dim_known(scan->attr[0]);
+    tci_words w;
+    tci_dim *line = tci_words_get(g, &w, scan->rank);
+    if (!line) {
+        return NULL;
+    }
+    for (int i = 0; i < scan->rank; i++) {
+        line[i] = i == axis ? scan->shape[i] : 1;
+    }
+    tci_node *ramp = tci_build_reshape(g, tci_build_iota(g, line[axis]), scan->rank, line);
+    tci_node *both[2] = {scan->in[0], scan}, *x = scan->in[0];
+    tci_node *hits[2] = {tci_build_ew(g, TCI_OP_EQ, both), NULL};
+    if (tci_dtype_is_float((tc_dtype)x->dtype)) { /* NaN is the result from then on */
+        hits[1] = tci_build_ew(g, TCI_OP_ISNAN, &x);
+        hits[0] = tci_build_ew(g, TCI_OP_LOGICAL_OR, hits);
+    }
+    tci_node *none = tci_graph_const(g, TC_I64, (tci_value){.i = 0});
+    ramp = tci_build_where(g, hits[0], ramp, none);
+    return tci_words_put(g, &w, tci_build_scan(g, ramp, axis, scan->attr[1] != 0, TCI_MODE_MAX));
 }
 
 TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest)

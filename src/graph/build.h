@@ -66,7 +66,9 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 /* Squared deviations over max(count - correction, 0). */
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
-TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse);
+TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode);
+/* Of a SCAN of MIN or MAX: the place of the last element that is the result so far. */
+TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan);
 /* Where the first k of an axis in order stand: i64, of x's shape but k along the axis. */
 TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest);
 
@@ -250,5 +252,28 @@ TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *c
 TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_node *index,
                                       tci_node *value);
 TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
+
+/* ---- ops/sets.c: running log(sum(exp(x))); values, or the places where they stand ---- */
+TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
+TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
+                                    bool values);
+TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
+TCI_FN tci_node *tci_build_bincount(tci_graph *g, tci_node *x, tci_node *weights, tci_dim size);
+TCI_FN tci_node *tci_build_histc(tci_graph *g, tci_node *x, tci_dim bins, double low, double high);
+TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list);
+/* which: 0 the slices, 1 the number of each slice of x, 2 how many there are of each, 3 how many
+ * slices there are. */
+TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim size,
+                                  bool consecutive, int which);
+
+/* ---- ops/linear.c: square matrices [..., n, n] ---- */
+typedef enum tci_det { TCI_DET_VALUE, TCI_DET_SIGN, TCI_DET_LOG } tci_det;
+TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b);
+TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x);
+TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which);
+TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper);
+TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node *b, bool upper,
+                                            bool left, bool unitriangular);
+TCI_FN tci_node *tci_build_matrix_power(tci_graph *g, tci_node *x, int64_t power);
 
 #endif

@@ -31,8 +31,9 @@
  *                    with the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one
  *                    axis of size kernel per entry, appended in order:
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
- *   SCAN             axis, reverse (running sum, inclusive; or from the last element on). A second
- *                    input, which only plan/ gives: starts, an element for each of the axis' equal
+ *   SCAN             axis, reverse, mode (tci_mode, but for SET: what the elements so far combine
+ *                    to, inclusive; or from the last element on). A second input, of ADD alone,
+ *                    which only plan/ gives: starts, an element for each of the axis' equal
  *                    parts, of the dtype that x is computed in, at which the sums of a part begin
  *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
  *                    index and src of one shape, off the axis no larger than x's. Element by

@@ -40,7 +40,7 @@ static tci_node *tci_scatter_node(tci_graph *g, tci_node *x, int at, tci_node *i
     for (int i = 0; src && i < x->rank; i++) {
         src = tci_build_slice(g, src, i, 0, index->shape[i], 1);
     }
-    if (mode == TCI_MODE_ADD && tci_dtype_is_half(t)) {
+    if ((mode == TCI_MODE_ADD || mode == TCI_MODE_MUL) && tci_dtype_is_half(t)) {
         x = tci_build_cast(g, x, TC_F32);
         src = tci_build_cast(g, src, TC_F32);
     }

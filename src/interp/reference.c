@@ -472,6 +472,7 @@ static tci_value tci_ref_merge(tci_ref *r, int mode, tci_ref_scalar old, tci_ref
     case TCI_MODE_ADD: return tci_ref_combine(r, TCI_OP_SUM, old, v).v;
     case TCI_MODE_MIN: return tci_ref_combine(r, TCI_OP_MIN, old, v).v;
     case TCI_MODE_MAX: return tci_ref_combine(r, TCI_OP_MAX, old, v).v;
+    case TCI_MODE_MUL: return tci_ref_combine(r, TCI_OP_PROD, old, v).v;
     case TCI_MODE_COUNT: TCI_ASSERT(&r->s, false);
     }
     return v.v;
@@ -559,17 +560,17 @@ static void tci_ref_devsq(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
+static void tci_ref_scan(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     const tci_ref_axis a = tci_ref_along(n, n->attr[0]);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
-        tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
+        tci_ref_scalar acc = {{.u = 0}, t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
             const int64_t at = start + (n->attr[1] ? a.size - 1 - j : j) * a.inner;
             tci_ref_scalar v = {tci_ref_of(r, n->in[0])[at], t, r->wide};
-            acc = tci_ref_2(TCI_P_ADD, acc, v);
+            acc.v = j ? tci_ref_merge(r, (int)n->attr[2], acc, v) : v.v;
             out[at] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
     }

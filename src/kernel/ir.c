@@ -712,6 +712,7 @@ TCI_FN int tci_kstore_combine(int mode)
     case TCI_MODE_ADD: return TCI_RED_SUM;
     case TCI_MODE_MIN: return TCI_RED_MIN;
     case TCI_MODE_MAX: return TCI_RED_MAX;
+    case TCI_MODE_MUL: return TCI_RED_PROD;
     case TCI_MODE_COUNT: break;
     }
     return -1;

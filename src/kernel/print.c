@@ -3,7 +3,7 @@
  * numbers that tci_kernel constructors assign in order of first use. */
 #include "ir.h"
 
-static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max="};
+static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max=", "*="};
 _Static_assert(TCI_COUNT(tci_kernel_modes) == TCI_MODE_COUNT, "a word for each mode of stores");
 
 /* dim, then text */

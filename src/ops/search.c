@@ -81,7 +81,7 @@ static tci_node *tci_search_running(tci_graph *g, tci_node *x)
 {
     tci_dim all = x ? tci_node_count(x) : 0;
     tci_node *flat = tci_build_cast(g, tci_build_reshape(g, x, 1, &all), TC_BOOL);
-    return tci_build_scan(g, flat, 0, false);
+    return tci_build_scan(g, flat, 0, false, TCI_MODE_ADD);
 }
 
 TCI_FN tci_node *tci_build_true_count(tci_graph *g, tci_node *x)
@@ -234,7 +234,7 @@ TCI_FN tci_node *tci_build_repeat_interleave(tci_graph *g, tci_node *x, tci_node
     }
     repeats = tci_build_reshape(g, repeats, repeats->rank ? 1 : 0, repeats->shape);
     repeats = tci_build_broadcast(g, tci_build_cast(g, repeats, TC_I64), 1, &n);
-    tci_node *ends = tci_build_scan(g, repeats, 0, false);
+    tci_node *ends = tci_build_scan(g, repeats, 0, false, TCI_MODE_ADD);
     tci_node *from = tci_build_searchsorted(g, ends, tci_build_iota(g, size), true);
     tci_node *last = tci_build_size_value(g, tci_dim_sub(n, 1), TC_I64);
     from = tci_composite_binary(g, TCI_OP_MINIMUM, from, last);

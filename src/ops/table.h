@@ -326,7 +326,8 @@
       "sliding windows along axes as extra axes")                                                  \
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 1, 2, 0, SCAN, OWN, "running sum along an axis")                                 \
+    X(SCAN, scan, 1, 2, 0, SCAN, OWN,                                                              \
+      "running sum, product, least or most along an axis")                                         \
     X(TOPK, topk, 1, 1, 0, TOPK, NONE,                                                             \
       "where the first k elements of an axis stand when it is in order")                           \
     X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
@@ -465,7 +466,7 @@
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
-#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST)
+#define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
@@ -480,9 +481,10 @@
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
-/* What a value does to the element that it is stored to. X(ID, name): SET replaces it; the others
- * combine the two, the element first, as the reduction rows that kernel/ir.c pairs them with. */
-#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max)
+/* What a value does to the element that it is stored to, or to the running value of a SCAN. X(ID,
+ * name): SET replaces it; the others combine the two, the element first, as the combine rows that
+ * kernel/ir.c pairs them with. */
+#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max) X(MUL, mul)
 
 typedef enum tci_mode {
 #define TCI_ROW(id, name) TCI_MODE_##id,

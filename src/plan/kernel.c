@@ -429,7 +429,8 @@ static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
         red.op = tci_op_get(n->op)->red;
         red.part = tci_op_get(n->op)->part;
     } else {
-        red.op = n->op == TCI_OP_SCAN ? TCI_RED_SUM : TCI_RED_DOT;
+        red.op = n->op == TCI_OP_SCAN ? (tci_red_op)tci_kstore_combine((int)n->attr[2])
+                                      : TCI_RED_DOT;
     }
     red.dtype = (int8_t)t;
     red.order = TCI_ORDER_CHAIN;

@@ -85,7 +85,8 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
 /* Running sums along an axis, without the element itself. */
 static tci_node *tci_order_before(const tci_order *o, tci_node *x, int axis)
 {
-    tci_node *sum = tci_order_kept(o, tci_order_built(o, tci_build_scan(o->g, x, axis, false)));
+    tci_node *sum = tci_build_scan(o->g, x, axis, false, TCI_MODE_ADD);
+    sum = tci_order_kept(o, tci_order_built(o, sum));
     return tci_order_ew(o, TCI_OP_SUB, sum, x);
 }
 

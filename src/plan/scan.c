@@ -8,8 +8,9 @@
  * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
  * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
  * the shape and the kind of machine; sizes that are symbols, and results that must be reproducible,
- * leave it whole. Parts are equal, so an axis without a divisor near the wanted length is padded by
- * zeros, and what is behind its end cut off by a copy; a processor leaves it whole. */
+ * leave it whole, and so do running values that are no sums. Parts are equal, so an axis without a
+ * divisor near the wanted length is padded by zeros, and what is behind its end cut off by a copy;
+ * a processor leaves it whole. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -49,6 +50,9 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
 static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
 {
     tci_scan_cut cut = {0, 0, true};
+    if (n->attr[2] != TCI_MODE_ADD) {
+        return cut;
+    }
     for (int i = 0; i < n->rank; i++) {
         if (!tci_dim_is_known(n->shape[i]) || tci_dim_known(n->shape[i]) == 0) {
             return cut;
@@ -88,7 +92,7 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *x, int axis, bool 
     tc_axes axes = {&summed, 1, false};
     sum = tci_scan_built(a, tci_build_reduce(g, TCI_OP_SUM, sum, axes, false));
     sum = tci_scan_built(a, tci_build_slice(g, sum, axis, after, parts - 1 + after, 1));
-    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse));
+    sum = tci_scan_built(a, tci_build_scan(g, sum, axis, reverse, TCI_MODE_ADD));
     tci_node *again = tci_plan_scan(a, sum);
     sum = again ? again : sum;
     tci_value zero = {.u = 0};

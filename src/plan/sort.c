@@ -113,7 +113,7 @@ static tci_node *tci_sort_sum(const tci_sort *s, tci_node *x)
 /* Running sums along the lines. */
 static tci_node *tci_sort_scan(const tci_sort *s, tci_node *x)
 {
-    tci_node *scan = tci_sort_built(s, tci_build_scan(s->a->g, x, 1, false));
+    tci_node *scan = tci_sort_built(s, tci_build_scan(s->a->g, x, 1, false, TCI_MODE_ADD));
     tci_node *parts = tci_plan_scan(s->a, scan);
     return parts ? parts : scan;
 }

@@ -275,6 +275,28 @@ TEST(images_that_do_not_fit)
     end();
 }
 
+TEST(matrices_and_sets_that_do_not_fit)
+{
+    begin();
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2, 3, 3), b = tc_input(ctx, "b", TC_F32, 4, 3, 1);
+    tc_tensor values, count;
+    POISON(tc_inv(x), "tc_inv", TC_ERR_SHAPE, "square matrices");
+    POISON(tc_det(tc_cast(a, TC_I32)), "tc_det", TC_ERR_DTYPE, "floats");
+    POISON(tc_cholesky(tc_input(ctx, "", TC_F32, 300, 300), false), "tc_cholesky", TC_ERR_LIMIT,
+           "at most 256");
+    POISON(tc_solve(a, w5), "tc_solve", TC_ERR_SHAPE, "[..., n, k]");
+    POISON(tc_solve(a, b), "tc_solve", TC_ERR_SHAPE, "shape");
+    POISON(tc_solve_triangular(a, b, false, false, false), "tc_solve_triangular", TC_ERR_SHAPE,
+           "[..., k, n]");
+    tc_kthvalue(x, 5, 1, false, &values, &count);
+    POISON(count, "tc_kthvalue", TC_ERR_ARGUMENT, "k is 5");
+    POISON(tc_histc(x, 0, 0, 1), "tc_histc", TC_ERR_ARGUMENT, "0 bins");
+    POISON(tc_bincount(x, TC_NONE, 4), "tc_bincount", TC_ERR_DTYPE, "integer");
+    tc_unique(x, 0, -1, &values, NULL, NULL, &count);
+    POISON(values, "tc_unique", TC_ERR_SHAPE, "-1");
+    end();
+}
+
 TEST(arrangements_that_do_not_fit)
 {
     begin();

@@ -201,6 +201,55 @@ FN(masked)
     return tc_masked_scatter(tc_mul(x[0], 2), tc_lt(x[0], 0.5), values);
 }
 
+FN(running_product) { UNUSED; return tc_cumprod(x[0], 1); }
+FN(running_product_zero) /* a zero among the factors: products without it */
+{
+    UNUSED;
+    return tc_cumprod(tc_mul(x[0], tc_select_scatter(tc_full(ctx, 1, TC_F64, 3, 4),
+                                                     tc_full(ctx, 0, TC_F64, 3), 1, 1)), 1);
+}
+FN(running_extremes)
+{
+    UNUSED;
+    tc_tensor most, least;
+    tc_cummax(x[0], 2, &most, NULL);
+    tc_cummin(x[0], 0, &least, NULL);
+    return tc_mul(most, least);
+}
+FN(running_log) { UNUSED; return tc_logcumsumexp(x[0], 1); }
+FN(middle)
+{
+    UNUSED;
+    tc_tensor median, second;
+    tc_median(x[0], -1, true, &median, NULL);
+    tc_kthvalue(x[0], 2, -1, true, &second, NULL);
+    return tc_mul(median, second);
+}
+FN(scatter_prod)
+{
+    tc_tensor i = index_of(ctx, 8, SIZES(0, 1, 0, 0, 1, 1, 2, 0), 2, SIZES(2, 4));
+    return tc_scatter_prod(x[0], 1, i, x[1]);
+}
+/* Matrices far from singular. */
+static tc_tensor regular(tc_ctx *ctx, tc_tensor x)
+{
+    tc_tensor one = tc_diag(tc_full(ctx, 4, TC_F64, 3), 0);
+    return tc_add(x, one);
+}
+FN(solved) { return tc_solve(regular(ctx, x[0]), x[1]); }
+FN(inverse) { return tc_matrix_power(regular(ctx, x[0]), -2); }
+FN(determinant)
+{
+    tc_tensor sign, log;
+    tc_slogdet(regular(ctx, x[0]), &sign, &log);
+    return tc_add(tc_mul(tc_det(x[0]), sign), log);
+}
+FN(factor)
+{
+    return tc_cholesky(regular(ctx, tc_matmul(x[0], tc_transpose(x[0], -1, -2))), true);
+}
+FN(triangular) { return tc_solve_triangular(regular(ctx, x[0]), x[1], true, false, false); }
+
 /* contractions */
 FN(matmul) { UNUSED; return tc_matmul(x[0], x[1]); }
 FN(einsum_outer) { UNUSED; return tc_einsum("i,jk->kij", TC_TENSORS(x[0], x[1])); }
@@ -518,6 +567,28 @@ static void add_contractions(void)
     IN(add_case("max_pool2d dilated", pool_dilated), 1, 1, 5, 6);
 }
 
+static void add_matrices(void)
+{
+    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
+        running_product, running_extremes, running_log, middle};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        IN(add_case("running values of [2, 3, 4]", all[i]), 2, 3, 4);
+    }
+    IN(add_case("cumprod of a zero", running_product_zero), 3, 4);
+    grad_case *c = add_case("scatter_prod", scatter_prod);
+    IN(c, 2, 3);
+    IN(c, 2, 4);
+    c = add_case("solve", solved);
+    IN(c, 2, 3, 3);
+    IN(c, 3, 2);
+    IN(add_case("matrix_power", inverse), 3, 3);
+    IN(add_case("det", determinant), 2, 3, 3);
+    IN(add_case("cholesky", factor), 2, 3, 3);
+    c = add_case("solve_triangular", triangular);
+    IN(c, 3, 3);
+    IN(c, 2, 2, 3);
+}
+
 static void add_images(void)
 {
     grad_case *c = add_case("conv1d", conv_line);
@@ -759,6 +830,7 @@ static void add_all(void)
         add_reductions();
         add_movement();
         add_contractions();
+    add_matrices();
     add_images();
         add_composites();
     }

@@ -812,7 +812,7 @@ TEST(expressions_that_are_too_large)
     tci_graph *g = &made_on->graph;
     tci_node *wide = tci_handle_node(row);
     wide = tci_graph_node(g, TCI_OP_EXPAND, TC_F32, 2, square, 1, &wide, 0, NULL);
-    tci_node *scan = tci_build_scan(g, wide, 1, false);
+    tci_node *scan = tci_build_scan(g, wide, 1, false, TCI_MODE_ADD);
     tc_tensor y = tci_handle_make(
         made_on, tci_build_reduce(g, TCI_OP_SUM, scan, (tc_axes){NULL, 0, true}, false), TC_HERE);
     tc_program *f = NULL;

@@ -99,9 +99,9 @@ TEST(structure_is_keyed)
     tci_request *two = tci_request_make(&scratch, NULL, 0, roots, 2, &options, NULL, NULL);
     CHECK(!same_key(base, two));
     CHECK_EQ_INT(two->n_nodes, 1);
-    int64_t n = 8, forward[2] = {0, 0}, back[2] = {0, 1};
-    tci_node *a = tci_graph_node(&graph, TCI_OP_SCAN, TC_F32, 1, &n, 1, &x, 2, forward);
-    tci_node *b = tci_graph_node(&graph, TCI_OP_SCAN, TC_F32, 1, &n, 1, &x, 2, back);
+    int64_t n = 8, forward[3] = {0, 0, TCI_MODE_ADD}, back[3] = {0, 1, TCI_MODE_ADD};
+    tci_node *a = tci_graph_node(&graph, TCI_OP_SCAN, TC_F32, 1, &n, 1, &x, 3, forward);
+    tci_node *b = tci_graph_node(&graph, TCI_OP_SCAN, TC_F32, 1, &n, 1, &x, 3, back);
     CHECK(!same_key(request_of(a), request_of(b)));
     end();
 }

@@ -188,7 +188,7 @@ TEST(reductions_scan_and_contraction)
         }
         CHECK_EQ_INT(at[i], best);
     }
-    CHECK_EQ_INT(rk_eval(k, tci_build_scan(g, a, 1, false), out, false), TC_OK);
+    CHECK_EQ_INT(rk_eval(k, tci_build_scan(g, a, 1, false, TCI_MODE_ADD), out, false), TC_OK);
     CHECK(out[0] == x[0] && out[8] == x[0] + x[4] + x[8] && out[23] == x[15] + x[19] + x[23]);
     CHECK_EQ_INT(rk_eval(k, tci_build_matmul(g, a, b), out, false), TC_OK);
     for (int i = 0; i < 18; i++) {

@@ -111,9 +111,11 @@ TEST(nodes)
     tci_node *starts = tci_handle_node(tc_input(ctx, "starts", TC_F32, 3, 10));
     tci_node *in[2] = {n->in[0], starts};
     tci_graph *g = &tci_ctx_of(ctx)->graph;
-    n = tci_graph_node(g, TCI_OP_SCAN, TC_F32, 2, n->shape, 2, in, 2, n->attr);
+    n = tci_graph_node(g, TCI_OP_SCAN, TC_F32, 2, n->shape, 2, in, 3, n->attr);
     CHECK(!complains(graph_verifier, &n));
     BREAK(graph_verifier, &n, n->attr[0], 1);
+    BREAK(graph_verifier, &n, n->attr[2], TCI_MODE_SET);
+    BREAK(graph_verifier, &n, n->attr[2], TCI_MODE_MAX); /* sums alone have starts */
     BREAK(graph_verifier, &n, starts->shape[0], 4); /* not equal parts of 6 */
     BREAK(graph_verifier, &n, starts->shape[1], 5);
     BREAK(graph_verifier, &n, starts->dtype, TC_F64);
