@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5e8657a02d0d94c7"
+#define TCI_BUILD "7b43594c5b69dd5f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2193,8 +2193,8 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
                                            double k, tc_site here);
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
-/* Rows of weight [rows, width] that an index names, added, averaged or the largest taken of each bag:
- * mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what lies
+/* Rows of weight [rows, width] that an index names, added, averaged or the largest taken of each
+ * bag: mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what lies
  * between two offsets into index [n] (the last one is an end where include_last_offset). Rows of
  * padding_idx do not count (TC_END: all do); an empty bag is 0. Sums may weigh each element. */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
@@ -26617,14 +26617,14 @@ static bool tci_matrix_is_whole(int64_t size)
     return size % TCI_MATRIX_WHOLE == 0;
 }
 
-/* A CPU's unit: whole registers of bf16, A contiguous along k, and vectors that have a lane for each
- * column of a register. */
+/* A CPU's unit: whole registers of bf16, A contiguous along k, and vectors that have a lane for
+ * each column of a register. */
 static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
                                       tci_machine machine)
 {
     bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
-                x->dtype == TC_BF16 && x->side[0].along_k && tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
-                tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
+                x->dtype == TC_BF16 && x->side[0].along_k && tci_matrix_is_whole(x->m) &&
+                tci_matrix_is_whole(x->n) && tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < k->n_insts; i++) {
         fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
     }
@@ -42400,8 +42400,8 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 /* loop/tiles.c - contractions on a CPU's matrix unit.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
- * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns and
- * a range of row tiles.
+ * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns
+ * and a range of row tiles.
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
  *   for each row tile (32 rows)

@@ -1,8 +1,8 @@
 /* loop/tiles.c - contractions on a CPU's matrix unit.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
- * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns and
- * a range of row tiles.
+ * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns
+ * and a range of row tiles.
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
  *   for each row tile (32 rows)
