@@ -7,6 +7,7 @@
 #include "api/types.h"
 #include "api/tensor.h"
 #include "api/ops.h"
+#include "api/optim.h"
 #include "api/compile.h"
 #ifndef TC_NO_IO
 #include "api/io.h"
@@ -223,6 +224,7 @@
 #include "api/lazy.c"
 #include "api/read.c"
 #include "api/state.c"
+#include "api/optim.c"
 #include "api/inspect.c"
 #include "api/print.c"
 

@@ -88,6 +88,10 @@ typedef struct tci_lazy_held {
 TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensors ts, tci_lazy_held *m);
 TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n);
 
+/* ---- api/state.c ---- */
+/* A parameter of zeros, of the shape and dtype of another one. */
+TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here);
+
 /* ---- api/read.c ---- */
 /* Copies the elements, row-major, to memory that has room for them. */
 TCI_FN void tci_read_value(const tci_lazy_held *m, void *to);

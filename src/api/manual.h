@@ -285,6 +285,23 @@
  *         tc_program_free(train);
  *     }
  *
+ * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
+ * tc_adamw and tc_lion. What they remember are parameters as well, named after those that they
+ * change; parameters of bf16 and f16 are updated in f32. The rate is a number or a 0-d tensor, so a
+ * schedule is an input:
+ *
+ *     tc_tensor rate = tc_input(ctx, "rate", TC_F32), slope, effects[TC_EFFECTS(1)];
+ *     tc_tensor p = tc_named(tc_param(ctx, NULL, TC_F32, 3, 4), "p");
+ *     int n_effects;
+ *     tc_grad(tc_sum(tc_square(tc_sub(p, x)), TC_ALL, false), &p, 1, &slope);
+ *     tc_clip_grads(&slope, 1, 1.0, &slope);              // by the norm of all of them
+ *     if (tc_adamw(&p, &slope, 1, rate, &(tc_adam_options){.weight_decay = 0.01}, effects,
+ *                  &n_effects) == TC_OK) {
+ *         tc_program *step;
+ *         tc_compile_fn(TC_TENSORS(x, rate), TC_TENSORS_N(effects, n_effects), NULL, &step);
+ *         tc_program_free(step);
+ *     }
+ *
  * Random numbers are a function of a key, an integer, and of the index of an element, and of
  * nothing else: the same on every backend, at any size, fused or not. Two draws with one key are
  * equal; tc_fold_in makes other keys of a key, tc_next_key one after the other. A key that is an

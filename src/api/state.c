@@ -32,6 +32,15 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
     return tci_state_end(&f, x);
 }
 
+TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here)
+{
+    tci_frame f = tci_frame_begin(op, here);
+    tci_frame_use(&f, like);
+    const tci_node *n = tci_frame_node(&f, like, "the parameter");
+    tci_node *x = n ? tci_leaf_zeros(&f, (tc_dtype)n->dtype, n->rank, n->shape) : NULL;
+    return tci_state_end(&f, x);
+}
+
 TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here)
 {
     tci_lazy_held m;

@@ -1,0 +1,213 @@
+/* tests/unit/test_optim.c - optimizers: five steps on sum((w * c)^2) beside what PyTorch 2.15 makes
+ * of them in f64, copies of narrow parameters, clipping, and how many kernels a step is. */
+#include "inside.h"
+
+#include "tc_test.h"
+
+static tc_ctx *ctx;
+
+static void begin(void)
+{
+    tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true, .verify = true};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+static const double start[4] = {1, -2, 0.5, 3}, scales[4] = {1, 2, -1, 0.5};
+
+enum { SGD, ADAM, ADAMW, LION };
+
+static tc_status step_of(int kind, const tc_tensor *params, const tc_tensor *grads, int n,
+                         tc_tensor rate, const void *options, tc_tensor *effects, int *n_effects)
+{
+    switch (kind) {
+    case SGD:
+        return tc_sgd(params, grads, n, rate, options, effects, n_effects);
+    case ADAM:
+        return tc_adam(params, grads, n, rate, options, effects, n_effects);
+    case ADAMW:
+        return tc_adamw(params, grads, n, rate, options, effects, n_effects);
+    default:
+        return tc_lion(params, grads, n, rate, options, effects, n_effects);
+    }
+}
+
+/* A program of one step on w, whose input is the rate. */
+static tc_program *compile_step(int kind, tc_tensor w, const void *options)
+{
+    tc_program *f = NULL;
+    tc_tensor g, effects[TC_EFFECTS(1)], rate = tc_input(ctx, "rate", TC_F64);
+    tc_tensor c = tc_cast(tc_copy_in(ctx, scales, TC_F64, 4), tc_dtype_of(w));
+    tc_tensor loss = tc_sum(tc_square(tc_mul(w, c)), TC_ALL, false);
+    int n = -1;
+    REQUIRE(tc_grad(loss, &w, 1, &g) == TC_OK);
+    tc_status status = step_of(kind, &w, &g, 1, rate, options, effects, &n);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    CHECK(n >= 1 && n <= TC_EFFECTS(1));
+    status = tc_compile_fn(TC_TENSORS(rate), TC_TENSORS_N(effects, n), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(f != NULL);
+    return f;
+}
+
+static void run(tc_program *f, int n)
+{
+    double rate = 0.05;
+    for (int i = 0; i < n; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&rate, 1)), TC_BUFS_N(NULL, 0)), TC_OK);
+    }
+}
+
+static void check_steps(int kind, tc_dtype dtype, const void *options, const double *expected)
+{
+    double got[4];
+    begin();
+    tc_tensor w = tc_param_from(tc_cast(tc_copy_in(ctx, start, TC_F64, 4), dtype));
+    tc_program *f = compile_step(kind, w, options);
+    run(f, 5);
+    CHECK_EQ_INT(tc_read(tc_cast(w, TC_F64), got, 4), TC_OK);
+    double eps = dtype == TC_F64 ? 2e-8 : dtype == TC_F32 ? 1e-6 : dtype == TC_F16 ? 2e-3 : 0.02;
+    for (int i = 0; i < 4; i++) {
+        CHECK_CLOSE(got[i], expected[i], eps);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(steps_are_those_of_pytorch)
+{
+    static const tc_sgd_options decay = {.weight_decay = 0.1}, momentum = {.momentum = 0.9};
+    static const tc_sgd_options nesterov = {0.9, 0.1, true};
+    static const tc_adam_options adam = {.weight_decay = 0.1};
+    static const struct { int kind; const void *options; double expected[4]; } rows[] = {
+        {SGD, &decay, {0.574268740309375, -0.14914710374374998, 0.2871343701546875, 2.5762020771}},
+        {SGD, &momentum, {-0.029159999999999978, 1.458, -0.014579999999999989, 2.0711359863281245}},
+        {SGD, &nesterov,
+         {-0.13485766051727502, 0.3119937704696562, -0.06742883025863751, 1.661204861977629}},
+        {ADAM, &adam,
+         {0.7514778912346847, -1.7506337646366013, 0.25398183083680664, 2.750401118396878}},
+        {ADAMW, &adam,
+         {0.7293938167715991, -1.703761460764188, 0.24436501874807748, 2.678766399439454}}};
+    static const tc_dtype dtypes[] = {TC_F32, TC_F64, TC_F16, TC_BF16};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int d = 0; d < 4; d++) {
+            check_steps(rows[i].kind, dtypes[d], rows[i].options, rows[i].expected);
+        }
+    }
+}
+
+TEST(lion_is_its_formula)
+{
+    static const tc_adam_options options = {.beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1};
+    double w[4], m[4] = {0};
+    memcpy(w, start, sizeof(w));
+    for (int t = 0; t < 5; t++) {
+        for (int i = 0; i < 4; i++) {
+            double g = 2 * w[i] * scales[i] * scales[i], ahead = 0.8 * m[i] + 0.2 * g;
+            w[i] -= 0.05 * ((ahead > 0) - (ahead < 0) + 0.1 * w[i]);
+            m[i] = 0.95 * m[i] + 0.05 * g;
+        }
+    }
+    check_steps(LION, TC_F32, &options, w);
+    check_steps(LION, TC_F64, &options, w);
+}
+
+/* Steps too small for bf16 add up in the copy, which is saved with the rest. */
+TEST(narrow_parameters_are_updated_in_f32)
+{
+    begin();
+    static const tc_sgd_options momentum = {.momentum = 0.5};
+    tc_tensor w = tc_named(tc_param_from(tc_full(ctx, 1, TC_BF16, 4)), "w");
+    tc_program *f = compile_step(SGD, w, &momentum);
+    const char *path = "/tmp/tc-optim.safetensors";
+    float now[4], again[4];
+    double rate = 1e-4;
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&rate, 1)), TC_BUFS_N(NULL, 0)), TC_OK);
+    }
+    CHECK_EQ_INT(tc_read(tc_cast(w, TC_F32), now, 4), TC_OK);
+    CHECK(now[0] < 0.985f && now[0] > 0.975f);
+    CHECK_MSG(tc_save(ctx, path) == TC_OK, "%s", tc_error(ctx));
+    tc_file *file = NULL;
+    REQUIRE(tc_file_open(ctx, path, &file) == TC_OK);
+    CHECK(tc_file_find(file, "w") && tc_file_find(file, "w.momentum"));
+    CHECK(tc_file_find(file, "w.f32")->dtype == TC_F32);
+    tc_file_close(file);
+    run(f, 3);
+    CHECK_EQ_INT(tc_load(ctx, path), TC_OK);
+    CHECK_EQ_INT(tc_read(tc_cast(w, TC_F32), again, 4), TC_OK);
+    CHECK(!memcmp(now, again, sizeof(now)));
+    remove(path);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(clipping_by_the_norm_of_all)
+{
+    begin();
+    float a[2] = {3, 0}, norm, got[2];
+    tc_tensor wide = tc_copy_in(ctx, ((double[]){4, 12}), TC_F64, 2);
+    tc_tensor grads[2] = {tc_copy_in(ctx, a, TC_F32, 2), wide}, clipped[2];
+    tc_tensor n = tc_clip_grads(grads, 2, 6.5, clipped);
+    double second[2];
+    CHECK(tc_read(n, &norm, 1) == TC_OK && norm == 13);
+    CHECK(tc_read(clipped[0], got, 2) == TC_OK && got[0] == 1.5f && got[1] == 0);
+    CHECK(tc_read(clipped[1], second, 2) == TC_OK && second[0] == 2 && second[1] == 6);
+    tc_clip_grads(grads, 2, tc_full(ctx, 20, TC_F32), grads);
+    CHECK(tc_read(grads[0], got, 2) == TC_OK && got[0] == 3);
+    CHECK_EQ_INT(tc_status_of(tc_clip_grads(grads, 0, 1, clipped)), TC_ERR_HANDLE);
+    tc_ctx_free(ctx);
+}
+
+/* The update of a parameter is one kernel, with all that it remembers. */
+TEST(kernels_of_a_step)
+{
+    enum { N = 6 };
+    begin();
+    tc_tensor params[N], grads[N], effects[TC_EFFECTS(N)], inputs[N + 1];
+    tc_program *f = NULL;
+    tc_program_info info;
+    int n = 0;
+    for (int i = 0; i < N; i++) {
+        params[i] = tc_param(ctx, NULL, TC_F32, 5 + i, 40);
+        inputs[i] = grads[i] = tc_input(ctx, "g", TC_F32, 5 + i, 40);
+    }
+    inputs[N] = tc_input(ctx, "rate", TC_F32);
+    REQUIRE(tc_adamw(params, grads, N, inputs[N], NULL, effects, &n) == TC_OK);
+    CHECK_EQ_INT(n, 3 * N + 2);
+    tc_status status =
+        tc_compile_fn(TC_TENSORS_N(inputs, N + 1), TC_TENSORS_N(effects, n), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(f != NULL);
+    tc_program_get_info(f, &info);
+    CHECK_MSG(info.n_kernels <= N + 2, "%d kernels for %d parameters", info.n_kernels, (int)N);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(what_does_not_fit)
+{
+    begin();
+    tc_tensor p = tc_param(ctx, NULL, TC_F32, 2), whole = tc_param(ctx, NULL, TC_I32, 2);
+    tc_tensor leaf = tc_full(ctx, 1, TC_F32, 2), g = leaf, effects[TC_EFFECTS(1)];
+    tc_tensor wide = tc_full(ctx, 1, TC_F64, 2), longer = tc_full(ctx, 1, TC_F32, 3);
+    tc_tensor bad = tc_add(leaf, longer);
+    int n = 7;
+    CHECK_EQ_INT(tc_sgd(&leaf, &g, 1, 0.1, NULL, effects, &n), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_sgd: number 0 is no parameter");
+    CHECK_EQ_INT(n, 0);
+    CHECK_EQ_INT(tc_adam(&p, &wide, 1, 0.1, NULL, effects, &n), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_adam(&whole, &whole, 1, 0.1, NULL, effects, &n), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_adamw(&p, &longer, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(ctx), "parameter 0 is [2] and its gradient [3]");
+    CHECK_EQ_INT(tc_lion(&p, &bad, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_lion(&p, &g, 1, longer, NULL, effects, &n), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_sgd(NULL, &g, 1, 0.1, NULL, effects, &n), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_sgd(&p, &g, -1, 0.1, NULL, effects, &n), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_sgd(&p, &g, 1, 0.1, NULL, NULL, &n), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_sgd(&p, &g, 1, 0.1, NULL, effects, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_sgd(NULL, NULL, 0, 0.1, NULL, effects, &n), TC_OK);
+    CHECK_EQ_INT(n, 0);
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN
