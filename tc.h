@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "78a8c088112417c3"
+#define TCI_BUILD "e423928f6bad07a5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2211,9 +2211,9 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
 /* Rows of weight [rows, width] that an index names, added, averaged or the largest taken of each
- * bag: mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what lies
- * between two offsets into index [n] (the last one is an end where include_last_offset). Rows of
- * padding_idx do not count (TC_END: all do); an empty bag is 0. Sums may weigh each element. */
+ * bag: mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what
+ * lies between two offsets into index [n] (the last one is an end where include_last_offset). Rows
+ * of padding_idx do not count (TC_END: all do); an empty bag is 0. Sums may weigh each element. */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
                                      const char *mode, tc_tensor per_sample_weights,
                                      bool include_last_offset, int64_t padding_idx, tc_site here);
@@ -26711,7 +26711,8 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
 {
     bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
                 x->dtype == TC_BF16 && x->side[0].along_k && tci_matrix_is_whole(x->m) &&
-                tci_matrix_is_whole(x->n) && tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
+                tci_matrix_is_whole(x->n) && tci_matrix_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < k->n_insts; i++) {
         fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
     }

@@ -331,9 +331,9 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
 /* Rows of weight [rows, width] that an index names, added, averaged or the largest taken of each
- * bag: mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what lies
- * between two offsets into index [n] (the last one is an end where include_last_offset). Rows of
- * padding_idx do not count (TC_END: all do); an empty bag is 0. Sums may weigh each element. */
+ * bag: mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what
+ * lies between two offsets into index [n] (the last one is an end where include_last_offset). Rows
+ * of padding_idx do not count (TC_END: all do); an empty bag is 0. Sums may weigh each element. */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
                                      const char *mode, tc_tensor per_sample_weights,
                                      bool include_last_offset, int64_t padding_idx, tc_site here);

@@ -203,7 +203,8 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
 {
     bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER && !x->is_boxes &&
                 x->dtype == TC_BF16 && x->side[0].along_k && tci_matrix_is_whole(x->m) &&
-                tci_matrix_is_whole(x->n) && tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
+                tci_matrix_is_whole(x->n) && tci_matrix_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < k->n_insts; i++) {
         fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
     }
