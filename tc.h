@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e423928f6bad07a5"
+#define TCI_BUILD "e8b368b28cd73eed"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14418,7 +14418,7 @@ TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan)
     }
     const int axis = (int)tci_dim_known(scan->attr[0]);
     tci_words w;
-    tci_dim *line = tci_words_get(g, &w, scan->rank);
+    tci_dim *line = tci_words_dims(g, &w, scan->rank);
     if (!line) {
         return NULL;
     }
@@ -18349,7 +18349,7 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
     first = order ? tci_build_gather(g, order, 0, first) : first;
     tci_node *values = tci_build_index_select(g, x, at, first);
     tci_words w;
-    tci_dim *line = tci_words_get(g, &w, x->rank);
+    tci_dim *line = tci_words_dims(g, &w, x->rank);
     if (!line) {
         return NULL;
     }
@@ -18460,7 +18460,7 @@ static tci_node *tci_linear_batch(tci_graph *g, tci_node *x, const tci_node *oth
 {
     tci_words w;
     const int rank = TCI_MAX(x->rank, other->rank);
-    tci_dim *shape = tci_words_get(g, &w, rank);
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }
@@ -73811,7 +73811,8 @@ TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here)
     tci_frame f = tci_frame_begin(op, here);
     tci_frame_use(&f, like);
     const tci_node *n = tci_frame_node(&f, like, "the parameter");
-    tci_node *x = n ? tci_leaf_zeros(&f, (tc_dtype)n->dtype, n->rank, n->shape) : NULL;
+    const int64_t *sizes = n ? tci_dim_words(n->shape) : NULL;
+    tci_node *x = n ? tci_leaf_zeros(&f, (tc_dtype)n->dtype, n->rank, sizes) : NULL;
     return tci_state_end(&f, x);
 }
 

@@ -37,7 +37,8 @@ TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here)
     tci_frame f = tci_frame_begin(op, here);
     tci_frame_use(&f, like);
     const tci_node *n = tci_frame_node(&f, like, "the parameter");
-    tci_node *x = n ? tci_leaf_zeros(&f, (tc_dtype)n->dtype, n->rank, n->shape) : NULL;
+    const int64_t *sizes = n ? tci_dim_words(n->shape) : NULL;
+    tci_node *x = n ? tci_leaf_zeros(&f, (tc_dtype)n->dtype, n->rank, sizes) : NULL;
     return tci_state_end(&f, x);
 }
 

@@ -820,7 +820,7 @@ TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan)
     }
     const int axis = (int)tci_dim_known(scan->attr[0]);
     tci_words w;
-    tci_dim *line = tci_words_get(g, &w, scan->rank);
+    tci_dim *line = tci_words_dims(g, &w, scan->rank);
     if (!line) {
         return NULL;
     }

@@ -97,7 +97,7 @@ static tci_node *tci_linear_batch(tci_graph *g, tci_node *x, const tci_node *oth
 {
     tci_words w;
     const int rank = TCI_MAX(x->rank, other->rank);
-    tci_dim *shape = tci_words_get(g, &w, rank);
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }

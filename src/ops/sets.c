@@ -293,7 +293,7 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
     first = order ? tci_build_gather(g, order, 0, first) : first;
     tci_node *values = tci_build_index_select(g, x, at, first);
     tci_words w;
-    tci_dim *line = tci_words_get(g, &w, x->rank);
+    tci_dim *line = tci_words_dims(g, &w, x->rank);
     if (!line) {
         return NULL;
     }
