@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e8b368b28cd73eed"
+#define TCI_BUILD "01c2446e5d676754"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -55414,13 +55414,15 @@ static void tci_ref_scan(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     const tci_ref_axis a = tci_ref_along(n, n->attr[0]);
+    const int mode = (int)n->attr[2];
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
-        tci_ref_scalar acc = {{.u = 0}, t, r->wide};
+        tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
             const int64_t at = start + (n->attr[1] ? a.size - 1 - j : j) * a.inner;
             tci_ref_scalar v = {tci_ref_of(r, n->in[0])[at], t, r->wide};
-            acc.v = j ? tci_ref_merge(r, (int)n->attr[2], acc, v) : v.v;
+            bool begins = j == 0 && mode != TCI_MODE_ADD; /* 0 + -0 is 0 */
+            acc.v = begins ? v.v : tci_ref_merge(r, mode, acc, v);
             out[at] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
         }
     }

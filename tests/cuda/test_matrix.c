@@ -479,7 +479,7 @@ static float *convolve(const char *backend, const image_case *c, const uint16_t 
 static void check_image_case(int number)
 {
     const image_case *c = &image_cases[number];
-    char text[8000] = "", ignored[8000];
+    char text[20000] = "", ignored[20000];
     int64_t n[3] = {c->images * c->channels * c->height * c->width,
                     c->filters * c->channels * c->kernel * c->kernel, 0};
     n[2] = c->images * c->filters * (c->height + 8) * (c->width + 8);

@@ -45,6 +45,7 @@ static tc_tensor put(int mode, tc_tensor x, int axis, tc_tensor index, tc_tensor
     case TCI_MODE_ADD: return tc_scatter_add(x, axis, index, src);
     case TCI_MODE_MIN: return tc_scatter_min(x, axis, index, src);
     case TCI_MODE_MAX: return tc_scatter_max(x, axis, index, src);
+    case TCI_MODE_MUL: return tc_scatter_prod(x, axis, index, src);
     case TCI_MODE_COUNT: break;
     }
     return x;
@@ -57,6 +58,7 @@ static float merged(int mode, float old, float v)
     case TCI_MODE_ADD: return old + v;
     case TCI_MODE_MIN: return old < v || old != old ? old : v;
     case TCI_MODE_MAX: return old > v || old != old ? old : v;
+    case TCI_MODE_MUL: return old * v;
     case TCI_MODE_COUNT: break;
     }
     return 0;
