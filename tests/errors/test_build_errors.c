@@ -761,7 +761,8 @@ static void check_two(int64_t a, int64_t b)
     check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {a, b}}));
     check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .stride = {a, b}}));
     check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .padding = {a, b}}));
-    check_any(tc_max_pool2d(image, &(tc_pool){{3, 2}, {a, 1}, {0, 0}, {1, b}, true}));
+    check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .stride = {a, 1},
+                                               .dilation = {1, b}, .ceil_mode = true}));
     tc_tensor w = tc_expand(s, 2, 4, 2, 2);
     check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.stride = {a, b}}));
     check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.padding = {a, b}}));

@@ -970,7 +970,8 @@ TEST(windows_of_a_pool)
     for (int bits = 0; bits < 5 * 4 * 3 * 2 * 2 * 2; bits++) {
         int64_t n = 1 + bits % 5, kernel = 1 + bits / 5 % 4, stride = 1 + bits / 20 % 3;
         int64_t dilation = 1 + bits / 60 % 2, padding = bits / 120 % 2;
-        tc_pool o = {{kernel, 1}, {stride, 1}, {padding, 0}, {dilation, 1}, bits / 240};
+        tc_pool o = {.kernel = {kernel, 1}, .stride = {stride, 1}, .padding = {padding, 0},
+                     .dilation = {dilation, 1}, .ceil_mode = bits / 240};
         if (padding <= kernel / 2) {
             bool made = pool_check(line, n, &o);
             n_made += made;

@@ -229,8 +229,9 @@ TEST(windows_and_state)
     tc_tensor y = tc_input(ctx, "y", TC_F32, 8, 2, 3, 3);
     tc_tensor z = tc_input(ctx, "z", TC_F32, 4, 2, 3, 3);
     tc_tensor bias = tc_input(ctx, "bias", TC_F32, 8);
-    const tc_conv conv = {{2, 1}, {1, 1}, {1, 2}, 2};
-    const tc_pool pool = {{3, 2}, {1, 1}, {1, 0}, {1, 1}, true};
+    const tc_conv conv = {.stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}, .groups = 2};
+    const tc_pool pool = {.kernel = {3, 2}, .stride = {1, 1}, .padding = {1, 0},
+                          .dilation = {1, 1}, .ceil_mode = true};
     SAME(tc_conv2d(x, y, bias, &conv), "conv2d", TC_TENSORS(x, y, bias),
          TC_ATTRS(TC_ATTR_LIST("stride", 2, 1), TC_ATTR("padding", 1),
                   TC_ATTR_LIST("dilation", 1, 2), TC_ATTR("groups", 2)));
@@ -248,7 +249,7 @@ TEST(windows_and_state)
                                TC_ATTR("exclude_pad", true)));
     ONE(tc_adaptive_avg_pool2d(x, 4, 2), "adaptive_avg_pool2d",
         TC_ATTRS(TC_ATTR_LIST("sizes", 4, 2)));
-    ONE(tc_interpolate(x, (&(tc_interpolation){"bilinear", {3, 4}})), "interpolate",
+    ONE(tc_interpolate(x, (&(tc_interpolation){.mode = "bilinear", .size = {3, 4}})), "interpolate",
         TC_ATTRS(TC_ATTR_TEXT("mode", "bilinear"), TC_ATTR_LIST("size", 3, 4)));
     ONE(tc_interpolate(x, (&(tc_interpolation){.scale_factor = {1.5, 1.5}})), "interpolate",
         TC_ATTRS(TC_ATTR("scale_factor", 1.5)));
