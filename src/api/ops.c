@@ -17,7 +17,9 @@
 
 enum { TCI_OPS_BOOL = 1, TCI_OPS_INT = 2, TCI_OPS_FLOAT = 3 }; /* tc_arg.kind */
 
-static const char *const tci_ops_nth[] = {"operand 1", "operand 2", "operand 3"};
+enum { TCI_OPS_MOST = 5 }; /* operands of an elementwise or built op */
+static const char *const tci_ops_nth[TCI_OPS_MOST] = {"operand 1", "operand 2", "operand 3",
+                                                      "operand 4", "operand 5"};
 
 /* ---- numbers ---- */
 
@@ -251,7 +253,6 @@ TCI_EW_OPS(TCI_ROW)
 
 /* ---- calls that follow from built rows ---- */
 
-enum { TCI_OPS_BUILT_MOST = 5 }; /* operands */
 
 typedef struct tci_ops_built_row {
     const char *name;
@@ -259,7 +260,7 @@ typedef struct tci_ops_built_row {
     struct {
         const char *name;
         double otherwise; /* the number that TC_NONE stands for; NaN: none */
-    } operands[TCI_OPS_BUILT_MOST];
+    } operands[TCI_OPS_MOST];
 } tci_ops_built_row;
 
 #define TCI_OPS_IS_FLOAT_SAME false
@@ -280,7 +281,7 @@ static const tci_ops_built_row tci_ops_built_rows[] = {
 static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
                                     int n, tci_node **nodes)
 {
-    tci_node *tensors[TCI_OPS_BUILT_MOST];
+    tci_node *tensors[TCI_OPS_MOST];
     int n_tensors = 0, kind = 0;
     for (int i = 0; i < n; i++) {
         if (args[i].kind) {
@@ -302,8 +303,8 @@ static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_r
                                tc_site here)
 {
     const tci_ops_built_row *row = &tci_ops_built_rows[built];
-    tc_arg args[TCI_OPS_BUILT_MOST];
-    tci_node *nodes[TCI_OPS_BUILT_MOST];
+    tc_arg args[TCI_OPS_MOST];
+    tci_node *nodes[TCI_OPS_MOST];
     for (int i = 0; i < n; i++) {
         double number = row->operands[i].otherwise;
         bool left_out = !given[i].kind && tci_is_none(given[i].tensor) && number == number;
