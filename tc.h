@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2cc2e5defe074de3"
+#define TCI_BUILD "de9258a71c68796d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -70035,7 +70035,6 @@ TCI_EW_OPS(TCI_ROW)
 #undef TCI_OPS_EW_2
 
 /* ---- calls that follow from built rows ---- */
-
 
 typedef struct tci_ops_built_row {
     const char *name;

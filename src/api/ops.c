@@ -253,7 +253,6 @@ TCI_EW_OPS(TCI_ROW)
 
 /* ---- calls that follow from built rows ---- */
 
-
 typedef struct tci_ops_built_row {
     const char *name;
     bool is_float;
