@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "de9258a71c68796d"
+#define TCI_BUILD "3be956e058909bbf"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -18716,7 +18716,8 @@ TCI_FN tci_node *tci_image_result(tci_graph *g, const tci_image *image, tci_node
  * or far too large, is refused as `name`. */
 TCI_FN bool tci_window_fields(tci_graph *g, const char *name, int n, int64_t *v,
                               const int64_t *given, const int64_t *otherwise);
-extern const int64_t tci_window_ones[TCI_IMAGE_AXES], tci_window_zeros[TCI_IMAGE_AXES];
+static const int64_t tci_window_ones[TCI_IMAGE_AXES] = {1, 1, 1};
+static const int64_t tci_window_zeros[TCI_IMAGE_AXES] = {0, 0, 0};
 
 /* x with its last n axes padded, and the kernel's appended: [..., places, elements]. */
 TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t *before,
@@ -18756,9 +18757,6 @@ TCI_FN bool tci_window_patch_of(tci_graph *g, const struct tc_pool *o, tci_windo
 /* ---- src/ops/window.c, continued ---- */
 #include <inttypes.h>
 #include <string.h>
-
-const int64_t tci_window_ones[TCI_IMAGE_AXES] = {1, 1, 1};
-const int64_t tci_window_zeros[TCI_IMAGE_AXES] = {0, 0, 0};
 
 /* ---- images ---- */
 

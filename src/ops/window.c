@@ -10,9 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-const int64_t tci_window_ones[TCI_IMAGE_AXES] = {1, 1, 1};
-const int64_t tci_window_zeros[TCI_IMAGE_AXES] = {0, 0, 0};
-
 /* ---- images ---- */
 
 TCI_FN bool tci_image_of(tci_graph *g, const tci_node *x, int n, tci_image *image)
