@@ -202,15 +202,22 @@ static tci_node *tci_search_put_rows(tci_graph *g, tci_node *x, tci_node *mask, 
     return tci_words_put(g, &w, tci_build_where(g, mask, read, x));
 }
 
+static bool tci_search_one_dtype(tci_graph *g, const tci_node *x, const tci_node *src)
+{
+    if (src->dtype != x->dtype) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "x is %s and src %s: expected one dtype (tc_cast converts)",
+                       tci_dtype_get((tc_dtype)x->dtype)->name,
+                       tci_dtype_get((tc_dtype)src->dtype)->name);
+    }
+    return src->dtype == x->dtype;
+}
+
 TCI_FN tci_node *tci_build_masked_scatter(tci_graph *g, tci_node *x, tci_node *mask, tci_node *src)
 {
     if (!src || !tci_search_meet(g, &x, &mask)) {
         return NULL;
     }
-    if (src->dtype != x->dtype) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "x is %s and src %s: expected one dtype (tc_cast converts)",
-                       tci_dtype_get((tc_dtype)x->dtype)->name,
-                       tci_dtype_get((tc_dtype)src->dtype)->name);
+    if (!tci_search_one_dtype(g, x, src)) {
         return NULL;
     }
     tci_dim all = tci_node_count(src);
@@ -467,10 +474,7 @@ TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *c
     if (!x || !src) {
         return NULL;
     }
-    if (src->dtype != x->dtype) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "x is %s and src %s: expected one dtype (tc_cast converts)",
-                       tci_dtype_get((tc_dtype)x->dtype)->name,
-                       tci_dtype_get((tc_dtype)src->dtype)->name);
+    if (!tci_search_one_dtype(g, x, src)) {
         return NULL;
     }
     if (n == 1 && indices[0] && indices[0]->dtype == TC_BOOL) {
