@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a4db6876e94d1ab6"
+#define TCI_BUILD "45e52d17d75c3e84"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -29385,7 +29385,7 @@ enum {
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
-    TCI_ALGO_PACK_ROWS = 8,       /* what loop/blocked.c asks of a contraction that it packs */
+    TCI_ALGO_PACK_ROWS = 8,       /* what loop/sides.c asks of a contraction that it packs */
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
     TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */
@@ -33002,7 +33002,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 }
 
 /* The products of a part of a DOT's sums, 0: one chain is no longer. Whole steps of the first inner
- * axis, so that a packed block is a part (loop/blocked.c), of a multiple of a GPU's slab
+ * axis, so that a packed block is a part (loop/blocks.c), of a multiple of a GPU's slab
  * (loop/product.c) where that can be. */
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
@@ -40357,47 +40357,22 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);
 }
-/* ---- src/loop/blocked.c ---- */
-/* loop/blocked.c - a contraction whose operands are packed into panels, block by block.
+/* ---- src/loop/sides.c ---- */
+/* loop/sides.c - which axes of a contraction are rows and which columns.
  *
- * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
- * of columns and a range of row tiles.
- *
- *   for each block of the inner points
- *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
- *       for each row tile
- *           pack the row factor: panel [row][inner point] or [inner point][row]
- *           for each tile of columns
- *               accumulators from the partial sums (first block: zero); one loop over the inner
- *               points; then partial sums again, or (last block) the later stages, which are
- *               written out for each vector where they are short, else once for a row
- *
- * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
- * factor streams through the cache in long runs; all rows are packed first, and for each tile of
- * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
- * for the others.
- *
- * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
- * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
- *
- * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
- * index expression, guards, casts and elementwise producer, at every point of the panel; in the
- * tile the same instruction is a load from the panel. As both panels hold the inner points in
- * their order, the tile's loop is one flat loop however many inner axes there are.
+ * In: a kernel, the lanes of a vector. Out: of a tci_blocked its sides, axes and factors.
  *
  * Rows and columns are sides: all outer axes that one factor has alone and that the results have
  * in a row, counted as one. A convolution's columns are the places of an image; of its gradient to
  * the filter they are filters, and the rows all else. So tiles are whole whatever the size of an
- * image or a window. Only packing tells the axes of a side apart; behind it the side's last axis
- * stands for all of them, and the others are at 0. Vectors run along either side: packing and
- * storing are dear where memory runs along the other one, and lanes behind a short side are lost.
- *
- * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
- * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
- * adds it to those before in memory: a block is a part where that can be, else a second array of
- * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
- * memory. */
+ * image or a window. Vectors run along either side: packing and storing are dear where memory runs
+ * along the other one, and lanes behind a short side are lost. */
 #include <string.h>
+
+/* ---- src/loop/sides.h ---- */
+/* loop/sides.h - which axes of a contraction are rows and which columns. */
+#ifndef TCI_LOOP_SIDES_H
+#define TCI_LOOP_SIDES_H
 
 /* ---- src/loop/blocked.h ---- */
 /* loop/blocked.h - a contraction whose operands are packed into panels, block by block. */
@@ -40473,29 +40448,34 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 
 #endif
 
-/* ---- src/loop/blocked.c, continued ---- */
+/* ---- src/loop/sides.h, continued ---- */
+enum { TCI_BLOCKED_COLUMNS = 256 /* of a block, where its panel leaves so many */ };
+
+/* How a factor is read along an axis. */
+typedef struct tci_blocked_look {
+    bool contiguous; /* each load is contiguous along the axis or does not depend on it */
+    bool strided;    /* some load has steps along the axis */
+    bool computed;   /* more than one load, or converted when it is loaded */
+} tci_blocked_look;
+
+/* Of all that instruction inst is made of. */
+TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis);
+/* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
+ * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
+TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p);
+/* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
+ * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
+TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p);
+
+#endif
+
+/* ---- src/loop/sides.c, continued ---- */
 enum {
-    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
-    TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
-    TCI_BLOCKED_COLUMNS = 256,
-    TCI_BLOCKED_PANEL = 512 << 10,  /* bytes of the vector factor in a block, about */
-    TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
-    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
-    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
-    TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
-    TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
-    TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
-    TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
     TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
-    TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
-    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
     TCI_BLOCKED_REUSE = 8,          /* rows from which packing pays */
     TCI_BLOCKED_PAGE = 4096,        /* bytes that all sets of the first cache share */
     TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
     TCI_BLOCKED_PAGES = 64,         /* whose addresses are at hand */
-    TCI_BLOCKED_WRITTEN = 8,        /* points of a last inner axis that are no loop in packing */
     TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
@@ -40505,13 +40485,7 @@ enum {
 
 /* ---- what fits ---- */
 
-typedef struct tci_blocked_look {
-    bool contiguous; /* each load is contiguous along the axis or does not depend on it */
-    bool strided;    /* some load has steps along the axis */
-    bool computed;   /* more than one load, or converted when it is loaded */
-} tci_blocked_look;
-
-static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
+TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
 {
     tci_blocked_look look = {true, false, k->insts[inst].op != TCI_K_LOAD};
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
@@ -40534,9 +40508,7 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     return look;
 }
 
-/* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
- * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
-static bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
+TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
 {
     const tci_kinst *in = &k->insts[p->vec_inst];
     int axis = k->stages[p->stage].axes[0];
@@ -40713,8 +40685,7 @@ static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int l
                                   store / TCI_MAX(depth, 1));
 }
 
-/* The rows' and the columns' factors and what is to know of them, but for sides of several axes. */
-static bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
+TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
 {
     const tci_kred *red = &k->reds[p->red];
     const tci_kstage *st = &k->stages[p->stage];
@@ -40806,6 +40777,25 @@ TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis)
     }
     return has;
 }
+/* ---- src/loop/blocks.c ---- */
+/* loop/blocks.c - how large the blocks of a packed contraction are.
+ *
+ * In: its sides and its register tile. Out: the rest of a tci_blocked. A block is cut in depth (the
+ * inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a block where
+ * that can be. */
+
+enum {
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
+    TCI_BLOCKED_PANEL = 512 << 10,  /* bytes of the vector factor in a block, about */
+    TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
+    TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
+    TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
+    TCI_BLOCKED_EVEN = 16           /* depths are a multiple */
+};
 
 /* ---- blocks ---- */
 
@@ -40932,9 +40922,25 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     tci_blocked_cut_points(k, lanes, p);
     return true;
 }
+/* ---- src/loop/packing.c ---- */
+/* loop/packing.c - the panels of a contraction and how they are filled.
+ *
+ * In: how the kernel is blocked, where a block lies. Out: the panels as local arrays of work
+ * memory, and statements that fill them.
+ *
+ * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
+ * index expression, guards, casts and elementwise producer, at every point of the panel; in the
+ * tile the same instruction is a load from the panel. As both panels hold the inner points in
+ * their order, the tile's loop is one flat loop however many inner axes there are. Only packing
+ * tells the axes of a side apart; behind it the side's last axis stands for all of them, and the
+ * others are at 0. */
+/* ---- src/loop/packing.h ---- */
+/* loop/packing.h - the panels of a contraction and how they are filled. */
+#ifndef TCI_LOOP_PACKING_H
+#define TCI_LOOP_PACKING_H
 
-/* ---- the nest ---- */
 
+/* What is at hand while the statements of a block are made. */
 typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
@@ -40960,6 +40966,46 @@ typedef struct tci_blocked_state {
     int64_t count;          /* its columns */
     bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
+
+/* Local arrays of work memory: the panels, and sums of `group` row tiles. */
+TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group);
+/* The axes of a side but for the last one at `bind`. */
+TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
+                                   const tci_bind *bind);
+
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns);
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+TCI_FN void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number);
+/* The partial sums that the next tile of columns continues or begins. */
+TCI_FN void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n);
+/* Where the tile's results will be written. */
+TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile);
+
+/* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
+TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
+                                            int *n);
+/* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
+ * columns). */
+TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
+                                void (*body)(tci_blocked_state *, tci_lin, int64_t));
+/* The vector factor of block `chunk` of columns, and the row factor of the rows at hand (s->at). */
+TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk);
+TCI_FN void tci_blocked_pack_rows(tci_blocked_state *s);
+
+#endif
+
+/* ---- src/loop/packing.c, continued ---- */
+enum {
+    TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
+    TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
+    TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
+    TCI_BLOCKED_WRITTEN = 8         /* points of a last inner axis that are no loop in packing */
+};
+
+/* ---- panels ---- */
 
 static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
 {
@@ -40990,8 +41036,7 @@ static void tci_blocked_side_coefs(const tci_blocked_state *s, const tci_blocked
     }
 }
 
-/* The axes of a side but for the last one at `bind`. */
-static void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
+TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
                                    const tci_bind *bind)
 {
     for (int i = 0; i < side->n_axes - 1; i++) {
@@ -40999,7 +41044,7 @@ static void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side 
     }
 }
 
-static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
+TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 {
     tci_build *b = s->b;
     const tci_blocked *p = s->p;
@@ -41093,8 +41138,7 @@ static void tci_blocked_fetch(tci_build *b, int inst)
     tci_blocked_fetch_at(b, tci_kinst_number(in), tci_build_kx(b, in->x));
 }
 
-/* What the vectors will be made of `inner` inner points later, or `columns` further. */
-static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
                                       int64_t inner, int64_t columns)
 {
     tci_build *b = s->b;
@@ -41110,8 +41154,7 @@ static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bin
     tci_build_set(b, axis, here);
 }
 
-/* Each tile of columns fetches some of the rows that are packed after its own. */
-static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+TCI_FN void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
 {
     tci_build *b = s->b;
     int64_t tiles = s->p->columns / s->tile, share = tci_ceil_div(tile->n_rows, tiles);
@@ -41124,8 +41167,7 @@ static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, t
     }
 }
 
-/* The partial sums that the next tile of columns continues or begins. */
-static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+TCI_FN void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
 {
     for (int i = 0; i < n; i++) {
         tci_blocked_fetch_at(s->b, ~s->partial.part[0],
@@ -41133,8 +41175,7 @@ static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
     }
 }
 
-/* Where the tile's results will be written. */
-static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
 {
     tci_build *b = s->b;
     for (int i = 0; i < b->k->n_stores && !s->p->keeps; i++) {
@@ -41147,8 +41188,7 @@ static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile
 
 /* ---- packing ---- */
 
-/* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
-static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
+TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
                                             int *n)
 {
     tci_build *b = s->b;
@@ -41300,9 +41340,7 @@ static int tci_blocked_seen(tci_blocked_state *s)
                             : p->ends;
 }
 
-/* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
- * columns). */
-static void tci_blocked_columns(tci_blocked_state *s, int chunk,
+TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
                                 void (*body)(tci_blocked_state *, tci_lin, int64_t))
 {
     tci_build *b = s->b;
@@ -41341,7 +41379,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
     }
 }
 
-static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
+TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
     tci_lopen *open = tci_blocked_packs_all(s->p) ? tci_blocked_open(s, 0) : NULL;
     s->vec->stage = s->p->stage;
@@ -41349,58 +41387,6 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
     s->vec->stage = -1;
     if (open) {
         tci_blocked_close(s, 0, open);
-    }
-}
-
-/* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
- * all rows share one sum of them. */
-static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
-{
-    tci_build *b = s->b;
-    const tci_kred *red = &b->k->reds[s->p->red];
-    tci_value zero = {.i = 0};
-    int n, axis = b->k->stages[s->p->stage].axes[0];
-    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
-    int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
-    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
-    tci_lopen open;
-    for (int i = 0; i < n; i++) {
-        acc[i] = tci_stage_total(b, red, b->l->lanes);
-    }
-    int from = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
-    int to = tci_build_lx(b, tci_lin_add(b, s->first, s->whole));
-    int64_t size = tci_kernel_known(b->k, axis);
-    s->vec->inst = -1; /* these points are in no panel */
-    int at = tci_build_for(b, from, to, 1, &open);
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
-    for (int i = 0; i < n; i++) {
-        tci_build_set(b, s->p->vec_axis, vecs[i]);
-        tci_stage_tuple product = tci_stage_tuple_of(tci_build_widen(b, none, b->l->lanes),
-                                                     tci_build_value(b, s->p->vec_inst));
-        tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], product));
-    }
-    tci_build_set(b, s->p->vec_axis, NULL);
-    tci_build_close(b, &open);
-    tci_build_set(b, axis, NULL);
-    s->vec->inst = s->p->vec_inst;
-    tci_lin column = tci_lin_mul(b, tile, s->tile);
-    for (int i = 0; i < n; i++) {
-        int x = tci_build_lx(b, tci_lin_plus(column, (int64_t)i * b->l->lanes));
-        tci_stage_array_set(b, s->zeros, x, acc[i]);
-    }
-}
-
-static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
-                                  const tci_stage_tuple *acc)
-{
-    tci_build *b = s->b;
-    const tci_kred *red = &b->k->reds[s->p->red];
-    tci_lin column = tci_lin_mul(b, number, s->tile);
-    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
-        int64_t vector = i % tile->n_vecs;
-        int x = tci_build_lx(b, tci_lin_plus(column, vector * b->l->lanes));
-        tci_stage_assign(b, acc[i], tci_stage_joined(b, red, acc[i],
-                                                     tci_stage_array_get(b, red, s->zeros, x)));
     }
 }
 
@@ -41491,7 +41477,7 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
     tci_blocked_close(s, 0, open);
 }
 
-static void tci_blocked_pack_rows(tci_blocked_state *s)
+TCI_FN void tci_blocked_pack_rows(tci_blocked_state *s)
 {
     if (!s->row) {
         return;
@@ -41503,6 +41489,89 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
         tci_blocked_pack_each(s);
     }
     s->row->stage = -1;
+}
+/* ---- src/loop/blocked.c ---- */
+/* loop/blocked.c - a contraction whose operands are packed into panels, block by block.
+ *
+ * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
+ * of columns and a range of row tiles.
+ *
+ *   for each block of the inner points
+ *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
+ *       for each row tile
+ *           pack the row factor: panel [row][inner point] or [inner point][row]
+ *           for each tile of columns
+ *               accumulators from the partial sums (first block: zero); one loop over the inner
+ *               points; then partial sums again, or (last block) the later stages, which are
+ *               written out for each vector where they are short, else once for a row
+ *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: loop/blocks.c (K, M as row tiles, N as blocks of columns),
+ * tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M). What rows and columns are
+ * says loop/sides.c, how a panel is filled loop/packing.c.
+ *
+ * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
+ * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
+ * adds it to those before in memory: a block is a part where that can be, else a second array of
+ * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
+ * memory. */
+
+/* ---- where all row factors are +0 ---- */
+
+/* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
+ * all rows share one sum of them. */
+static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    tci_value zero = {.i = 0};
+    int n, axis = b->k->stages[s->p->stage].axes[0];
+    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
+    tci_lopen open;
+    for (int i = 0; i < n; i++) {
+        acc[i] = tci_stage_total(b, red, b->l->lanes);
+    }
+    int from = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+    int to = tci_build_lx(b, tci_lin_add(b, s->first, s->whole));
+    int64_t size = tci_kernel_known(b->k, axis);
+    s->vec->inst = -1; /* these points are in no panel */
+    int at = tci_build_for(b, from, to, 1, &open);
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_stage_tuple product = tci_stage_tuple_of(tci_build_widen(b, none, b->l->lanes),
+                                                     tci_build_value(b, s->p->vec_inst));
+        tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], product));
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+    tci_build_set(b, axis, NULL);
+    s->vec->inst = s->p->vec_inst;
+    tci_lin column = tci_lin_mul(b, tile, s->tile);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(column, (int64_t)i * b->l->lanes));
+        tci_stage_array_set(b, s->zeros, x, acc[i]);
+    }
+}
+
+static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                                  const tci_stage_tuple *acc)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    tci_lin column = tci_lin_mul(b, number, s->tile);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        int64_t vector = i % tile->n_vecs;
+        int x = tci_build_lx(b, tci_lin_plus(column, vector * b->l->lanes));
+        tci_stage_assign(b, acc[i], tci_stage_joined(b, red, acc[i],
+                                                     tci_stage_array_get(b, red, s->zeros, x)));
+    }
 }
 
 /* ---- tiles ---- */

@@ -27,7 +27,7 @@ enum {
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
-    TCI_ALGO_PACK_ROWS = 8,       /* what loop/blocked.c asks of a contraction that it packs */
+    TCI_ALGO_PACK_ROWS = 8,       /* what loop/sides.c asks of a contraction that it packs */
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
     TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */

@@ -267,7 +267,7 @@ static int64_t tci_class_products(const tci_kernel *k, const tci_kstage *stage, 
 }
 
 /* The products of a part of a DOT's sums, 0: one chain is no longer. Whole steps of the first inner
- * axis, so that a packed block is a part (loop/blocked.c), of a multiple of a GPU's slab
+ * axis, so that a packed block is a part (loop/blocks.c), of a multiple of a GPU's slab
  * (loop/product.c) where that can be. */
 static int tci_class_part(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {

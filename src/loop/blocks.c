@@ -1,0 +1,146 @@
+/* loop/blocks.c - how large the blocks of a packed contraction are.
+ *
+ * In: its sides and its register tile. Out: the rest of a tci_blocked. A block is cut in depth (the
+ * inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a block where
+ * that can be. */
+#include "cost.h"
+#include "sides.h"
+
+enum {
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
+    TCI_BLOCKED_PANEL = 512 << 10,  /* bytes of the vector factor in a block, about */
+    TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
+    TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
+    TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
+    TCI_BLOCKED_EVEN = 16           /* depths are a multiple */
+};
+
+/* ---- blocks ---- */
+
+/* The first inner axis that blocks can cut without being too deep: fills p->cut, p->inner. */
+static void tci_blocked_find_cut(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[p->stage];
+    p->cut = p->n_inner - 1;
+    p->inner = 1;
+    while (p->cut > 0) {
+        int64_t size = tci_kernel_known(k, st->axes[p->cut]);
+        if (size > TCI_BLOCKED_DEPTH_MOST / p->inner) {
+            break;
+        }
+        p->inner *= size;
+        p->cut--;
+    }
+}
+
+/* Cuts the depth into parts of the sums, or even blocks; false where a block would be too deep. */
+static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[p->stage];
+    tci_blocked_find_cut(k, p);
+    int64_t size = tci_kernel_known(k, st->axes[p->cut]), before = 1;
+    for (int i = 0; i < p->cut; i++) {
+        before *= tci_kernel_known(k, st->axes[i]);
+    }
+    if (p->inner <= 0 || size <= 0 || before <= 0) {
+        return false;
+    }
+    p->part = k->reds[p->red].order == TCI_ORDER_SPLIT ? k->reds[p->red].order_n : 0;
+    int64_t part = p->part % p->inner == 0 && !p->fused ? p->part / p->inner : 0;
+    part = before == 1 || (part > 0 && size % part == 0) ? part : 0;
+    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t most = p->depth > 0 ? p->depth : TCI_MAX(aim / p->inner, 1);
+    if (p->depth > TCI_BLOCKED_DEPTH_MOST / p->inner) {
+        return false;
+    }
+    bool free = p->depth == 0 || p->depth == part;
+    p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
+    if (part > 0 && free) {
+        p->depth = part; /* a block is a part */
+    } else if (p->depth < size && p->inner == 1) { /* whole squares */
+        p->depth = tci_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+    }
+    p->n_depths = tci_ceil_div(size, p->depth) * before;
+    p->is_part = part > 0 && p->depth == part;
+    return true;
+}
+
+/* The columns of a block, and the row tiles that share it. */
+static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
+    int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
+    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes);
+    block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
+    if (p->fused) {
+        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+    }
+    block = p->columns > 0 ? p->columns : block;
+    p->columns = tci_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    int64_t sums = p->columns * (p->base + 1) * bytes;
+    int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
+    int64_t pieces = tci_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = p->fused ? p->group : 1;
+}
+
+TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[p->stage];
+    const tci_kred *red = &k->reds[p->red];
+    p->n_inner = st->n_axes - st->n_kept;
+    p->vec_axis = st->axes[st->n_axes - 1];
+    p->keeps = true;
+    if (p->n_inner == 0 || st->n_kept != 1 || red->op != TCI_RED_DOT) {
+        return false;
+    }
+    int vec = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis) ? 0 : 1;
+    if (!tci_blocked_factors(k, lanes, vec, p)) {
+        return false;
+    }
+    p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
+    int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
+    if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
+        return false;
+    }
+    p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
+    p->share = 1;
+    return true;
+}
+
+TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[0];
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
+    tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
+    tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) && tci_dim_is_known(p->of_rows.size);
+    bool parted = p->of_columns.n_axes > 1;
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       p->n_inner == 1 && !parted;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    p->n_inner == 1 && !few && p->of_rows.n_axes == 1;
+    p->fused = few && p->fetch_vectors;
+    if (!tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    int64_t columns = tci_dim_known(p->of_columns.size);
+    int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
+    for (int i = 0; i < p->n_inner; i++) {
+        bytes *= tci_kernel_known(k, st->axes[i]);
+    }
+    bool costly = vec.strided || vec.computed || row.computed || parted || p->is_turned ||
+                  p->of_rows.n_axes > 1 || (!few && tci_blocked_is_crowded(k, p));
+    p->pays = costly || bytes >= machine.facts.cache_bytes[1];
+    int64_t later = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        later += tci_stage_cost(k, t);
+    }
+    p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
+    tci_blocked_cut_points(k, lanes, p);
+    return true;
+}

@@ -1,0 +1,506 @@
+/* loop/packing.c - the panels of a contraction and how they are filled.
+ *
+ * In: how the kernel is blocked, where a block lies. Out: the panels as local arrays of work
+ * memory, and statements that fill them.
+ *
+ * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
+ * index expression, guards, casts and elementwise producer, at every point of the panel; in the
+ * tile the same instruction is a load from the panel. As both panels hold the inner points in
+ * their order, the tile's loop is one flat loop however many inner axes there are. Only packing
+ * tells the axes of a side apart; behind it the side's last axis stands for all of them, and the
+ * others are at 0. */
+#include "packing.h"
+
+enum {
+    TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
+    TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
+    TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
+    TCI_BLOCKED_WRITTEN = 8         /* points of a last inner axis that are no loop in packing */
+};
+
+/* ---- panels ---- */
+
+static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    int64_t bytes = n * tci_dtype_get(t)->bytes;
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (bytes + 63) / 64 * 64;
+    return local;
+}
+
+/* Positions of the inner points: `step` elements apart. */
+static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
+{
+    const tci_kstage *st = &s->b->k->stages[s->p->stage];
+    for (int i = s->p->n_inner - 1; i >= s->p->cut; i--) {
+        keep->coef[st->axes[i]] = step;
+        step *= tci_kernel_known(s->b->k, st->axes[i]);
+    }
+}
+
+/* Positions of the points of a side: `step` elements apart. */
+static void tci_blocked_side_coefs(const tci_blocked_state *s, const tci_blocked_side *side,
+                                   tci_lkeep *keep, int64_t step)
+{
+    for (int i = side->n_axes - 1; i >= 0; i--) {
+        keep->coef[side->axes[i]] = step;
+        step *= i > 0 ? tci_kernel_known(s->b->k, side->axes[i]) : 1;
+    }
+}
+
+TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
+                                   const tci_bind *bind)
+{
+    for (int i = 0; i < side->n_axes - 1; i++) {
+        tci_build_set(s->b, side->axes[i], bind);
+    }
+}
+
+TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const tci_kred *red = &b->k->reds[s->p->red];
+    int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
+    s->tile = (int64_t)p->unroll * lanes;
+    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
+    if (p->row_by_vector) {
+        s->row_step = tci_ceil_div(rows, lanes) * lanes;
+        s->row_elements = s->row_step * depth;
+    } else {
+        s->row_step = tci_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
+        s->row_elements = s->row_step * rows;
+    }
+    tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
+    tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
+    int64_t vec_elements = p->fused ? s->tile * depth
+                                    : s->tile_step * tci_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? tci_dim_known(p->n_tiles) : 1;
+    if (!p->is_row_there) {
+        int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+        s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
+        tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
+        tci_blocked_side_coefs(s, &p->of_rows, s->row, p->row_by_vector ? 1 : s->row_step);
+    }
+    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), -1);
+    s->vec->is_padded = true;
+    tci_blocked_inner_coefs(s, s->vec, s->tile);
+    tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
+    s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
+    if (p->n_depths > 1 || p->by_rows) {
+        s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+    if (p->masked && !p->hides_columns) {
+        s->zeros.part[0] = tci_blocked_local(b, p->columns, (tc_dtype)red->dtype);
+    }
+    if (p->part > 0 && !p->is_part) {
+        s->total.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+}
+
+/* Loops over the inner axes but for the last `without`; the cut one over the current block. */
+static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, s->p->n_inner + 1);
+    for (int i = 0; i < s->p->n_inner - without; i++) {
+        int64_t size = tci_kernel_known(b->k, st->axes[i]);
+        int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
+        if (i < s->p->cut) {
+            tci_build_set(b, st->axes[i], s->fixed[i]);
+            continue;
+        }
+        if (i == s->p->cut) {
+            from = tci_build_lx(b, s->first);
+            to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        }
+        int at = tci_build_for(b, from, to, 1, &open[i]);
+        tci_build_set(b, st->axes[i],
+                      tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    }
+    return open;
+}
+
+static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen *open)
+{
+    const tci_kstage *st = &s->b->k->stages[s->p->stage];
+    for (int i = s->p->n_inner - 1 - without; i >= 0; i--) {
+        if (i >= s->p->cut) {
+            tci_build_close(s->b, &open[i]);
+        }
+        tci_build_set(s->b, st->axes[i], NULL);
+    }
+}
+
+/* ---- fetching ---- */
+
+static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = base;
+    fetch.x = tci_build_lx(b, x);
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_blocked_fetch_at(b, tci_kinst_number(in), tci_build_kx(b, in->x));
+}
+
+TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[s->p->stage].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_lin at = tci_lin_plus(vecs[i]->at, columns);
+        tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, here);
+}
+
+TCI_FN void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
+TCI_FN void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_blocked_fetch_at(s->b, ~s->partial.part[0],
+                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+    }
+}
+
+TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < b->k->n_stores && !s->p->keeps; i++) {
+        for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
+            tci_stage_point(b, tile, j);
+            tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
+        }
+    }
+}
+
+/* ---- packing ---- */
+
+TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
+                                            int *n)
+{
+    tci_build *b = s->b;
+    int64_t lanes = b->l->lanes, size = tci_dim_known(s->p->of_columns.size);
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
+    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
+    s->vec->origin[s->p->vec_axis] = at;
+    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    for (*n = 0; *n * lanes < count; ++*n) {
+        int64_t skip = *n * lanes, left = TCI_MIN(count - skip, lanes);
+        int64_t lo = count < s->tile ? size - count + skip : skip;
+        int64_t hi = size - (count - skip - left) - 1;
+        vecs[*n] = tci_build_bind(b, tci_lin_plus(at, skip), lo, hi, true,
+                                  left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    return vecs;
+}
+
+/* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
+ * lanes, which loads turn in registers. Returns the first inner point that is left. */
+static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[s->p->stage].axes[0];
+    int64_t lanes = b->l->lanes, size = tci_kernel_known(b->k, axis);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
+    tci_lopen open;
+    int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
+    int points = tci_lx_make(b->l, TCI_LX_MUL, squares, -1, lanes);
+    int from = tci_build_lx(b, s->first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
+    for (int64_t r = 0; r < lanes; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
+    }
+    b->turn_rows = rows;
+    b->turn_axis = axis;
+    b->n_turn = (int)lanes;
+    for (int i = 0; i < n * lanes; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
+        tci_build_set(b, axis, rows[i % lanes]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    b->turn_rows = NULL;
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+    return tci_build_let(b, end);
+}
+
+/* Are all columns of a block packed for one inner point after the other? */
+static bool tci_blocked_packs_all(const tci_blocked *p)
+{
+    return p->vec_by_vector && p->of_columns.n_axes == 1;
+}
+
+/* Vectors of a stretch of the last axis of the columns, for all inner points of the block. */
+static void tci_blocked_pack_stretch(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    tci_blocked_state *s = arg;
+    int last = s->p->n_inner - 1, axis = b->k->stages[s->p->stage].axes[last];
+    int64_t size = tci_kernel_known(b->k, axis);
+    bool short_axis = last > s->p->cut && size <= TCI_BLOCKED_WRITTEN;
+    tci_lopen *open = tci_blocked_open(s, short_axis);
+    for (int64_t at = 0; at < (short_axis ? size : 1); at++) {
+        if (short_axis) {
+            tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(at), at, at, false, -1));
+        }
+        for (int i = 0; i < n; i++) {
+            tci_build_set(b, s->p->vec_axis, vecs[i]);
+            tci_build_value(b, s->p->vec_inst);
+        }
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_blocked_close(s, short_axis, open);
+}
+
+/* A tile of columns of several axes: for each point of those before the last one that it touches,
+ * the stretch of the last one. */
+static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    const tci_blocked_side *side = &s->p->of_columns;
+    const tci_bind *digits[TCI_BLOCKED_AXES];
+    int64_t run = tci_kernel_known(b->k, s->p->vec_axis);
+    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
+    tci_lopen open;
+    at = tci_build_let(b, tci_build_lx(b, at));
+    s->vec->origin[s->p->vec_axis] = at;
+    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    s->vec->is_padded = false; /* the next stretch follows */
+    int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, at), -1, run);
+    int to = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, tci_lin_plus(at, count - 1)), -1, run);
+    to = tci_lx_make(l, TCI_LX_ADD, to, tci_lx_const(l, 1), 0);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_build_digits(b, side->n_axes - 1, side->axes, row, digits);
+    for (int i = 0; i < side->n_axes - 1; i++) {
+        tci_build_set(b, side->axes[i], digits[i]);
+    }
+    tci_lin skip = tci_lin_add(b, at, tci_lin_mul(b, row, -run));
+    int begin = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, skip), tci_lx_const(l, 0), 0);
+    int end = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(skip, count)),
+                          tci_lx_const(l, run), 0);
+    tci_stage_vectors_dynamic(b, begin, end, -1, 0, run - 1, 1, tci_blocked_pack_stretch, s);
+    tci_blocked_set_others(s, side, NULL);
+    s->vec->is_padded = true;
+    tci_build_close(b, &open);
+}
+
+static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    int n;
+    if (s->p->of_columns.n_axes > 1) {
+        tci_blocked_pack_stretches(s, tile, count);
+        return;
+    }
+    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lin first = s->first, depth = s->depth;
+    if (s->p->squares) {
+        s->first = tci_blocked_pack_squares(s, n, vecs);
+        s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
+    }
+    tci_lopen *open = tci_blocked_packs_all(s->p) ? NULL : tci_blocked_open(s, 0);
+    s->first = first;
+    s->depth = depth;
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD, 0);
+    }
+    if (open) {
+        tci_blocked_close(s, 0, open);
+    }
+}
+
+/* The columns that the rows at hand see, of rows that are cut; -1: all. */
+static int tci_blocked_seen(tci_blocked_state *s)
+{
+    const tci_blocked *p = s->p;
+    if (!p->masked || !p->hides_columns) {
+        return -1;
+    }
+    return s->at.n_rows > 0 ? tci_cut_end(s->b, p->masked, s->at.rows[s->at.n_rows - 1]->at)
+                            : p->ends;
+}
+
+TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
+                                void (*body)(tci_blocked_state *, tci_lin, int64_t))
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t size = tci_dim_known(s->p->of_columns.size), rest = size % s->tile;
+    int64_t most = s->p->columns / s->tile, whole = size / s->tile;
+    int64_t n_chunks = tci_ceil_div(size, s->p->columns);
+    tci_lopen open;
+    int end = tci_lx_const(l, TCI_MIN(most, whole)), seen = tci_blocked_seen(s);
+    if (whole < n_chunks * most && n_chunks > 1) {
+        int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
+        left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
+        end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
+    }
+    if (seen >= 0) {
+        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, s->tile - 1), 0);
+        tiles = tci_lx_make(l, TCI_LX_DIV, tiles, -1, s->tile);
+        int left = tci_lx_make(l, TCI_LX_ADD, tiles, tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most),
+                               0);
+        end = tci_lx_make(l, TCI_LX_MIN, end, left, 0);
+    }
+    if (whole > 0) {
+        int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
+        body(s, tci_lin_var(b, tile), s->tile);
+        tci_build_close(b, &open);
+    }
+    if (rest == 0) {
+        return;
+    }
+    if (n_chunks > 1) {
+        tci_build_if(b, tci_build_in_range(b, chunk, n_chunks - 1, n_chunks - 1), &open);
+    }
+    body(s, tci_lin_const(whole - (n_chunks - 1) * most), rest);
+    if (n_chunks > 1) {
+        tci_build_close(b, &open);
+    }
+}
+
+TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
+{
+    tci_lopen *open = tci_blocked_packs_all(s->p) ? tci_blocked_open(s, 0) : NULL;
+    s->vec->stage = s->p->stage;
+    tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
+    s->vec->stage = -1;
+    if (open) {
+        tci_blocked_close(s, 0, open);
+    }
+}
+
+/* Values of the current row for some vectors of the last inner axis. */
+static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    tci_blocked_state *s = arg;
+    const tci_kstage *st = &b->k->stages[s->p->stage];
+    int axis = st->axes[s->p->n_inner - 1];
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_build_value(b, s->p->row_inst);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* The stretch of the last inner axes that the current row has in the block. */
+static void tci_blocked_pack_run(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const tci_kstage *st = &b->k->stages[p->stage];
+    int first = TCI_MAX(p->n_inner - p->row_run, p->cut);
+    int64_t size = tci_kernel_known(b->k, st->axes[p->n_inner - 1]);
+    for (int i = first; i < p->n_inner - 1; i++) {
+        tci_build_set(b, st->axes[i], s->zero);
+        size *= tci_kernel_known(b->k, st->axes[i]);
+    }
+    if (first == p->cut && p->n_depths > 1) {
+        tci_lin at = tci_lin_mul(b, s->first, p->inner);
+        int from = tci_build_lx(b, at);
+        int to = tci_build_lx(b, tci_lin_add(b, at, tci_lin_mul(b, s->depth, p->inner)));
+        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
+                                  tci_blocked_pack_along, s);
+    } else {
+        tci_stage_vectors(b, 0, size, TCI_BLOCKED_UNROLL, tci_blocked_pack_along, s);
+    }
+    for (int i = first; i < p->n_inner - 1; i++) {
+        tci_build_set(b, st->axes[i], NULL);
+    }
+}
+
+/* One row after the other, each in long runs. */
+static void tci_blocked_pack_each(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const tci_blocked_side *side = &p->of_rows;
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    const tci_bind *digits[TCI_BLOCKED_AXES];
+    tci_lopen open;
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
+                                               tci_lx_const(b->l, s->at.n_rows), 1, &open));
+    row = tci_lin_add(b, first->at, row);
+    if (side->n_axes > 1) {
+        tci_build_digits(b, side->n_axes, side->axes, row, digits);
+    } else {
+        digits[0] = tci_build_bind(b, row, first->lo, last->hi, false, -1);
+    }
+    for (int i = 0; i < side->n_axes; i++) {
+        tci_build_set(b, side->axes[i], digits[i]);
+    }
+    int runs = TCI_MIN(p->row_run, p->n_inner - p->cut);
+    tci_lopen *inner = tci_blocked_open(s, runs);
+    tci_blocked_pack_run(s);
+    tci_blocked_close(s, runs, inner);
+    tci_blocked_set_others(s, side, s->zero);
+    tci_build_set(b, p->row_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+/* Values of all rows for each inner point, as vectors along the rows. */
+static void tci_blocked_pack_across(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lopen *open = tci_blocked_open(s, 0);
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    int64_t lanes = b->l->lanes, n = s->at.n_rows;
+    for (int64_t r = 0; r < n; r += lanes) {
+        int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
+        tci_dim hi = tci_dim_add(last->hi, -TCI_MAX(n - r - lanes, 0));
+        tci_dim lo = tci_dim_add(first->lo, r);
+        tci_build_set(b, s->p->row_axis,
+                      tci_build_bind(b, tci_lin_plus(first->at, r), lo, hi, true, count));
+        tci_build_value(b, s->p->row_inst);
+    }
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_blocked_close(s, 0, open);
+}
+
+TCI_FN void tci_blocked_pack_rows(tci_blocked_state *s)
+{
+    if (!s->row) {
+        return;
+    }
+    s->row->stage = s->p->stage;
+    if (s->p->row_by_vector) {
+        tci_blocked_pack_across(s);
+    } else {
+        tci_blocked_pack_each(s);
+    }
+    s->row->stage = -1;
+}

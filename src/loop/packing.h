@@ -1,0 +1,61 @@
+/* loop/packing.h - the panels of a contraction and how they are filled. */
+#ifndef TCI_LOOP_PACKING_H
+#define TCI_LOOP_PACKING_H
+
+#include "blocked.h"
+
+/* What is at hand while the statements of a block are made. */
+typedef struct tci_blocked_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_lkeep *row, *vec;   /* row: NULL where the row factor is a row that is kept */
+    /* local arrays, -1 none: sums so far, and where a block is no part, of the parts before */
+    tci_stage_tuple partial, total;
+    int64_t tile;           /* columns of a tile */
+    int64_t tile_step;      /* elements of the vector panel between tiles */
+    int64_t row_step;       /* elements of the row panel between rows or inner points */
+    int block;              /* number of the depth block: lx */
+    tci_lin before;         /* products of a point before the block */
+    const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
+    tci_lin first, depth;   /* of the cut inner axis */
+    const tci_bind *zero;
+    tci_lin whole;          /* depth with the points where all row factors are +0 */
+    tci_stage_tuple zeros;  /* local array: sums of the products of +0 at these; -1 none */
+    tci_lin column;         /* first of the block */
+    int chunk;              /* number of the block of columns: lx */
+    int first_row;          /* of the group: lx */
+    int64_t row_elements;   /* of a row panel */
+    tci_tile at;            /* rows of the current tile */
+    tci_lin number;         /* fused: the current tile of columns, */
+    int64_t count;          /* its columns */
+    bool packs;             /* this tile packs the vector factor while it multiplies */
+} tci_blocked_state;
+
+/* Local arrays of work memory: the panels, and sums of `group` row tiles. */
+TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group);
+/* The axes of a side but for the last one at `bind`. */
+TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
+                                   const tci_bind *bind);
+
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns);
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+TCI_FN void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number);
+/* The partial sums that the next tile of columns continues or begins. */
+TCI_FN void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n);
+/* Where the tile's results will be written. */
+TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile);
+
+/* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
+TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
+                                            int *n);
+/* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
+ * columns). */
+TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
+                                void (*body)(tci_blocked_state *, tci_lin, int64_t));
+/* The vector factor of block `chunk` of columns, and the row factor of the rows at hand (s->at). */
+TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk);
+TCI_FN void tci_blocked_pack_rows(tci_blocked_state *s);
+
+#endif

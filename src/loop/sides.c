@@ -1,0 +1,321 @@
+/* loop/sides.c - which axes of a contraction are rows and which columns.
+ *
+ * In: a kernel, the lanes of a vector. Out: of a tci_blocked its sides, axes and factors.
+ *
+ * Rows and columns are sides: all outer axes that one factor has alone and that the results have
+ * in a row, counted as one. A convolution's columns are the places of an image; of its gradient to
+ * the filter they are filters, and the rows all else. So tiles are whole whatever the size of an
+ * image or a window. Vectors run along either side: packing and storing are dear where memory runs
+ * along the other one, and lanes behind a short side are lost. */
+#include <string.h>
+
+#include "cost.h"
+#include "sides.h"
+
+enum {
+    TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
+    TCI_BLOCKED_REUSE = 8,          /* rows from which packing pays */
+    TCI_BLOCKED_PAGE = 4096,        /* bytes that all sets of the first cache share */
+    TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
+    TCI_BLOCKED_PAGES = 64,         /* whose addresses are at hand */
+    TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
+    TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
+    TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
+    TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
+    TCI_BLOCKED_WORTH = 90          /* percent of the time from which turned sides are worth it */
+};
+
+/* ---- what fits ---- */
+
+TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
+{
+    tci_blocked_look look = {true, false, k->insts[inst].op != TCI_K_LOAD};
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        tci_dim coef = 0;
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD) {
+            look.computed |= k->operands[tci_kinst_number(in)].dtype != in->dtype;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, axis)) {
+            bool linear = tci_build_coef(k, in->x, axis, &coef);
+            look.contiguous = look.contiguous && linear && coef == 1;
+            look.strided = look.strided || !linear || coef != 1;
+        }
+    }
+    return look;
+}
+
+TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->vec_inst];
+    int axis = k->stages[p->stage].axes[0];
+    tci_dim coef = 0;
+    if (in->op != TCI_K_LOAD || p->n_inner != 1 || !tci_build_coef(k, in->x, axis, &coef) ||
+        !tci_dim_is_known(coef)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(in)].dtype)->bytes;
+    int64_t step = tci_dim_known(coef) * bytes, depth = tci_kernel_known(k, axis);
+    step = step < 0 ? -step : step;
+    int64_t sets = TCI_BLOCKED_PAGE / TCI_MAX(tci_lx_gcd(step, TCI_BLOCKED_PAGE), 1);
+    return (step >= TCI_BLOCKED_PAGE / 2 && sets * TCI_BLOCKED_WAYS < depth) ||
+           (step >= TCI_BLOCKED_PAGE && depth >= TCI_BLOCKED_PAGES);
+}
+
+/* Does x count the axes `outer` and `inner` as one in row-major order? */
+static bool tci_blocked_index_is_flat(const tci_kernel *k, int x, int outer, int inner)
+{
+    tci_dim to = 0, step = 0, size = k->axes[inner].size;
+    return tci_build_coef(k, x, outer, &to) && tci_build_coef(k, x, inner, &step) &&
+           tci_dim_is_known(to) && tci_dim_is_known(step) && tci_dim_is_known(size) &&
+           tci_dim_known(to) == tci_dim_known(step) * tci_dim_known(size);
+}
+
+/* The same of all that these values access. */
+static bool tci_blocked_values_are_flat(const tci_kernel *k, const bool *live, int outer, int inner)
+{
+    bool flat = true;
+    for (int i = 0; i < k->n_insts && flat; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool depends = tci_build_depends(in->axes, outer) || tci_build_depends(in->axes, inner);
+        if (live[i] && depends && in->op != TCI_K_PRIM && in->op != TCI_K_RED) {
+            flat = in->op == TCI_K_LOAD && in->n_guards == 0 &&
+                   tci_blocked_index_is_flat(k, in->x, outer, inner);
+        }
+    }
+    return flat;
+}
+
+/* The same of the later stages. */
+static bool tci_blocked_later_is_flat(const tci_kernel *k, int outer, int inner)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int t = 1; t < k->n_stages; t++) {
+        tci_cost_mark(k, t, true, live);
+    }
+    bool flat = tci_blocked_values_are_flat(k, live, outer, inner);
+    for (int i = 0; i < k->n_stores; i++) {
+        flat = flat && k->stores[i].guard < 0 &&
+               tci_blocked_index_is_flat(k, k->stores[i].x, outer, inner);
+    }
+    return flat;
+}
+
+/* How many of the last inner axes count as one for all that a factor loads. */
+static int tci_blocked_run(const tci_kernel *k, const tci_blocked *p, int inst)
+{
+    const int32_t *axes = k->stages[p->stage].axes;
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        for (int a = 0; live[i] && a < k->insts[i].n_args; a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    int run = 1;
+    while (run < p->n_inner && tci_blocked_values_are_flat(k, live, axes[p->n_inner - run - 1],
+                                                           axes[p->n_inner - run])) {
+        run++;
+    }
+    return run;
+}
+
+/* ---- sides ---- */
+
+static tci_blocked_side tci_blocked_one_axis(const tci_kernel *k, int axis)
+{
+    tci_blocked_side side = {1, {axis}, k->axes[axis].size};
+    return side;
+}
+
+/* Has an axis of one factor (own) alone? */
+static bool tci_blocked_is_own(uint64_t own, uint64_t other, int axis)
+{
+    return tci_build_depends(own, axis) && !tci_build_depends(other, axis);
+}
+
+/* The side of the factor that alone has the axis `last`. */
+static tci_blocked_side tci_blocked_side_of(const tci_kernel *k, uint64_t own, uint64_t other,
+                                            int last)
+{
+    tci_blocked_side side = tci_blocked_one_axis(k, last);
+    bool flat = tci_dim_is_known(side.size);
+    for (int axis = last - 1; axis >= 0 && flat && side.n_axes < TCI_BLOCKED_AXES; axis--) {
+        if (!tci_blocked_is_own(own, other, axis)) {
+            continue;
+        }
+        flat = tci_dim_is_known(k->axes[axis].size) &&
+               tci_blocked_later_is_flat(k, axis, side.axes[0]);
+        if (flat) {
+            memmove(side.axes + 1, side.axes, sizeof(*side.axes) * (size_t)side.n_axes);
+            side.axes[0] = axis;
+            side.n_axes++;
+            side.size = tci_dim_mul(side.size, k->axes[axis].size);
+        }
+    }
+    return side;
+}
+
+/* The last outer axis that one factor has and the other lacks: -1 none. */
+static int tci_blocked_last(const tci_kernel *k, uint64_t own, uint64_t other)
+{
+    int axis = k->n_outer - 1;
+    while (axis >= 0 && (k->axes[axis].size == 1 || !tci_blocked_is_own(own, other, axis))) {
+        axis--;
+    }
+    return axis;
+}
+
+/* Do results lie in a row along the vectors? */
+static bool tci_blocked_stores_rows(const tci_kernel *k, const tci_blocked *p)
+{
+    bool rows = true;
+    for (int i = 0; i < k->n_stores; i++) {
+        tci_dim coef = 0;
+        rows = rows && tci_build_coef(k, k->stores[i].x, p->vec_axis, &coef) && coef == 1;
+    }
+    return rows;
+}
+
+/* Cycles of packing as many elements of the row factor as vectors have lanes. */
+static double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+{
+    const int32_t *axes = k->stages[p->stage].axes;
+    int last = axes[p->n_inner - 1];
+    double run = 1;
+    if (p->row_by_vector) {
+        return TCI_BLOCKED_MOVE;
+    }
+    if (!tci_blocked_examine(k, p->row_inst, last).contiguous) {
+        return TCI_BLOCKED_GATHER * lanes;
+    }
+    for (int i = 1; i <= p->row_run; i++) {
+        run *= (double)tci_kernel_known(k, axes[p->n_inner - i]);
+    }
+    return TCI_BLOCKED_MOVE * (run < lanes ? lanes / TCI_MAX(run, 1) : 1);
+}
+
+/* Cycles of packing a vector of columns for one inner point. */
+static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+{
+    double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
+    if (!p->vec_by_vector) {
+        return p->squares ? TCI_BLOCKED_TURN : TCI_BLOCKED_GATHER * lanes;
+    }
+    bool parted = p->of_columns.n_axes > 1 && run < lanes;
+    return TCI_BLOCKED_MOVE * (parted ? lanes / run : 1);
+}
+
+/* Cycles of packing columns, which serve all rows, of packing rows for each block of columns, and
+ * of storing results, over those of multiplying. */
+static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int lanes,
+                                 const tci_blocked *p)
+{
+    double rows = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1), depth = 1;
+    double columns = (double)TCI_MIN(tci_dim_known(p->of_columns.size), TCI_BLOCKED_COLUMNS);
+    for (int i = 0; i < p->n_inner; i++) {
+        depth *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
+    }
+    double store = tci_blocked_stores_rows(k, p) ? 0 : TCI_BLOCKED_SCATTER * lanes;
+    return machine.facts.ports * (tci_blocked_column_cycles(k, lanes, p) / rows +
+                                  tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
+                                  store / TCI_MAX(depth, 1));
+}
+
+TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
+{
+    const tci_kred *red = &k->reds[p->red];
+    const tci_kstage *st = &k->stages[p->stage];
+    p->vec_inst = red->in[vec];
+    p->row_inst = red->in[1 - vec];
+    uint64_t columns = k->insts[p->vec_inst].axes, rows = k->insts[p->row_inst].axes;
+    int last = st->axes[p->n_inner - 1];
+    if (!tci_blocked_is_own(columns, rows, p->vec_axis) ||
+        !tci_blocked_is_own(rows, columns, p->row_axis) || !tci_build_depends(columns, last) ||
+        !tci_build_depends(rows, last) || k->insts[p->vec_inst].dtype == TC_BOOL) {
+        return false;
+    }
+    p->of_columns = tci_blocked_one_axis(k, p->vec_axis);
+    p->of_rows = tci_blocked_one_axis(k, p->row_axis);
+    p->vec_by_vector = tci_blocked_examine(k, p->vec_inst, p->vec_axis).contiguous;
+    p->row_by_vector = tci_blocked_examine(k, p->row_inst, p->row_axis).contiguous;
+    p->squares = !p->vec_by_vector && p->n_inner == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->row_run = p->row_by_vector ? 1 : tci_blocked_run(k, p, p->row_inst);
+    return true;
+}
+
+/* With factor `vec` of the DOT along the vectors; false where it has no columns or the other one no
+ * rows, or too few. */
+static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes, int vec,
+                             tci_blocked *p)
+{
+    uint64_t columns = k->insts[k->reds[0].in[vec]].axes;
+    uint64_t rows = k->insts[k->reds[0].in[1 - vec]].axes;
+    p->vec_axis = tci_blocked_last(k, columns, rows);
+    p->row_axis = tci_blocked_last(k, rows, columns);
+    if (p->vec_axis < 0 || p->row_axis < 0 || !tci_dim_is_known(k->axes[p->vec_axis].size) ||
+        !tci_blocked_factors(k, lanes, vec, p)) {
+        return false;
+    }
+    p->of_columns = tci_blocked_side_of(k, columns, rows, p->vec_axis);
+    p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
+    p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
+    p->beside = tci_blocked_beside(k, machine, lanes, p);
+    int64_t size = tci_dim_known(p->of_columns.size);
+    p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
+    return size >= lanes && tci_dim_hint(p->of_rows.size) >= TCI_BLOCKED_REUSE;
+}
+
+static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes)
+{
+    bool fits = machine.has_work && machine.block_threads == 0 && lanes > 1 && k->n_reds == 1 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 && k->n_axes < 63 &&
+                k->vector == TCI_VEC_OUTER && k->n_operands < TCI_WORK_OPERANDS &&
+                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = k->n_outer; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size); /* the depth, which panels hold */
+    }
+    return fits;
+}
+
+TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
+{
+    if (!tci_blocked_fits(k, machine, lanes)) {
+        return false;
+    }
+    int last = k->n_outer - 1; /* where results mostly lie in a row */
+    int vec = tci_build_depends(k->insts[k->reds[0].in[0]].axes, last) ? 0 : 1;
+    p->stage = p->red = 0;
+    p->n_inner = k->stages[0].n_axes;
+    tci_blocked other = *p;
+    bool fits = tci_blocked_take(k, machine, lanes, vec, p);
+    if (!tci_blocked_take(k, machine, lanes, 1 - vec, &other)) {
+        return fits;
+    }
+    double now = p->lost * (1 + p->beside), turned = other.lost * (1 + other.beside);
+    if (!fits || 100 * turned < TCI_BLOCKED_WORTH * now) {
+        *p = other;
+        p->is_turned = true;
+    }
+    return true;
+}
+
+TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis)
+{
+    bool has = false;
+    for (int i = 0; i < p->of_rows.n_axes; i++) {
+        has = has || p->of_rows.axes[i] == axis;
+    }
+    for (int i = 0; i < p->of_columns.n_axes; i++) {
+        has = has || p->of_columns.axes[i] == axis;
+    }
+    return has;
+}

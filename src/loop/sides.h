@@ -1,0 +1,25 @@
+/* loop/sides.h - which axes of a contraction are rows and which columns. */
+#ifndef TCI_LOOP_SIDES_H
+#define TCI_LOOP_SIDES_H
+
+#include "blocked.h"
+
+enum { TCI_BLOCKED_COLUMNS = 256 /* of a block, where its panel leaves so many */ };
+
+/* How a factor is read along an axis. */
+typedef struct tci_blocked_look {
+    bool contiguous; /* each load is contiguous along the axis or does not depend on it */
+    bool strided;    /* some load has steps along the axis */
+    bool computed;   /* more than one load, or converted when it is loaded */
+} tci_blocked_look;
+
+/* Of all that instruction inst is made of. */
+TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis);
+/* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
+ * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
+TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p);
+/* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
+ * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
+TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p);
+
+#endif
