@@ -38,11 +38,12 @@ else
 USED = $(SHIPPED)
 endif
 
+EXAMPLE_C := $(wildcard examples/*.c examples/*/*.c)
 TEST_SOURCES := $(if $(TESTS),$(TESTS:%=tests/%.c),$(wildcard $(PARTS:%=tests/%/*.c)))
 TEST_HEADERS := $(wildcard tests/*.h tests/*/*.h)
 # The library is built once for each form that tests ask for, not once for each test: $(B)/tc.o is what a
 # user gets; $(B)/inside*.o the same with the rooms' functions visible (tests/inside.h).
-having = $(if $(TEST_SOURCES),$(shell grep -lE '$(1)' $(TEST_SOURCES)))
+having = $(if $(TEST_SOURCES)$(EXAMPLE_C),$(shell grep -lE '$(1)' $(TEST_SOURCES) $(EXAMPLE_C)))
 STANDALONE := $(call having,^\#define TC_IMPLEMENTATION)
 INSIDE := $(call having,^\#include "(\.\./)?inside.h")
 DYNAMIC := $(call having,^\#define TC_DYNAMIC_SHAPES)
@@ -52,7 +53,7 @@ library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(fi
 TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
 TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 BENCH_C := $(wildcard bench/*.c)
-EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c examples/*/*.c))
+EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
@@ -172,12 +173,29 @@ build/oracle: $(B)/oracle FORCE
 
 # ---- examples, benchmarks ----
 
-# As a user builds: the implementation is in the example itself.
-$(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(wildcard examples/*.h examples/*/*.h bench/*.h) $(USED)
+# As a user builds: the implementation is in the program itself.
+$(BENCH_PROGRAMS): $(B)/%: %.c $(wildcard bench/*.h) $(USED)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) -I$(TC) $< -o $@ $(LIBS)
 
-$(EXAMPLES_CXX): $(B)/%: %.cc $(B)/tc.o
+# An example holds the implementation too, and says at its head how it is built alone. Here that is
+# compiled once for all examples of a form, which find a tc.h that leaves it out.
+EXAMPLE_FORMS = $(addprefix $(B)/examples/tc,.o -dynamic.o -cuda.o -dynamic-cuda.o)
+$(EXAMPLE_FORMS): $(B)/examples/tc%: tests/tc_impl.c $(USED)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) $(if $(findstring dynamic,$*),-DTC_DYNAMIC_SHAPES) \
+	    $(if $(findstring cuda,$*),-DTC_CUDA) -I$(TC) -c $< -o $@
+
+$(B)/declared/tc.h: Makefile
+	@mkdir -p $(@D)
+	@printf '#pragma GCC system_header\n#undef TC_IMPLEMENTATION\n#include_next "tc.h"\n' >$@
+
+$(EXAMPLE_PROGRAMS): $(B)/%: %.c $$(B)/examples/tc$$(call form,$$*.c).o $(B)/declared/tc.h \
+    $(wildcard examples/*.h examples/*/*.h)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) -I$(B)/declared -I$(TC) $< $(filter %.o,$^) -o $@ $(LIBS)
+
+$(EXAMPLES_CXX): $(B)/%: %.cc $(B)/examples/tc.o
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -g -O2 $(WARN) $(SAN) -I$(TC) $^ -o $@ $(LIBS)
 
