@@ -24,6 +24,7 @@ static void os_replay(const char *backend)
     r.backend = backend;
     r.quiet = true;
     r.symbolic = true;
+    r.every = strcmp(backend, "interp") && !tct_soak ? 2 : 0; /* a compiler takes long for all */
     bool works = orc_replay(&r);
     st_close(&arrays);
     json_free(manifest);
@@ -34,7 +35,7 @@ static void os_replay(const char *backend)
     printf("ops/symbolic: %d reference cases passed on %s, %d left out\n", r.passed, backend,
            r.skipped);
     CHECK_EQ_INT(r.failed, 0);
-    CHECK_MSG(r.passed >= 950, "only %d cases passed", r.passed);
+    CHECK_MSG(r.passed >= (r.every ? 700 : 1400), "only %d cases passed", r.passed);
 }
 
 /* Sizes of both axes are symbols, the places of one in order by the other: as of known sizes. */
