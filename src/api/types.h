@@ -159,7 +159,8 @@ typedef struct tc_options {
      * sizes: then all of them, and programs of symbolic and of fixed sizes, agree in every bit.
      * tc_explain says which faster orders that forbids */
     bool reproducible;
-    /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
+    /* how long idle workers spin before they sleep, where no run has more threads than there are
+     * processors; 0: 100; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
     int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */

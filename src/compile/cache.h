@@ -41,7 +41,7 @@ TCI_FN void tci_cache_wait(const tci_request *r);
 typedef struct tci_kernel_record {
     const char *symbol, *note;
     tci_dim n_tasks;
-    double task_ns;
+    double task_ns, call_ns;
     tci_dim work_bytes;
     const tci_dim *dims; int32_t n_dims;
 } tci_kernel_record;

@@ -70,7 +70,7 @@ typedef struct tci_code_kernel {
     int32_t module;        /* index in modules, when not interpreted */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     tci_dim n_tasks;
-    double task_ns;
+    double task_ns, call_ns;
     tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
     tci_dim flops, bytes;
     int32_t n_operands, n_literals;

@@ -421,6 +421,7 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         tci_dim_need(&b->scratch, k->n_tasks, "the number of tasks of a kernel");
         tci_dim_need(&b->scratch, found->record.work_bytes, "the work memory of a kernel");
         k->task_ns = found->record.task_ns;
+        k->call_ns = found->record.call_ns;
         k->work_bytes = found->record.work_bytes;
         k->n_dims = found->record.n_dims;
         k->dims = tci_compile_get(b, c, k->n_dims, sizeof(*k->dims));

@@ -30,7 +30,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000404030201u /* format 4; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000504030201u /* format 5; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -523,6 +523,7 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
     k->n_tasks = tci_wire_dim(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
+    tci_wire_bytes(w, &k->call_ns, sizeof(k->call_ns));
     k->work_bytes = tci_wire_dim(w, k->work_bytes, 0, TCI_WORK_MOST);
     k->flops = tci_wire_dim(w, k->flops, INT64_MIN, INT64_MAX);
     k->bytes = tci_wire_dim(w, k->bytes, INT64_MIN, INT64_MAX);
@@ -769,6 +770,7 @@ static void tci_wire_record(tci_wire *w, tci_kernel_record *r)
 {
     r->n_tasks = tci_wire_dim(w, r->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &r->task_ns, sizeof(r->task_ns));
+    tci_wire_bytes(w, &r->call_ns, sizeof(r->call_ns));
     r->work_bytes = tci_wire_dim(w, r->work_bytes, 0, TCI_WORK_MOST);
 }
 

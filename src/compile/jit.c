@@ -377,9 +377,15 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        tci_kernel_record record = {k->symbol,         k->note,              k->launch.n_tasks,
-                                    k->launch.task_ns, k->launch.work_bytes, k->launch.dims,
-                                    k->launch.n_dims};
+        const tci_launch *l = &k->launch;
+        tci_kernel_record record = {.symbol = k->symbol,
+                                    .note = k->note,
+                                    .n_tasks = l->n_tasks,
+                                    .task_ns = l->task_ns,
+                                    .call_ns = l->call_ns,
+                                    .work_bytes = l->work_bytes,
+                                    .dims = l->dims,
+                                    .n_dims = l->n_dims};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};

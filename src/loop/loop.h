@@ -13,7 +13,8 @@ typedef struct tci_ask tci_ask;     /* a kernel on a machine: loop/form.h */
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
     tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
-    double task_ns;       /* estimated time of one task, for choosing serial or threads */
+    double task_ns;       /* estimated time of one task, for choosing serial or threads, */
+    double call_ns;       /* and of what each call does before its first one */
     tci_dim work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
     tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */

@@ -211,6 +211,16 @@ static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tc
     return TCI_BLOCKED_MOVE * (parted ? lanes / run : 1);
 }
 
+TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
+                                  const tci_blocked *p)
+{
+    double vectors = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size)) / lanes;
+    for (int i = 0; i < p->n_inner; i++) {
+        vectors *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
+    }
+    return vectors * tci_blocked_column_cycles(k, lanes, p) / machine.facts.ghz;
+}
+
 /* Cycles of packing columns, which serve all rows, of packing rows for each block of columns, and
  * of storing results, over those of multiplying. */
 static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int lanes,

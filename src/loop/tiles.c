@@ -48,7 +48,9 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->base = TCI_TILES_BLOCK;
     p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
     p->share = 1;
-    p->inner = 1;
+    p->n_inner = p->inner = 1;
+    p->vec_by_vector = !x.side[1].along_k;
+    p->squares = x.side[1].along_k;
     p->n_depths = tci_ceil_div(x.k, TCI_TILES_DEPTH);
     p->depth = tci_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
     p->n_depths = tci_ceil_div(x.k, p->depth);

@@ -36,6 +36,7 @@ typedef struct tci_run_step {
     const tci_interp *interp;
     const int64_t *literals;   /* words of this kernel's literal slots, in the program's block */
     int64_t n_tasks;
+    int64_t least;             /* tasks that a thread takes at a time, at least */
     int32_t first_slot;        /* of its operands among tc_call.slots */
     int32_t threads;           /* parts it is cut into; 1: serial */
     bool faults;

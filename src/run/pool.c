@@ -1,19 +1,25 @@
 /* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point
  * environment.
  *
- * In: a body and a range of tasks. Out: every task done, once. The range is cut into `threads`
- * equal parts by arithmetic alone; the caller does part 0 and worker i part i.
+ * In: a body and a range of tasks. Out: every task done, once. The range is cut into equal parts by
+ * arithmetic alone; the caller begins with part 0 and worker i with part i. Who has nothing left of
+ * its own goes on with the others' parts: so it does not matter who comes late, or is slow, or
+ * never comes at all. Each takes a fraction of what a part has left, so ranges are long at first
+ * and short at the end, where threads wait for each other.
  *
- * The one idea: a run is announced by one 64-bit ticket (generation, number of parts). A worker
- * whose index is not below that number reads nothing else, and the caller waits for all others, so
- * the job's plain fields never change under a reader. `busy` makes one caller the owner at a time;
- * whoever finds the pool busy (another caller, or a body that calls back) does all its parts alone:
- * same results.
+ * The one idea: a run is announced by one 64-bit ticket (generation, number of threads), and
+ * entered through a gate (generation, who is inside). A worker whose index is not below that number
+ * reads nothing else; one that is late finds the gate shut. The caller shuts it when no task is
+ * left and waits for those inside, so the job's plain fields never change under a reader. `busy`
+ * makes one caller the owner at a time; whoever finds the pool busy (another caller, or a body that
+ * calls back) does all tasks alone: same results.
  *
- * Sleeping: a worker sets `asleep` under the lock, then looks at the ticket again; the owner writes
+ * Sleeping: a worker sets `asleep` under its lock, then looks at the ticket again; the owner writes
  * the ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The
- * owner's own wait for the last worker works the same way round. Workers block all signals. In a
- * child made by fork no worker exists (of OpenMP neither): the child works alone. */
+ * owner's own wait for the last worker works the same way round. Waking is dear, so who is awake
+ * wakes some of the others (a tree). Nobody spins where threads are more than processors. Workers
+ * block all signals. In a child made by fork no worker exists (of OpenMP neither): the child works
+ * alone. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -23,7 +29,14 @@
 #include "../base/os.h"
 #include "pool.h"
 
-#define TCI_POOL_SPIN_NS 50000
+#define TCI_POOL_SPIN_NS 100000
+
+enum {
+    TCI_POOL_PARTS = 64,    /* at most; threads beyond share them */
+    TCI_POOL_FRACTION = 4,  /* of what a part has left is taken at a time */
+    TCI_POOL_WAKES = 4,     /* workers that one thread wakes */
+    TCI_POOL_LINE = 64      /* bytes that two processors do not write to at once */
+};
 
 /* ---- floating-point environment ---- */
 
@@ -93,66 +106,104 @@ TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 
 /* ---- one job ---- */
 
+/* Tasks [next, end) are left. */
+typedef struct tci_pool_part {
+    int64_t next;           /* atomic */
+    int64_t end;
+    char apart[TCI_POOL_LINE - 2 * sizeof(int64_t)];
+} tci_pool_part;
+
 typedef struct tci_pool_job {
     tci_pool_body body;
     void *arg;
-    int64_t n;
-    int threads;
+    int64_t least;          /* tasks that are worth being taken */
+    int threads, n_parts;
+    tci_pool_part *parts;
 } tci_pool_job;
 
-/* First task of part i: the parts differ by one task at most, and no product can overflow. */
-static int64_t tci_pool_cut(const tci_pool_job *job, int i)
+/* The parts differ by one task at most, and no product can overflow. */
+static void tci_pool_cut(tci_pool_job *job, int64_t n)
 {
-    int64_t share = job->n / job->threads;
-    int64_t rest = job->n % job->threads;
-    return share * i + TCI_MIN(i, rest);
+    int64_t share = n / job->n_parts, rest = n % job->n_parts;
+    for (int i = 0; i < job->n_parts; i++) {
+        job->parts[i].next = share * i + TCI_MIN(i, rest);
+        job->parts[i].end = share * (i + 1) + TCI_MIN(i + 1, rest);
+    }
 }
 
-static void tci_pool_do_part(const tci_pool_job *job, int i)
+/* Takes tasks [*begin, *end) of a part; false: none is left. */
+static bool tci_pool_take_tasks(const tci_pool_job *job, tci_pool_part *part, int64_t *begin,
+                                int64_t *end)
 {
+    *begin = __atomic_load_n(&part->next, __ATOMIC_RELAXED);
+    do {
+        int64_t left = part->end - *begin;
+        if (left <= 0) {
+            return false;
+        }
+        int64_t n = TCI_MAX(tci_ceil_div(left, TCI_POOL_FRACTION), job->least);
+        *end = left - n < job->least ? part->end : *begin + n;
+    } while (!__atomic_compare_exchange_n(&part->next, begin, *end, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return true;
+}
+
+/* As thread i of the job, until no part has a task left. */
+static void tci_pool_do_tasks(const tci_pool_job *job, int i)
+{
+    int64_t begin, end;
     tci_fpenv saved = tci_fpenv_enter();
-    job->body(job->arg, i, tci_pool_cut(job, i), tci_pool_cut(job, i + 1));
+    for (int skip = 0; skip < job->n_parts; skip++) {
+        tci_pool_part *part = &job->parts[(i + skip) % job->n_parts];
+        while (tci_pool_take_tasks(job, part, &begin, &end)) {
+            job->body(job->arg, i, begin, end);
+        }
+    }
     tci_fpenv_leave(saved);
 }
 
-static void tci_pool_do_alone(const tci_pool_job *job)
+static void tci_pool_do_alone(tci_pool_body body, void *arg, int64_t n)
 {
-    for (int i = 0; i < job->threads; i++) {
-        tci_pool_do_part(job, i);
-    }
+    tci_fpenv saved = tci_fpenv_enter();
+    body(arg, 0, 0, n);
+    tci_fpenv_leave(saved);
 }
 
 /* The shape of a task in tc_options.parallel_for. */
 static void tci_pool_host_task(void *arg, int i)
 {
-    tci_pool_do_part(arg, i);
+    tci_pool_do_tasks(arg, i);
 }
 
 /* ---- the pool ---- */
 
 typedef struct tci_pool_worker {
     pthread_t thread;
-    int index;        /* its part; >= 1 */
+    int index;        /* >= 1; of its part too */
     uint64_t seen;    /* ticket that was current when it was made */
+    tci_mutex lock;   /* of its sleep */
     int32_t asleep;   /* atomic; written by the worker under the lock */
     tci_cond wake;
 } tci_pool_worker;
 
 static struct {
-    tci_mutex lock;             /* of the sleeping only; the fast path takes none */
+    tci_mutex lock;             /* of the owner's sleep only; the fast path takes none */
     tci_cond done;              /* the owner sleeps here */
     int32_t users;              /* atomic: contexts and programs */
     int32_t busy;               /* atomic: 1 while somebody owns the fields below */
     int32_t alone;              /* atomic: 1 in a forked child for ever */
-    int32_t cpus;               /* atomic: threads this process may use; 0 = not asked yet */
-    tci_pool_worker **workers;  /* workers[i] does part i + 1 */
+    int32_t cpus;               /* atomic: threads of a run, unless it says; 0 = not asked yet */
+    int32_t cores;              /* atomic: processors; 0 = not asked yet */
+    tci_pool_worker **workers;  /* workers[i] has index i + 1 */
     int n_workers, cap_workers;
     tci_pool_job job;
-    uint64_t ticket;            /* atomic: generation << 32 | parts; 0 parts: workers leave */
-    int32_t pending;            /* atomic: workers that have not finished the job */
+    uint64_t ticket;            /* atomic: generation << 32 | threads; 0 threads: workers leave */
+    uint64_t gate;              /* atomic: generation << 32 | shut | workers inside */
     int32_t owner_asleep;       /* atomic */
     int64_t spin_ns;            /* atomic */
 } tci_pool = {.lock = TCI_MUTEX_INIT, .done = TCI_COND_INIT, .spin_ns = TCI_POOL_SPIN_NS};
+
+#define TCI_POOL_SHUT ((uint64_t)1 << 31)
 
 static pthread_once_t tci_pool_fork_once = PTHREAD_ONCE_INIT;
 
@@ -219,14 +270,56 @@ static uint64_t tci_pool_wait_ticket(tci_pool_worker *w, uint64_t seen)
             return ticket;
         }
     } while (tci_pool_may_spin(&round, &since, spin_ns));
-    pthread_mutex_lock(&tci_pool.lock);
+    pthread_mutex_lock(&w->lock);
     __atomic_store_n(&w->asleep, 1, __ATOMIC_SEQ_CST);
     while ((ticket = __atomic_load_n(&tci_pool.ticket, __ATOMIC_SEQ_CST)) == seen) {
-        pthread_cond_wait(&w->wake, &tci_pool.lock);
+        pthread_cond_wait(&w->wake, &w->lock);
     }
     __atomic_store_n(&w->asleep, 0, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&tci_pool.lock);
+    pthread_mutex_unlock(&w->lock);
     return ticket;
+}
+
+static void tci_pool_wake(tci_pool_worker *w)
+{
+    if (__atomic_load_n(&w->asleep, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&w->lock);
+        pthread_cond_signal(&w->wake);
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+/* Those below thread i in the tree of a job of so many threads; the owner is its root. */
+static void tci_pool_wake_below(int i, int threads)
+{
+    for (int64_t j = (int64_t)i * TCI_POOL_WAKES + 1;
+         j <= ((int64_t)i + 1) * TCI_POOL_WAKES && j < threads; j++) {
+        tci_pool_wake(tci_pool.workers[j - 1]);
+    }
+}
+
+/* False: the run that the ticket announced is over. */
+static bool tci_pool_enter(uint64_t ticket)
+{
+    uint64_t gate = __atomic_load_n(&tci_pool.gate, __ATOMIC_RELAXED);
+    do {
+        if (gate >> 32 != ticket >> 32 || gate & TCI_POOL_SHUT) {
+            return false;
+        }
+    } while (!__atomic_compare_exchange_n(&tci_pool.gate, &gate, gate + 1, true, __ATOMIC_ACQUIRE,
+                                          __ATOMIC_RELAXED));
+    return true;
+}
+
+static void tci_pool_leave(void)
+{
+    uint64_t gate = __atomic_sub_fetch(&tci_pool.gate, 1, __ATOMIC_SEQ_CST);
+    if ((uint32_t)gate == TCI_POOL_SHUT &&
+        __atomic_load_n(&tci_pool.owner_asleep, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&tci_pool.lock);
+        pthread_cond_signal(&tci_pool.done);
+        pthread_mutex_unlock(&tci_pool.lock);
+    }
 }
 
 static void *tci_pool_worker_main(void *arg)
@@ -235,54 +328,56 @@ static void *tci_pool_worker_main(void *arg)
     uint64_t seen = w->seen;
     for (;;) {
         seen = tci_pool_wait_ticket(w, seen);
-        uint32_t parts = (uint32_t)seen;
-        if (!parts) {
+        uint32_t threads = (uint32_t)seen;
+        if (!threads) {
             return NULL;
         }
-        if ((uint32_t)w->index >= parts) {
-            continue;
-        }
-        tci_pool_do_part(&tci_pool.job, w->index);
-        if (__atomic_sub_fetch(&tci_pool.pending, 1, __ATOMIC_SEQ_CST) == 0 &&
-            __atomic_load_n(&tci_pool.owner_asleep, __ATOMIC_SEQ_CST)) {
-            pthread_mutex_lock(&tci_pool.lock);
-            pthread_cond_signal(&tci_pool.done);
-            pthread_mutex_unlock(&tci_pool.lock);
+        if ((uint32_t)w->index < threads && tci_pool_enter(seen)) {
+            tci_pool_wake_below(w->index, (int)threads);
+            tci_pool_do_tasks(&tci_pool.job, w->index);
+            tci_pool_leave();
         }
     }
 }
 
-/* Announces a job of `parts` parts (0: leave) and wakes those workers it concerns. */
-static void tci_pool_announce(uint32_t parts, int n_concerned)
+/* Announces a job of so many threads; 0: leave. */
+static void tci_pool_announce(uint32_t threads)
 {
     uint64_t generation = (tci_pool.ticket >> 32) + 1;
-    __atomic_store_n(&tci_pool.ticket, generation << 32 | parts, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < n_concerned; i++) {
-        tci_pool_worker *w = tci_pool.workers[i];
-        if (__atomic_load_n(&w->asleep, __ATOMIC_SEQ_CST)) {
-            pthread_mutex_lock(&tci_pool.lock);
-            pthread_cond_signal(&w->wake);
-            pthread_mutex_unlock(&tci_pool.lock);
-        }
-    }
+    __atomic_store_n(&tci_pool.gate, generation << 32, __ATOMIC_RELEASE);
+    __atomic_store_n(&tci_pool.ticket, generation << 32 | threads, __ATOMIC_SEQ_CST);
 }
 
-static void tci_pool_wait_done(int64_t spin_ns)
+static bool tci_pool_is_empty(void)
+{
+    return (uint32_t)__atomic_load_n(&tci_pool.gate, __ATOMIC_SEQ_CST) == TCI_POOL_SHUT;
+}
+
+/* Nobody comes in any more; waits for those inside. */
+static void tci_pool_shut(int64_t spin_ns)
 {
     int64_t since = 0;
     int round = 0;
+    __atomic_or_fetch(&tci_pool.gate, TCI_POOL_SHUT, __ATOMIC_SEQ_CST);
     do {
-        if (__atomic_load_n(&tci_pool.pending, __ATOMIC_ACQUIRE) == 0) {
+        if (tci_pool_is_empty()) {
             return;
         }
     } while (tci_pool_may_spin(&round, &since, spin_ns));
     pthread_mutex_lock(&tci_pool.lock);
     __atomic_store_n(&tci_pool.owner_asleep, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&tci_pool.pending, __ATOMIC_SEQ_CST) != 0) {
+    while (!tci_pool_is_empty()) {
         pthread_cond_wait(&tci_pool.done, &tci_pool.lock);
     }
     __atomic_store_n(&tci_pool.owner_asleep, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&tci_pool.lock);
+}
+
+static void tci_pool_drop_worker(tci_pool_worker *w)
+{
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    tci_heap_free(w);
 }
 
 static bool tci_pool_add_worker(void)
@@ -302,6 +397,7 @@ static bool tci_pool_add_worker(void)
     }
     w->index = tci_pool.n_workers + 1;
     w->seen = tci_pool.ticket;
+    pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     sigset_t all, before;
     sigfillset(&all);
@@ -309,8 +405,7 @@ static bool tci_pool_add_worker(void)
     int failed = pthread_create(&w->thread, NULL, tci_pool_worker_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
-        pthread_cond_destroy(&w->wake);
-        tci_heap_free(w);
+        tci_pool_drop_worker(w);
         return false;
     }
     tci_pool.workers[tci_pool.n_workers++] = w;
@@ -326,67 +421,83 @@ static int tci_pool_staff(int wanted)
     return TCI_MIN(wanted, tci_pool.n_workers);
 }
 
-static int64_t tci_pool_spin_ns(const tc_options *o)
+/* Processors that this process may use. */
+static int tci_pool_cores(void)
 {
-    if (!o || !o->spin_us) {
-        return TCI_POOL_SPIN_NS;
+    int32_t cores = __atomic_load_n(&tci_pool.cores, __ATOMIC_RELAXED);
+    if (!cores) {
+        cores = tci_os_cpu_count();
+        __atomic_store_n(&tci_pool.cores, cores, __ATOMIC_RELAXED);
     }
-    return o->spin_us < 0 ? 0 : (int64_t)o->spin_us * 1000;
+    return cores;
 }
 
-static void tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
+static int64_t tci_pool_spin_ns(const tc_options *o, int threads)
+{
+    if (threads > tci_pool_cores() || (o && o->spin_us < 0)) {
+        return 0;
+    }
+    return !o || !o->spin_us ? TCI_POOL_SPIN_NS : (int64_t)o->spin_us * 1000;
+}
+
+/* False: nothing is done, there is nobody to help. */
+static bool tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
 {
     if (!tci_pool_take()) {
-        tci_pool_do_alone(job);
-        return;
+        return false;
     }
     int staff = tci_pool_staff(job->threads - 1);
-    tci_pool_job mine = *job;
-    mine.threads = staff + 1; /* fewer workers than wanted: fewer, larger parts */
     if (staff) {
-        int64_t spin_ns = tci_pool_spin_ns(o);
+        int64_t spin_ns = tci_pool_spin_ns(o, staff + 1);
         int cancel = tci_os_no_cancel(); /* the workers use what lies on this stack */
-        tci_pool.job = mine;
+        tci_pool.job = *job;
         __atomic_store_n(&tci_pool.spin_ns, spin_ns, __ATOMIC_RELAXED);
-        __atomic_store_n(&tci_pool.pending, staff, __ATOMIC_RELAXED);
-        tci_pool_announce((uint32_t)mine.threads, staff);
-        tci_pool_do_part(&mine, 0);
-        tci_pool_wait_done(spin_ns);
+        tci_pool_announce((uint32_t)staff + 1);
+        tci_pool_wake_below(0, staff + 1);
+        tci_pool_do_tasks(job, 0);
+        tci_pool_shut(spin_ns);
         tci_pool_give();
         tci_os_may_cancel(cancel);
     } else {
         tci_pool_give();
-        tci_pool_do_part(&mine, 0);
     }
+    return staff > 0;
 }
 
-TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_body body, void *arg)
+TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, int64_t least,
+                         tci_pool_body body, void *arg)
 {
-    tci_pool_job job = {body, arg, n, (int)TCI_MAX(1, TCI_MIN((int64_t)threads, n))};
+    tci_pool_part parts[TCI_POOL_PARTS];
+    least = TCI_MAX(least, 1);
+    threads = (int)TCI_MAX(1, TCI_MIN((int64_t)threads, n / least));
     if (n <= 0) {
         return;
     }
-    if (job.threads == 1) {
-        tci_pool_do_part(&job, 0);
+    if (threads == 1) {
+        tci_pool_do_alone(body, arg, n);
         return;
     }
+    tci_pool_job job = {body, arg, least, threads, TCI_MIN(threads, TCI_POOL_PARTS), parts};
+    tci_pool_cut(&job, n);
     if (o && o->parallel_for) {
-        o->parallel_for(o->parallel_user, job.threads, tci_pool_host_task, &job);
+        o->parallel_for(o->parallel_user, threads, tci_pool_host_task, &job);
         return;
     }
     pthread_once(&tci_pool_fork_once, tci_pool_watch_fork);
     if (__atomic_load_n(&tci_pool.alone, __ATOMIC_RELAXED)) {
-        tci_pool_do_alone(&job);
+        tci_pool_do_alone(body, arg, n);
         return;
     }
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(job.threads) schedule(static, 1)
-    for (int i = 0; i < job.threads; i++) {
-        tci_pool_do_part(&job, i);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int i = 0; i < threads; i++) {
+        tci_pool_do_tasks(&job, i);
     }
     (void)tci_pool_run_own;
 #else
-    tci_pool_run_own(o, &job);
+    if (!tci_pool_run_own(o, &job)) {
+        tci_pool_do_alone(body, arg, n);
+    }
 #endif
 }
 
@@ -398,7 +509,7 @@ TCI_FN int tci_pool_threads(const tc_options *o)
     int32_t cpus = __atomic_load_n(&tci_pool.cpus, __ATOMIC_RELAXED);
     if (!cpus) {
         int64_t asked = tci_env_int(TCI_ENV_THREADS, 0);
-        cpus = asked > 0 && asked < 65536 ? (int32_t)asked : tci_os_cpu_count();
+        cpus = asked > 0 && asked < 65536 ? (int32_t)asked : tci_pool_cores();
         __atomic_store_n(&tci_pool.cpus, cpus, __ATOMIC_RELAXED);
     }
     return cpus;
@@ -434,12 +545,14 @@ TCI_FN void tci_pool_shutdown(void)
     }
     int cancel = tci_os_no_cancel();
     if (tci_pool.n_workers) {
-        tci_pool_announce(0, tci_pool.n_workers);
+        tci_pool_announce(0);
+    }
+    for (int i = 0; i < tci_pool.n_workers; i++) {
+        tci_pool_wake(tci_pool.workers[i]);
     }
     for (int i = 0; i < tci_pool.n_workers; i++) {
         pthread_join(tci_pool.workers[i]->thread, NULL);
-        pthread_cond_destroy(&tci_pool.workers[i]->wake);
-        tci_heap_free(tci_pool.workers[i]);
+        tci_pool_drop_worker(tci_pool.workers[i]);
     }
     tci_heap_free(tci_pool.workers);
     tci_pool.workers = NULL;
@@ -449,5 +562,6 @@ TCI_FN void tci_pool_shutdown(void)
 }
 
 #undef TCI_POOL_SPIN_NS
+#undef TCI_POOL_SHUT
 #undef TCI_POOL_MXCSR_DEFAULT
 #undef TCI_POOL_MXCSR_FLAGS

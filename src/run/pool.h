@@ -20,11 +20,12 @@
  * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
 
-/* Splits [0, n) into at most `threads` static ranges and returns when all are done. threads <= 1:
+/* Does tasks [0, n) by at most `threads` threads, which take ranges of at least `least` tasks until
+ * none is left (a thread may call body several times), and returns when all are done. One thread:
  * calls body directly, without a lock or system call. Sets the default floating-point environment
  * around body on every thread and restores it. */
-TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_body body,
-                         void *arg);
+TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, int64_t least,
+                         tci_pool_body body, void *arg);
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */

@@ -20,6 +20,8 @@
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
+#define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
+#define TCI_PROGRAM_CALLS 8.0      /* and so many times what a call does besides */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -215,6 +217,14 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
+/* Tasks that are worth being taken by themselves. */
+static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks)
+{
+    double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
+    double wanted = TCI_MAX(TCI_PROGRAM_TAKE_NS, TCI_PROGRAM_CALLS * kernel->call_ns);
+    return wanted < ns * (double)n_tasks ? TCI_MAX((int64_t)(wanted / ns), 1) : n_tasks;
+}
+
 /* For tci_run_bind: which parameter or effect the buffer, none of the user's, is; -1: neither. */
 static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer *b)
 {
@@ -264,6 +274,8 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
                                                       : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
+        step->least = tci_program_least(kernel, TCI_MAX(step->n_tasks, 1));
+        step->least = TCI_MIN(step->least, step->n_tasks / step->threads);
         step->faults = kernel->faults;
         step->literals = literal_words;
         step->first_slot = f->n_slots;
@@ -525,4 +537,6 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 }
 
 #undef TCI_PROGRAM_PART_NS
+#undef TCI_PROGRAM_TAKE_NS
+#undef TCI_PROGRAM_CALLS
 #undef TCI_PROGRAM_INTERP_FACTOR

@@ -42,7 +42,7 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
 
 typedef struct tci_call_part { tc_call *call; const tci_run_step *step; } tci_call_part;
 
-/* A tci_pool_body. Every part has a fault word and a workspace of its own. */
+/* A tci_pool_body. Every thread has a fault word and a workspace of its own. */
 static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
 {
     const tci_call_part *part = arg;
@@ -69,7 +69,8 @@ static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
     if (step->threads == 1) {
         tci_call_do_part(&part, 0, 0, step->n_tasks);
     } else {
-        tci_pool_run(&c->program->options, step->threads, step->n_tasks, tci_call_do_part, &part);
+        tci_pool_run(&c->program->options, step->threads, step->n_tasks, step->least,
+                     tci_call_do_part, &part);
     }
 }
 
