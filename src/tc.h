@@ -219,6 +219,7 @@
 #include "api/leaf.c"
 #include "api/ops.c"
 #include "api/made.c"
+#include "api/fourier.c"
 #include "api/grad.c"
 #include "api/named.c"
 #include "api/batch.c"

@@ -40,8 +40,12 @@
     X(reduction) /* the text mean, sum or none */                                                  \
     X(text)
 
-/* The calls of api/made.c. */
+/* The calls of api/made.c and the rooms that follow it. */
 #define TCI_MADE_CALLS                                                                             \
+    TCI_TRANSFORM(fft)                                                                             \
+    TCI_TRANSFORM(ifft)                                                                            \
+    TCI_TRANSFORM(rfft)                                                                            \
+    TCI_TRANSFORM(irfft)                                                                           \
     TCI_CALL(clamp, TCI_MUST(x, tensor) TCI_MAY(min, maybe, TC_NONE) TCI_MAY(max, maybe, TC_NONE)) \
     TCI_CALL(masked_fill, TCI_MUST(x, tensor) TCI_MUST(mask, tensor) TCI_MUST(value, operand))     \
     TCI_CALL(nan_to_num, TCI_MUST(x, tensor) TCI_MAY(nan, maybe, TC_NONE)                          \
@@ -119,6 +123,10 @@
                                   TCI_MAY(p, real, 2) TCI_MAY(eps, real, 1e-6)                     \
                                   TCI_MAY(swap, flag, false)                                       \
                                   TCI_MAY(reduction, reduction, TC_REDUCE_MEAN))
+
+#define TCI_TRANSFORM(name)                                                                        \
+    TCI_CALL(name, TCI_MUST(x, tensor) TCI_MAY(n, integer, 0) TCI_MAY(axis, axis, -1)              \
+                   TCI_MAY(norm, text, "backward"))
 
 #define TCI_OWN_CALLS                                                                              \
     TCI_CALL(where, TCI_MUST(c, operand) TCI_MUST(a, operand) TCI_MUST(b, operand))                \

@@ -6,10 +6,7 @@
  * name and the caller's place (tci_made_begin), so that errors and nodes tell of it alone; what is
  * not finite or of a half precision is no affair of theirs: floats are widened before and rounded
  * once at the end. Formulas over elements alone are built rows of ops/table.h. */
-#include "ops.h"
-
-#include "../graph/build.h"
-#include "frame.h"
+#include "made.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -20,15 +17,7 @@
 #undef TC_HERE
 #define TC_HERE here
 
-typedef struct tci_made {
-    const char *name, *outer; /* outer: of the call that this one stands in, or NULL */
-    tc_site here;
-    tci_ctx *ctx;
-    tc_tensor bad; /* where it cannot begin */
-    tc_dtype dtype; /* of the result: that of x, f32 where that is no float */
-} tci_made;
-
-static bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here)
+TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here)
 {
     tci_frame f = tci_frame_begin(name, here);
     tci_frame_use(&f, x);
@@ -47,15 +36,13 @@ static bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site h
     return true;
 }
 
-static tc_tensor tci_made_end(const tci_made *m, tc_tensor y)
+TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y)
 {
     m->ctx->within = m->outer;
     return y;
 }
 
-static tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
-    TCI_PRINTF(3, 4);
-static tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
+TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
 {
     char text[160];
     va_list args;
@@ -67,13 +54,12 @@ static tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *for
     return tci_made_end(m, tci_frame_end(&f, NULL));
 }
 
-/* x in the dtype that this computes in. */
-static tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
+TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
 {
     return tc_cast_at(x, (tc_dtype)tci_dtype_get(m->dtype)->compute, m->here);
 }
 
-static tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
+TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
 {
     return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
 }
@@ -88,13 +74,12 @@ static tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reductio
                                                  : NULL));
 }
 
-static bool tci_made_is_left_out(tc_arg a)
+TCI_FN bool tci_made_is_left_out(tc_arg a)
 {
     return !a.kind && tci_is_none(a.tensor);
 }
 
-/* How many elements there are for each place along an axis. */
-static int64_t tci_made_others(tc_tensor x, int axis)
+TCI_FN int64_t tci_made_others(tc_tensor x, int axis)
 {
     int64_t count = 1;
     for (int i = 0; i < tc_rank(x); i++) {
@@ -115,14 +100,12 @@ static tc_tensor tci_made_by(tc_tensor x, tc_tensor y, tc_site here,
     return tci_frame_end(&f, n && like ? build(&f.ctx->graph, n, like->rank, like->shape) : NULL);
 }
 
-/* x broadcast to the shape of y. */
-static tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here)
+TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here)
 {
     return tci_made_by(x, y, here, tci_build_broadcast);
 }
 
-/* The elements of x in the shape of y. */
-static tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here)
+TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here)
 {
     return tci_made_by(x, y, here, tci_build_reshape);
 }

@@ -147,6 +147,8 @@
  *     tc_unique(tc_reshape(x, -1), 0, 12, &kinds, NULL, &each, NULL);
  *     tc_tensor factor = tc_cholesky(tc_add(gram, tc_diag(tc_full(ctx, 1, TC_F32, 3), 0)), false);
  *     tc_tensor whitened = tc_solve_triangular(factor, x, false, true, false);
+ *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
+ *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default

@@ -640,6 +640,23 @@ TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
+/* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A complex
+ * number is a pair of real and imaginary part, so that complex x is [..., 2]; that last axis is not
+ * counted by `axis`. n points, or 0 for the size of the axis: it is cut, or zeros follow. norm says
+ * where the sums are divided: "backward" (NULL) by n in the inverse, "forward" by n in the other,
+ * "ortho" by its root in both. Integers count as f32. ---- */
+/* result[k] = sum of x[j] exp(-2 pi i j k / n), and back. */
+TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
+#define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)
+TC_API tc_tensor tc_ifft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
+#define tc_ifft(x, n, axis, norm) tc_ifft_at((x), (n), (axis), (norm), TC_HERE)
+/* Of real x, no pairs: places 0 to n / 2 of the result, as the others mirror these. And back to n
+ * real numbers, 0: 2 * (size - 1). */
+TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
+#define tc_rfft(x, n, axis, norm) tc_rfft_at((x), (n), (axis), (norm), TC_HERE)
+TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
+#define tc_irfft(x, n, axis, norm) tc_irfft_at((x), (n), (axis), (norm), TC_HERE)
+
 /* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
  * image without the batch axis. Options are numbers for these axes in their order. ---- */
 /* Zero fields mean 1 (paddings: 0). */

@@ -93,6 +93,11 @@ TEST(shapes_that_do_not_broadcast)
     POISON(tc_embedding_bag(v, v, TC_NONE, "least", TC_NONE, false, TC_END), "tc_embedding_bag",
            TC_ERR_ARGUMENT, "mode is \"least\"");
     POISON(tc_glu(w5, 0), "tc_glu", TC_ERR_SHAPE, "even size");
+    POISON(tc_fft(w5, 0, -1, NULL), "tc_fft", TC_ERR_SHAPE, "expected pairs");
+    POISON(tc_rfft(w5, 0, 1, NULL), "tc_rfft", TC_ERR_AXIS, "axis 1 of numbers of 1 axes");
+    POISON(tc_rfft(w5, -3, 0, NULL), "tc_rfft", TC_ERR_ARGUMENT, "a transform of -3 points");
+    POISON(tc_rfft(w5, 0, 0, "whole"), "tc_rfft", TC_ERR_ARGUMENT, "the norm is \"whole\"");
+    POISON(tc_irfft(tc_rfft(w5, 1, 0, NULL), 0, 0, NULL), "tc_irfft", TC_ERR_ARGUMENT, "0 points");
     POISON(tc_popcount(w5), "tc_popcount", TC_ERR_DTYPE, "integer dtype");
     POISON(tc_norm(w5, 2, TC_AXES(3), false), "tc_norm", TC_ERR_AXIS, "axis 3");
     POISON(tc_cross(w5, w5, 0), "tc_cross", TC_ERR_SHAPE, "size 3");

@@ -250,6 +250,12 @@ FN(factor)
 }
 FN(triangular) { return tc_solve_triangular(regular(ctx, x[0]), x[1], true, false, false); }
 
+/* transforms: of pairs, of real numbers of an even and of an odd count, cut and filled up */
+FN(transformed) { UNUSED; return tc_mul(tc_fft(x[0], 0, 0, NULL), tc_ifft(x[1], 3, 0, "ortho")); }
+FN(transformed_real) { UNUSED; return tc_square(tc_rfft(x[0], 0, -1, NULL)); }
+FN(transformed_back) { UNUSED; return tc_square(tc_irfft(x[0], 0, 0, NULL)); }
+FN(transformed_odd) { UNUSED; return tc_irfft(tc_square(tc_rfft(x[0], 7, -1, NULL)), 5, 0, NULL); }
+
 /* contractions */
 FN(matmul) { UNUSED; return tc_matmul(x[0], x[1]); }
 FN(einsum_outer) { UNUSED; return tc_einsum("i,jk->kij", TC_TENSORS(x[0], x[1])); }
@@ -587,6 +593,12 @@ static void add_matrices(void)
     c = add_case("solve_triangular", triangular);
     IN(c, 3, 3);
     IN(c, 2, 2, 3);
+    c = add_case("fft and ifft", transformed);
+    IN(c, 3, 4, 2);
+    IN(c, 4, 4, 2);
+    IN(add_case("rfft", transformed_real), 2, 6);
+    IN(add_case("irfft", transformed_back), 4, 2);
+    IN(add_case("rfft and irfft of odd lengths", transformed_odd), 2, 4);
 }
 
 static void add_images(void)

@@ -1,0 +1,38 @@
+/* api/made.h - a call that is made of other calls, under way.
+ *
+ * In: tci_made_begin, with the operand that tells the context. Between it and the end all calls
+ * bear this one's name and the caller's place. Out: tci_made_end, tci_made_round or tci_made_fail,
+ * one of which gives the result. */
+#ifndef TCI_API_MADE_H
+#define TCI_API_MADE_H
+
+#include "ops.h"
+
+#include "../graph/build.h"
+#include "frame.h"
+
+typedef struct tci_made {
+    const char *name, *outer; /* outer: of the call that this one stands in, or NULL */
+    tc_site here;
+    tci_ctx *ctx;
+    tc_tensor bad; /* where it cannot begin */
+    tc_dtype dtype; /* of the result: that of x, f32 where that is no float */
+} tci_made;
+
+TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here);
+TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y);
+TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
+/* x in the dtype that this computes in. */
+TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x);
+/* The end, rounded to the dtype of the result. */
+TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y);
+TCI_FN bool tci_made_is_left_out(tc_arg a);
+/* How many elements there are for each place along an axis. */
+TCI_FN int64_t tci_made_others(tc_tensor x, int axis);
+/* x broadcast to the shape of y. */
+TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here);
+/* The elements of x in the shape of y. */
+TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here);
+
+#endif
