@@ -145,7 +145,7 @@ static inline void example_steps_end(double fused_us)
 /* The verdict of an example, and its exit code. */
 static inline int report_check(double worst, double limit, const char *unit)
 {
-    printf("  checked against plain C: worst %s %.2g of %.2g allowed: %s\n", unit, worst, limit,
+    printf("  checked: worst %s %.2g of %.2g allowed: %s\n", unit, worst, limit,
            worst <= limit ? "ok" : "WRONG");
     return worst <= limit ? 0 : 1;
 }
