@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "50085f5a72a6a73e"
+#define TCI_BUILD "6e81e1e015be0355"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -295,6 +295,25 @@
  *         tc_read(w, in, 12);
  *         tc_program_free(train);
  *     }
+ *
+ * tc_vjp is the same of results of any shape, given a cotangent for each, and tc_jvp goes the other
+ * way: what a change of the inputs makes of the results. Gradients of gradients are gradients; the
+ * Hessian times a vector v is forward over backward:
+ *
+ *     tc_tensor v = tc_input(ctx, "v", TC_F32, 3, 4), hv;
+ *     tc_jvp(TC_TENSORS(g), TC_TENSORS(w), TC_TENSORS(v), &hv);
+ *
+ * tc_stop_gradient(x) is x as a constant. tc_vmap makes of a function that builds a graph for one
+ * example the graph for many, along any axis; here the gradient of each of 10 examples by itself:
+ *
+ *     static void slope_of(const tc_tensor *x, tc_tensor *y, void *user)  // x[0] [4], x[1] [3, 4]
+ *     {
+ *         tc_grad(tc_sum(tc_square(tc_matmul(x[1], x[0])), TC_ALL, false), &x[1], 1, &y[0]);
+ *     }
+ *     ...
+ *     tc_tensor many = tc_input(ctx, "many", TC_F32, 10, 4), slopes;      // [10, 3, 4]
+ *     const int axes[] = {0, TC_UNMAPPED};
+ *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw and tc_lion. What they remember are parameters as well, named after those that they
@@ -2100,6 +2119,9 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
                                   tc_arg eps, tc_site here);
 #define tc_layer_norm(x, axes, weight, bias, eps)                                                  \
     tc_layer_norm_at((x), (axes), (weight), (bias), TC_ARG(eps), TC_HERE)
+/* x, which gradients take for a constant: they are zero behind it. */
+TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here);
+#define tc_stop_gradient(x) tc_stop_gradient_at((x), TC_HERE)
 /* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target
  * holds class indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end)
  * fails the run. */
@@ -2713,13 +2735,42 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
  * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
-/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
- * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for
- * those it does not depend on. At ties and corners as torch. TC_ERR_UNSUPPORTED: an op on the way
- * has no gradient. On failure all grads tell the error. */
+
+/* ---- gradients, and a function over many examples: new nodes of the same graph, to which all of
+ * this applies again. On failure all results tell the error; TC_ERR_UNSUPPORTED: an op on the way
+ * has no gradient, or no form for many examples; a dtype that is no float is TC_ERR_DTYPE ---- */
+/* grads[i] = d loss / d params[i], of its shape and dtype. loss: one element; params: any float
+ * tensors of the graph, zeros for those it does not depend on. At ties and corners as torch. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
+/* The same of several results of any shape, given the gradient of each, of its shape (what
+ * broadcasts to it will do) and cast to its dtype: grads[i] is the vector of cotangents times the
+ * Jacobian by params[i]. */
+TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_tensor *params,
+                           int n, tc_tensor *grads, tc_site here);
+#define tc_vjp(results, ...) tc_vjp_at(results, __VA_ARGS__, TC_HERE)
+/* Forward mode, tc_jvp(results, inputs, tangents, out): out[i], of the shape and dtype of result i,
+ * is the Jacobian of it times the inputs' tangents, which are given as the cotangents above. One
+ * walk whatever the number of inputs, for results that are more than the inputs. */
+TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
+                           tc_tensor *out, tc_site here);
+#define tc_jvp(results, ...) tc_jvp_at(results, __VA_ARGS__, TC_HERE)
+/* A function that builds y[0], y[1] ... of x[0], x[1] ..., its own numbers of both. */
+typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
+#define TC_UNMAPPED INT32_MIN
+/* tc_vmap(f, user, inputs, in_axes, outputs, out_axes, n): what f makes of each slice of the inputs
+ * along in_axes[i] (TC_UNMAPPED: it is given whole to every example; NULL: axis 0 of all), side by
+ * side along out_axes[i] of output i (NULL: axis 0; TC_UNMAPPED: it must be the same for all
+ * examples, and is not repeated). f is called once, on tensors that stand for a slice, and builds
+ * one graph for all examples: a loop over them is nowhere. What else f uses is the same for all;
+ * random numbers are the same too, unless their key is of the example. tc_grad, tc_jvp and tc_vmap
+ * itself may stand inside f and around it; the values of examples are not there to read.
+ * TC_ERR_SHAPE: the sizes of the axes differ; TC_ERR_AXIS; TC_ERR_ARGUMENT: every input is
+ * TC_UNMAPPED, f is NULL, or an output that differs is to be TC_UNMAPPED. */
+TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs, const int *in_axes,
+                            tc_tensor *outputs, const int *out_axes, int n, tc_site here);
+#define tc_vmap(f, user, inputs, ...) tc_vmap_at((f), (user), inputs, __VA_ARGS__, TC_HERE)
 
 /* ---- any op above by its name: for files of graphs and bindings of languages ---- */
 /* tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", -1))) is tc_softmax(x, -1). Inputs
@@ -8489,7 +8540,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
  *   tci_expand_ID (ops/composite); else as special rows.
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into; FLAT: zero
  * Built row: X(ID, name, arity, kind, operands, formula, doc)
  *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
  *             f32; LOSS: FLOAT, and behind the operands the call takes how the result is reduced
@@ -8791,7 +8842,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(MEAN, mean, 1, 1, AXES, EXPANSION, "sum / count over axes")                                  \
     X(LAYER_NORM, layer_norm, 2, 4, LAYER_NORM, OWN,                                               \
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
-    X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
+    X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")       \
+    X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
@@ -10423,6 +10475,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0}},
     [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_STOP_GRADIENT] = {TCI_GRADIENT_FLAT, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
     [TCI_RED_SUM] = {{1245, 0, 0}, {1247, 0, 0}},
@@ -12505,6 +12558,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
  *                    bias?
  *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices
+ *   STOP_GRADIENT    none
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
@@ -13222,6 +13276,9 @@ TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, co
 /* Every node that `roots` need, inputs before users. List in scratch. */
 typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
+/* Those of them that are not in the set, nor needed by such alone. */
+TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
+                                         tci_node *const *roots, int n_roots);
 
 #endif
 
@@ -13309,7 +13366,8 @@ typedef struct tci_table_frame {
 } tci_table_frame;
 
 /* Depth first with its own stack: a chain may be tens of thousands of nodes long. */
-TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
+TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
+                                         tci_node *const *roots, int n_roots)
 {
     tci_node_list list = {NULL, 0, 0};
     tci_table seen = tci_table_in(s, sizeof(bool));
@@ -13317,7 +13375,7 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
     int n_stack = 0, cap_stack = 0;
     for (int r = 0; r < n_roots; r++) {
         tci_table_frame first = {roots[r], 0};
-        if (!tci_table_add(&seen, roots[r])) {
+        if ((done && tci_table_has(done, roots[r])) || !tci_table_add(&seen, roots[r])) {
             continue;
         }
         TCI_PUSH(s, stack, n_stack, cap_stack, first);
@@ -13329,12 +13387,17 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
                 continue;
             }
             tci_table_frame in = {top->node->in[top->next_in++], 0};
-            if (tci_table_add(&seen, in.node)) {
+            if (!(done && tci_table_has(done, in.node)) && tci_table_add(&seen, in.node)) {
                 TCI_PUSH(s, stack, n_stack, cap_stack, in);
             }
         }
     }
     return list;
+}
+
+TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    return tci_graph_sort_rest(s, NULL, roots, n_roots);
 }
 /* ---- src/graph/build.c ---- */
 /* graph/build.c - constructors of nodes, with the shape and dtype rules.
@@ -13493,6 +13556,10 @@ TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const 
 /* A RANDOM node: dtype u32 or u64; stream as key. */
 TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream, tc_dtype dtype,
                                   int rank, const tci_dim *shape);
+/* The same draws for each slice along the first axis of shape: keys (of u64) has one for each,
+ * streams too or one for all. */
+TCI_FN tci_node *tci_build_random_each(tci_graph *g, tci_node *keys, tci_node *streams,
+                                       tc_dtype dtype, int rank, const tci_dim *shape);
 /* Another key: of a number as key. */
 TCI_FN tci_node *tci_build_fold_in(tci_graph *g, tci_node *key, tci_node *number);
 TCI_FN tci_node *tci_build_random_bits(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
@@ -13516,6 +13583,7 @@ TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
+TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
@@ -16591,7 +16659,8 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
-    case TCI_OP_LOG_SOFTMAX: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_STOP_GRADIENT: tci_verify_composite(v, tci_verify_same_as_input); break;
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
@@ -16957,6 +17026,17 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
     return tci_graph_node(g, TCI_OP_CROSS_ENTROPY, (tc_dtype)in[0]->dtype, 0, NULL, 2, in, 0, NULL);
 }
 
+/* ---- gradients end here ---- */
+
+TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x)
+{
+    if (!x || !tci_dtype_is_float((tc_dtype)x->dtype)) {
+        return x;
+    }
+    return tci_graph_node(g, TCI_OP_STOP_GRADIENT, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 0,
+                          NULL);
+}
+
 /* ---- expansions: one function a row, pasted from its id ---- */
 
 static tci_node *tci_expand_SOFTMAX(tci_graph *g, tci_node *n)
@@ -17026,6 +17106,12 @@ static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
     }
     tci_node *count = tci_build_size_value(g, tci_node_count(target), (tc_dtype)sum->dtype);
     return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
+}
+
+static tci_node *tci_expand_STOP_GRADIENT(tci_graph *g, tci_node *n)
+{
+    (void)g;
+    return n->in[0];
 }
 
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
@@ -20039,6 +20125,85 @@ TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream,
     return tci_build_node(g, TCI_OP_RANDOM, dtype, rank, shape, 2, in, 0, NULL);
 }
 
+/* ---- a key for each slice: the same function, as elementwise nodes ---- */
+
+typedef struct tci_random_words {
+    tci_node *w[4]; /* u32: low and high of the block's number, low and high of the stream */
+} tci_random_words;
+
+static tci_node *tci_random_half(tci_graph *g, tci_node *x, bool high) /* of u64 */
+{
+    return tci_build_cast(
+        g, high ? tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, x, 32) : x, TC_U32);
+}
+
+/* kernel/random.c says what a round is. */
+static tci_random_words tci_random_rounds(tci_graph *g, tci_random_words c, tci_node *key)
+{
+    tci_node *key0 = tci_random_half(g, key, false), *key1 = tci_random_half(g, key, true);
+    for (int round = 0; round < 10; round++) {
+        tci_node *low0 = tci_random_int(g, TCI_OP_MUL, c.w[0], 0xd2511f53u);
+        tci_node *high0 = tci_random_int(g, TCI_OP_MUL_HIGH, c.w[0], 0xd2511f53u);
+        tci_node *low1 = tci_random_int(g, TCI_OP_MUL, c.w[2], 0xcd9e8d57u);
+        tci_node *high1 = tci_random_int(g, TCI_OP_MUL_HIGH, c.w[2], 0xcd9e8d57u);
+        tci_node *mixed1 = tci_random_ew(g, TCI_OP_BITWISE_XOR, high1, c.w[1]);
+        tci_node *mixed0 = tci_random_ew(g, TCI_OP_BITWISE_XOR, high0, c.w[3]);
+        c = (tci_random_words){{tci_random_ew(g, TCI_OP_BITWISE_XOR, mixed1, key0), low1,
+                                tci_random_ew(g, TCI_OP_BITWISE_XOR, mixed0, key1), low0}};
+        key0 = tci_random_int(g, TCI_OP_ADD, key0, 0x9e3779b9u);
+        key1 = tci_random_int(g, TCI_OP_ADD, key1, 0xbb67ae85u);
+    }
+    return c;
+}
+
+/* Where `bit` is set in the index the one, elsewhere the other. */
+static tci_node *tci_random_choose(tci_graph *g, tci_node *index, uint64_t bit, tci_node *set,
+                                   tci_node *clear)
+{
+    tci_node *masked = tci_random_int(g, TCI_OP_BITWISE_AND, index, bit);
+    return tci_build_where(g, masked ? tci_random_int(g, TCI_OP_NE, masked, 0) : NULL, set, clear);
+}
+
+/* x, a number for each slice or for all, with axes of size 1 behind. */
+static tci_node *tci_random_slices(tci_graph *g, tci_node *x, int rank)
+{
+    tci_words w;
+    tci_dim *shape = x ? tci_words_dims(g, &w, rank) : NULL;
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        shape[i] = i ? 1 : x->rank ? x->shape[0] : 1;
+    }
+    return tci_words_put(g, &w, tci_build_reshape(g, x, rank, shape));
+}
+
+TCI_FN tci_node *tci_build_random_each(tci_graph *g, tci_node *keys, tci_node *streams,
+                                       tc_dtype dtype, int rank, const tci_dim *shape)
+{
+    tci_dim count = 1;
+    for (int i = 1; i < rank; i++) {
+        count = tci_dim_mul(count, shape[i]);
+    }
+    bool wide = dtype == TC_U64;
+    tci_node *index = tci_build_cast(g, tci_build_iota(g, count), TC_U64);
+    index = tci_build_reshape(g, index, rank - 1, shape + 1);
+    tci_node *block = tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, index, wide ? 1 : 2);
+    tci_node *key = tci_random_slices(g, keys, rank), *stream = tci_random_slices(g, streams, rank);
+    tci_random_words c = {{tci_random_half(g, block, false), tci_random_half(g, block, true),
+                           tci_random_half(g, stream, false), tci_random_half(g, stream, true)}};
+    c = tci_random_rounds(g, c, key);
+    tci_node *low = tci_random_choose(g, index, 1, c.w[wide ? 2 : 1], c.w[0]);
+    tci_node *high = tci_random_choose(g, index, 1, c.w[3], c.w[wide ? 1 : 2]);
+    if (wide) {
+        high = tci_random_int(g, TCI_OP_BITWISE_LEFT_SHIFT, tci_build_cast(g, high, TC_U64), 32);
+        low = tci_random_ew(g, TCI_OP_BITWISE_OR, tci_build_cast(g, low, TC_U64), high);
+    } else {
+        low = tci_random_choose(g, index, 2, high, low);
+    }
+    return tci_build_broadcast(g, low, rank, shape);
+}
+
 static tci_node *tci_random_draw(tci_graph *g, tci_node *key, uint64_t stream, tc_dtype dtype,
                                  int rank, const tci_dim *shape)
 {
@@ -20193,7 +20358,8 @@ TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_n
  *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
- *   grad.c   the walk from the loss back to what is asked for */
+ *   grad.c   the walk from the loss back to what is asked for
+ *   jvp.c    the walk the other way: what changes in the inputs make of the results */
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 
@@ -20220,12 +20386,27 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
-/* Gradients of root, a float, given its own, for each of wanted (distinct or not; inputs of each
- * other or not). grads[i] NULL: root does not depend on it. Linear in the nodes between; no
- * recursion but for composites inside composites. Escapes on failure, and with TC_ERR_UNSUPPORTED
- * at an op without a gradient. */
-TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+/* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
+typedef struct tci_grad_pairs {
+    tci_node *const *nodes, *const *with;
+    int n;
+} tci_grad_pairs;
+
+/* Gradients of the roots, given their own, for each of wanted (distinct or not; inputs of each
+ * other or not). grads[i] NULL: no root depends on it. Linear in the nodes between; no recursion
+ * but for composites inside composites. Escapes on failure, and with TC_ERR_UNSUPPORTED at an op
+ * without a gradient. */
+TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_grad_pairs roots,
                            tci_node *const *wanted, int n, tci_node **grads);
+/* The same of one node for its own operands. */
+TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *grad,
+                                 tci_node **grads);
+
+/* Tangents of n roots where the inputs have theirs: the transpose of tci_grad_build, so an input
+ * that depends on another has its tangent and what it takes from the other's. tangents[i] NULL: the
+ * root depends on no input. Escapes as above. */
+TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
+                          tci_node *const *roots, int n, tci_node **tangents);
 
 #endif
 
@@ -21281,6 +21462,7 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #define TCI_VJP_CALL_LEAF(op, call)
 #define TCI_VJP_CALL_NONE(op, call)
 #define TCI_VJP_CALL_EXPANSION(op, call)
+#define TCI_VJP_CALL_FLAT(op, call)
     tci_node *r = NULL;
     switch (v->n->op) {
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
@@ -21296,15 +21478,16 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #undef TCI_VJP_CALL_LEAF
 #undef TCI_VJP_CALL_NONE
 #undef TCI_VJP_CALL_EXPANSION
+#undef TCI_VJP_CALL_FLAT
     return tci_vjp_built(v, r);
 }
 /* ---- src/grad/grad.c ---- */
-/* grad/grad.c - the walk from a root back to the nodes whose gradients are asked for.
+/* grad/grad.c - the walk from roots back to the nodes whose gradients are asked for.
  *
- * In: a root with its gradient, nodes in the same graph. Out: a gradient node for each.
+ * In: roots with their gradients, nodes in the same graph. Out: a gradient node for each.
  * The one idea: one pass over the nodes in reverse of a post-order, each handing its finished
  * gradient on to its operands, where contributions meet by addition. What does not lie between the
- * asked-for nodes and the root is not touched. The order is that of the graph, so the same graph
+ * asked-for nodes and the roots is not touched. The order is that of the graph, so the same graph
  * gives the same gradients, bit for bit.
  *
  * A composite without a rule of its own is expanded in place and differentiated by this same walk,
@@ -21408,8 +21591,8 @@ static void tci_grad_add(tci_grad_walk *w, const tci_vjp *v, tci_node *to, tci_n
     p->grad = p->grad ? tci_vjp_built(v, tci_build_ew(w->g, TCI_OP_ADD, both)) : grad;
 }
 
-static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
-                         int n, bool ends, tci_node **grads);
+static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const *wanted, int n,
+                         bool ends, tci_node **grads);
 
 static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
 {
@@ -21424,7 +21607,7 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_node *inner = tci_vjp_built(v, tci_expand_composite(w->g, n));
     tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     tci_grad_walk walk = {.s = w->s, .g = w->g, .at = w->at};
-    tci_grad_run(walk, inner, v->grad, n->in, n->n_in, true, grads);
+    tci_grad_run(walk, (tci_grad_pairs){&inner, &v->grad, 1}, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
         bool again = false; /* one that stands twice has all of its gradient at both places */
         for (int k = 0; k < i; k++) {
@@ -21464,16 +21647,19 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
 }
 
 /* A walk that has listed nothing yet. ends: the wanted nodes are its ends. */
-static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
-                         int n, bool ends, tci_node **grads)
+static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const *wanted, int n,
+                         bool ends, tci_node **grads)
 {
+    const tci_vjp v = {.s = w.s, .g = w.g};
     for (int i = 0; ends && i < n; i++) {
         if (!tci_grad_find(&w, wanted[i])) {
             tci_grad_add_place(&w, wanted[i]);
         }
     }
     int first = w.n;
-    tci_grad_list(&w, root);
+    for (int i = 0; i < roots.n; i++) {
+        tci_grad_list(&w, roots.nodes[i]);
+    }
     for (int i = 0; i < n; i++) {
         tci_grad_place *p = tci_grad_find(&w, wanted[i]);
         if (p) {
@@ -21481,7 +21667,9 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
         }
     }
     tci_grad_find_ways(&w, first);
-    tci_grad_place_of(&w, root)->grad = seed;
+    for (int i = 0; i < roots.n; i++) {
+        tci_grad_add(&w, &v, roots.nodes[i], roots.with[i]);
+    }
     for (int i = w.n - 1; i >= first; i--) {
         if (w.places[i].grad && w.places[i].passes) {
             tci_grad_node(&w, &w.places[i]);
@@ -21496,12 +21684,542 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
     }
 }
 
-TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_grad_pairs roots,
                            tci_node *const *wanted, int n, tci_node **grads)
 {
     tci_table at = tci_table_in(s, sizeof(int32_t));
     tci_grad_walk walk = {.s = s, .g = g, .at = &at};
-    tci_grad_run(walk, root, seed, wanted, n, false, grads);
+    tci_grad_run(walk, roots, wanted, n, false, grads);
+}
+
+TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *grad,
+                                 tci_node **grads)
+{
+    tci_table at = tci_table_in(s, sizeof(int32_t));
+    tci_grad_walk walk = {.s = s, .g = g, .at = &at};
+    tci_grad_run(walk, (tci_grad_pairs){&n, &grad, 1}, n->in, n->n_in, true, grads);
+}
+/* ---- src/grad/jvp.c ---- */
+/* grad/jvp.c - tangents: what changes of the inputs make of the results, in forward mode.
+ *
+ * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
+ * The one idea: no op has a rule of its own for this. Nodes are visited inputs first, and
+ *  - of an elementwise row the tangent is its gradient column with the operand's tangent for G: an
+ *    element of the result depends on one element of each operand
+ *  - an op that is linear in operands is that op over their tangents
+ *  - of a reduction it is the sum of the tangents times the gradient of each element
+ *  - of all else the gradient rule is transposed: that rule is linear in the gradient u of the
+ *    result, so what u takes from the tangent by the same rules is the tangent of the result. Of
+ *    what the two walks make only that is read; the rest, and u itself, nothing needs
+ * Composites without a rule are expanded in place. */
+
+typedef struct tci_jvp_walk {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_table tangents; /* of tci_node *; NULL: it does not change */
+    tci_table done;
+} tci_jvp_walk;
+
+static tci_node **tci_jvp_of(tci_jvp_walk *w, const tci_node *n)
+{
+    return (tci_node **)tci_table_at(&w->tangents, n);
+}
+
+static tci_node *tci_jvp_built(const tci_jvp_walk *w, tci_node *n)
+{
+    const tci_vjp v = {.s = w->s, .g = w->g};
+    return tci_vjp_built(&v, n);
+}
+
+static tci_node *tci_jvp_add(const tci_jvp_walk *w, tci_node *a, tci_node *b)
+{
+    tci_node *both[2] = {a, b};
+    return a && b ? tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_ADD, both)) : a ? a : b;
+}
+
+static tci_node *tci_jvp_fill(const tci_jvp_walk *w, const tci_node *like, double x)
+{
+    tci_node *number = tci_jvp_built(w, tci_graph_const(w->g, (tc_dtype)like->dtype,
+                                                        (tci_value){.f = x}));
+    return tci_jvp_built(w, tci_build_broadcast(w->g, number, like->rank, like->shape));
+}
+
+/* ---- rules ---- */
+
+/* n over other operands: one that is NULL stays. */
+static tci_node *tci_jvp_rebuild(const tci_jvp_walk *w, const tci_node *n, tci_node *const *in)
+{
+    tci_node **all = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        all[i] = in[i] ? in[i] : n->in[i];
+    }
+    return tci_jvp_built(w, tci_graph_node(w->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                           n->n_in, all, n->n_attr, n->attr));
+}
+
+/* Linear in all its floats at once: zeros for those that do not change. */
+static tci_node *tci_jvp_linear(tci_jvp_walk *w, const tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        if (tci_dtype_is_float((tc_dtype)n->in[i]->dtype)) {
+            tci_node *t = *tci_jvp_of(w, n->in[i]);
+            in[i] = t ? t : tci_jvp_fill(w, n->in[i], 0);
+        }
+    }
+    return tci_jvp_rebuild(w, n, in);
+}
+
+/* Linear in each operand: a part for each that changes. */
+static tci_node *tci_jvp_product(tci_jvp_walk *w, const tci_node *n)
+{
+    tci_node *sum = NULL;
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *in[2] = {NULL, NULL};
+        in[i] = *tci_jvp_of(w, n->in[i]);
+        sum = in[i] ? tci_jvp_add(w, sum, tci_jvp_rebuild(w, n, in)) : sum;
+    }
+    return sum;
+}
+
+static tci_node *tci_jvp_elementwise(tci_jvp_walk *w, tci_node *n)
+{
+    tci_node *sum = NULL;
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_vjp v = {w->s, w->g, n, i, *tci_jvp_of(w, n->in[i])};
+        sum = v.grad ? tci_jvp_add(w, sum, tci_vjp_operand(&v)) : sum;
+    }
+    return sum;
+}
+
+static tci_node *tci_jvp_reduction(tci_jvp_walk *w, tci_node *n)
+{
+    tci_node *t = *tci_jvp_of(w, n->in[0]);
+    int *list = TCI_NEW_ARRAY(w->s, int, n->n_attr);
+    for (int i = 0; i < n->n_attr; i++) {
+        list[i] = (int)n->attr[i];
+    }
+    const tc_axes axes = {list, n->n_attr, false};
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    if (n->op != TCI_OP_SUM) {
+        const tci_vjp v = {w->s, w->g, n, 0, tci_jvp_fill(w, n, 1)};
+        tci_node *factors[2] = {tci_build_cast(w->g, tci_vjp_operand(&v), math),
+                                tci_build_cast(w->g, t, math)};
+        t = tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_MUL, factors));
+    }
+    t = tci_jvp_built(w, tci_build_reduce(w->g, TCI_OP_SUM, t, axes, false));
+    return tci_jvp_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
+}
+
+/* The gradient rule of n, transposed, operand by operand. */
+static tci_node *tci_jvp_transposed(tci_jvp_walk *w, tci_node *n)
+{
+    tci_node *sum = NULL, *back;
+    tci_node *u = tci_jvp_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
+                                                  n->shape, 0, NULL, 0, NULL));
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *t = *tci_jvp_of(w, n->in[i]);
+        if (t) {
+            const tci_vjp v = {w->s, w->g, n, i, u};
+            tci_node *rule = tci_vjp_operand(&v);
+            tci_grad_build(w->s, w->g, (tci_grad_pairs){&rule, &t, 1}, &u, 1, &back);
+            sum = back ? tci_jvp_add(w, sum, back) : sum;
+        }
+    }
+    return sum;
+}
+
+static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
+{
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) break;
+    TCI_REDUCE_OPS(TCI_OP_CASE) break;
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA:
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA:
+    case TCI_OP_RANDOM:
+    case TCI_OP_BITCAST:
+    case TCI_OP_TOPK:
+    case TCI_OP_SEGMENT:
+    case TCI_OP_ASSIGN:
+    case TCI_OP_MEAN:
+    case TCI_OP_STOP_GRADIENT: break;
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_PAD:
+    case TCI_OP_CAT:
+    case TCI_OP_WINDOW:
+    case TCI_OP_GATHER: return tci_jvp_linear(w, n);
+    case TCI_OP_SCAN:
+        return n->attr[2] == TCI_MODE_ADD ? tci_jvp_linear(w, n) : tci_jvp_transposed(w, n);
+    case TCI_OP_SCATTER:
+        return n->attr[1] == TCI_MODE_ADD || n->attr[1] == TCI_MODE_SET ? tci_jvp_linear(w, n)
+                                                                        : tci_jvp_transposed(w, n);
+    case TCI_OP_CONTRACT: return tci_jvp_product(w, n);
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_LAYER_NORM:
+    case TCI_OP_CROSS_ENTROPY: return tci_jvp_transposed(w, n);
+    }
+    TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
+    return NULL;
+}
+
+/* ---- the walk ---- */
+
+static bool tci_jvp_changes(tci_jvp_walk *w, const tci_node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (*tci_jvp_of(w, n->in[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root);
+
+static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
+{
+    if (!tci_dtype_is_float((tc_dtype)n->dtype) || !tci_jvp_changes(w, n)) {
+        return NULL;
+    }
+    switch (tci_formula_gradient_kind(n->op)) {
+    case TCI_GRADIENT_NONE:
+        tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) has no gradient",
+                         tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+        break;
+    case TCI_GRADIENT_LEAF:
+    case TCI_GRADIENT_FLAT: break;
+    case TCI_GRADIENT_FORMULA:
+        return tci_op_is_reduce(n->op) ? tci_jvp_reduction(w, n) : tci_jvp_elementwise(w, n);
+    case TCI_GRADIENT_OWN: return tci_jvp_own(w, n);
+    case TCI_GRADIENT_EXPANSION:
+        return tci_jvp_visit(w, tci_jvp_built(w, tci_expand_composite(w->g, n)));
+    }
+    return NULL;
+}
+
+/* The tangent of root. An input has its own from the start. The expansion of a composite may be
+ * made of nodes that this walk comes to later: whoever is first finds their tangents. */
+static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root)
+{
+    tci_node_list list = tci_graph_sort_rest(w->s, &w->done, &root, 1);
+    for (int i = 0; i < list.n; i++) {
+        if (tci_table_add(&w->done, list.items[i])) {
+            tci_node **t = tci_jvp_of(w, list.items[i]);
+            *t = tci_jvp_add(w, *t, tci_jvp_node(w, list.items[i]));
+        }
+    }
+    return *tci_jvp_of(w, root);
+}
+
+TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
+                          tci_node *const *roots, int n, tci_node **tangents)
+{
+    tci_jvp_walk w = {s, g, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    for (int i = 0; i < inputs.n; i++) {
+        tci_node **t = tci_jvp_of(&w, inputs.nodes[i]);
+        *t = tci_jvp_add(&w, *t, inputs.with[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        tangents[i] = tci_jvp_visit(&w, roots[i]);
+    }
+}
+/* ---- src/grad/vmap.c ---- */
+/* grad/vmap.c - a graph over one example as the same graph over many.
+ *
+ * In: roots over leaves that stand for one example each, and nodes with all examples of the leaves
+ * along an axis in front. Out: nodes with all examples of the roots along an axis in front.
+ * The one idea: a node that depends on no leaf stays as it is, any other is its own op once more
+ * with one axis in front: same dtype, same order of every sum over an example, so what is computed
+ * for an example is what the node computes for it. An operand that stays is repeated along that
+ * axis, which copies nothing, or left as it is where the op asks for no more.
+ *
+ * Gradients need nothing for this, nor does it for gradients: both see only nodes. */
+/* ---- src/grad/vmap.h ---- */
+/* grad/vmap.h - a graph over one example as the same graph over many (grad/vmap.c). */
+#ifndef TCI_GRAD_VMAP_H
+#define TCI_GRAD_VMAP_H
+
+
+/* For each of n roots the node that has `count` examples of it along an axis in front: examples[i]
+ * has them of leaf leaves[i]. many[i] NULL: the root depends on none of these leaves, so all
+ * examples of it are equal. Linear in the nodes. Escapes on failure, and with TC_ERR_UNSUPPORTED at
+ * an op that has no such form. */
+TCI_FN void tci_vmap_build(tci_scratch *s, tci_graph *g, tci_dim count, tci_node *const *leaves,
+                           tci_node *const *examples, int n_leaves, tci_node *const *roots, int n,
+                           tci_node **many);
+
+#endif
+
+/* ---- src/grad/vmap.c, continued ---- */
+#include <string.h>
+
+
+/* How the words of a node change when an axis is put in front of its operands. */
+typedef enum tci_vmap_rule {
+    TCI_VMAP_KEEP,   /* they name no axis */
+    TCI_VMAP_AXES,   /* those that are axes count one further */
+    TCI_VMAP_EACH,   /* there are some for each axis: for this one those that change nothing */
+    TCI_VMAP_OWN,    /* tci_vmap_own */
+    TCI_VMAP_EXPAND, /* a composite over all examples: what it expands into */
+    TCI_VMAP_NEVER   /* a leaf, or of no graph that users make */
+} tci_vmap_rule;
+
+typedef struct tci_vmap {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_dim count;
+    tci_table many; /* of tci_node *: with the axis in front; NULL: it stays */
+    tci_table done;
+} tci_vmap;
+
+static tci_node **tci_vmap_of(tci_vmap *v, const tci_node *n)
+{
+    return (tci_node **)tci_table_at(&v->many, n);
+}
+
+static tci_node *tci_vmap_built(const tci_vmap *v, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(v->s, v->g->error ? v->g->error : TC_ERR_INTERNAL, "%s", v->g->message);
+    }
+    return n;
+}
+
+/* n's shape with the axis of examples in front. */
+static tci_dim *tci_vmap_shape(const tci_vmap *v, const tci_node *n)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
+    shape[0] = v->count;
+    memcpy(shape + 1, n->shape, sizeof(*shape) * (size_t)n->rank);
+    return shape;
+}
+
+/* All examples of n, whether they differ or not. */
+static tci_node *tci_vmap_all(tci_vmap *v, tci_node *n)
+{
+    tci_node *many = *tci_vmap_of(v, n);
+    return many ? many
+                : tci_vmap_built(v, tci_build_broadcast(v->g, n, n->rank + 1,
+                                                        tci_vmap_shape(v, n)));
+}
+
+static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
+{
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE)
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
+    case TCI_OP_BITCAST:
+    case TCI_OP_RESHAPE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_STOP_GRADIENT: return TCI_VMAP_KEEP;
+    TCI_REDUCE_OPS(TCI_OP_CASE)
+    case TCI_OP_CAT:
+    case TCI_OP_WINDOW:
+    case TCI_OP_GATHER:
+    case TCI_OP_SCAN:
+    case TCI_OP_TOPK:
+    case TCI_OP_SCATTER:
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_MEAN: return TCI_VMAP_AXES;
+    case TCI_OP_PERMUTE:
+    case TCI_OP_SLICE: return TCI_VMAP_EACH;
+    case TCI_OP_PAD: return *tci_vmap_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
+    case TCI_OP_RANDOM:
+    case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
+    case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
+        for (int i = 1; i < n->n_in; i++) {
+            if (*tci_vmap_of(v, n->in[i])) {
+                return TCI_VMAP_EXPAND;
+            }
+        }
+        return TCI_VMAP_AXES;
+    case TCI_OP_CROSS_ENTROPY: return TCI_VMAP_EXPAND;
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA:
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA:
+    case TCI_OP_SEGMENT:
+    case TCI_OP_ASSIGN: break;
+    }
+    return TCI_VMAP_NEVER;
+}
+
+/* ---- words ---- */
+
+static int64_t *tci_vmap_words(const tci_vmap *v, const tci_node *n, tci_vmap_rule rule, int *count)
+{
+    const tci_attr_list *list = tci_op_get(n->op)->attrs;
+    int more = rule == TCI_VMAP_EACH ? list->n_group : 0;
+    int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->n_attr + more + 1);
+    for (int i = 0; i < n->n_attr; i++) {
+        bool is_axis = tci_op_attr(n->op, n->n_attr, i)->kind == TCI_ATTR_AXIS;
+        words[more + i] = n->attr[i] + (is_axis ? 1 : 0);
+    }
+    if (n->op == TCI_OP_SLICE) { /* from 0 on, by 1; in other lists 0 stands for no change */
+        words[1] = 1;
+    }
+    *count = n->n_attr + more;
+    return words;
+}
+
+/* Whether operand i of n is taken as it is where it is the same for all examples. */
+static bool tci_vmap_may_stay(const tci_node *n, int i)
+{
+    return i > 0 && (n->op == TCI_OP_PAD || n->op == TCI_OP_LAYER_NORM);
+}
+
+static tci_node *tci_vmap_same(tci_vmap *v, tci_node *n, tci_vmap_rule rule)
+{
+    int n_words;
+    int64_t *words = tci_vmap_words(v, n, rule, &n_words);
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        bool stays = tci_vmap_may_stay(n, i) && !*tci_vmap_of(v, n->in[i]);
+        in[i] = stays ? n->in[i] : tci_vmap_all(v, n->in[i]);
+    }
+    return tci_vmap_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+                                            tci_vmap_shape(v, n), n->n_in, in, n_words, words));
+}
+
+/* ---- rules of their own ---- */
+
+/* A label that nothing has, in front of the operands that differ and of the result. */
+static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
+{
+    int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->n_attr + 3), fresh = 0;
+    const int64_t *from = n->attr + 3;
+    int at = 3;
+    tci_node *in[2];
+    for (int i = 3; i < n->n_attr; i++) {
+        fresh = TCI_MAX(fresh, n->attr[i] + 1);
+    }
+    for (int part = 0; part < 3; part++) {
+        tci_node *many = part < 2 ? *tci_vmap_of(v, n->in[part]) : n;
+        words[part] = n->attr[part] + (many ? 1 : 0);
+        if (many) {
+            words[at++] = fresh;
+        }
+        for (int64_t i = 0; i < n->attr[part]; i++) {
+            words[at++] = *from++;
+        }
+        if (part < 2) {
+            in[part] = many ? many : n->in[part];
+        }
+    }
+    return tci_vmap_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+                                            tci_vmap_shape(v, n), 2, in, at, words));
+}
+
+/* A fill for each example: it goes where the padded `true` does not. */
+static tci_node *tci_vmap_pad(tci_vmap *v, tci_node *n)
+{
+    int n_words;
+    int64_t *words = tci_vmap_words(v, n, TCI_VMAP_EACH, &n_words);
+    const tci_dim *shape = tci_vmap_shape(v, n);
+    tci_node *x = tci_vmap_all(v, n->in[0]), *fill = tci_vmap_all(v, n->in[1]);
+    tci_dim *line = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
+    for (int i = 0; i <= n->rank; i++) {
+        line[i] = i ? 1 : v->count;
+    }
+    tci_node *number = tci_composite_number(v->g, (tc_dtype)n->dtype, 0);
+    tci_node *yes = tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 1});
+    yes = tci_vmap_built(v, tci_build_broadcast(v->g, yes, x->rank, x->shape));
+    tci_node *no = tci_vmap_built(v, tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 0}));
+    tci_node *values[2] = {x, tci_vmap_built(v, number)}, *places[2] = {yes, no};
+    tci_node *padded = tci_build_node(v->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank + 1, shape, 2,
+                                      values, n_words, words);
+    tci_node *inside = tci_build_node(v->g, TCI_OP_PAD, TC_BOOL, n->rank + 1, shape, 2, places,
+                                      n_words, words);
+    fill = tci_build_reshape(v->g, fill, n->rank + 1, line);
+    return tci_vmap_built(v, tci_build_where(v->g, inside, padded, fill));
+}
+
+static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
+{
+    if (n->op == TCI_OP_PAD) {
+        return tci_vmap_pad(v, n);
+    }
+    if (n->op == TCI_OP_CONTRACT) {
+        return tci_vmap_contract(v, n);
+    }
+    TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM);
+    tci_node *streams = *tci_vmap_of(v, n->in[1]);
+    return tci_vmap_built(
+        v, tci_build_random_each(v->g, tci_vmap_all(v, n->in[0]), streams ? streams : n->in[1],
+                                 (tc_dtype)n->dtype, n->rank + 1, tci_vmap_shape(v, n)));
+}
+
+/* ---- the walk ---- */
+
+static bool tci_vmap_differs(tci_vmap *v, const tci_node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (*tci_vmap_of(v, n->in[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static tci_node *tci_vmap_visit(tci_vmap *v, tci_node *root);
+
+static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
+{
+    tci_vmap_rule rule = tci_vmap_rule_of(v, n);
+    switch (rule) {
+    case TCI_VMAP_KEEP:
+    case TCI_VMAP_AXES:
+    case TCI_VMAP_EACH: return tci_vmap_same(v, n, rule);
+    case TCI_VMAP_OWN: return tci_vmap_own(v, n);
+    case TCI_VMAP_EXPAND:
+        return tci_vmap_visit(v, tci_vmap_built(v, tci_expand_composite(v->g, n)));
+    case TCI_VMAP_NEVER: break;
+    }
+    tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
+                     "%s (made in %.120s, line %d) cannot be done for many examples at once",
+                     tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+    return NULL;
+}
+
+/* The expansion of a composite may be made of nodes that a walk comes to later. */
+static tci_node *tci_vmap_visit(tci_vmap *v, tci_node *root)
+{
+    tci_node_list list = tci_graph_sort_rest(v->s, &v->done, &root, 1);
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i];
+        if (tci_table_add(&v->done, n) && tci_vmap_differs(v, n)) {
+            tc_site site = v->g->site;
+            v->g->site = n->site;
+            *tci_vmap_of(v, n) = tci_vmap_node(v, n);
+            v->g->site = site;
+        }
+    }
+    return *tci_vmap_of(v, root);
+}
+
+TCI_FN void tci_vmap_build(tci_scratch *s, tci_graph *g, tci_dim count, tci_node *const *leaves,
+                           tci_node *const *examples, int n_leaves, tci_node *const *roots, int n,
+                           tci_node **many)
+{
+    tci_vmap v = {s, g, count, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    for (int i = 0; i < n_leaves; i++) {
+        *tci_vmap_of(&v, leaves[i]) = examples[i];
+    }
+    for (int i = 0; i < n; i++) {
+        many[i] = tci_vmap_visit(&v, roots[i]);
+    }
 }
 /* ---- src/grad/transpose.c ---- */
 /* grad/transpose.c - ops that are the transposes of others: transposed convolutions, and images of
@@ -32304,7 +33022,8 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
         }
         for (int a = 0; a < q->node->rank; a++) {
             int axis = read->axes[a];
-            if (axis < 0 || (a > 0 && axis < r->n_out && read->axes[a - 1] >= r->n_out)) {
+            bool in_order = axis >= r->n_out || a == 0 || read->axes[a - 1] < axis;
+            if (axis < 0 || !in_order) { /* the outer axes, in order, before the inner ones */
                 return false;
             }
             outer_of[a] = axis < r->n_out ? axis : -1;
@@ -55862,6 +56581,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_WHERE: tci_ref_where(r, n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
+    case TCI_OP_STOP_GRADIENT:
     case TCI_OP_RESHAPE:
         memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
         break;
@@ -69854,6 +70574,7 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
     TCI_CALL(layer_norm, TCI_MUST(x, tensor) TCI_MUST(axes, axes)                                  \
                          TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
                          TCI_MAY(eps, operand, 1e-5))                                              \
+    TCI_CALL(stop_gradient, TCI_MUST(x, tensor))                                                   \
     TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
     TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
     TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
@@ -70718,6 +71439,14 @@ static tc_tensor tci_ops_pair(const char *name, tc_tensor a, tc_tensor b, tc_sit
 TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here)
 {
     return tci_ops_pair("tc_cross_entropy", logits, target, here, tci_build_cross_entropy);
+}
+
+TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_stop_gradient", here);
+    tci_frame_use(&f, x);
+    tci_node *n = tci_frame_node(&f, x, tci_ops_nth[0]);
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_stop_gradient(&f.ctx->graph, n));
 }
 
 TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here)
@@ -72790,7 +73519,8 @@ TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm,
 
 #pragma pop_macro("TC_HERE")
 /* ---- src/api/grad.c ---- */
-/* api/grad.c - parameters take values, losses have gradients: tc_assign and tc_grad.
+/* api/grad.c - parameters take values; gradients, backward and forward: tc_assign, tc_grad, tc_vjp,
+ * tc_jvp.
  *
  * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
  * Parameters themselves are leaves with memory (api/leaf.c).
@@ -72810,20 +73540,38 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
     return tci_frame_end(&f, f.failed ? NULL : tci_build_param_assign(&f.ctx->graph, p, x));
 }
 
-/* ---- tc_grad ---- */
+/* ---- gradients ---- */
 
+/* Backward: of what is given (results) with a cotangent beside each, for what is asked (params).
+ * Forward: of what is given (inputs) with a tangent beside each, for what is asked (results). */
 typedef struct tci_grad_call {
     tci_frame *f;
     tci_scratch s;
-    tci_node *loss;
-    const tc_tensor *params;
-    int n;
-    tci_node **wanted, **grads;
+    bool forward;
+    tc_tensors given, asked;
+    tc_tensors beside; /* of tc_grad none: the gradient of a loss is 1 */
+    const char *given_name, *asked_name;
+    tci_grad_pairs pairs;
+    tci_node **nodes, **made; /* of what is asked */
 } tci_grad_call;
 
-static bool tci_grad_check_loss(tci_grad_call *c)
+static tci_node *tci_grad_built(tci_grad_call *c, tci_node *n)
 {
-    const tci_node *n = c->loss;
+    const tci_vjp v = {.s = &c->s, .g = &c->f->ctx->graph};
+    return tci_vjp_built(&v, n);
+}
+
+/* A number in the shape and dtype of a node. */
+static tci_node *tci_grad_fill(tci_grad_call *c, double x, const tci_node *like)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    tci_value v = {.f = x};
+    tci_node *number = tci_grad_built(c, tci_graph_const(g, (tc_dtype)like->dtype, v));
+    return tci_grad_built(c, tci_build_broadcast(g, number, like->rank, like->shape));
+}
+
+static void tci_grad_check_loss(tci_grad_call *c, const tci_node *n)
+{
     if (!tci_dtype_is_float((tc_dtype)n->dtype)) {
         tci_frame_fail(c->f, TC_ERR_DTYPE, "the loss is %s: expected a float dtype",
                        tci_dtype_get((tc_dtype)n->dtype)->name);
@@ -72833,80 +73581,365 @@ static bool tci_grad_check_loss(tci_grad_call *c)
                        "one)",
                        TCI_SHAPE_TEXT(n));
     }
-    return !c->f->failed;
 }
 
-static bool tci_grad_take_params(tci_grad_call *c)
+/* Fails the frame at a handle that names no float. */
+static tci_node **tci_grad_floats(tci_grad_call *c, tc_tensors list, const char *name)
 {
-    c->wanted = TCI_NEW_ARRAY(&c->s, tci_node *, c->n);
-    c->grads = TCI_NEW_ARRAY(&c->s, tci_node *, c->n);
-    for (int i = 0; i < c->n; i++) {
+    tci_node **nodes = TCI_NEW_ARRAY(&c->s, tci_node *, list.n + 1);
+    for (int i = 0; i < list.n && !c->f->failed; i++) {
         char what[32];
-        snprintf(what, sizeof(what), "parameter %d", i);
-        c->wanted[i] = tci_frame_node(c->f, c->params[i], what);
-        if (c->wanted[i] && !tci_dtype_is_float((tc_dtype)c->wanted[i]->dtype)) {
+        snprintf(what, sizeof(what), "%s %d", name, i);
+        nodes[i] = tci_frame_node(c->f, list.items[i], what);
+        if (nodes[i] && !tci_dtype_is_float((tc_dtype)nodes[i]->dtype)) {
             tci_frame_fail(c->f, TC_ERR_DTYPE, "%s is %s: only floats have gradients", what,
-                           tci_dtype_get((tc_dtype)c->wanted[i]->dtype)->name);
-        }
-        if (c->f->failed) {
-            return false;
+                           tci_dtype_get((tc_dtype)nodes[i]->dtype)->name);
         }
     }
-    return true;
+    return nodes;
 }
 
-/* Zeros for what the loss does not depend on. */
+/* What stands beside a node, in its dtype and shape. */
+static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    char what[32];
+    snprintf(what, sizeof(what), "%s %d", c->forward ? "tangent" : "cotangent", i);
+    tci_node *n = tci_frame_node(c->f, c->beside.items[i], what);
+    n = n ? tci_build_cast(g, n, (tc_dtype)of->dtype) : NULL;
+    tci_node *fits = n ? tci_build_expand(g, n, of->rank, of->shape) : NULL;
+    if (n && !fits && g->error == TC_ERR_SHAPE) {
+        tci_frame_fail(c->f, TC_ERR_SHAPE, "%s has shape %s: expected %s, that of %s %d", what,
+                       TCI_SHAPE_TEXT(n), TCI_SHAPE_TEXT(of), c->given_name, i);
+        g->error = TC_OK;
+    }
+    return c->f->failed ? NULL : tci_grad_built(c, fits);
+}
+
+static void tci_grad_take(tci_grad_call *c)
+{
+    bool loss = !c->beside.items;
+    tci_node **given, **beside = TCI_NEW_ARRAY(&c->s, tci_node *, c->given.n + 1);
+    if (loss) {
+        given = TCI_NEW_ARRAY(&c->s, tci_node *, 1);
+        given[0] = tci_frame_node(c->f, c->given.items[0], c->given_name);
+        if (!c->f->failed) {
+            tci_grad_check_loss(c, given[0]);
+        }
+    } else {
+        given = tci_grad_floats(c, c->given, c->given_name);
+    }
+    for (int i = 0; i < c->given.n && !c->f->failed; i++) {
+        beside[i] = loss ? tci_grad_fill(c, 1, given[i]) : tci_grad_beside(c, i, given[i]);
+    }
+    c->nodes = tci_grad_floats(c, c->asked, c->asked_name);
+    c->pairs = (tci_grad_pairs){given, beside, c->given.n};
+}
+
+/* The frame is failed, or c->made is made: zeros where nothing depends. */
 static void tci_grad_make(tci_grad_call *c)
 {
     tci_graph *g = &c->f->ctx->graph;
-    tci_vjp v = {.s = &c->s, .g = g};
-    tci_value zero = {.f = 0}, one = {.f = 1};
-    tci_node *seed = tci_vjp_built(&v, tci_graph_const(g, (tc_dtype)c->loss->dtype, one));
-    seed = tci_vjp_built(&v, tci_build_reshape(g, seed, c->loss->rank, c->loss->shape));
-    tci_grad_build(&c->s, g, c->loss, seed, c->wanted, c->n, c->grads);
-    for (int i = 0; i < c->n; i++) {
-        const tci_node *x = c->wanted[i];
-        if (!c->grads[i]) {
-            tci_node *none = tci_graph_const(g, (tc_dtype)x->dtype, zero);
-            c->grads[i] = tci_vjp_built(&v, tci_build_broadcast(g, none, x->rank, x->shape));
-        }
+    if (setjmp(c->s.escape)) {
+        tci_frame_fail(c->f, c->s.why, "%s", c->s.message);
+        g->error = TC_OK;
+        return;
+    }
+    tci_grad_take(c);
+    if (c->f->failed) {
+        return;
+    }
+    c->made = TCI_NEW_ARRAY(&c->s, tci_node *, c->asked.n + 1);
+    if (c->forward) {
+        tci_jvp_build(&c->s, g, c->pairs, c->nodes, c->asked.n, c->made);
+    } else {
+        tci_grad_build(&c->s, g, c->pairs, c->nodes, c->asked.n, c->made);
+    }
+    for (int i = 0; i < c->asked.n; i++) {
+        c->made[i] = c->made[i] ? c->made[i] : tci_grad_fill(c, 0, c->nodes[i]);
     }
 }
 
-/* The frame is failed, or c->grads are made. */
-static void tci_grad_run_call(tci_grad_call *c)
+/* A result for each that is asked. */
+static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
 {
-    if (setjmp(c->s.escape)) {
-        tci_frame_fail(c->f, c->s.why, "%s", c->s.message);
-        c->f->ctx->graph.error = TC_OK;
-        return;
+    tci_frame *f = c->f;
+    for (int i = 0; i < c->given.n; i++) {
+        tci_frame_use(f, c->given.items[i]);
     }
-    if (tci_grad_check_loss(c) && tci_grad_take_params(c)) {
+    for (int i = 0; i < c->asked.n; i++) {
+        tci_frame_use(f, c->asked.items[i]);
+    }
+    if (c->beside.items && c->beside.n != c->given.n) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "given %d %s for %d %ss: expected one for each",
+                       c->beside.n, c->forward ? "tangents" : "cotangents", c->given.n,
+                       c->given_name);
+    }
+    tci_scratch_init(&c->s);
+    if (f->ctx && !f->failed) {
         tci_grad_make(c);
+    } else if (!f->failed && c->given.n) {
+        tci_frame_node(f, c->given.items[0], c->given_name);
+    } else if (!f->failed && c->asked.n) {
+        tci_frame_node(f, c->asked.items[0], c->asked_name);
     }
+    for (int i = 0; i < c->asked.n; i++) {
+        out[i] = tci_frame_end(f, f->failed ? NULL : c->made[i]);
+    }
+    tci_scratch_free(&c->s);
+    tci_frame_leave(f);
+    return f->failed ? tc_status_of(f->bad) : TC_OK;
+}
+
+/* No list is missing. */
+static bool tci_grad_lists(tc_tensors a, tc_tensors b, const void *out, int n_out)
+{
+    return a.n >= 0 && b.n >= 0 && n_out >= 0 && (!a.n || a.items) && (!b.n || b.items) &&
+           (!n_out || out);
 }
 
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here)
 {
-    tci_frame f = tci_frame_begin("tc_grad", here);
-    tci_grad_call c = {.f = &f, .params = params, .n = n};
-    if (n < 0 || (n && (!params || !grads))) {
-        tci_frame_leave(&f);
+    const tc_tensors asked = {params, n};
+    if (!tci_grad_lists(asked, asked, grads, n)) {
         return TC_ERR_ARGUMENT;
     }
-    tci_frame_use(&f, loss);
-    c.loss = tci_frame_node(&f, loss, "the loss");
-    tci_scratch_init(&c.s);
-    if (c.loss) {
-        tci_grad_run_call(&c);
+    tci_frame f = tci_frame_begin("tc_grad", here);
+    tci_grad_call c = {.f = &f, .given = {&loss, 1}, .asked = asked,
+                       .given_name = "the loss", .asked_name = "parameter"};
+    return tci_grad_call_run(&c, grads);
+}
+
+TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_tensor *params,
+                           int n, tc_tensor *grads, tc_site here)
+{
+    const tc_tensors asked = {params, n};
+    if (!tci_grad_lists(results, asked, grads, n) || !tci_grad_lists(cotangents, asked, grads, n)) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_frame f = tci_frame_begin("tc_vjp", here);
+    tci_grad_call c = {.f = &f, .given = results, .beside = cotangents, .asked = asked,
+                       .given_name = "result", .asked_name = "parameter"};
+    return tci_grad_call_run(&c, grads);
+}
+
+TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
+                           tc_tensor *out, tc_site here)
+{
+    if (!tci_grad_lists(inputs, results, out, results.n) ||
+        !tci_grad_lists(tangents, results, out, results.n)) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_frame f = tci_frame_begin("tc_jvp", here);
+    tci_grad_call c = {.f = &f, .forward = true, .given = inputs, .beside = tangents,
+                       .asked = results, .given_name = "input", .asked_name = "result"};
+    return tci_grad_call_run(&c, out);
+}
+/* ---- src/api/vmap.c ---- */
+/* api/vmap.c - a function of one example as a graph over many: tc_vmap.
+ *
+ * In: a function that builds a graph, tensors with an axis of examples. Out: tensors with one.
+ * The one idea: the function is called once, with leaves that stand for an example; what it builds
+ * from them is built again with the axis (grad/vmap.c). The leaves are then needed by nothing. */
+
+#include <setjmp.h>
+#include <stdio.h>
+
+
+typedef struct tci_vmap_call {
+    tci_frame f;
+    tci_scratch s;
+    tc_function function;
+    void *user;
+    tc_tensors inputs;
+    const int *in_axes, *out_axes;
+    int n_out;
+    tci_dim count;              /* of examples */
+    int n_leaves;
+    tci_node **leaves, **examples;
+    tc_tensor *given;           /* to the function: leaves, and what is for all examples */
+    tc_tensor *outputs;         /* what it built */
+    tci_node **made;
+} tci_vmap_call;
+
+typedef void (*tci_vmap_part)(tci_vmap_call *c);
+
+/* Runs a part with the scratch armed; an escape fails the frame. */
+static void tci_vmap_armed(tci_vmap_call *c, tci_vmap_part part)
+{
+    if (c->f.failed) {
+        return;
+    }
+    if (setjmp(c->s.escape)) {
+        tci_frame_fail(&c->f, c->s.why, "%s", c->s.message);
+        c->f.ctx->graph.error = TC_OK;
+        return;
+    }
+    part(c);
+}
+
+static tci_node *tci_vmap_call_built(tci_vmap_call *c, tci_node *n)
+{
+    tci_graph *g = &c->f.ctx->graph;
+    if (!n) {
+        tci_scratch_fail(&c->s, g->error ? g->error : TC_ERR_INTERNAL, "%s", g->message);
+    }
+    return n;
+}
+
+/* Axis `from` to place `to`, the others in their order. */
+static tci_node *tci_vmap_move(tci_vmap_call *c, tci_node *x, int from, int to)
+{
+    int *order = TCI_NEW_ARRAY(&c->s, int, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        int rest = i - (i > to);
+        order[i] = i == to ? from : rest + (rest >= from);
+    }
+    return tci_vmap_call_built(c, tci_build_permute(&c->f.ctx->graph, x, x->rank, order));
+}
+
+static bool tci_vmap_axis(tci_vmap_call *c, int axis, int rank, const char *what, int *at)
+{
+    *at = axis < 0 ? axis + rank : axis;
+    if (*at < 0 || *at >= rank) {
+        tci_frame_fail(&c->f, TC_ERR_AXIS, "axis %d of %s, which has rank %d", axis, what, rank);
+    }
+    return !c->f.failed;
+}
+
+/* Input i as the function sees it. */
+static void tci_vmap_take(tci_vmap_call *c, int i)
+{
+    char what[32];
+    int axis = c->in_axes ? c->in_axes[i] : 0, at;
+    snprintf(what, sizeof(what), "input %d", i);
+    tci_node *x = tci_frame_node(&c->f, c->inputs.items[i], what);
+    c->given[i] = c->inputs.items[i];
+    if (!x || axis == TC_UNMAPPED || !tci_vmap_axis(c, axis, x->rank, what, &at)) {
+        return;
+    }
+    if (c->n_leaves && x->shape[at] != c->count) {
+        tci_frame_fail(&c->f, TC_ERR_SHAPE, "axis %d of %s has %s elements, the inputs before %s",
+                       axis, what, TCI_DIM_TEXT(x->shape[at]), TCI_DIM_TEXT(c->count));
+        return;
+    }
+    c->count = x->shape[at];
+    tci_node *examples = tci_vmap_move(c, x, at, 0);
+    tci_node *leaf = tci_vmap_call_built(
+        c, tci_graph_node(&c->f.ctx->graph, TCI_OP_INPUT, (tc_dtype)x->dtype, x->rank - 1,
+                          examples->shape + 1, 0, NULL, 0, NULL));
+    c->examples[c->n_leaves] = examples;
+    c->leaves[c->n_leaves++] = leaf;
+    c->given[i] = (tc_tensor){c->f.ctx->handle, leaf->id, leaf->generation};
+}
+
+static void tci_vmap_begin(tci_vmap_call *c)
+{
+    int n = c->inputs.n + 1;
+    c->leaves = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    c->examples = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    c->given = TCI_NEW_ARRAY(&c->s, tc_tensor, n);
+    for (int i = 0; i < c->inputs.n && !c->f.failed; i++) {
+        tci_vmap_take(c, i);
+    }
+    if (!c->f.failed && !c->n_leaves) {
+        tci_frame_fail(&c->f, TC_ERR_ARGUMENT, "no input has an axis of examples: expected one");
+    }
+}
+
+/* Output i with its axis where it is wanted. */
+static tci_node *tci_vmap_result(tci_vmap_call *c, int i, tci_node *one, tci_node *many)
+{
+    tci_graph *g = &c->f.ctx->graph;
+    char what[32];
+    int axis = c->out_axes ? c->out_axes[i] : 0, at;
+    snprintf(what, sizeof(what), "output %d", i);
+    if (axis == TC_UNMAPPED) {
+        if (many) {
+            tci_frame_fail(&c->f, TC_ERR_ARGUMENT,
+                           "%s differs between examples: expected an axis for them, not "
+                           "TC_UNMAPPED",
+                           what);
+        }
+        return one;
+    }
+    if (!tci_vmap_axis(c, axis, one->rank + 1, what, &at)) {
+        return NULL;
+    }
+    if (!many) {
+        tci_dim *shape = TCI_NEW_ARRAY(&c->s, tci_dim, one->rank + 1);
+        shape[0] = c->count;
+        for (int k = 0; k < one->rank; k++) {
+            shape[1 + k] = one->shape[k];
+        }
+        many = tci_vmap_call_built(c, tci_build_broadcast(g, one, one->rank + 1, shape));
+    }
+    return tci_vmap_move(c, many, 0, at);
+}
+
+static void tci_vmap_end(tci_vmap_call *c)
+{
+    tci_node **roots = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_out + 1);
+    c->made = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_out + 1);
+    for (int i = 0; i < c->inputs.n; i++) {
+        tci_frame_node(&c->f, c->given[i], "an input, behind the function,");
+    }
+    for (int i = 0; i < c->n_out; i++) {
+        char what[64];
+        snprintf(what, sizeof(what), "output %d of the function", i);
+        roots[i] = tci_frame_node(&c->f, c->outputs[i], what);
+    }
+    if (c->f.failed) {
+        return;
+    }
+    tci_vmap_build(&c->s, &c->f.ctx->graph, c->count, c->leaves, c->examples, c->n_leaves, roots,
+                   c->n_out, c->made);
+    for (int i = 0; i < c->n_out && !c->f.failed; i++) {
+        c->made[i] = tci_vmap_result(c, i, roots[i], c->made[i]);
+    }
+}
+
+/* The function's calls are the user's own: no frame is open while it runs. */
+static void tci_vmap_call_function(tci_vmap_call *c, tc_site here)
+{
+    if (c->f.failed) {
+        return;
+    }
+    tci_frame_leave(&c->f);
+    c->function(c->given, c->outputs, c->user);
+    c->f = tci_frame_begin("tc_vmap", here);
+    tci_frame_use(&c->f, c->given[0]);
+}
+
+TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
+                            const int *in_axes, tc_tensor *outputs, const int *out_axes, int n,
+                            tc_site here)
+{
+    if (!function || n < 1 || !outputs || inputs.n < 1 || !inputs.items) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_vmap_call c = {.f = tci_frame_begin("tc_vmap", here), .function = function, .user = user,
+                       .inputs = inputs, .in_axes = in_axes, .out_axes = out_axes, .n_out = n,
+                       .outputs = outputs};
+    for (int i = 0; i < inputs.n; i++) {
+        tci_frame_use(&c.f, inputs.items[i]);
     }
     for (int i = 0; i < n; i++) {
-        grads[i] = tci_frame_end(&f, f.failed ? NULL : c.grads[i]);
+        outputs[i] = (tc_tensor){0}; /* one that the function leaves out is no tensor */
+    }
+    if (!c.f.ctx) {
+        tci_frame_node(&c.f, inputs.items[0], "input 0");
+    }
+    tci_scratch_init(&c.s);
+    tci_vmap_armed(&c, tci_vmap_begin);
+    tci_vmap_call_function(&c, here);
+    tci_vmap_armed(&c, tci_vmap_end);
+    for (int i = 0; i < n; i++) {
+        outputs[i] = tci_frame_end(&c.f, c.f.failed ? NULL : c.made[i]);
     }
     tci_scratch_free(&c.s);
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    return c.f.failed ? tc_status_of(c.f.bad) : TC_OK;
 }
 /* ---- src/api/named.c ---- */
 /* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,

@@ -82,6 +82,8 @@
 #include "grad/vjp.c"
 #include "grad/rules.c"
 #include "grad/grad.c"
+#include "grad/jvp.c"
+#include "grad/vmap.c"
 #include "grad/transpose.c"
 
 #include "rewrite/rewrite.c"
@@ -221,6 +223,7 @@
 #include "api/made.c"
 #include "api/fourier.c"
 #include "api/grad.c"
+#include "api/vmap.c"
 #include "api/named.c"
 #include "api/batch.c"
 #include "api/run.c"

@@ -424,17 +424,17 @@ static void compile_gradient(reader *r, text *rows, int at[3])
 /* The gradient column of a special or a composite row: a word. */
 static void compile_kind(reader *r, text *rows, const int at[3])
 {
-    static const char *const kinds[] = {"OWN", "LEAF", "NONE", "EXPANSION"};
+    static const char *const kinds[] = {"OWN", "LEAF", "NONE", "EXPANSION", "FLAT"};
     char token[64];
     next(r, token);
     r->value = false;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         if (!strcmp(token, kinds[i])) {
             add_row(rows, r, token, at);
             return;
         }
     }
-    wrong(r, token, "expected OWN, LEAF, NONE or EXPANSION");
+    wrong(r, token, "expected OWN, LEAF, NONE, EXPANSION or FLAT");
 }
 
 /* Over n columns to the one behind them. */

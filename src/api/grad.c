@@ -1,4 +1,5 @@
-/* api/grad.c - parameters take values, losses have gradients: tc_assign and tc_grad.
+/* api/grad.c - parameters take values; gradients, backward and forward: tc_assign, tc_grad, tc_vjp,
+ * tc_jvp.
  *
  * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
  * Parameters themselves are leaves with memory (api/leaf.c).
@@ -20,20 +21,38 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
     return tci_frame_end(&f, f.failed ? NULL : tci_build_param_assign(&f.ctx->graph, p, x));
 }
 
-/* ---- tc_grad ---- */
+/* ---- gradients ---- */
 
+/* Backward: of what is given (results) with a cotangent beside each, for what is asked (params).
+ * Forward: of what is given (inputs) with a tangent beside each, for what is asked (results). */
 typedef struct tci_grad_call {
     tci_frame *f;
     tci_scratch s;
-    tci_node *loss;
-    const tc_tensor *params;
-    int n;
-    tci_node **wanted, **grads;
+    bool forward;
+    tc_tensors given, asked;
+    tc_tensors beside; /* of tc_grad none: the gradient of a loss is 1 */
+    const char *given_name, *asked_name;
+    tci_grad_pairs pairs;
+    tci_node **nodes, **made; /* of what is asked */
 } tci_grad_call;
 
-static bool tci_grad_check_loss(tci_grad_call *c)
+static tci_node *tci_grad_built(tci_grad_call *c, tci_node *n)
 {
-    const tci_node *n = c->loss;
+    const tci_vjp v = {.s = &c->s, .g = &c->f->ctx->graph};
+    return tci_vjp_built(&v, n);
+}
+
+/* A number in the shape and dtype of a node. */
+static tci_node *tci_grad_fill(tci_grad_call *c, double x, const tci_node *like)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    tci_value v = {.f = x};
+    tci_node *number = tci_grad_built(c, tci_graph_const(g, (tc_dtype)like->dtype, v));
+    return tci_grad_built(c, tci_build_broadcast(g, number, like->rank, like->shape));
+}
+
+static void tci_grad_check_loss(tci_grad_call *c, const tci_node *n)
+{
     if (!tci_dtype_is_float((tc_dtype)n->dtype)) {
         tci_frame_fail(c->f, TC_ERR_DTYPE, "the loss is %s: expected a float dtype",
                        tci_dtype_get((tc_dtype)n->dtype)->name);
@@ -43,78 +62,158 @@ static bool tci_grad_check_loss(tci_grad_call *c)
                        "one)",
                        TCI_SHAPE_TEXT(n));
     }
-    return !c->f->failed;
 }
 
-static bool tci_grad_take_params(tci_grad_call *c)
+/* Fails the frame at a handle that names no float. */
+static tci_node **tci_grad_floats(tci_grad_call *c, tc_tensors list, const char *name)
 {
-    c->wanted = TCI_NEW_ARRAY(&c->s, tci_node *, c->n);
-    c->grads = TCI_NEW_ARRAY(&c->s, tci_node *, c->n);
-    for (int i = 0; i < c->n; i++) {
+    tci_node **nodes = TCI_NEW_ARRAY(&c->s, tci_node *, list.n + 1);
+    for (int i = 0; i < list.n && !c->f->failed; i++) {
         char what[32];
-        snprintf(what, sizeof(what), "parameter %d", i);
-        c->wanted[i] = tci_frame_node(c->f, c->params[i], what);
-        if (c->wanted[i] && !tci_dtype_is_float((tc_dtype)c->wanted[i]->dtype)) {
+        snprintf(what, sizeof(what), "%s %d", name, i);
+        nodes[i] = tci_frame_node(c->f, list.items[i], what);
+        if (nodes[i] && !tci_dtype_is_float((tc_dtype)nodes[i]->dtype)) {
             tci_frame_fail(c->f, TC_ERR_DTYPE, "%s is %s: only floats have gradients", what,
-                           tci_dtype_get((tc_dtype)c->wanted[i]->dtype)->name);
-        }
-        if (c->f->failed) {
-            return false;
+                           tci_dtype_get((tc_dtype)nodes[i]->dtype)->name);
         }
     }
-    return true;
+    return nodes;
 }
 
-/* Zeros for what the loss does not depend on. */
+/* What stands beside a node, in its dtype and shape. */
+static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    char what[32];
+    snprintf(what, sizeof(what), "%s %d", c->forward ? "tangent" : "cotangent", i);
+    tci_node *n = tci_frame_node(c->f, c->beside.items[i], what);
+    n = n ? tci_build_cast(g, n, (tc_dtype)of->dtype) : NULL;
+    tci_node *fits = n ? tci_build_expand(g, n, of->rank, of->shape) : NULL;
+    if (n && !fits && g->error == TC_ERR_SHAPE) {
+        tci_frame_fail(c->f, TC_ERR_SHAPE, "%s has shape %s: expected %s, that of %s %d", what,
+                       TCI_SHAPE_TEXT(n), TCI_SHAPE_TEXT(of), c->given_name, i);
+        g->error = TC_OK;
+    }
+    return c->f->failed ? NULL : tci_grad_built(c, fits);
+}
+
+static void tci_grad_take(tci_grad_call *c)
+{
+    bool loss = !c->beside.items;
+    tci_node **given, **beside = TCI_NEW_ARRAY(&c->s, tci_node *, c->given.n + 1);
+    if (loss) {
+        given = TCI_NEW_ARRAY(&c->s, tci_node *, 1);
+        given[0] = tci_frame_node(c->f, c->given.items[0], c->given_name);
+        if (!c->f->failed) {
+            tci_grad_check_loss(c, given[0]);
+        }
+    } else {
+        given = tci_grad_floats(c, c->given, c->given_name);
+    }
+    for (int i = 0; i < c->given.n && !c->f->failed; i++) {
+        beside[i] = loss ? tci_grad_fill(c, 1, given[i]) : tci_grad_beside(c, i, given[i]);
+    }
+    c->nodes = tci_grad_floats(c, c->asked, c->asked_name);
+    c->pairs = (tci_grad_pairs){given, beside, c->given.n};
+}
+
+/* The frame is failed, or c->made is made: zeros where nothing depends. */
 static void tci_grad_make(tci_grad_call *c)
 {
     tci_graph *g = &c->f->ctx->graph;
-    tci_vjp v = {.s = &c->s, .g = g};
-    tci_value zero = {.f = 0}, one = {.f = 1};
-    tci_node *seed = tci_vjp_built(&v, tci_graph_const(g, (tc_dtype)c->loss->dtype, one));
-    seed = tci_vjp_built(&v, tci_build_reshape(g, seed, c->loss->rank, c->loss->shape));
-    tci_grad_build(&c->s, g, c->loss, seed, c->wanted, c->n, c->grads);
-    for (int i = 0; i < c->n; i++) {
-        const tci_node *x = c->wanted[i];
-        if (!c->grads[i]) {
-            tci_node *none = tci_graph_const(g, (tc_dtype)x->dtype, zero);
-            c->grads[i] = tci_vjp_built(&v, tci_build_broadcast(g, none, x->rank, x->shape));
-        }
+    if (setjmp(c->s.escape)) {
+        tci_frame_fail(c->f, c->s.why, "%s", c->s.message);
+        g->error = TC_OK;
+        return;
+    }
+    tci_grad_take(c);
+    if (c->f->failed) {
+        return;
+    }
+    c->made = TCI_NEW_ARRAY(&c->s, tci_node *, c->asked.n + 1);
+    if (c->forward) {
+        tci_jvp_build(&c->s, g, c->pairs, c->nodes, c->asked.n, c->made);
+    } else {
+        tci_grad_build(&c->s, g, c->pairs, c->nodes, c->asked.n, c->made);
+    }
+    for (int i = 0; i < c->asked.n; i++) {
+        c->made[i] = c->made[i] ? c->made[i] : tci_grad_fill(c, 0, c->nodes[i]);
     }
 }
 
-/* The frame is failed, or c->grads are made. */
-static void tci_grad_run_call(tci_grad_call *c)
+/* A result for each that is asked. */
+static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
 {
-    if (setjmp(c->s.escape)) {
-        tci_frame_fail(c->f, c->s.why, "%s", c->s.message);
-        c->f->ctx->graph.error = TC_OK;
-        return;
+    tci_frame *f = c->f;
+    for (int i = 0; i < c->given.n; i++) {
+        tci_frame_use(f, c->given.items[i]);
     }
-    if (tci_grad_check_loss(c) && tci_grad_take_params(c)) {
+    for (int i = 0; i < c->asked.n; i++) {
+        tci_frame_use(f, c->asked.items[i]);
+    }
+    if (c->beside.items && c->beside.n != c->given.n) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "given %d %s for %d %ss: expected one for each",
+                       c->beside.n, c->forward ? "tangents" : "cotangents", c->given.n,
+                       c->given_name);
+    }
+    tci_scratch_init(&c->s);
+    if (f->ctx && !f->failed) {
         tci_grad_make(c);
+    } else if (!f->failed && c->given.n) {
+        tci_frame_node(f, c->given.items[0], c->given_name);
+    } else if (!f->failed && c->asked.n) {
+        tci_frame_node(f, c->asked.items[0], c->asked_name);
     }
+    for (int i = 0; i < c->asked.n; i++) {
+        out[i] = tci_frame_end(f, f->failed ? NULL : c->made[i]);
+    }
+    tci_scratch_free(&c->s);
+    tci_frame_leave(f);
+    return f->failed ? tc_status_of(f->bad) : TC_OK;
+}
+
+/* No list is missing. */
+static bool tci_grad_lists(tc_tensors a, tc_tensors b, const void *out, int n_out)
+{
+    return a.n >= 0 && b.n >= 0 && n_out >= 0 && (!a.n || a.items) && (!b.n || b.items) &&
+           (!n_out || out);
 }
 
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here)
 {
-    tci_frame f = tci_frame_begin("tc_grad", here);
-    tci_grad_call c = {.f = &f, .params = params, .n = n};
-    if (n < 0 || (n && (!params || !grads))) {
-        tci_frame_leave(&f);
+    const tc_tensors asked = {params, n};
+    if (!tci_grad_lists(asked, asked, grads, n)) {
         return TC_ERR_ARGUMENT;
     }
-    tci_frame_use(&f, loss);
-    c.loss = tci_frame_node(&f, loss, "the loss");
-    tci_scratch_init(&c.s);
-    if (c.loss) {
-        tci_grad_run_call(&c);
+    tci_frame f = tci_frame_begin("tc_grad", here);
+    tci_grad_call c = {.f = &f, .given = {&loss, 1}, .asked = asked,
+                       .given_name = "the loss", .asked_name = "parameter"};
+    return tci_grad_call_run(&c, grads);
+}
+
+TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_tensor *params,
+                           int n, tc_tensor *grads, tc_site here)
+{
+    const tc_tensors asked = {params, n};
+    if (!tci_grad_lists(results, asked, grads, n) || !tci_grad_lists(cotangents, asked, grads, n)) {
+        return TC_ERR_ARGUMENT;
     }
-    for (int i = 0; i < n; i++) {
-        grads[i] = tci_frame_end(&f, f.failed ? NULL : c.grads[i]);
+    tci_frame f = tci_frame_begin("tc_vjp", here);
+    tci_grad_call c = {.f = &f, .given = results, .beside = cotangents, .asked = asked,
+                       .given_name = "result", .asked_name = "parameter"};
+    return tci_grad_call_run(&c, grads);
+}
+
+TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
+                           tc_tensor *out, tc_site here)
+{
+    if (!tci_grad_lists(inputs, results, out, results.n) ||
+        !tci_grad_lists(tangents, results, out, results.n)) {
+        return TC_ERR_ARGUMENT;
     }
-    tci_scratch_free(&c.s);
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    tci_frame f = tci_frame_begin("tc_jvp", here);
+    tci_grad_call c = {.f = &f, .forward = true, .given = inputs, .beside = tangents,
+                       .asked = results, .given_name = "input", .asked_name = "result"};
+    return tci_grad_call_run(&c, out);
 }

@@ -287,6 +287,25 @@
  *         tc_program_free(train);
  *     }
  *
+ * tc_vjp is the same of results of any shape, given a cotangent for each, and tc_jvp goes the other
+ * way: what a change of the inputs makes of the results. Gradients of gradients are gradients; the
+ * Hessian times a vector v is forward over backward:
+ *
+ *     tc_tensor v = tc_input(ctx, "v", TC_F32, 3, 4), hv;
+ *     tc_jvp(TC_TENSORS(g), TC_TENSORS(w), TC_TENSORS(v), &hv);
+ *
+ * tc_stop_gradient(x) is x as a constant. tc_vmap makes of a function that builds a graph for one
+ * example the graph for many, along any axis; here the gradient of each of 10 examples by itself:
+ *
+ *     static void slope_of(const tc_tensor *x, tc_tensor *y, void *user)  // x[0] [4], x[1] [3, 4]
+ *     {
+ *         tc_grad(tc_sum(tc_square(tc_matmul(x[1], x[0])), TC_ALL, false), &x[1], 1, &y[0]);
+ *     }
+ *     ...
+ *     tc_tensor many = tc_input(ctx, "many", TC_F32, 10, 4), slopes;      // [10, 3, 4]
+ *     const int axes[] = {0, TC_UNMAPPED};
+ *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
+ *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw and tc_lion. What they remember are parameters as well, named after those that they
  * change; parameters of bf16 and f16 are updated in f32. The rate is a number or a 0-d tensor, so a

@@ -217,6 +217,9 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
                                   tc_arg eps, tc_site here);
 #define tc_layer_norm(x, axes, weight, bias, eps)                                                  \
     tc_layer_norm_at((x), (axes), (weight), (bias), TC_ARG(eps), TC_HERE)
+/* x, which gradients take for a constant: they are zero behind it. */
+TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here);
+#define tc_stop_gradient(x) tc_stop_gradient_at((x), TC_HERE)
 /* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target
  * holds class indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end)
  * fails the run. */
@@ -830,13 +833,42 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
  * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
-/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
- * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for
- * those it does not depend on. At ties and corners as torch. TC_ERR_UNSUPPORTED: an op on the way
- * has no gradient. On failure all grads tell the error. */
+
+/* ---- gradients, and a function over many examples: new nodes of the same graph, to which all of
+ * this applies again. On failure all results tell the error; TC_ERR_UNSUPPORTED: an op on the way
+ * has no gradient, or no form for many examples; a dtype that is no float is TC_ERR_DTYPE ---- */
+/* grads[i] = d loss / d params[i], of its shape and dtype. loss: one element; params: any float
+ * tensors of the graph, zeros for those it does not depend on. At ties and corners as torch. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
+/* The same of several results of any shape, given the gradient of each, of its shape (what
+ * broadcasts to it will do) and cast to its dtype: grads[i] is the vector of cotangents times the
+ * Jacobian by params[i]. */
+TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_tensor *params,
+                           int n, tc_tensor *grads, tc_site here);
+#define tc_vjp(results, ...) tc_vjp_at(results, __VA_ARGS__, TC_HERE)
+/* Forward mode, tc_jvp(results, inputs, tangents, out): out[i], of the shape and dtype of result i,
+ * is the Jacobian of it times the inputs' tangents, which are given as the cotangents above. One
+ * walk whatever the number of inputs, for results that are more than the inputs. */
+TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
+                           tc_tensor *out, tc_site here);
+#define tc_jvp(results, ...) tc_jvp_at(results, __VA_ARGS__, TC_HERE)
+/* A function that builds y[0], y[1] ... of x[0], x[1] ..., its own numbers of both. */
+typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
+#define TC_UNMAPPED INT32_MIN
+/* tc_vmap(f, user, inputs, in_axes, outputs, out_axes, n): what f makes of each slice of the inputs
+ * along in_axes[i] (TC_UNMAPPED: it is given whole to every example; NULL: axis 0 of all), side by
+ * side along out_axes[i] of output i (NULL: axis 0; TC_UNMAPPED: it must be the same for all
+ * examples, and is not repeated). f is called once, on tensors that stand for a slice, and builds
+ * one graph for all examples: a loop over them is nowhere. What else f uses is the same for all;
+ * random numbers are the same too, unless their key is of the example. tc_grad, tc_jvp and tc_vmap
+ * itself may stand inside f and around it; the values of examples are not there to read.
+ * TC_ERR_SHAPE: the sizes of the axes differ; TC_ERR_AXIS; TC_ERR_ARGUMENT: every input is
+ * TC_UNMAPPED, f is NULL, or an output that differs is to be TC_UNMAPPED. */
+TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs, const int *in_axes,
+                            tc_tensor *outputs, const int *out_axes, int n, tc_site here);
+#define tc_vmap(f, user, inputs, ...) tc_vmap_at((f), (user), inputs, __VA_ARGS__, TC_HERE)
 
 /* ---- any op above by its name: for files of graphs and bindings of languages ---- */
 /* tc_op(ctx, "softmax", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", -1))) is tc_softmax(x, -1). Inputs

@@ -1,9 +1,9 @@
-/* grad/grad.c - the walk from a root back to the nodes whose gradients are asked for.
+/* grad/grad.c - the walk from roots back to the nodes whose gradients are asked for.
  *
- * In: a root with its gradient, nodes in the same graph. Out: a gradient node for each.
+ * In: roots with their gradients, nodes in the same graph. Out: a gradient node for each.
  * The one idea: one pass over the nodes in reverse of a post-order, each handing its finished
  * gradient on to its operands, where contributions meet by addition. What does not lie between the
- * asked-for nodes and the root is not touched. The order is that of the graph, so the same graph
+ * asked-for nodes and the roots is not touched. The order is that of the graph, so the same graph
  * gives the same gradients, bit for bit.
  *
  * A composite without a rule of its own is expanded in place and differentiated by this same walk,
@@ -109,8 +109,8 @@ static void tci_grad_add(tci_grad_walk *w, const tci_vjp *v, tci_node *to, tci_n
     p->grad = p->grad ? tci_vjp_built(v, tci_build_ew(w->g, TCI_OP_ADD, both)) : grad;
 }
 
-static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
-                         int n, bool ends, tci_node **grads);
+static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const *wanted, int n,
+                         bool ends, tci_node **grads);
 
 static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
 {
@@ -125,7 +125,7 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_node *inner = tci_vjp_built(v, tci_expand_composite(w->g, n));
     tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     tci_grad_walk walk = {.s = w->s, .g = w->g, .at = w->at};
-    tci_grad_run(walk, inner, v->grad, n->in, n->n_in, true, grads);
+    tci_grad_run(walk, (tci_grad_pairs){&inner, &v->grad, 1}, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
         bool again = false; /* one that stands twice has all of its gradient at both places */
         for (int k = 0; k < i; k++) {
@@ -165,16 +165,19 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
 }
 
 /* A walk that has listed nothing yet. ends: the wanted nodes are its ends. */
-static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_node *const *wanted,
-                         int n, bool ends, tci_node **grads)
+static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const *wanted, int n,
+                         bool ends, tci_node **grads)
 {
+    const tci_vjp v = {.s = w.s, .g = w.g};
     for (int i = 0; ends && i < n; i++) {
         if (!tci_grad_find(&w, wanted[i])) {
             tci_grad_add_place(&w, wanted[i]);
         }
     }
     int first = w.n;
-    tci_grad_list(&w, root);
+    for (int i = 0; i < roots.n; i++) {
+        tci_grad_list(&w, roots.nodes[i]);
+    }
     for (int i = 0; i < n; i++) {
         tci_grad_place *p = tci_grad_find(&w, wanted[i]);
         if (p) {
@@ -182,7 +185,9 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
         }
     }
     tci_grad_find_ways(&w, first);
-    tci_grad_place_of(&w, root)->grad = seed;
+    for (int i = 0; i < roots.n; i++) {
+        tci_grad_add(&w, &v, roots.nodes[i], roots.with[i]);
+    }
     for (int i = w.n - 1; i >= first; i--) {
         if (w.places[i].grad && w.places[i].passes) {
             tci_grad_node(&w, &w.places[i]);
@@ -197,10 +202,18 @@ static void tci_grad_run(tci_grad_walk w, tci_node *root, tci_node *seed, tci_no
     }
 }
 
-TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_grad_pairs roots,
                            tci_node *const *wanted, int n, tci_node **grads)
 {
     tci_table at = tci_table_in(s, sizeof(int32_t));
     tci_grad_walk walk = {.s = s, .g = g, .at = &at};
-    tci_grad_run(walk, root, seed, wanted, n, false, grads);
+    tci_grad_run(walk, roots, wanted, n, false, grads);
+}
+
+TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *grad,
+                                 tci_node **grads)
+{
+    tci_table at = tci_table_in(s, sizeof(int32_t));
+    tci_grad_walk walk = {.s = s, .g = g, .at = &at};
+    tci_grad_run(walk, (tci_grad_pairs){&n, &grad, 1}, n->in, n->n_in, true, grads);
 }

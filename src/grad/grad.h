@@ -4,7 +4,8 @@
  *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
- *   grad.c   the walk from the loss back to what is asked for */
+ *   grad.c   the walk from the loss back to what is asked for
+ *   jvp.c    the walk the other way: what changes in the inputs make of the results */
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 
@@ -33,11 +34,26 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
-/* Gradients of root, a float, given its own, for each of wanted (distinct or not; inputs of each
- * other or not). grads[i] NULL: root does not depend on it. Linear in the nodes between; no
- * recursion but for composites inside composites. Escapes on failure, and with TC_ERR_UNSUPPORTED
- * at an op without a gradient. */
-TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+/* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
+typedef struct tci_grad_pairs {
+    tci_node *const *nodes, *const *with;
+    int n;
+} tci_grad_pairs;
+
+/* Gradients of the roots, given their own, for each of wanted (distinct or not; inputs of each
+ * other or not). grads[i] NULL: no root depends on it. Linear in the nodes between; no recursion
+ * but for composites inside composites. Escapes on failure, and with TC_ERR_UNSUPPORTED at an op
+ * without a gradient. */
+TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_grad_pairs roots,
                            tci_node *const *wanted, int n, tci_node **grads);
+/* The same of one node for its own operands. */
+TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *grad,
+                                 tci_node **grads);
+
+/* Tangents of n roots where the inputs have theirs: the transpose of tci_grad_build, so an input
+ * that depends on another has its tangent and what it takes from the other's. tangents[i] NULL: the
+ * root depends on no input. Escapes as above. */
+TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
+                          tci_node *const *roots, int n, tci_node **tangents);
 
 #endif

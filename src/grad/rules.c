@@ -900,6 +900,7 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #define TCI_VJP_CALL_LEAF(op, call)
 #define TCI_VJP_CALL_NONE(op, call)
 #define TCI_VJP_CALL_EXPANSION(op, call)
+#define TCI_VJP_CALL_FLAT(op, call)
     tci_node *r = NULL;
     switch (v->n->op) {
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
@@ -915,5 +916,6 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #undef TCI_VJP_CALL_LEAF
 #undef TCI_VJP_CALL_NONE
 #undef TCI_VJP_CALL_EXPANSION
+#undef TCI_VJP_CALL_FLAT
     return tci_vjp_built(v, r);
 }

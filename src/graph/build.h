@@ -143,6 +143,10 @@ TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const 
 /* A RANDOM node: dtype u32 or u64; stream as key. */
 TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream, tc_dtype dtype,
                                   int rank, const tci_dim *shape);
+/* The same draws for each slice along the first axis of shape: keys (of u64) has one for each,
+ * streams too or one for all. */
+TCI_FN tci_node *tci_build_random_each(tci_graph *g, tci_node *keys, tci_node *streams,
+                                       tc_dtype dtype, int rank, const tci_dim *shape);
 /* Another key: of a number as key. */
 TCI_FN tci_node *tci_build_fold_in(tci_graph *g, tci_node *key, tci_node *number);
 TCI_FN tci_node *tci_build_random_bits(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
@@ -166,6 +170,7 @@ TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
+TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);

@@ -54,6 +54,7 @@
  *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
  *                    bias?
  *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices
+ *   STOP_GRADIENT    none
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first

@@ -87,7 +87,8 @@ typedef struct tci_table_frame {
 } tci_table_frame;
 
 /* Depth first with its own stack: a chain may be tens of thousands of nodes long. */
-TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
+TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
+                                         tci_node *const *roots, int n_roots)
 {
     tci_node_list list = {NULL, 0, 0};
     tci_table seen = tci_table_in(s, sizeof(bool));
@@ -95,7 +96,7 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
     int n_stack = 0, cap_stack = 0;
     for (int r = 0; r < n_roots; r++) {
         tci_table_frame first = {roots[r], 0};
-        if (!tci_table_add(&seen, roots[r])) {
+        if ((done && tci_table_has(done, roots[r])) || !tci_table_add(&seen, roots[r])) {
             continue;
         }
         TCI_PUSH(s, stack, n_stack, cap_stack, first);
@@ -107,10 +108,15 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
                 continue;
             }
             tci_table_frame in = {top->node->in[top->next_in++], 0};
-            if (tci_table_add(&seen, in.node)) {
+            if (!(done && tci_table_has(done, in.node)) && tci_table_add(&seen, in.node)) {
                 TCI_PUSH(s, stack, n_stack, cap_stack, in);
             }
         }
     }
     return list;
+}
+
+TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    return tci_graph_sort_rest(s, NULL, roots, n_roots);
 }

@@ -102,5 +102,8 @@ TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, co
 /* Every node that `roots` need, inputs before users. List in scratch. */
 typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
+/* Those of them that are not in the set, nor needed by such alone. */
+TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
+                                         tci_node *const *roots, int n_roots);
 
 #endif

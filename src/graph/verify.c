@@ -452,7 +452,8 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
-    case TCI_OP_LOG_SOFTMAX: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_STOP_GRADIENT: tci_verify_composite(v, tci_verify_same_as_input); break;
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;

@@ -327,6 +327,17 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
     return tci_graph_node(g, TCI_OP_CROSS_ENTROPY, (tc_dtype)in[0]->dtype, 0, NULL, 2, in, 0, NULL);
 }
 
+/* ---- gradients end here ---- */
+
+TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x)
+{
+    if (!x || !tci_dtype_is_float((tc_dtype)x->dtype)) {
+        return x;
+    }
+    return tci_graph_node(g, TCI_OP_STOP_GRADIENT, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 0,
+                          NULL);
+}
+
 /* ---- expansions: one function a row, pasted from its id ---- */
 
 static tci_node *tci_expand_SOFTMAX(tci_graph *g, tci_node *n)
@@ -396,6 +407,12 @@ static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
     }
     tci_node *count = tci_build_size_value(g, tci_node_count(target), (tc_dtype)sum->dtype);
     return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
+}
+
+static tci_node *tci_expand_STOP_GRADIENT(tci_graph *g, tci_node *n)
+{
+    (void)g;
+    return n->in[0];
 }
 
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)

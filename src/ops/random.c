@@ -67,6 +67,85 @@ TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream,
     return tci_build_node(g, TCI_OP_RANDOM, dtype, rank, shape, 2, in, 0, NULL);
 }
 
+/* ---- a key for each slice: the same function, as elementwise nodes ---- */
+
+typedef struct tci_random_words {
+    tci_node *w[4]; /* u32: low and high of the block's number, low and high of the stream */
+} tci_random_words;
+
+static tci_node *tci_random_half(tci_graph *g, tci_node *x, bool high) /* of u64 */
+{
+    return tci_build_cast(
+        g, high ? tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, x, 32) : x, TC_U32);
+}
+
+/* kernel/random.c says what a round is. */
+static tci_random_words tci_random_rounds(tci_graph *g, tci_random_words c, tci_node *key)
+{
+    tci_node *key0 = tci_random_half(g, key, false), *key1 = tci_random_half(g, key, true);
+    for (int round = 0; round < 10; round++) {
+        tci_node *low0 = tci_random_int(g, TCI_OP_MUL, c.w[0], 0xd2511f53u);
+        tci_node *high0 = tci_random_int(g, TCI_OP_MUL_HIGH, c.w[0], 0xd2511f53u);
+        tci_node *low1 = tci_random_int(g, TCI_OP_MUL, c.w[2], 0xcd9e8d57u);
+        tci_node *high1 = tci_random_int(g, TCI_OP_MUL_HIGH, c.w[2], 0xcd9e8d57u);
+        tci_node *mixed1 = tci_random_ew(g, TCI_OP_BITWISE_XOR, high1, c.w[1]);
+        tci_node *mixed0 = tci_random_ew(g, TCI_OP_BITWISE_XOR, high0, c.w[3]);
+        c = (tci_random_words){{tci_random_ew(g, TCI_OP_BITWISE_XOR, mixed1, key0), low1,
+                                tci_random_ew(g, TCI_OP_BITWISE_XOR, mixed0, key1), low0}};
+        key0 = tci_random_int(g, TCI_OP_ADD, key0, 0x9e3779b9u);
+        key1 = tci_random_int(g, TCI_OP_ADD, key1, 0xbb67ae85u);
+    }
+    return c;
+}
+
+/* Where `bit` is set in the index the one, elsewhere the other. */
+static tci_node *tci_random_choose(tci_graph *g, tci_node *index, uint64_t bit, tci_node *set,
+                                   tci_node *clear)
+{
+    tci_node *masked = tci_random_int(g, TCI_OP_BITWISE_AND, index, bit);
+    return tci_build_where(g, masked ? tci_random_int(g, TCI_OP_NE, masked, 0) : NULL, set, clear);
+}
+
+/* x, a number for each slice or for all, with axes of size 1 behind. */
+static tci_node *tci_random_slices(tci_graph *g, tci_node *x, int rank)
+{
+    tci_words w;
+    tci_dim *shape = x ? tci_words_dims(g, &w, rank) : NULL;
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        shape[i] = i ? 1 : x->rank ? x->shape[0] : 1;
+    }
+    return tci_words_put(g, &w, tci_build_reshape(g, x, rank, shape));
+}
+
+TCI_FN tci_node *tci_build_random_each(tci_graph *g, tci_node *keys, tci_node *streams,
+                                       tc_dtype dtype, int rank, const tci_dim *shape)
+{
+    tci_dim count = 1;
+    for (int i = 1; i < rank; i++) {
+        count = tci_dim_mul(count, shape[i]);
+    }
+    bool wide = dtype == TC_U64;
+    tci_node *index = tci_build_cast(g, tci_build_iota(g, count), TC_U64);
+    index = tci_build_reshape(g, index, rank - 1, shape + 1);
+    tci_node *block = tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, index, wide ? 1 : 2);
+    tci_node *key = tci_random_slices(g, keys, rank), *stream = tci_random_slices(g, streams, rank);
+    tci_random_words c = {{tci_random_half(g, block, false), tci_random_half(g, block, true),
+                           tci_random_half(g, stream, false), tci_random_half(g, stream, true)}};
+    c = tci_random_rounds(g, c, key);
+    tci_node *low = tci_random_choose(g, index, 1, c.w[wide ? 2 : 1], c.w[0]);
+    tci_node *high = tci_random_choose(g, index, 1, c.w[3], c.w[wide ? 1 : 2]);
+    if (wide) {
+        high = tci_random_int(g, TCI_OP_BITWISE_LEFT_SHIFT, tci_build_cast(g, high, TC_U64), 32);
+        low = tci_random_ew(g, TCI_OP_BITWISE_OR, tci_build_cast(g, low, TC_U64), high);
+    } else {
+        low = tci_random_choose(g, index, 2, high, low);
+    }
+    return tci_build_broadcast(g, low, rank, shape);
+}
+
 static tci_node *tci_random_draw(tci_graph *g, tci_node *key, uint64_t stream, tc_dtype dtype,
                                  int rank, const tci_dim *shape)
 {

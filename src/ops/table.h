@@ -44,7 +44,7 @@
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
  *   tci_expand_ID (ops/composite); else as special rows.
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into; FLAT: zero
  * Built row: X(ID, name, arity, kind, operands, formula, doc)
  *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
  *             f32; LOSS: FLOAT, and behind the operands the call takes how the result is reduced
@@ -346,7 +346,8 @@
     X(MEAN, mean, 1, 1, AXES, EXPANSION, "sum / count over axes")                                  \
     X(LAYER_NORM, layer_norm, 2, 4, LAYER_NORM, OWN,                                               \
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
-    X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
+    X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")       \
+    X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \

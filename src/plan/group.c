@@ -244,7 +244,8 @@ static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
         }
         for (int a = 0; a < q->node->rank; a++) {
             int axis = read->axes[a];
-            if (axis < 0 || (a > 0 && axis < r->n_out && read->axes[a - 1] >= r->n_out)) {
+            bool in_order = axis >= r->n_out || a == 0 || read->axes[a - 1] < axis;
+            if (axis < 0 || !in_order) { /* the outer axes, in order, before the inner ones */
                 return false;
             }
             outer_of[a] = axis < r->n_out ? axis : -1;

@@ -406,7 +406,8 @@ static bool has_row(const char *name, size_t n)
 static bool is_no_op(const char *name, size_t n)
 {
     static const char *const others[] = {"next_key", "range", "param",       "param_from", "named",
-                                         "param_write", "grad",  "op", "op_results"};
+                                         "param_write", "grad",  "op", "op_results",
+                                         "vjp", "jvp", "vmap"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;

@@ -1,0 +1,234 @@
+/* grad/jvp.c - tangents: what changes of the inputs make of the results, in forward mode.
+ *
+ * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
+ * The one idea: no op has a rule of its own for this. Nodes are visited inputs first, and
+ *  - of an elementwise row the tangent is its gradient column with the operand's tangent for G: an
+ *    element of the result depends on one element of each operand
+ *  - an op that is linear in operands is that op over their tangents
+ *  - of a reduction it is the sum of the tangents times the gradient of each element
+ *  - of all else the gradient rule is transposed: that rule is linear in the gradient u of the
+ *    result, so what u takes from the tangent by the same rules is the tangent of the result. Of
+ *    what the two walks make only that is read; the rest, and u itself, nothing needs
+ * Composites without a rule are expanded in place. */
+#include "../graph/table.h"
+#include "grad.h"
+
+typedef struct tci_jvp_walk {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_table tangents; /* of tci_node *; NULL: it does not change */
+    tci_table done;
+} tci_jvp_walk;
+
+static tci_node **tci_jvp_of(tci_jvp_walk *w, const tci_node *n)
+{
+    return (tci_node **)tci_table_at(&w->tangents, n);
+}
+
+static tci_node *tci_jvp_built(const tci_jvp_walk *w, tci_node *n)
+{
+    const tci_vjp v = {.s = w->s, .g = w->g};
+    return tci_vjp_built(&v, n);
+}
+
+static tci_node *tci_jvp_add(const tci_jvp_walk *w, tci_node *a, tci_node *b)
+{
+    tci_node *both[2] = {a, b};
+    return a && b ? tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_ADD, both)) : a ? a : b;
+}
+
+static tci_node *tci_jvp_fill(const tci_jvp_walk *w, const tci_node *like, double x)
+{
+    tci_node *number = tci_jvp_built(w, tci_graph_const(w->g, (tc_dtype)like->dtype,
+                                                        (tci_value){.f = x}));
+    return tci_jvp_built(w, tci_build_broadcast(w->g, number, like->rank, like->shape));
+}
+
+/* ---- rules ---- */
+
+/* n over other operands: one that is NULL stays. */
+static tci_node *tci_jvp_rebuild(const tci_jvp_walk *w, const tci_node *n, tci_node *const *in)
+{
+    tci_node **all = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        all[i] = in[i] ? in[i] : n->in[i];
+    }
+    return tci_jvp_built(w, tci_graph_node(w->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                           n->n_in, all, n->n_attr, n->attr));
+}
+
+/* Linear in all its floats at once: zeros for those that do not change. */
+static tci_node *tci_jvp_linear(tci_jvp_walk *w, const tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        if (tci_dtype_is_float((tc_dtype)n->in[i]->dtype)) {
+            tci_node *t = *tci_jvp_of(w, n->in[i]);
+            in[i] = t ? t : tci_jvp_fill(w, n->in[i], 0);
+        }
+    }
+    return tci_jvp_rebuild(w, n, in);
+}
+
+/* Linear in each operand: a part for each that changes. */
+static tci_node *tci_jvp_product(tci_jvp_walk *w, const tci_node *n)
+{
+    tci_node *sum = NULL;
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *in[2] = {NULL, NULL};
+        in[i] = *tci_jvp_of(w, n->in[i]);
+        sum = in[i] ? tci_jvp_add(w, sum, tci_jvp_rebuild(w, n, in)) : sum;
+    }
+    return sum;
+}
+
+static tci_node *tci_jvp_elementwise(tci_jvp_walk *w, tci_node *n)
+{
+    tci_node *sum = NULL;
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_vjp v = {w->s, w->g, n, i, *tci_jvp_of(w, n->in[i])};
+        sum = v.grad ? tci_jvp_add(w, sum, tci_vjp_operand(&v)) : sum;
+    }
+    return sum;
+}
+
+static tci_node *tci_jvp_reduction(tci_jvp_walk *w, tci_node *n)
+{
+    tci_node *t = *tci_jvp_of(w, n->in[0]);
+    int *list = TCI_NEW_ARRAY(w->s, int, n->n_attr);
+    for (int i = 0; i < n->n_attr; i++) {
+        list[i] = (int)n->attr[i];
+    }
+    const tc_axes axes = {list, n->n_attr, false};
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    if (n->op != TCI_OP_SUM) {
+        const tci_vjp v = {w->s, w->g, n, 0, tci_jvp_fill(w, n, 1)};
+        tci_node *factors[2] = {tci_build_cast(w->g, tci_vjp_operand(&v), math),
+                                tci_build_cast(w->g, t, math)};
+        t = tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_MUL, factors));
+    }
+    t = tci_jvp_built(w, tci_build_reduce(w->g, TCI_OP_SUM, t, axes, false));
+    return tci_jvp_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
+}
+
+/* The gradient rule of n, transposed, operand by operand. */
+static tci_node *tci_jvp_transposed(tci_jvp_walk *w, tci_node *n)
+{
+    tci_node *sum = NULL, *back;
+    tci_node *u = tci_jvp_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
+                                                  n->shape, 0, NULL, 0, NULL));
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *t = *tci_jvp_of(w, n->in[i]);
+        if (t) {
+            const tci_vjp v = {w->s, w->g, n, i, u};
+            tci_node *rule = tci_vjp_operand(&v);
+            tci_grad_build(w->s, w->g, (tci_grad_pairs){&rule, &t, 1}, &u, 1, &back);
+            sum = back ? tci_jvp_add(w, sum, back) : sum;
+        }
+    }
+    return sum;
+}
+
+static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
+{
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) break;
+    TCI_REDUCE_OPS(TCI_OP_CASE) break;
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA:
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA:
+    case TCI_OP_RANDOM:
+    case TCI_OP_BITCAST:
+    case TCI_OP_TOPK:
+    case TCI_OP_SEGMENT:
+    case TCI_OP_ASSIGN:
+    case TCI_OP_MEAN:
+    case TCI_OP_STOP_GRADIENT: break;
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_PAD:
+    case TCI_OP_CAT:
+    case TCI_OP_WINDOW:
+    case TCI_OP_GATHER: return tci_jvp_linear(w, n);
+    case TCI_OP_SCAN:
+        return n->attr[2] == TCI_MODE_ADD ? tci_jvp_linear(w, n) : tci_jvp_transposed(w, n);
+    case TCI_OP_SCATTER:
+        return n->attr[1] == TCI_MODE_ADD || n->attr[1] == TCI_MODE_SET ? tci_jvp_linear(w, n)
+                                                                        : tci_jvp_transposed(w, n);
+    case TCI_OP_CONTRACT: return tci_jvp_product(w, n);
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_LAYER_NORM:
+    case TCI_OP_CROSS_ENTROPY: return tci_jvp_transposed(w, n);
+    }
+    TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
+    return NULL;
+}
+
+/* ---- the walk ---- */
+
+static bool tci_jvp_changes(tci_jvp_walk *w, const tci_node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (*tci_jvp_of(w, n->in[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root);
+
+static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
+{
+    if (!tci_dtype_is_float((tc_dtype)n->dtype) || !tci_jvp_changes(w, n)) {
+        return NULL;
+    }
+    switch (tci_formula_gradient_kind(n->op)) {
+    case TCI_GRADIENT_NONE:
+        tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) has no gradient",
+                         tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+        break;
+    case TCI_GRADIENT_LEAF:
+    case TCI_GRADIENT_FLAT: break;
+    case TCI_GRADIENT_FORMULA:
+        return tci_op_is_reduce(n->op) ? tci_jvp_reduction(w, n) : tci_jvp_elementwise(w, n);
+    case TCI_GRADIENT_OWN: return tci_jvp_own(w, n);
+    case TCI_GRADIENT_EXPANSION:
+        return tci_jvp_visit(w, tci_jvp_built(w, tci_expand_composite(w->g, n)));
+    }
+    return NULL;
+}
+
+/* The tangent of root. An input has its own from the start. The expansion of a composite may be
+ * made of nodes that this walk comes to later: whoever is first finds their tangents. */
+static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root)
+{
+    tci_node_list list = tci_graph_sort_rest(w->s, &w->done, &root, 1);
+    for (int i = 0; i < list.n; i++) {
+        if (tci_table_add(&w->done, list.items[i])) {
+            tci_node **t = tci_jvp_of(w, list.items[i]);
+            *t = tci_jvp_add(w, *t, tci_jvp_node(w, list.items[i]));
+        }
+    }
+    return *tci_jvp_of(w, root);
+}
+
+TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
+                          tci_node *const *roots, int n, tci_node **tangents)
+{
+    tci_jvp_walk w = {s, g, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    for (int i = 0; i < inputs.n; i++) {
+        tci_node **t = tci_jvp_of(&w, inputs.nodes[i]);
+        *t = tci_jvp_add(&w, *t, inputs.with[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        tangents[i] = tci_jvp_visit(&w, roots[i]);
+    }
+}

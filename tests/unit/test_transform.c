@@ -1,0 +1,373 @@
+/* tc_vjp, tc_jvp, tc_stop_gradient, tc_vmap: what they mean beside the rules of ops
+ * (ops/test_transform.c), what they leave of a graph, and what is refused. */
+#include "inside.h"
+#include "tc_test.h"
+
+static tc_ctx *make(const char *backend)
+{
+    tc_ctx *ctx;
+    const tc_options o = {.backend = backend, .verify = true};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    return ctx;
+}
+
+static tc_tensor ramp(tc_ctx *ctx, int n)
+{
+    return tc_add(tc_mul(tc_arange(ctx, 0, n, 1, TC_F32), 0.25), -0.5);
+}
+
+static void check_same(int line, tc_tensor got, tc_tensor want)
+{
+    static float a[4096], b[4096];
+    int64_t n = tc_count(want);
+    REQUIRE(n >= 0 && n <= TCI_COUNT(a));
+    CHECK_MSG(tc_rank(got) == tc_rank(want) && tc_count(got) == n, "line %d: rank %d, %lld: %s",
+              line, tc_rank(got), (long long)tc_count(got), tc_error(got));
+    CHECK_MSG(tc_read(tc_cast(got, TC_F32), a, n) == TC_OK, "line %d: %s", line,
+              tc_error(got.ctx));
+    CHECK_MSG(tc_read(tc_cast(want, TC_F32), b, n) == TC_OK, "line %d: %s", line,
+              tc_error(want.ctx));
+    for (int64_t i = 0; i < n; i++) {
+        if (!(fabsf(a[i] - b[i]) <= 1e-5f * (1 + fabsf(b[i])))) {
+            CHECK_MSG(false, "line %d: element %lld is %g, expected %g", line, (long long)i,
+                      (double)a[i], (double)b[i]);
+            return;
+        }
+    }
+}
+#define CHECK_SAME(got, want) check_same(__LINE__, (got), (want))
+
+/* ---- gradients ---- */
+
+TEST(cotangents_of_several_results)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = ramp(ctx, 6), grads[2], want[2];
+    tc_tensor a = tc_sin(x), b = tc_sum(tc_mul(x, a), TC_ALL, false), u = tc_cos(x);
+    const tc_tensor of[2] = {x, a};
+    REQUIRE(tc_vjp(TC_TENSORS(a, b, a), TC_TENSORS(u, tc_full(ctx, 2, TC_F64), u), of, 2, grads) ==
+            TC_OK);
+    tc_tensor fixed = tc_stop_gradient(u); /* u depends on x, but as a cotangent it is given */
+    tc_tensor loss = tc_add(tc_mul(tc_sum(tc_mul(a, fixed), TC_ALL, false), 2), tc_mul(b, 2));
+    REQUIRE(tc_grad(loss, of, 2, want) == TC_OK);
+    CHECK_SAME(grads[0], want[0]);
+    CHECK_SAME(grads[1], want[1]);
+    tc_ctx_free(ctx);
+}
+
+TEST(tangents_of_several_results)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = ramp(ctx, 6), v = tc_cos(x), out[3];
+    tc_tensor y = tc_square(x), z = tc_exp(y), other = ramp(ctx, 3);
+    REQUIRE(tc_jvp(TC_TENSORS(z, x, other), TC_TENSORS(x), TC_TENSORS(v), out) == TC_OK);
+    CHECK_SAME(out[0], tc_mul(tc_mul(z, tc_mul(x, 2)), v));
+    CHECK_SAME(out[1], v);
+    CHECK_SAME(out[2], tc_mul(other, 0));
+    /* y is an input too, that depends on x: both count */
+    REQUIRE(tc_jvp(TC_TENSORS(z), TC_TENSORS(x, y), TC_TENSORS(v, v), out) == TC_OK);
+    CHECK_SAME(out[0], tc_mul(z, tc_add(tc_mul(tc_mul(x, 2), v), v)));
+    tc_ctx_free(ctx);
+}
+
+TEST(gradients_stop)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = ramp(ctx, 6), g, t, still = tc_stop_gradient(tc_square(x));
+    REQUIRE(tc_grad(tc_sum(tc_mul(still, x), TC_ALL, false), &x, 1, &g) == TC_OK);
+    CHECK_SAME(g, tc_square(x));
+    REQUIRE(tc_jvp(TC_TENSORS(tc_mul(still, x)), TC_TENSORS(x), TC_TENSORS(tc_exp(x)), &t) ==
+            TC_OK);
+    CHECK_SAME(t, tc_mul(tc_square(x), tc_exp(x)));
+    tc_tensor whole = tc_arange(ctx, 0, 3, 1, TC_I32);
+    CHECK(tc_stop_gradient(whole).id == whole.id);
+    tc_ctx_free(ctx);
+}
+
+static tc_program_info plan_of(tc_tensors inputs, tc_tensors outputs)
+{
+    tc_program *f;
+    tc_program_info info = {0};
+    tc_status status = tc_compile_fn(inputs, outputs, NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(outputs.items[0]));
+    if (status == TC_OK) {
+        tc_program_get_info(f, &info);
+        tc_program_free(f);
+    }
+    return info;
+}
+
+/* Two layers: as many kernels and flops as the derivative written by hand has. */
+TEST(forward_mode_does_no_more_than_by_hand)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor in[4] = {tc_input(ctx, "x", TC_F32, 32, 64), tc_input(ctx, "w", TC_F32, 64, 128),
+                       tc_input(ctx, "w2", TC_F32, 128, 16), tc_input(ctx, "v", TC_F32, 32, 64)};
+    tc_tensor h = tc_matmul(in[0], in[1]), y = tc_matmul(tc_gelu(h), in[2]), t;
+    REQUIRE(tc_jvp(TC_TENSORS(y), TC_TENSORS(in[0]), TC_TENSORS(in[3]), &t) == TC_OK);
+    tc_tensor th = tc_matmul(in[3], in[1]);
+    tc_tensor part = tc_mul(tc_mul(h, 0.39894228040143268), tc_exp(tc_mul(tc_square(h), -0.5)));
+    tc_tensor phi = tc_mul(tc_add(tc_erf(tc_mul(h, 0.70710678118654752)), 1), 0.5);
+    tc_tensor hand = tc_matmul(tc_mul(th, tc_add(phi, part)), in[2]);
+    tc_program_info a = plan_of(TC_TENSORS_N(in, 4), TC_TENSORS(y, t));
+    tc_program_info b = plan_of(TC_TENSORS_N(in, 4), TC_TENSORS(y, hand));
+    CHECK_EQ_INT(a.n_kernels, b.n_kernels);
+    CHECK_MSG((double)a.flops <= 1.001 * (double)b.flops, "%lld flops, %lld by hand",
+              (long long)a.flops, (long long)b.flops);
+    CHECK_EQ_INT(a.bytes_read + a.bytes_written, b.bytes_read + b.bytes_written);
+    tc_ctx_free(ctx);
+}
+
+/* The dead half of a transposed rule is not in the program. */
+TEST(tangents_of_a_norm_are_one_kernel)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 16, 64), v = tc_input(ctx, "v", TC_F32, 16, 64), t;
+    tc_tensor y = tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+    REQUIRE(tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(v), &t) == TC_OK);
+    CHECK_EQ_INT(plan_of(TC_TENSORS(x, v), TC_TENSORS(y, t)).n_kernels, 1);
+    tc_ctx_free(ctx);
+}
+
+/* ---- examples ---- */
+
+/* Each of n slices of every input by itself, side by side. */
+static tc_tensor one_by_one(tc_function f, void *user, tc_tensors in, int n)
+{
+    tc_tensor all = TC_NONE;
+    for (int e = 0; e < n; e++) {
+        tc_tensor x[4], y;
+        for (int i = 0; i < in.n; i++) {
+            x[i] = tc_squeeze(tc_slice(in.items[i], 0, e, e + 1, 1), 0);
+        }
+        f(x, &y, user);
+        y = tc_unsqueeze(y, 0);
+        all = e ? tc_cat(TC_TENSORS(all, y), 0) : y;
+    }
+    return all;
+}
+
+static void check_examples(int line, tc_function f, void *user, tc_tensors in, int n)
+{
+    tc_tensor y;
+    tc_status status = tc_vmap(f, user, in, NULL, &y, NULL, 1);
+    CHECK_MSG(status == TC_OK, "line %d: %s", line, tc_error(y));
+    check_same(line, y, one_by_one(f, user, in, n));
+}
+#define CHECK_EXAMPLES(f, user, in, n) check_examples(__LINE__, (f), (user), in, (n))
+
+static void at_indices(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)user;
+    y[0] = tc_scatter_max(tc_gather(x[0], 1, x[1]), 1, x[1], tc_mul(x[0], -1));
+}
+
+static void largest(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    tc_tensor values, places;
+    tc_topk(x[0], -1, 2, true, &values, &places);
+    y[0] = tc_add(values, tc_add(places, tc_argmax(x[0], 1, true)));
+    (void)user;
+}
+
+static void words(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    tc_tensor bits = tc_bitwise_xor(tc_cast(tc_mul(x[0], 8), TC_I32), 5);
+    y[0] = tc_add(tc_any(tc_gt(x[0], 0.3), TC_AXES(1), true), bits);
+    (void)user;
+}
+
+static void classes(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)user;
+    y[0] = tc_cross_entropy(x[0], tc_squeeze(tc_slice(x[1], 1, 0, 1, 1), 1));
+}
+
+TEST(examples_of_what_has_no_gradient)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = tc_reshape(tc_sin(tc_mul(ramp(ctx, 60), 9)), 4, 3, 5);
+    tc_tensor i = tc_remainder(tc_mul(tc_arange(ctx, 0, 60, 1, TC_I64), 7), 5);
+    i = tc_reshape(i, 4, 3, 5);
+    CHECK_EXAMPLES(at_indices, NULL, TC_TENSORS(x, i), 4);
+    CHECK_EXAMPLES(largest, NULL, TC_TENSORS(x), 4);
+    CHECK_EXAMPLES(words, NULL, TC_TENSORS(x), 4);
+    tc_tensor turned = tc_transpose(x, 1, 2); /* 5 targets of 3 classes */
+    CHECK_EXAMPLES(classes, NULL, TC_TENSORS(turned, tc_remainder(tc_transpose(i, 1, 2), 3)), 4);
+    tc_ctx_free(ctx);
+}
+
+static void draws(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    const tc_dtype t = *(const tc_dtype *)user;
+    tc_ctx *ctx = x[0].ctx;
+    tc_tensor bits = tc_random_bits(ctx, tc_fold_in(x[0], 3), t, 3, 7);
+    tc_tensor halves = tc_bitwise_xor(bits, tc_bitwise_right_shift(bits, 16));
+    y[0] = tc_bitwise_and(halves, 0xffff);
+}
+
+static void noise(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)user;
+    y[0] = tc_add(x[0], tc_rand(x[0].ctx, 17, TC_F32, 5));
+}
+
+/* A key for each example gives the numbers that the key gives alone; one key the same to all. */
+TEST(examples_of_random_numbers)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor keys = tc_mul(tc_arange(ctx, 1, 6, 1, TC_U64), 0x123456789abcd), y;
+    const tc_dtype dtypes[] = {TC_U32, TC_U64};
+    for (int i = 0; i < 2; i++) {
+        CHECK_EXAMPLES(draws, (void *)(uintptr_t)&dtypes[i], TC_TENSORS(keys), 5);
+    }
+    tc_tensor x = tc_reshape(ramp(ctx, 15), 3, 5);
+    REQUIRE(tc_vmap(noise, NULL, TC_TENSORS(x), NULL, &y, NULL, 1) == TC_OK);
+    CHECK_SAME(tc_sub(y, x), tc_expand(tc_rand(ctx, 17, TC_F32, 5), 3, 5));
+    tc_ctx_free(ctx);
+}
+
+static void outer_row(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    const tc_tensor *other = user;
+    y[0] = tc_mul(x[0], *other);
+}
+
+static void outer(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    tc_tensor all = x[1];
+    (void)user;
+    tc_vmap(outer_row, (void *)(uintptr_t)&x[0], TC_TENSORS(all), NULL, y, NULL, 1);
+}
+
+static void both(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    tc_ctx *ctx = user;
+    y[0] = tc_sum(x[0], TC_ALL, false);
+    y[1] = tc_full(ctx, 3, TC_F32, 2);
+    y[2] = tc_full(ctx, 4, TC_F32, 2);
+}
+
+TEST(examples_within_examples)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = ramp(ctx, 4), b = tc_sin(ramp(ctx, 3)), y[3];
+    REQUIRE(tc_vmap(outer, NULL, TC_TENSORS(a, b), ((const int[]){0, TC_UNMAPPED}), y, NULL, 1) ==
+            TC_OK);
+    CHECK_SAME(y[0], tc_einsum("i,j->ij", TC_TENSORS(a, b)));
+    /* what is the same for all is repeated, unless it is said to be */
+    REQUIRE(tc_vmap(both, ctx, TC_TENSORS(a), NULL, y, ((const int[]){0, 1, TC_UNMAPPED}), 3) ==
+            TC_OK);
+    CHECK_SAME(y[0], a);
+    CHECK_SAME(y[1], tc_full(ctx, 3, TC_F32, 2, 4));
+    CHECK_SAME(y[2], tc_full(ctx, 4, TC_F32, 2));
+    tc_ctx_free(ctx);
+}
+
+/* ---- programs ---- */
+
+static void slope_of(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)user;
+    tc_grad(tc_sum(tc_square(tc_tanh(tc_matmul(x[1], x[0]))), TC_ALL, false), &x[1], 1, &y[0]);
+}
+
+static void check_program(const char *backend)
+{
+    enum { EXAMPLES = 10, ROWS = 3, COLUMNS = 4 };
+    tc_ctx *ctx = make(backend);
+    tc_tensor many = tc_input(ctx, "many", TC_F32, COLUMNS, EXAMPLES), slopes, sum, whole;
+    tc_tensor w = tc_input(ctx, "w", TC_F32, ROWS, COLUMNS);
+    REQUIRE(tc_vmap(slope_of, NULL, TC_TENSORS(many, w), ((const int[]){1, TC_UNMAPPED}), &slopes,
+                    NULL, 1) == TC_OK);
+    tc_tensor y = tc_square(tc_tanh(tc_matmul(w, many)));
+    REQUIRE(tc_grad(tc_sum(y, TC_ALL, false), &w, 1, &whole) == TC_OK);
+    sum = tc_sub(tc_sum(slopes, TC_AXES(0), false), whole);
+    tc_program *f;
+    tc_status status = tc_compile_fn(TC_TENSORS(many, w), TC_TENSORS(slopes, sum), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(slopes));
+    float in[EXAMPLES * COLUMNS], weights[ROWS * COLUMNS], rest[ROWS * COLUMNS];
+    float out[EXAMPLES * ROWS * COLUMNS];
+    for (int i = 0; i < TCI_COUNT(in); i++) {
+        in[i] = (float)sin(i * 1.7);
+    }
+    for (int i = 0; i < TCI_COUNT(weights); i++) {
+        weights[i] = (float)cos(i * 0.9);
+    }
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(in, TCI_COUNT(in)), TC_BUF(weights, TCI_COUNT(weights))),
+                 TC_BUFS(TC_BUF(out, TCI_COUNT(out)), TC_BUF(rest, TCI_COUNT(rest)))) == TC_OK);
+    for (int i = 0; i < TCI_COUNT(rest); i++) {
+        CHECK_MSG(fabsf(rest[i]) < 1e-5f, "%d: %g", i, (double)rest[i]);
+    }
+    CHECK(fabsf(out[5]) > 1e-3f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(programs_of_examples_interp) { check_program("interp"); }
+TEST(programs_of_examples_cpu) { check_program("cpu"); }
+
+/* ---- what is refused ---- */
+
+static void assigns(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    y[0] = tc_assign(*(const tc_tensor *)user, x[0]);
+}
+
+static void reads(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    float value[3];
+    *(tc_status *)user = tc_read(x[0], value, 3);
+    y[0] = x[0];
+}
+
+static void makes_nothing(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)x;
+    (void)y;
+    (void)user;
+}
+
+static void fails(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)user;
+    y[0] = tc_reshape(x[0], 7);
+}
+
+TEST(misuse_has_a_text)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = tc_reshape(ramp(ctx, 6), 2, 3), y[2], whole = tc_arange(ctx, 0, 2, 1, TC_I32);
+    tc_tensor p = tc_param(ctx, NULL, TC_F32, 3);
+    CHECK_EQ_INT(tc_jvp(TC_TENSORS(x), TC_TENSORS(x), TC_TENSORS(), y), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(y[0]), "given 0 tangents for 1 inputs");
+    CHECK_EQ_INT(tc_vjp(TC_TENSORS(x), TC_TENSORS(ramp(ctx, 2)), &x, 1, y), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(y[0]), "cotangent 0 has shape [2]: expected [2, 3], that of result 0");
+    CHECK_EQ_INT(tc_jvp(TC_TENSORS(whole), TC_TENSORS(x), TC_TENSORS(x), y), TC_ERR_DTYPE);
+    CHECK_HAS(tc_error(y[0]), "result 0 is i32: only floats have gradients");
+    CHECK_EQ_INT(tc_jvp(TC_TENSORS(tc_bitcast(tc_bitcast(x, TC_I32), TC_F32)), TC_TENSORS(x),
+                        TC_TENSORS(x), y), TC_OK); /* integers lie between: it does not change */
+
+    CHECK_EQ_INT(tc_vmap(NULL, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x, whole), ((const int[]){1, 0}), y, NULL, 1),
+                 TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(y[0]), "axis 0 of input 1 has 2 elements, the inputs before 3");
+    CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x), ((const int[]){2}), y, NULL, 1), TC_ERR_AXIS);
+    CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x), ((const int[]){TC_UNMAPPED}), y, NULL, 1),
+                 TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_vmap(noise, ctx, TC_TENSORS(tc_expand(ramp(ctx, 5), 2, 5)), NULL, y,
+                         ((const int[]){TC_UNMAPPED}), 1), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(y[0]), "output 0 differs between examples");
+    CHECK_EQ_INT(tc_vmap(fails, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(y[0]), "tc_reshape");
+    CHECK_EQ_INT(tc_vmap(makes_nothing, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_vmap(assigns, &p, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(y[0]), "assign (made in ");
+    CHECK_HAS(tc_error(y[0]), "cannot be done for many examples at once");
+    tc_status status = TC_OK;
+    CHECK_EQ_INT(tc_vmap(reads, &status, TC_TENSORS(x), NULL, y, NULL, 1), TC_OK);
+    CHECK_EQ_INT(status, TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN
