@@ -41,6 +41,7 @@ endif
 EXAMPLE_C := $(wildcard examples/*.c examples/*/*.c)
 TEST_SOURCES := $(if $(TESTS),$(TESTS:%=tests/%.c),$(wildcard $(PARTS:%=tests/%/*.c)))
 TEST_HEADERS := $(wildcard tests/*.h tests/*/*.h)
+NETWORKS := $(wildcard examples/models/*.h)
 # The library is built once for each form that tests ask for, not once for each test: $(B)/tc.o is what a
 # user gets; $(B)/inside*.o the same with the rooms' functions visible (tests/inside.h).
 having = $(if $(TEST_SOURCES)$(EXAMPLE_C),$(shell grep -lE '$(1)' $(TEST_SOURCES) $(EXAMPLE_C)))
@@ -57,7 +58,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo bench oracle lint golden size
+.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo bench oracle model lint golden size
 .PHONY: clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -141,7 +142,7 @@ build/rooms.h: Makefile $(ROOMS)
 
 # A program that does not compile is a failed test, not the end of the run; it is tried again next time.
 .SECONDEXPANSION:
-$(TEST_PROGRAMS): $(B)/%: tests/%.c $$(call library,tests/$$*.c) $(TEST_HEADERS) build/rooms.h $(USED)
+$(TEST_PROGRAMS): $(B)/%: tests/%.c $$(call library,tests/$$*.c) $(TEST_HEADERS) $(NETWORKS) build/rooms.h $(USED)
 	@mkdir -p $(@D)
 	@tests/run.sh build $@ $(CC) $(CFLAGS) -I$(TC) -Itests -Ibuild -Isrc $< $(filter %.o,$^) -o $@ $(LIBS) || \
 	    { printf '#!/bin/sh\nrm "$$0"; echo "$<: FAIL does not compile"; exit 1\n' >$@; chmod +x $@; }
@@ -164,11 +165,13 @@ golden: ## rewrites the expected texts of tests/golden from what comes out now
 
 oracle: build/oracle ## build/oracle MANIFEST.json DATA.safetensors [--backend NAME] [--op REGEX] [--grad]
 
-$(B)/oracle: tests/oracle.c tests/tc_impl.c $(USED) $(TEST_HEADERS)
+model: build/model ## build/model NAME FILE.safetensors --meta models.json [--backend NAME] [--train]
+
+$(B)/oracle $(B)/model: $(B)/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS) $(NETWORKS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DTC_CUDA -I$(TC) -Itests $(filter %.c,$^) -o $@ $(LIBS)
 
-build/oracle: $(B)/oracle FORCE
+build/oracle build/model: build/%: $(B)/% FORCE
 	@cmp -s $< $@ || cp $< $@
 
 # ---- examples, benchmarks ----

@@ -1,0 +1,239 @@
+/* The networks of examples/models: names and shapes of their state as the libraries have them, a
+ * small BERT against what another library computed (build/model takes any such file), and what the
+ * layers say of files that do not fit. */
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include "model_case.h"
+#include "safetensors.h"
+
+#include <unistd.h>
+
+#define DATA "tests/data/models/"
+
+static char *text;
+static json *manifest;
+
+static void open_manifest(void)
+{
+    size_t bytes;
+    text = json_read_file(DATA "models.json", &bytes);
+    manifest = text ? json_parse(text) : NULL;
+    REQUIRE(manifest != NULL);
+}
+
+static void close_manifest(void)
+{
+    json_free(manifest);
+    free(text);
+}
+
+/* ---- the state ---- */
+
+/* A parameter that has a shape and no memory. */
+static tc_tensor make_placeholder(nn_model *model, const char *name, nn_kind kind, int rank,
+                                  const int64_t *sizes)
+{
+    int64_t list[NN_RANK + 1] = {kind == NN_COUNT ? TC_I64 : TC_F32};
+    memcpy(list + 1, sizes, (size_t)rank * sizeof(*sizes));
+    return tc_input_at(model->ctx, name, rank + 1, list, TC_HERE);
+}
+
+/* The network on inputs of that size, its parameters without memory. */
+static bool write_down(nn_model *model, const nn_network *network, int64_t batch, int64_t size)
+{
+    tc_tensor in[NN_INPUTS], out[NN_OUTPUTS];
+    bool images = !strcmp(network->inputs[0], "x");
+    model->make = make_placeholder;
+    model->preset = network->preset;
+    for (int i = 0; i < NN_INPUTS && network->inputs[i]; i++) {
+        in[i] = images ? tc_input(model->ctx, "x", TC_F32, batch, 3, size, size)
+                       : tc_input(model->ctx, network->inputs[i], TC_I64, batch, size);
+    }
+    network->build(nn_top(model), in, out);
+    CHECK_MSG(!*nn_error(model), "%s: %s", network->name, nn_error(model));
+    return !*nn_error(model);
+}
+
+/* Whether the tensor is what the list says: [name, [sizes], dtype, "param" or "buffer"]. */
+static bool is_listed(const nn_named *s, const json *entry)
+{
+    const json *sizes = entry->first->next, *kind = sizes->next->next;
+    int i = 0;
+    for (const json *n = sizes->first; n; n = n->next, i++) {
+        if (n->integer != tc_size(s->tensor, i)) {
+            return false;
+        }
+    }
+    return i == tc_rank(s->tensor) && !strcmp(kind->string, "param") == (s->kind <= NN_SCALE);
+}
+
+static const nn_named *find_state(const nn_model *model, const char *name)
+{
+    for (int i = 0; i < model->n_state; i++) {
+        if (!strcmp(model->state[i].name, name)) {
+            return &model->state[i];
+        }
+    }
+    return NULL;
+}
+
+TEST(names_and_shapes_are_those_of_the_libraries)
+{
+    open_manifest();
+    for (const json *v = json_get(manifest, "full")->first; v; v = v->next) {
+        const nn_network *network = nn_find(v->key);
+        const json *list = json_get(v, "tensors");
+        nn_model model = {0};
+        REQUIRE(network != NULL && tc_ctx_make(&model.ctx, NULL) == TC_OK);
+        bool images = !strcmp(network->inputs[0], "x");
+        write_down(&model, network, 1, images ? 224 : 16);
+        CHECK_EQ_INT(model.n_state, list->n);
+        for (const json *entry = list->first; entry; entry = entry->next) {
+            const nn_named *s = find_state(&model, entry->first->string);
+            CHECK_MSG(s && is_listed(s, entry), "%s: %s", v->key, entry->first->string);
+        }
+        nn_free(&model);
+        tc_ctx_free(model.ctx);
+    }
+    close_manifest();
+}
+
+TEST(configurations_have_as_many_parameters_as_theirs)
+{
+    open_manifest();
+    for (const json *v = json_get(manifest, "tiny")->first; v; v = v->next) {
+        const nn_network *network = nn_find(v->key);
+        char *settings = mdl_settings(json_get(v, "config"));
+        nn_model model = {.settings = settings};
+        int64_t n = 0;
+        REQUIRE(network != NULL && tc_ctx_make(&model.ctx, NULL) == TC_OK);
+        write_down(&model, network, json_get(v, "batch")->integer, json_get(v, "size")->integer);
+        for (int i = 0; i < model.n_state; i++) {
+            n += model.state[i].kind <= NN_SCALE ? tc_count(model.state[i].tensor) : 0;
+        }
+        CHECK_MSG(n == json_get(v, "parameters")->integer, "%s: %d", v->key, (int)n);
+        nn_free(&model);
+        tc_ctx_free(model.ctx);
+        free(settings);
+    }
+    close_manifest();
+}
+
+/* ---- numbers ---- */
+
+static mdl_run replay(const char *path, const char *backend, bool train, FILE *out)
+{
+    static mdl_run r;
+    open_manifest();
+    r = (mdl_run){.name = "bert", .backend = backend, .train = train, .out = out};
+    r.meta = json_get(json_get(manifest, "tiny"), "bert");
+    mdl_replay(&r, path);
+    close_manifest();
+    return r;
+}
+
+TEST(bert_is_the_reference_s_in_use_and_in_training)
+{
+    static const char *const backends[] = {"interp", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        mdl_run r = replay(DATA "bert.safetensors", backends[i], true, stdout);
+        CHECK_EQ_INT(r.failed, 0);
+        CHECK_EQ_INT(r.passed, 42);
+        CHECK_EQ_INT(r.skipped, 0);
+    }
+    mdl_run r = replay(DATA "bert.safetensors", "interp", false, stdout);
+    CHECK_EQ_INT(r.passed, 2);
+    CHECK_EQ_INT(r.skipped, 40);
+}
+
+TEST(a_wrong_weight_is_found_and_its_layer_named)
+{
+    char path[64];
+    st_file f;
+    snprintf(path, sizeof(path), "/tmp/tc-test-model-%d", (int)getpid());
+    REQUIRE(st_open(&f, DATA "bert.safetensors"));
+    const st_array *a = st_find(&f, "w/encoder.layer.1.intermediate.dense.weight");
+    REQUIRE(a != NULL);
+    float wrong = 3;
+    memcpy(f.text + (a->data - f.text), &wrong, sizeof(wrong));
+    FILE *file = fopen(path, "wb");
+    const st_array *last = f.arrays;
+    for (int i = 0; i < f.n; i++) {
+        last = f.arrays[i].data > last->data ? &f.arrays[i] : last;
+    }
+    size_t bytes = (size_t)(last->data + last->bytes - f.text);
+    REQUIRE(file != NULL && fwrite(f.text, 1, bytes, file) == bytes && fclose(file) == 0);
+    st_close(&f);
+    mdl_run r = replay(path, "interp", true, NULL);
+    remove(path);
+    CHECK_MSG(r.failed > 10, "%d", r.failed);
+    CHECK_STR(r.first, "encoder.layer.1.intermediate.dense");
+}
+
+/* ---- files that do not fit ---- */
+
+TEST(a_file_of_another_shape_is_refused_by_name)
+{
+    nn_model model = {.prefix = "w/", .settings = "vocab_size=120 hidden_size=64"};
+    REQUIRE(tc_ctx_make(&model.ctx, NULL) == TC_OK);
+    REQUIRE(tc_file_open(model.ctx, DATA "bert.safetensors", &model.file) == TC_OK);
+    tc_tensor ids = tc_input(model.ctx, "ids", TC_I64, 1, 4), out[2];
+    bert(nn_top(&model), (tc_tensor[]){ids, ids, ids}, out);
+    CHECK_STR(nn_error(&model), "w/embeddings.word_embeddings.weight is [120, 64], the file has "
+                                   "[120, 48]");
+    CHECK(tc_status_of(out[1]) != TC_OK);
+    nn_free(&model);
+    model = (nn_model){.ctx = model.ctx, .file = model.file};
+    bert(nn_top(&model), (tc_tensor[]){ids, ids, ids}, out);
+    CHECK_STR(nn_error(&model), "the file has no embeddings.word_embeddings.weight");
+    nn_free(&model);
+    tc_file_close(model.file);
+    tc_ctx_free(model.ctx);
+}
+
+/* ---- without a file ---- */
+
+TEST(a_network_of_random_numbers_learns_with_dropout)
+{
+    enum { BATCH = 4, LENGTH = 8, WORDS = 12, IDS = BATCH * LENGTH, STEPS = 60 };
+    static int64_t ids[IDS], next[IDS];
+    nn_model model = {.learns = true, .training = true,
+                      .settings = "vocab_size=12 n_embd=16 n_head=2 n_layer=1 n_positions=8"};
+    REQUIRE(tc_ctx_make(&model.ctx, NULL) == TC_OK);
+    tc_tensor runs = tc_param(model.ctx, NULL, TC_I64);
+    tc_keys keys = {tc_fold_in(7, runs), 0};
+    model.dropout = &keys;
+    for (int i = 0; i < IDS; i++) {
+        ids[i] = i * i % WORDS;
+        next[i] = (i + 1) * (i + 1) % WORDS;
+    }
+    tc_tensor x = tc_input(model.ctx, "x", TC_I64, BATCH, LENGTH), y;
+    tc_tensor target = tc_input(model.ctx, "y", TC_I64, IDS);
+    gpt2(nn_top(&model), &x, &y);
+    tc_tensor loss = tc_cross_entropy(tc_reshape(y, IDS, WORDS), target);
+    tc_tensor w[32], g[32], outs[TC_EFFECTS(32) + 2] = {loss};
+    int n = nn_learning(&model, w), n_effects;
+    CHECK_EQ_INT(n, 16);
+    CHECK_EQ_INT((int)keys.given, 3);
+    CHECK_MSG(tc_grad(loss, w, n, g) == TC_OK, "%s", nn_error(&model));
+    REQUIRE(tc_adam(w, g, n, 0.01, NULL, outs + 1, &n_effects) == TC_OK);
+    outs[1 + n_effects] = tc_assign(runs, tc_add(runs, 1));
+    tc_program *step;
+    tc_status status = tc_compile_fn(TC_TENSORS(x, target), TC_TENSORS_N(outs, n_effects + 2), NULL,
+                                     &step);
+    CHECK_MSG(status == TC_OK, "%s", nn_error(&model));
+    float losses[STEPS] = {0};
+    for (int i = 0; i < STEPS && status == TC_OK; i++) {
+        status = tc_run(step, TC_BUFS(TC_BUF(ids, IDS), TC_BUF(next, IDS)),
+                        TC_BUFS(TC_BUF(&losses[i], 1)));
+    }
+    CHECK_MSG(losses[STEPS - 1] < 0.5f * losses[0], "%g after %g", (double)losses[STEPS - 1],
+              (double)losses[0]);
+    tc_program_free(step);
+    nn_free(&model);
+    tc_ctx_free(model.ctx);
+}
+
+TEST_MAIN
