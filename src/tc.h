@@ -198,6 +198,7 @@
 #include "run/resident.c"
 #include "run/buffer.c"
 #include "run/index.c"
+#include "run/port.c"
 #include "run/program.c"
 #include "run/check.c"
 #include "run/kept.c"

@@ -158,6 +158,18 @@ typedef struct tc_program_info {
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
+/* An input or output of a program; memory of the program's, until tc_program_free. */
+typedef struct tc_port {
+    const char *name;     /* of a tc_input; "" of what has none, as most outputs */
+    tc_dtype dtype;
+    int rank;
+    const int64_t *sizes; /* as tc_size tells them: one from TC_DIM is symbolic */
+} tc_port;
+/* Number i, as tc_run takes them. TC_ERR_ARGUMENT: NULL, or there is no such number. */
+TC_API tc_status tc_program_get_input(const tc_program *f, int i, tc_port *port);
+TC_API tc_status tc_program_get_output(const tc_program *f, int i, tc_port *port);
+/* The number of the first input of that name; -1: there is none, or something is NULL. */
+TC_API int tc_program_find_input(const tc_program *f, const char *name);
 /* Nanoseconds of each phase of the compile that made this program (0 when it came from a cache). */
 typedef struct tc_times {
     int64_t key, rewrite, plan, lower, emit, compiler, load, total;

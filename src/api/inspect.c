@@ -1,5 +1,6 @@
 /* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */
 #include <stdio.h>
+#include <string.h>
 
 #include "../run/dynamic.h"
 #include "frame.h"
@@ -95,6 +96,35 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
 #endif
     tci_inspect_count_run(code, info);
     return TC_OK;
+}
+
+static tc_status tci_inspect_port(const tc_program *f, int i, int begin, int n, tc_port *port)
+{
+    if (!f || !port || i < 0 || i >= n) {
+        return TC_ERR_ARGUMENT;
+    }
+    *port = f->ports[begin + i];
+    return TC_OK;
+}
+
+TC_API tc_status tc_program_get_input(const tc_program *f, int i, tc_port *port)
+{
+    return tci_inspect_port(f, i, 0, f ? f->n_inputs : 0, port);
+}
+
+TC_API tc_status tc_program_get_output(const tc_program *f, int i, tc_port *port)
+{
+    return tci_inspect_port(f, i, f ? f->n_inputs : 0, f ? f->n_outputs : 0, port);
+}
+
+TC_API int tc_program_find_input(const tc_program *f, const char *name)
+{
+    for (int i = 0; f && name && i < f->n_inputs; i++) {
+        if (!strcmp(f->ports[i].name, name)) {
+            return i;
+        }
+    }
+    return -1;
 }
 
 TC_API tc_status tc_compile_times(const tc_program *f, tc_times *times)

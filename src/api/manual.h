@@ -238,6 +238,16 @@
  *         tc_call_free(call);
  *     }
  *
+ * What a program takes and gives, in the order of tc_run, and inputs by name:
+ *
+ *     tc_port port;
+ *     for (int i = 0; tc_program_get_input(f, i, &port) == TC_OK; i++) {
+ *         printf("%s: %s, %d axes\n", port.name, tc_dtype_name(port.dtype), port.rank);
+ *     }
+ *     tc_buf given[1];
+ *     given[tc_program_find_input(f, "x")] = TC_BUF(in, 12);
+ *     tc_run(f, TC_BUFS_N(given, 1), TC_BUFS(TC_BUF(out, 12)));
+ *
  * 8 LAZY FORM: VALUES
  *
  * No program is needed: reading compiles on demand (remembered like any compile), runs, and keeps

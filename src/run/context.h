@@ -97,6 +97,16 @@ typedef struct tci_index_room {
     size_t n_words, n_text;
 } tci_index_room;
 
+/* Memory for the ports of a program and for what they point to. ports NULL: they are only
+ * counted. */
+typedef struct tci_port_room {
+    tc_port *ports;
+    int64_t *sizes;
+    char *text;
+    int n_ports;
+    size_t n_sizes, n_text;
+} tci_port_room;
+
 /* The last failing tc_run of one thread. Only that thread writes the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
@@ -127,6 +137,7 @@ struct tc_program {
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
+    tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
@@ -269,6 +280,10 @@ TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
 /* The newest bytes are in host memory from now on. */
 TCI_FN tc_status tci_resident_home(tci_storage *s);
 TCI_FN void tci_resident_free(tci_storage *s);
+
+/* ---- run/port.c ---- */
+/* Lists the user's inputs and outputs of a request. Strings are copied. */
+TCI_FN void tci_port_list(const tci_request *r, tci_port_room *room);
 
 /* ---- run/index.c ---- */
 /* Lists the readings at indices of a request. Strings are copied: the program outlives theirs. */

@@ -30,6 +30,7 @@ typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds;
     tci_index_room index;      /* counted, then laid out */
+    tci_port_room ports;       /* the same */
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -96,6 +97,10 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     index->reads = tci_program_carve(block, &at, (size_t)index->n_reads, sizeof(tci_index_read));
     index->words = tci_program_carve(block, &at, index->n_words, sizeof(int64_t));
     index->text = tci_program_carve(block, &at, index->n_text, 1);
+    tci_port_room *ports = &sizes->ports;
+    ports->ports = tci_program_carve(block, &at, (size_t)ports->n_ports, sizeof(tc_port));
+    ports->sizes = tci_program_carve(block, &at, ports->n_sizes, sizeof(int64_t));
+    ports->text = tci_program_carve(block, &at, ports->n_text, 1);
     return at;
 }
 
@@ -140,6 +145,14 @@ static void tci_program_list_reads(tc_program *f, const tci_request *r, const tc
     }
     f->reads = filled.reads;
     f->n_reads = filled.n_reads;
+}
+
+/* The same of its inputs and outputs. */
+static void tci_program_list_ports(tc_program *f, const tci_request *r, const tci_port_room *room)
+{
+    tci_port_room filled = {.ports = room->ports, .sizes = room->sizes, .text = room->text};
+    tci_port_list(r, &filled);
+    f->ports = filled.ports;
 }
 
 /* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
@@ -411,6 +424,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
                                .n_effects = r->n_effects};
     int64_t *literal_words = NULL;
     tci_index_list(r, &sizes.index);
+    tci_port_list(r, &sizes.ports);
     tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
     if (status) {
         return status;
@@ -420,6 +434,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     p->from_disk = r->found == TCI_FOUND_DISK;
     tci_program_capture(p, r);
     tci_program_list_reads(p, r, &sizes.index);
+    tci_program_list_ports(p, r, &sizes.ports);
     tci_program_complete(p, sizes.n_steps, literal_words);
 #ifdef TC_DYNAMIC_SHAPES
     if (code->n_symbols && !tci_dynamic_make(p, r)) {

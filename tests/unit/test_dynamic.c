@@ -654,6 +654,26 @@ TEST(parameters_are_changed_at_any_size)
     tc_ctx_free(ctx);
 }
 
+TEST(ports_have_the_sizes_of_the_user)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    CHECK_OK(tc_ctx_make(&ctx, &o));
+    REQUIRE(ctx);
+    int64_t batch = TC_DIM("batch", 1, 50);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 8), y = tc_cat(TC_TENSORS(x, x), 0);
+    tc_program *f = NULL;
+    tc_port in = {0}, out = {0};
+    CHECK_OK(tc_compile(y, &f));
+    REQUIRE(f);
+    CHECK_OK(tc_program_get_input(f, 0, &in));
+    CHECK_OK(tc_program_get_output(f, 0, &out));
+    CHECK(in.sizes[0] == batch && in.sizes[1] == 8 && out.sizes[0] == tc_dim_mul(batch, 2));
+    CHECK_EQ_INT(tc_program_find_input(f, "x"), 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(memory_limit_is_that_of_the_sizes)
 {
     tc_ctx *ctx = NULL;

@@ -713,4 +713,36 @@ TEST(numbers_of_a_plan_that_is_made_twice)
     tc_ctx_free(ctx);
 }
 
+TEST(what_a_program_takes_and_gives)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 3, 4), n = tc_input(ctx, "n", TC_I64);
+    tc_tensor w = tc_param(ctx, NULL, TC_F32, 3, 4), y = tc_mul(a, n);
+    tc_program *f = NULL;
+    tc_port port = {0};
+    REQUIRE_OK(tc_compile_fn(TC_TENSORS(n, a), TC_TENSORS(tc_assign(w, y), tc_cast(y, TC_F64), a),
+                             NULL, &f));
+    tc_ctx_free(ctx);
+    CHECK_OK(tc_program_get_input(f, 1, &port));
+    CHECK(!strcmp(port.name, "a") && port.dtype == TC_F32 && port.rank == 2);
+    CHECK(port.sizes[0] == 3 && port.sizes[1] == 4);
+    CHECK_OK(tc_program_get_input(f, 0, &port));
+    CHECK(!strcmp(port.name, "n") && port.dtype == TC_I64 && port.rank == 0);
+    CHECK_OK(tc_program_get_output(f, 0, &port));
+    CHECK(!strcmp(port.name, "") && port.dtype == TC_F64 && port.rank == 2 && port.sizes[1] == 4);
+    CHECK_OK(tc_program_get_output(f, 1, &port));
+    CHECK(!strcmp(port.name, "a") && port.dtype == TC_F32);
+    CHECK_EQ_INT(tc_program_get_input(f, 2, &port), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_program_get_output(f, 2, &port), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_program_get_output(f, -1, &port), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_program_get_input(f, 0, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_program_get_input(NULL, 0, &port), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_program_find_input(f, "a"), 1);
+    CHECK_EQ_INT(tc_program_find_input(f, "n"), 0);
+    CHECK_EQ_INT(tc_program_find_input(f, ""), -1);
+    CHECK_EQ_INT(tc_program_find_input(f, NULL), -1);
+    CHECK_EQ_INT(tc_program_find_input(NULL, "a"), -1);
+    tc_program_free(f);
+}
+
 TEST_MAIN
