@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "6e81e1e015be0355"
+#define TCI_BUILD "81b0f9f818167a56"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -247,6 +247,16 @@
  *         tc_call_free(call);
  *     }
  *
+ * What a program takes and gives, in the order of tc_run, and inputs by name:
+ *
+ *     tc_port port;
+ *     for (int i = 0; tc_program_get_input(f, i, &port) == TC_OK; i++) {
+ *         printf("%s: %s, %d axes\n", port.name, tc_dtype_name(port.dtype), port.rank);
+ *     }
+ *     tc_buf given[1];
+ *     given[tc_program_find_input(f, "x")] = TC_BUF(in, 12);
+ *     tc_run(f, TC_BUFS_N(given, 1), TC_BUFS(TC_BUF(out, 12)));
+ *
  * 8 LAZY FORM: VALUES
  *
  * No program is needed: reading compiles on demand (remembered like any compile), runs, and keeps
@@ -316,7 +326,7 @@
  *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
- * tc_adamw and tc_lion. What they remember are parameters as well, named after those that they
+ * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named after those that they
  * change; parameters of bf16 and f16 are updated in f32. The rate is a number or a 0-d tensor, so a
  * schedule is an input:
  *
@@ -331,6 +341,17 @@
  *         tc_compile_fn(TC_TENSORS(x, rate), TC_TENSORS_N(effects, n_effects), NULL, &step);
  *         tc_program_free(step);
  *     }
+ *
+ * Gradients in f16 want a scaled loss; the scale is a parameter that moves by itself, and a step
+ * whose gradients overflow sets nothing:
+ *
+ *     tc_tensor half = tc_param(ctx, NULL, TC_F16, 3, 4), wide = tc_cast(half, TC_F32);
+ *     tc_tensor scale = tc_param_from(tc_full(ctx, 65536, TC_F32)), moves[TC_EFFECTS(1)];
+ *     tc_tensor off = tc_sum(tc_square(tc_sub(wide, x)), TC_ALL, false);
+ *     tc_grad(tc_mul(off, scale), &half, 1, &slope);
+ *     tc_tensor finite = tc_unscale_grads(&slope, 1, scale, &slope);
+ *     tc_muon(&half, &slope, 1, rate, NULL, moves, &n_effects);
+ *     tc_scale_effects(scale, finite, 2000, moves, &n_effects);
  *
  * Random numbers are a function of a key, an integer, and of the index of an element, and of
  * nothing else: the same on every backend, at any size, fused or not. Two draws with one key are
@@ -2812,12 +2833,12 @@ extern "C" {
  * them), and parameters of its own for what it remembers. effects[0] to effects[*n_effects - 1]
  * are outputs for tc_compile_fn; there is room for TC_EFFECTS(n). rate is a number or a 0-d tensor:
  * as an input of the program it is whatever schedule the caller likes. f16 and bf16 parameters are
- * updated in f32, in a copy that is remembered, and rounded from there. What is remembered is named
+ * updated in f32, in a copy that is remembered, and rounded from there; their gradients may be f32. What is remembered is named
  * after its parameter where that has a name ("fc1.weight.momentum"), so tc_save has it too; it is
  * made anew by each of these calls. options NULL or a field zero: its default.
  * TC_ERR_ARGUMENT: NULL, or one is no parameter; TC_ERR_DTYPE; TC_ERR_SHAPE; the error of a
  * gradient; *n_effects is then 0, and tc_error of the first parameter's context tells. */
-#define TC_EFFECTS(n) (4 * (n) + 2)
+#define TC_EFFECTS(n) (4 * (n) + 4)
 
 /* w -= rate * step; step: g, or, with momentum, m = momentum * m + g, or, of Nesterov, g + momentum
  * * m; where weight_decay * w is added to g first. */
@@ -2854,6 +2875,21 @@ TC_API tc_status tc_lion_at(const tc_tensor *params, const tc_tensor *grads, int
 #define tc_lion(params, grads, n, rate, options, effects, n_effects)                               \
     tc_lion_at((params), (grads), (n), TC_ARG(rate), (options), (effects), (n_effects), TC_HERE)
 
+/* Of matrices [rows, columns], others are TC_ERR_SHAPE (give them to tc_adamw): w -= rate *
+ * sqrt(max(1, rows / columns)) * step, where the step is m = momentum * m + (1 - momentum) * g, or
+ * what comes next of it, (1 - momentum) * g + momentum * m, with its singular values brought near
+ * to 1 by five steps of an iteration of Newton and Schulz, in f32 (f64 of f64); after rate *
+ * weight_decay * w is taken off w. */
+typedef struct tc_muon_options {
+    double momentum, weight_decay; /* 0.95, 0 */
+    bool heavy_ball;               /* m itself, without the look ahead */
+} tc_muon_options;
+TC_API tc_status tc_muon_at(const tc_tensor *params, const tc_tensor *grads, int n, tc_arg rate,
+                            const tc_muon_options *options, tc_tensor *effects, int *n_effects,
+                            tc_site here);
+#define tc_muon(params, grads, n, rate, options, effects, n_effects)                               \
+    tc_muon_at((params), (grads), (n), TC_ARG(rate), (options), (effects), (n_effects), TC_HERE)
+
 /* tc_clip_grads(grads, n, most, clipped): the gradients, all times most / norm where the norm of
  * all of them together is above `most`, a number or a 0-d tensor; clipped may be grads. Returns the
  * norm, f32. */
@@ -2861,6 +2897,27 @@ TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc
                                   tc_site here);
 #define tc_clip_grads(grads, n, most, clipped)                                                     \
     tc_clip_grads_at((grads), (n), TC_ARG(most), (clipped), TC_HERE)
+
+/* ---- loss scaling: gradients of f16 lose what is below 2^-24, and are infinite from 2^16 on ----
+ *     tc_tensor scale = tc_param_from(tc_full(ctx, 65536, TC_F32));
+ *     tc_grad(tc_mul(loss, scale), params, n, grads);
+ *     tc_tensor finite = tc_unscale_grads(grads, n, scale, grads);
+ *     tc_adamw(params, grads, n, rate, NULL, effects, &n_effects);
+ *     tc_scale_effects(scale, finite, 2000, effects, &n_effects); */
+/* The gradients over scale, a 0-d tensor, those of f16 and bf16 in f32; unscaled may be grads.
+ * Returns whether all their elements are finite: bool, 0-d. */
+TC_API tc_tensor tc_unscale_grads_at(const tc_tensor *grads, int n, tc_tensor scale,
+                                     tc_tensor *unscaled, tc_site here);
+#define tc_unscale_grads(grads, n, scale, unscaled)                                                \
+    tc_unscale_grads_at((grads), (n), (scale), (unscaled), TC_HERE)
+/* Where finite is false the effects set nothing, and scale, a parameter, is halved; after each
+ * `interval` steps without that it is doubled. Adds two effects behind the *n_effects: TC_EFFECTS
+ * has room for them. TC_ERR_ARGUMENT: NULL, interval < 1, or one is no effect; the errors of
+ * tc_assign; the effects are then as they were, and tc_error of scale's context tells. */
+TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t interval,
+                                     tc_tensor *effects, int *n_effects, tc_site here);
+#define tc_scale_effects(scale, finite, interval, effects, n_effects)                              \
+    tc_scale_effects_at((scale), (finite), (interval), (effects), (n_effects), TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -3026,6 +3083,18 @@ typedef struct tc_program_info {
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
+/* An input or output of a program; memory of the program's, until tc_program_free. */
+typedef struct tc_port {
+    const char *name;     /* of a tc_input; "" of what has none, as most outputs */
+    tc_dtype dtype;
+    int rank;
+    const int64_t *sizes; /* as tc_size tells them: one from TC_DIM is symbolic */
+} tc_port;
+/* Number i, as tc_run takes them. TC_ERR_ARGUMENT: NULL, or there is no such number. */
+TC_API tc_status tc_program_get_input(const tc_program *f, int i, tc_port *port);
+TC_API tc_status tc_program_get_output(const tc_program *f, int i, tc_port *port);
+/* The number of the first input of that name; -1: there is none, or something is NULL. */
+TC_API int tc_program_find_input(const tc_program *f, const char *name);
 /* Nanoseconds of each phase of the compile that made this program (0 when it came from a cache). */
 typedef struct tc_times {
     int64_t key, rewrite, plan, lower, emit, compiler, load, total;
@@ -62550,6 +62619,16 @@ typedef struct tci_index_room {
     size_t n_words, n_text;
 } tci_index_room;
 
+/* Memory for the ports of a program and for what they point to. ports NULL: they are only
+ * counted. */
+typedef struct tci_port_room {
+    tc_port *ports;
+    int64_t *sizes;
+    char *text;
+    int n_ports;
+    size_t n_sizes, n_text;
+} tci_port_room;
+
 /* The last failing tc_run of one thread. Only that thread writes the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
@@ -62580,6 +62659,7 @@ struct tc_program {
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
+    tc_port *ports;            /* of the user: inputs, then outputs; none in an instance */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
@@ -62722,6 +62802,10 @@ TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
 /* The newest bytes are in host memory from now on. */
 TCI_FN tc_status tci_resident_home(tci_storage *s);
 TCI_FN void tci_resident_free(tci_storage *s);
+
+/* ---- run/port.c ---- */
+/* Lists the user's inputs and outputs of a request. Strings are copied. */
+TCI_FN void tci_port_list(const tci_request *r, tci_port_room *room);
 
 /* ---- run/index.c ---- */
 /* Lists the readings at indices of a request. Strings are copied: the program outlives theirs. */
@@ -63936,6 +64020,44 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
 }
 
 #undef TCI_INDEX_NAMED
+/* ---- src/run/port.c ---- */
+/* run/port.c - what the inputs and outputs of a program are: names, dtypes, sizes.
+ *
+ * In: a request, when a program is made. Out: the ports of the user, in the order of tc_run, in the
+ * program's own memory. They come from the user's nodes and not from the code, which knows no names
+ * and has symbols of its own. */
+#include <string.h>
+
+
+static void tci_port_add(tci_port_room *room, const tci_node *n)
+{
+    const char *name = n->op == TCI_OP_INPUT && n->name ? n->name : "";
+    size_t n_name = strlen(name) + 1;
+    if (room->ports) {
+        int64_t *sizes = room->sizes + room->n_sizes;
+        for (int i = 0; i < n->rank; i++) {
+            sizes[i] = (int64_t)tci_dim_show(n->shape[i]);
+        }
+        room->ports[room->n_ports] =
+            (tc_port){.name = memcpy(room->text + room->n_text, name, n_name),
+                      .dtype = (tc_dtype)n->dtype,
+                      .rank = n->rank,
+                      .sizes = sizes};
+    }
+    room->n_ports++;
+    room->n_sizes += (size_t)n->rank;
+    room->n_text += n_name;
+}
+
+TCI_FN void tci_port_list(const tci_request *r, tci_port_room *room)
+{
+    for (int i = 0; i < r->n_user_inputs; i++) {
+        tci_port_add(room, r->inputs[i]);
+    }
+    for (int i = 0; i < r->n_roots - r->n_effects; i++) {
+        tci_port_add(room, r->roots[i]);
+    }
+}
 /* ---- src/run/program.c ---- */
 /* run/program.c - programs: code plus what one compile captured.
  *
@@ -64055,6 +64177,7 @@ typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds;
     tci_index_room index;      /* counted, then laid out */
+    tci_port_room ports;       /* the same */
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -64121,6 +64244,10 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     index->reads = tci_program_carve(block, &at, (size_t)index->n_reads, sizeof(tci_index_read));
     index->words = tci_program_carve(block, &at, index->n_words, sizeof(int64_t));
     index->text = tci_program_carve(block, &at, index->n_text, 1);
+    tci_port_room *ports = &sizes->ports;
+    ports->ports = tci_program_carve(block, &at, (size_t)ports->n_ports, sizeof(tc_port));
+    ports->sizes = tci_program_carve(block, &at, ports->n_sizes, sizeof(int64_t));
+    ports->text = tci_program_carve(block, &at, ports->n_text, 1);
     return at;
 }
 
@@ -64165,6 +64292,14 @@ static void tci_program_list_reads(tc_program *f, const tci_request *r, const tc
     }
     f->reads = filled.reads;
     f->n_reads = filled.n_reads;
+}
+
+/* The same of its inputs and outputs. */
+static void tci_program_list_ports(tc_program *f, const tci_request *r, const tci_port_room *room)
+{
+    tci_port_room filled = {.ports = room->ports, .sizes = room->sizes, .text = room->text};
+    tci_port_list(r, &filled);
+    f->ports = filled.ports;
 }
 
 /* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
@@ -64436,6 +64571,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
                                .n_effects = r->n_effects};
     int64_t *literal_words = NULL;
     tci_index_list(r, &sizes.index);
+    tci_port_list(r, &sizes.ports);
     tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
     if (status) {
         return status;
@@ -64445,6 +64581,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     p->from_disk = r->found == TCI_FOUND_DISK;
     tci_program_capture(p, r);
     tci_program_list_reads(p, r, &sizes.index);
+    tci_program_list_ports(p, r, &sizes.ports);
     tci_program_complete(p, sizes.n_steps, literal_words);
 #ifdef TC_DYNAMIC_SHAPES
     if (code->n_symbols && !tci_dynamic_make(p, r)) {
@@ -75639,6 +75776,9 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
  * have in common (the arithmetic in f32, the copy of what is narrower, names, lists) stands around
  * it once. */
 
+#include <math.h>
+#include <string.h>
+
 
 #define TCI_T(x) tci_arg_tensor(x)
 #define TCI_N(x) tci_arg_float(x)
@@ -75648,6 +75788,7 @@ typedef struct tci_optim {
     tc_arg rate;
     double momentum, beta1, beta2, eps, decay;
     bool nesterov, decoupled;
+    bool of_matrices;         /* parameters of other ranks are refused */
     tc_tensor power1, power2; /* beta1 and beta2 to the number of this step; tc_adam */
     tc_tensor *effects;
     int n;
@@ -75747,14 +75888,52 @@ static tc_tensor tci_optim_lion(tci_optim *o, tc_tensor param, tc_tensor w, tc_t
     return tci_optim_move(o, w, step);
 }
 
+/* A step of Newton and Schulz on x, rows <= columns: (a + b x x' + c (x x')^2) x, whose odd
+ * polynomial takes the singular values towards 1. */
+static tc_tensor tci_optim_schulz(const tci_optim *o, tc_tensor x)
+{
+    tc_tensor gram = tc_matmul_at(x, tc_transpose_at(x, 0, 1, o->here), o->here);
+    tc_tensor second = tci_optim_scale(o, tc_matmul_at(gram, gram, o->here), 2.0315);
+    tc_tensor factor = tci_optim_add(o, tci_optim_scale(o, gram, -4.7750), second);
+    return tci_optim_add(o, tci_optim_scale(o, x, 3.4445), tc_matmul_at(factor, x, o->here));
+}
+
+static tc_tensor tci_optim_orthogonal(const tci_optim *o, tc_tensor u, bool is_tall)
+{
+    tc_tensor x = is_tall ? tc_transpose_at(u, 0, 1, o->here) : u;
+    tc_tensor norm = tc_norm_at(x, 2, TC_ALL, false, o->here);
+    tc_tensor least = tc_maximum_at(TCI_T(norm), TCI_N(1e-7), o->here);
+    x = tc_div_at(TCI_T(x), TCI_T(least), o->here);
+    for (int i = 0; i < 5; i++) {
+        x = tci_optim_schulz(o, x);
+    }
+    return is_tall ? tc_transpose_at(x, 0, 1, o->here) : x;
+}
+
+static tc_tensor tci_optim_muon(tci_optim *o, tc_tensor param, tc_tensor w, tc_tensor g)
+{
+    double tall = (double)tc_size(w, 0) / (double)tc_size(w, 1); /* of memory: sizes are known */
+    tc_tensor m = tci_optim_zeros(o, w, param, "momentum");
+    tc_tensor next = tci_optim_mean(o, o->momentum, m, g);
+    tci_optim_set(o, m, next);
+    tc_tensor u = o->nesterov ? tci_optim_mean(o, o->momentum, next, g) : next;
+    tc_tensor step = tci_optim_orthogonal(o, u, tall > 1);
+    return tci_optim_move(o, w, tall > 1 ? tci_optim_scale(o, step, sqrt(tall)) : step);
+}
+
 /* ---- what all have in common ---- */
+
+static bool tci_optim_is_narrow(int dtype)
+{
+    return dtype == TC_F16 || dtype == TC_BF16;
+}
 
 /* The effects on one parameter: arithmetic in f32 of what is narrower, in a copy that is
  * remembered. */
 static void tci_optim_one(tci_optim *o, tci_optim_rule rule, tc_tensor param, tc_tensor grad)
 {
     tc_dtype dtype = tc_dtype_of(param);
-    bool narrow = dtype == TC_F16 || dtype == TC_BF16;
+    bool narrow = tci_optim_is_narrow(dtype);
     tc_dtype math = narrow ? TC_F32 : dtype;
     tc_tensor w = param, g = tc_cast_at(grad, math, o->here);
     if (narrow) {
@@ -75775,7 +75954,8 @@ static void tci_optim_one(tci_optim *o, tci_optim_rule rule, tc_tensor param, tc
     tci_optim_set(o, param, tc_cast_at(next, dtype, o->here));
 }
 
-static bool tci_optim_check(tci_frame *f, const tc_tensor *params, const tc_tensor *grads, int n)
+static bool tci_optim_check(const tci_optim *o, tci_frame *f, const tc_tensor *params,
+                            const tc_tensor *grads, int n)
 {
     for (int i = 0; i < n && !f->failed; i++) {
         tci_frame_use(f, params[i]);
@@ -75786,13 +75966,18 @@ static bool tci_optim_check(tci_frame *f, const tc_tensor *params, const tc_tens
         }
         if (p->op != TCI_OP_DATA || !p->storage->param) {
             tci_frame_fail(f, TC_ERR_ARGUMENT, "number %d is no parameter (tc_param)", i);
-        } else if (!tci_dtype_is_float((tc_dtype)p->dtype) || g->dtype != p->dtype) {
+        } else if (!tci_dtype_is_float((tc_dtype)p->dtype) ||
+                   (g->dtype != p->dtype &&
+                    !(tci_optim_is_narrow(p->dtype) && g->dtype == TC_F32))) {
             tci_frame_fail(f, TC_ERR_DTYPE, "parameter %d is %s and its gradient %s: expected one "
                            "float dtype", i, tc_dtype_name((tc_dtype)p->dtype),
                            tc_dtype_name((tc_dtype)g->dtype));
         } else if (!tci_build_same_shape(p->rank, p->shape, g->rank, g->shape)) {
             tci_frame_fail(f, TC_ERR_SHAPE, "parameter %d is %s and its gradient %s", i,
                            TCI_SHAPE_TEXT(p), TCI_SHAPE_TEXT(g));
+        } else if (o->of_matrices && p->rank != 2) {
+            tci_frame_fail(f, TC_ERR_SHAPE, "parameter %d is %s: expected a matrix", i,
+                           TCI_SHAPE_TEXT(p));
         }
     }
     return !f->failed;
@@ -75822,7 +76007,7 @@ static tc_status tci_optim_all(tci_optim *o, const char *op, tci_optim_rule rule
         tci_frame_leave(&f);
         return TC_ERR_ARGUMENT;
     }
-    tc_status status = tci_optim_check(&f, params, grads, n) ? TC_OK : tc_status_of(f.bad);
+    tc_status status = tci_optim_check(o, &f, params, grads, n) ? TC_OK : tc_status_of(f.bad);
     if (!status && n && rule == tci_optim_adam) {
         o->power1 = tci_optim_power(o, params[0], o->beta1, "beta1");
         o->power2 = tci_optim_power(o, params[0], o->beta2, "beta2");
@@ -75897,6 +76082,22 @@ TC_API tc_status tc_lion_at(const tc_tensor *params, const tc_tensor *grads, int
     return tci_optim_all(&o, "tc_lion", tci_optim_lion, params, grads, n, n_effects);
 }
 
+TC_API tc_status tc_muon_at(const tc_tensor *params, const tc_tensor *grads, int n, tc_arg rate,
+                            const tc_muon_options *options, tc_tensor *effects, int *n_effects,
+                            tc_site here)
+{
+    tc_muon_options s = options ? *options : (tc_muon_options){0};
+    tci_optim o = {.here = here,
+                   .rate = rate,
+                   .momentum = tci_optim_or(s.momentum, 0.95),
+                   .decay = s.weight_decay,
+                   .nesterov = !s.heavy_ball,
+                   .decoupled = true,
+                   .of_matrices = true,
+                   .effects = effects};
+    return tci_optim_all(&o, "tc_muon", tci_optim_muon, params, grads, n, n_effects);
+}
+
 TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc_tensor *clipped,
                                   tc_site here)
 {
@@ -75922,11 +76123,94 @@ TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc
     return norm;
 }
 
+/* ---- loss scaling ---- */
+
+TC_API tc_tensor tc_unscale_grads_at(const tc_tensor *grads, int n, tc_tensor scale,
+                                     tc_tensor *unscaled, tc_site here)
+{
+    tc_tensor finite = {NULL, TCI_NULL_EMPTY, 0};
+    if (n < 1 || !grads || !unscaled) {
+        return finite;
+    }
+    for (int i = 0; i < n; i++) {
+        tc_dtype dtype = tc_dtype_of(grads[i]);
+        tc_tensor wide = tc_cast_at(grads[i], tci_optim_is_narrow(dtype) ? TC_F32 : dtype, here);
+        unscaled[i] = tc_div_at(TCI_T(wide), TCI_T(scale), here);
+        tc_tensor each = tc_isfinite_at(TCI_T(unscaled[i]), here);
+        tc_tensor all = tc_all_at(each, TC_ALL, false, here);
+        finite = i ? tc_logical_and_at(TCI_T(finite), TCI_T(all), here) : all;
+    }
+    return finite;
+}
+
+/* The same effect where `finite`, else none. */
+static tc_tensor tci_optim_guard(tci_frame *f, tc_tensor effect, tc_tensor finite, tc_site here)
+{
+    const tci_node *n = tci_frame_node(f, effect, "an effect");
+    if (!n || n->op != TCI_OP_ASSIGN) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "given a tensor, expected an effect (tc_assign)");
+        return effect;
+    }
+    tc_tensor param = tci_handle_make(f->ctx, n->in[0], here);
+    tc_tensor value = tci_handle_make(f->ctx, n->in[1], here);
+    tc_tensor kept = tc_where_at(TCI_T(finite), TCI_T(value), TCI_T(param), here);
+    return tc_assign_at(param, kept, here);
+}
+
+/* What becomes of the scale, and of the steps since it was changed. */
+static void tci_optim_rescale(tc_tensor scale, tc_tensor finite, int64_t interval,
+                              tc_tensor effects[2], tc_site here)
+{
+    tci_optim o = {.here = here, .effects = effects};
+    tc_tensor none = tc_copy_in_at(scale.ctx, &(int64_t){0}, TC_I64, 0, NULL, NULL, here);
+    tc_tensor count = tci_optim_named(&o, tc_param_from_at(none, here), scale, "count");
+    tc_tensor next = tc_add_at(TCI_T(count), tci_arg_int(1), here);
+    tc_tensor full = tc_ge_at(TCI_T(next), tci_arg_int(interval), here);
+    tc_tensor grown = tc_where_at(TCI_T(full), TCI_T(tci_optim_scale(&o, scale, 2)), TCI_T(scale),
+                                  here);
+    tc_tensor half = tci_optim_scale(&o, scale, 0.5);
+    tc_tensor goes_on = tc_gt_at(TCI_T(finite), TCI_T(full), here);
+    tci_optim_set(&o, scale, tc_where_at(TCI_T(finite), TCI_T(grown), TCI_T(half), here));
+    tci_optim_set(&o, count, tc_where_at(TCI_T(goes_on), TCI_T(next), tci_arg_int(0), here));
+}
+
+TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t interval,
+                                     tc_tensor *effects, int *n_effects, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_scale_effects", here);
+    tci_frame_use(&f, scale);
+    if (!effects || !n_effects || *n_effects < 0 || interval < 1) {
+        tci_frame_leave(&f);
+        return TC_ERR_ARGUMENT;
+    }
+    tc_tensor last[2] = {scale, scale};
+    tci_optim_rescale(scale, finite, interval, last, here);
+    tc_status status = tc_status_of(last[0]) ? tc_status_of(last[0]) : tc_status_of(last[1]);
+    int n = *n_effects;
+    tc_tensor *guarded = status ? NULL : tci_heap_get(sizeof(*guarded) * ((size_t)n + 1));
+    for (int i = 0; i < n && !status && guarded; i++) {
+        guarded[i] = tci_optim_guard(&f, effects[i], finite, here);
+        status = f.failed ? tc_status_of(f.bad) : tc_status_of(guarded[i]);
+    }
+    if (!status && !guarded) {
+        status = TC_ERR_MEMORY;
+    }
+    if (!status) {
+        memcpy(effects, guarded, sizeof(*guarded) * (size_t)n);
+        memcpy(effects + n, last, sizeof(last));
+        *n_effects = n + 2;
+    }
+    tci_heap_free(guarded);
+    tci_frame_leave(&f);
+    return status;
+}
+
 #undef TCI_T
 #undef TCI_N
 /* ---- src/api/inspect.c ---- */
 /* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */
 #include <stdio.h>
+#include <string.h>
 
 
 TC_API const char *tc_program_error(const tc_program *f)
@@ -76020,6 +76304,35 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
 #endif
     tci_inspect_count_run(code, info);
     return TC_OK;
+}
+
+static tc_status tci_inspect_port(const tc_program *f, int i, int begin, int n, tc_port *port)
+{
+    if (!f || !port || i < 0 || i >= n) {
+        return TC_ERR_ARGUMENT;
+    }
+    *port = f->ports[begin + i];
+    return TC_OK;
+}
+
+TC_API tc_status tc_program_get_input(const tc_program *f, int i, tc_port *port)
+{
+    return tci_inspect_port(f, i, 0, f ? f->n_inputs : 0, port);
+}
+
+TC_API tc_status tc_program_get_output(const tc_program *f, int i, tc_port *port)
+{
+    return tci_inspect_port(f, i, f ? f->n_inputs : 0, f ? f->n_outputs : 0, port);
+}
+
+TC_API int tc_program_find_input(const tc_program *f, const char *name)
+{
+    for (int i = 0; f && name && i < f->n_inputs; i++) {
+        if (!strcmp(f->ports[i].name, name)) {
+            return i;
+        }
+    }
+    return -1;
 }
 
 TC_API tc_status tc_compile_times(const tc_program *f, tc_times *times)

@@ -317,7 +317,7 @@
  *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
- * tc_adamw and tc_lion. What they remember are parameters as well, named after those that they
+ * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named after those that they
  * change; parameters of bf16 and f16 are updated in f32. The rate is a number or a 0-d tensor, so a
  * schedule is an input:
  *
@@ -332,6 +332,17 @@
  *         tc_compile_fn(TC_TENSORS(x, rate), TC_TENSORS_N(effects, n_effects), NULL, &step);
  *         tc_program_free(step);
  *     }
+ *
+ * Gradients in f16 want a scaled loss; the scale is a parameter that moves by itself, and a step
+ * whose gradients overflow sets nothing:
+ *
+ *     tc_tensor half = tc_param(ctx, NULL, TC_F16, 3, 4), wide = tc_cast(half, TC_F32);
+ *     tc_tensor scale = tc_param_from(tc_full(ctx, 65536, TC_F32)), moves[TC_EFFECTS(1)];
+ *     tc_tensor off = tc_sum(tc_square(tc_sub(wide, x)), TC_ALL, false);
+ *     tc_grad(tc_mul(off, scale), &half, 1, &slope);
+ *     tc_tensor finite = tc_unscale_grads(&slope, 1, scale, &slope);
+ *     tc_muon(&half, &slope, 1, rate, NULL, moves, &n_effects);
+ *     tc_scale_effects(scale, finite, 2000, moves, &n_effects);
  *
  * Random numbers are a function of a key, an integer, and of the index of an element, and of
  * nothing else: the same on every backend, at any size, fused or not. Two draws with one key are

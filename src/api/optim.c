@@ -6,6 +6,10 @@
  * it once. */
 #include "optim.h"
 
+#include <math.h>
+#include <string.h>
+
+#include "../base/alloc.h"
 #include "frame.h"
 
 #define TCI_T(x) tci_arg_tensor(x)
@@ -16,6 +20,7 @@ typedef struct tci_optim {
     tc_arg rate;
     double momentum, beta1, beta2, eps, decay;
     bool nesterov, decoupled;
+    bool of_matrices;         /* parameters of other ranks are refused */
     tc_tensor power1, power2; /* beta1 and beta2 to the number of this step; tc_adam */
     tc_tensor *effects;
     int n;
@@ -115,14 +120,52 @@ static tc_tensor tci_optim_lion(tci_optim *o, tc_tensor param, tc_tensor w, tc_t
     return tci_optim_move(o, w, step);
 }
 
+/* A step of Newton and Schulz on x, rows <= columns: (a + b x x' + c (x x')^2) x, whose odd
+ * polynomial takes the singular values towards 1. */
+static tc_tensor tci_optim_schulz(const tci_optim *o, tc_tensor x)
+{
+    tc_tensor gram = tc_matmul_at(x, tc_transpose_at(x, 0, 1, o->here), o->here);
+    tc_tensor second = tci_optim_scale(o, tc_matmul_at(gram, gram, o->here), 2.0315);
+    tc_tensor factor = tci_optim_add(o, tci_optim_scale(o, gram, -4.7750), second);
+    return tci_optim_add(o, tci_optim_scale(o, x, 3.4445), tc_matmul_at(factor, x, o->here));
+}
+
+static tc_tensor tci_optim_orthogonal(const tci_optim *o, tc_tensor u, bool is_tall)
+{
+    tc_tensor x = is_tall ? tc_transpose_at(u, 0, 1, o->here) : u;
+    tc_tensor norm = tc_norm_at(x, 2, TC_ALL, false, o->here);
+    tc_tensor least = tc_maximum_at(TCI_T(norm), TCI_N(1e-7), o->here);
+    x = tc_div_at(TCI_T(x), TCI_T(least), o->here);
+    for (int i = 0; i < 5; i++) {
+        x = tci_optim_schulz(o, x);
+    }
+    return is_tall ? tc_transpose_at(x, 0, 1, o->here) : x;
+}
+
+static tc_tensor tci_optim_muon(tci_optim *o, tc_tensor param, tc_tensor w, tc_tensor g)
+{
+    double tall = (double)tc_size(w, 0) / (double)tc_size(w, 1); /* of memory: sizes are known */
+    tc_tensor m = tci_optim_zeros(o, w, param, "momentum");
+    tc_tensor next = tci_optim_mean(o, o->momentum, m, g);
+    tci_optim_set(o, m, next);
+    tc_tensor u = o->nesterov ? tci_optim_mean(o, o->momentum, next, g) : next;
+    tc_tensor step = tci_optim_orthogonal(o, u, tall > 1);
+    return tci_optim_move(o, w, tall > 1 ? tci_optim_scale(o, step, sqrt(tall)) : step);
+}
+
 /* ---- what all have in common ---- */
+
+static bool tci_optim_is_narrow(int dtype)
+{
+    return dtype == TC_F16 || dtype == TC_BF16;
+}
 
 /* The effects on one parameter: arithmetic in f32 of what is narrower, in a copy that is
  * remembered. */
 static void tci_optim_one(tci_optim *o, tci_optim_rule rule, tc_tensor param, tc_tensor grad)
 {
     tc_dtype dtype = tc_dtype_of(param);
-    bool narrow = dtype == TC_F16 || dtype == TC_BF16;
+    bool narrow = tci_optim_is_narrow(dtype);
     tc_dtype math = narrow ? TC_F32 : dtype;
     tc_tensor w = param, g = tc_cast_at(grad, math, o->here);
     if (narrow) {
@@ -143,7 +186,8 @@ static void tci_optim_one(tci_optim *o, tci_optim_rule rule, tc_tensor param, tc
     tci_optim_set(o, param, tc_cast_at(next, dtype, o->here));
 }
 
-static bool tci_optim_check(tci_frame *f, const tc_tensor *params, const tc_tensor *grads, int n)
+static bool tci_optim_check(const tci_optim *o, tci_frame *f, const tc_tensor *params,
+                            const tc_tensor *grads, int n)
 {
     for (int i = 0; i < n && !f->failed; i++) {
         tci_frame_use(f, params[i]);
@@ -154,13 +198,18 @@ static bool tci_optim_check(tci_frame *f, const tc_tensor *params, const tc_tens
         }
         if (p->op != TCI_OP_DATA || !p->storage->param) {
             tci_frame_fail(f, TC_ERR_ARGUMENT, "number %d is no parameter (tc_param)", i);
-        } else if (!tci_dtype_is_float((tc_dtype)p->dtype) || g->dtype != p->dtype) {
+        } else if (!tci_dtype_is_float((tc_dtype)p->dtype) ||
+                   (g->dtype != p->dtype &&
+                    !(tci_optim_is_narrow(p->dtype) && g->dtype == TC_F32))) {
             tci_frame_fail(f, TC_ERR_DTYPE, "parameter %d is %s and its gradient %s: expected one "
                            "float dtype", i, tc_dtype_name((tc_dtype)p->dtype),
                            tc_dtype_name((tc_dtype)g->dtype));
         } else if (!tci_build_same_shape(p->rank, p->shape, g->rank, g->shape)) {
             tci_frame_fail(f, TC_ERR_SHAPE, "parameter %d is %s and its gradient %s", i,
                            TCI_SHAPE_TEXT(p), TCI_SHAPE_TEXT(g));
+        } else if (o->of_matrices && p->rank != 2) {
+            tci_frame_fail(f, TC_ERR_SHAPE, "parameter %d is %s: expected a matrix", i,
+                           TCI_SHAPE_TEXT(p));
         }
     }
     return !f->failed;
@@ -190,7 +239,7 @@ static tc_status tci_optim_all(tci_optim *o, const char *op, tci_optim_rule rule
         tci_frame_leave(&f);
         return TC_ERR_ARGUMENT;
     }
-    tc_status status = tci_optim_check(&f, params, grads, n) ? TC_OK : tc_status_of(f.bad);
+    tc_status status = tci_optim_check(o, &f, params, grads, n) ? TC_OK : tc_status_of(f.bad);
     if (!status && n && rule == tci_optim_adam) {
         o->power1 = tci_optim_power(o, params[0], o->beta1, "beta1");
         o->power2 = tci_optim_power(o, params[0], o->beta2, "beta2");
@@ -265,6 +314,22 @@ TC_API tc_status tc_lion_at(const tc_tensor *params, const tc_tensor *grads, int
     return tci_optim_all(&o, "tc_lion", tci_optim_lion, params, grads, n, n_effects);
 }
 
+TC_API tc_status tc_muon_at(const tc_tensor *params, const tc_tensor *grads, int n, tc_arg rate,
+                            const tc_muon_options *options, tc_tensor *effects, int *n_effects,
+                            tc_site here)
+{
+    tc_muon_options s = options ? *options : (tc_muon_options){0};
+    tci_optim o = {.here = here,
+                   .rate = rate,
+                   .momentum = tci_optim_or(s.momentum, 0.95),
+                   .decay = s.weight_decay,
+                   .nesterov = !s.heavy_ball,
+                   .decoupled = true,
+                   .of_matrices = true,
+                   .effects = effects};
+    return tci_optim_all(&o, "tc_muon", tci_optim_muon, params, grads, n, n_effects);
+}
+
 TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc_tensor *clipped,
                                   tc_site here)
 {
@@ -288,6 +353,88 @@ TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc
         clipped[i] = tc_cast_at(tc_mul_at(TCI_T(x), TCI_T(factor), here), dtype, here);
     }
     return norm;
+}
+
+/* ---- loss scaling ---- */
+
+TC_API tc_tensor tc_unscale_grads_at(const tc_tensor *grads, int n, tc_tensor scale,
+                                     tc_tensor *unscaled, tc_site here)
+{
+    tc_tensor finite = {NULL, TCI_NULL_EMPTY, 0};
+    if (n < 1 || !grads || !unscaled) {
+        return finite;
+    }
+    for (int i = 0; i < n; i++) {
+        tc_dtype dtype = tc_dtype_of(grads[i]);
+        tc_tensor wide = tc_cast_at(grads[i], tci_optim_is_narrow(dtype) ? TC_F32 : dtype, here);
+        unscaled[i] = tc_div_at(TCI_T(wide), TCI_T(scale), here);
+        tc_tensor each = tc_isfinite_at(TCI_T(unscaled[i]), here);
+        tc_tensor all = tc_all_at(each, TC_ALL, false, here);
+        finite = i ? tc_logical_and_at(TCI_T(finite), TCI_T(all), here) : all;
+    }
+    return finite;
+}
+
+/* The same effect where `finite`, else none. */
+static tc_tensor tci_optim_guard(tci_frame *f, tc_tensor effect, tc_tensor finite, tc_site here)
+{
+    const tci_node *n = tci_frame_node(f, effect, "an effect");
+    if (!n || n->op != TCI_OP_ASSIGN) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "given a tensor, expected an effect (tc_assign)");
+        return effect;
+    }
+    tc_tensor param = tci_handle_make(f->ctx, n->in[0], here);
+    tc_tensor value = tci_handle_make(f->ctx, n->in[1], here);
+    tc_tensor kept = tc_where_at(TCI_T(finite), TCI_T(value), TCI_T(param), here);
+    return tc_assign_at(param, kept, here);
+}
+
+/* What becomes of the scale, and of the steps since it was changed. */
+static void tci_optim_rescale(tc_tensor scale, tc_tensor finite, int64_t interval,
+                              tc_tensor effects[2], tc_site here)
+{
+    tci_optim o = {.here = here, .effects = effects};
+    tc_tensor none = tc_copy_in_at(scale.ctx, &(int64_t){0}, TC_I64, 0, NULL, NULL, here);
+    tc_tensor count = tci_optim_named(&o, tc_param_from_at(none, here), scale, "count");
+    tc_tensor next = tc_add_at(TCI_T(count), tci_arg_int(1), here);
+    tc_tensor full = tc_ge_at(TCI_T(next), tci_arg_int(interval), here);
+    tc_tensor grown = tc_where_at(TCI_T(full), TCI_T(tci_optim_scale(&o, scale, 2)), TCI_T(scale),
+                                  here);
+    tc_tensor half = tci_optim_scale(&o, scale, 0.5);
+    tc_tensor goes_on = tc_gt_at(TCI_T(finite), TCI_T(full), here);
+    tci_optim_set(&o, scale, tc_where_at(TCI_T(finite), TCI_T(grown), TCI_T(half), here));
+    tci_optim_set(&o, count, tc_where_at(TCI_T(goes_on), TCI_T(next), tci_arg_int(0), here));
+}
+
+TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t interval,
+                                     tc_tensor *effects, int *n_effects, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_scale_effects", here);
+    tci_frame_use(&f, scale);
+    if (!effects || !n_effects || *n_effects < 0 || interval < 1) {
+        tci_frame_leave(&f);
+        return TC_ERR_ARGUMENT;
+    }
+    tc_tensor last[2] = {scale, scale};
+    tci_optim_rescale(scale, finite, interval, last, here);
+    tc_status status = tc_status_of(last[0]) ? tc_status_of(last[0]) : tc_status_of(last[1]);
+    int n = *n_effects;
+    tc_tensor *guarded = status ? NULL : tci_heap_get(sizeof(*guarded) * ((size_t)n + 1));
+    for (int i = 0; i < n && !status && guarded; i++) {
+        guarded[i] = tci_optim_guard(&f, effects[i], finite, here);
+        status = f.failed ? tc_status_of(f.bad) : tc_status_of(guarded[i]);
+    }
+    if (!status && !guarded) {
+        status = TC_ERR_MEMORY;
+    }
+    if (!status) {
+        memcpy(effects, guarded, sizeof(*guarded) * (size_t)n);
+        memcpy(effects + n, last, sizeof(last));
+        *n_effects = n + 2;
+    }
+    tci_heap_free(guarded);
+    tci_frame_leave(&f);
+    return status;
 }
 
 #undef TCI_T

@@ -14,12 +14,12 @@ extern "C" {
  * them), and parameters of its own for what it remembers. effects[0] to effects[*n_effects - 1]
  * are outputs for tc_compile_fn; there is room for TC_EFFECTS(n). rate is a number or a 0-d tensor:
  * as an input of the program it is whatever schedule the caller likes. f16 and bf16 parameters are
- * updated in f32, in a copy that is remembered, and rounded from there. What is remembered is named
+ * updated in f32, in a copy that is remembered, and rounded from there; their gradients may be f32. What is remembered is named
  * after its parameter where that has a name ("fc1.weight.momentum"), so tc_save has it too; it is
  * made anew by each of these calls. options NULL or a field zero: its default.
  * TC_ERR_ARGUMENT: NULL, or one is no parameter; TC_ERR_DTYPE; TC_ERR_SHAPE; the error of a
  * gradient; *n_effects is then 0, and tc_error of the first parameter's context tells. */
-#define TC_EFFECTS(n) (4 * (n) + 2)
+#define TC_EFFECTS(n) (4 * (n) + 4)
 
 /* w -= rate * step; step: g, or, with momentum, m = momentum * m + g, or, of Nesterov, g + momentum
  * * m; where weight_decay * w is added to g first. */
@@ -56,6 +56,21 @@ TC_API tc_status tc_lion_at(const tc_tensor *params, const tc_tensor *grads, int
 #define tc_lion(params, grads, n, rate, options, effects, n_effects)                               \
     tc_lion_at((params), (grads), (n), TC_ARG(rate), (options), (effects), (n_effects), TC_HERE)
 
+/* Of matrices [rows, columns], others are TC_ERR_SHAPE (give them to tc_adamw): w -= rate *
+ * sqrt(max(1, rows / columns)) * step, where the step is m = momentum * m + (1 - momentum) * g, or
+ * what comes next of it, (1 - momentum) * g + momentum * m, with its singular values brought near
+ * to 1 by five steps of an iteration of Newton and Schulz, in f32 (f64 of f64); after rate *
+ * weight_decay * w is taken off w. */
+typedef struct tc_muon_options {
+    double momentum, weight_decay; /* 0.95, 0 */
+    bool heavy_ball;               /* m itself, without the look ahead */
+} tc_muon_options;
+TC_API tc_status tc_muon_at(const tc_tensor *params, const tc_tensor *grads, int n, tc_arg rate,
+                            const tc_muon_options *options, tc_tensor *effects, int *n_effects,
+                            tc_site here);
+#define tc_muon(params, grads, n, rate, options, effects, n_effects)                               \
+    tc_muon_at((params), (grads), (n), TC_ARG(rate), (options), (effects), (n_effects), TC_HERE)
+
 /* tc_clip_grads(grads, n, most, clipped): the gradients, all times most / norm where the norm of
  * all of them together is above `most`, a number or a 0-d tensor; clipped may be grads. Returns the
  * norm, f32. */
@@ -63,6 +78,27 @@ TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc
                                   tc_site here);
 #define tc_clip_grads(grads, n, most, clipped)                                                     \
     tc_clip_grads_at((grads), (n), TC_ARG(most), (clipped), TC_HERE)
+
+/* ---- loss scaling: gradients of f16 lose what is below 2^-24, and are infinite from 2^16 on ----
+ *     tc_tensor scale = tc_param_from(tc_full(ctx, 65536, TC_F32));
+ *     tc_grad(tc_mul(loss, scale), params, n, grads);
+ *     tc_tensor finite = tc_unscale_grads(grads, n, scale, grads);
+ *     tc_adamw(params, grads, n, rate, NULL, effects, &n_effects);
+ *     tc_scale_effects(scale, finite, 2000, effects, &n_effects); */
+/* The gradients over scale, a 0-d tensor, those of f16 and bf16 in f32; unscaled may be grads.
+ * Returns whether all their elements are finite: bool, 0-d. */
+TC_API tc_tensor tc_unscale_grads_at(const tc_tensor *grads, int n, tc_tensor scale,
+                                     tc_tensor *unscaled, tc_site here);
+#define tc_unscale_grads(grads, n, scale, unscaled)                                                \
+    tc_unscale_grads_at((grads), (n), (scale), (unscaled), TC_HERE)
+/* Where finite is false the effects set nothing, and scale, a parameter, is halved; after each
+ * `interval` steps without that it is doubled. Adds two effects behind the *n_effects: TC_EFFECTS
+ * has room for them. TC_ERR_ARGUMENT: NULL, interval < 1, or one is no effect; the errors of
+ * tc_assign; the effects are then as they were, and tc_error of scale's context tells. */
+TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t interval,
+                                     tc_tensor *effects, int *n_effects, tc_site here);
+#define tc_scale_effects(scale, finite, interval, effects, n_effects)                              \
+    tc_scale_effects_at((scale), (finite), (interval), (effects), (n_effects), TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */

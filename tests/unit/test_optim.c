@@ -158,6 +158,103 @@ TEST(clipping_by_the_norm_of_all)
     tc_ctx_free(ctx);
 }
 
+/* Five steps of a matrix on the loss of the other tests; wide, tall, and without the look ahead. */
+TEST(muon_is_that_of_pytorch)
+{
+    static const double from[6] = {1, -2, 0.5, 3, -1, 0.25}, factors[6] = {1, 2, -1, 0.5, 1, 3};
+    static const struct {
+        int rows;
+        tc_muon_options options;
+        double expected[6];
+    } cases[] = {
+        {2, {.weight_decay = 0.1},
+         {0.959791539, -1.770114594, 0.497165534, 2.864459124, -0.971833975, 0.071732962}},
+        {3, {.momentum = 0.95},
+         {1.005337402, -1.791168100, 0.355656521, 2.961066593, -0.827355580, 0.214714961}},
+        {3, {.heavy_ball = true},
+         {1.005735288, -1.791124845, 0.354926460, 2.961119902, -0.826627759, 0.214634193}}};
+    for (int i = 0; i < (int)(sizeof(cases) / sizeof(*cases)); i++) {
+        begin();
+        int rows = cases[i].rows, n = 0;
+        tc_tensor w = tc_named(tc_param(ctx, from, TC_F64, rows, 6 / rows), "w"), g;
+        tc_tensor c = tc_copy_in(ctx, factors, TC_F64, rows, 6 / rows);
+        tc_tensor loss = tc_sum(tc_square(tc_mul(w, c)), TC_ALL, false);
+        tc_tensor effects[TC_EFFECTS(1)], rate = tc_input(ctx, "rate", TC_F64);
+        tc_program *f = NULL;
+        REQUIRE(tc_grad(loss, &w, 1, &g) == TC_OK);
+        REQUIRE(tc_muon(&w, &g, 1, rate, &cases[i].options, effects, &n) == TC_OK);
+        CHECK_EQ_INT(n, 2);
+        tc_compile_fn(TC_TENSORS(rate), TC_TENSORS_N(effects, n), NULL, &f);
+        REQUIRE(f != NULL);
+        run(f, 5);
+        double got[6];
+        CHECK_EQ_INT(tc_read(w, got, 6), TC_OK);
+        for (int j = 0; j < 6; j++) {
+            CHECK_CLOSE(got[j], cases[i].expected[j], 1e-8);
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
+/* One step of a f16 parameter whose gradient is `factor`, by a program that scales its loss. */
+static void scaled_step(tc_program *f, double factor)
+{
+    float given = (float)factor;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&given, 1)), TC_BUFS_N(NULL, 0)), TC_OK);
+}
+
+static double value_of(tc_tensor t)
+{
+    double value = -1;
+    CHECK_EQ_INT(tc_read(tc_cast(t, TC_F64), &value, 1), TC_OK);
+    return value;
+}
+
+TEST(scaled_losses)
+{
+    begin();
+    tc_tensor w = tc_param_from(tc_full(ctx, 1, TC_F16)), g;
+    tc_tensor scale = tc_named(tc_param_from(tc_full(ctx, 1024, TC_F32)), "scale");
+    tc_tensor factor = tc_input(ctx, "factor", TC_F32), effects[TC_EFFECTS(1)];
+    tc_tensor small = tc_mul(tc_mul(w, tc_cast(tc_mul(factor, scale), TC_F16)), 1);
+    tc_program *f = NULL;
+    int n = 0;
+    REQUIRE(tc_grad(small, &w, 1, &g) == TC_OK);
+    tc_tensor finite = tc_unscale_grads(&g, 1, scale, &g);
+    CHECK(tc_dtype_of(g) == TC_F32 && tc_dtype_of(finite) == TC_BOOL);
+    REQUIRE(tc_sgd(&w, &g, 1, 4096, NULL, effects, &n) == TC_OK);
+    tc_tensor copy = tc_full(ctx, 0, TC_F32), before = effects[0];
+    CHECK_EQ_INT(tc_scale_effects(scale, finite, 0, effects, &n), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_scale_effects(copy, finite, 3, effects, &n), TC_ERR_ARGUMENT);
+    effects[1] = w;
+    CHECK_EQ_INT(tc_scale_effects(scale, finite, 3, effects, &n), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_scale_effects: given a tensor, expected an effect");
+    CHECK(n == 2 && effects[0].id == before.id);
+    REQUIRE(tc_sgd(&w, &g, 1, 4096, NULL, effects, &n) == TC_OK);
+    REQUIRE(tc_scale_effects(scale, finite, 3, effects, &n) == TC_OK);
+    CHECK_EQ_INT(n, 4);
+    tc_compile_fn(TC_TENSORS(factor), TC_TENSORS_N(effects, n), NULL, &f);
+    REQUIRE(f != NULL);
+    scaled_step(f, 0x1p-26); /* 0 in f16 */
+    CHECK(value_of(w) == 1 - 0x1p-14 || value_of(w) == 1);
+    for (int i = 0; i < 7; i++) {
+        scaled_step(f, 0x1p-26);
+    }
+    CHECK_EQ_INT(value_of(w) * 2048, 2047); /* eight times 2^-14, kept in the copy */
+    CHECK_EQ_INT(value_of(scale), 4096);    /* after each third step */
+    scaled_step(f, 100);                    /* infinite in f16 */
+    CHECK_EQ_INT(value_of(w) * 2048, 2047);
+    CHECK_EQ_INT(value_of(scale), 2048);
+    scaled_step(f, 0x1p-26);
+    scaled_step(f, 0x1p-26);
+    CHECK_EQ_INT(value_of(scale), 2048);    /* counted from there */
+    scaled_step(f, 0x1p-26);
+    CHECK_EQ_INT(value_of(scale), 4096);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* The update of a parameter is one kernel, with all that it remembers. */
 TEST(kernels_of_a_step)
 {
@@ -201,6 +298,8 @@ TEST(what_does_not_fit)
     CHECK_HAS(tc_error(ctx), "parameter 0 is [2] and its gradient [3]");
     CHECK_EQ_INT(tc_lion(&p, &bad, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
     CHECK_EQ_INT(tc_lion(&p, &g, 1, longer, NULL, effects, &n), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_muon(&p, &g, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(ctx), "parameter 0 is [2]: expected a matrix");
     CHECK_EQ_INT(tc_sgd(NULL, &g, 1, 0.1, NULL, effects, &n), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_sgd(&p, &g, -1, 0.1, NULL, effects, &n), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_sgd(&p, &g, 1, 0.1, NULL, NULL, &n), TC_ERR_ARGUMENT);
