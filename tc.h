@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "81b0f9f818167a56"
+#define TCI_BUILD "0dde96385855d4b7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3116,6 +3116,46 @@ static inline const char *tc_error(const tc_event *e) { return tc_event_error(e)
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
         tc_event *: tc_event_error, const tc_event *: tc_event_error)(x)
+#endif
+#endif
+/* ---- src/api/loops.h ---- */
+/* api/loops.h - repetitions: a body that is done for one step after the other, compiled once. */
+#ifndef TC_API_LOOPS_H
+#define TC_API_LOOPS_H
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One step: makes, of the carries and of this step's element of each of xs, the next carries, of
+ * the same shapes and dtypes, and what the step adds to each of ys. It is called once, while the
+ * repetition is built; any other tensor may be used in it and has the same value in all steps. What
+ * it makes leaves it through next and y alone. Anything but TC_OK gives up. */
+typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y);
+/* Repeats a body: carry = init; for each step i, carry, y_i = body(carry, xs[i]).
+ *
+ *     tc_scan(init, xs, length, reverse, body, user, last, ys, n_ys)
+ *
+ * xs: tensors of one size along their first axis, of which step i gets element i, without that
+ * axis; if reverse the last one first. length: how many steps; 0: as many as xs have, which must be
+ * the same where both say it. last[j] is what carry j is after the last step, ys[k] [length, ...]
+ * what the steps gave as y k, each where its x was; last may be NULL, ys where n_ys is 0. One
+ * program does all steps: time and memory of a compile do not grow with their number, nor, but for
+ * ys, does the memory of a run.
+ *
+ * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
+ * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
+ * an x without an axis), TC_ERR_HANDLE (a result that the body did not set), TC_ERR_UNSUPPORTED (a
+ * symbolic size), TC_ERR_MEMORY, and what the body gives up with. */
+TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
+                            tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
+                            tc_site here);
+#define tc_scan(...) tc_scan_at(__VA_ARGS__, TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
 #endif
 #endif
 #ifndef TC_NO_IO
@@ -8901,6 +8941,10 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "a SCATTER over an ordered index: each element of x takes in a stretch of the order")        \
     X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
+    X(BOUND, bound, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,  \
+      "what each step of a repetition gives its body anew")                                        \
+    X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
+    X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
@@ -9044,6 +9088,10 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_CONTRACT(X)                                                                      \
     X(rank_a, COUNT, FIRST) X(rank_b, COUNT, FIRST) X(rank_out, COUNT, FIRST)                      \
     X(labels, LABEL, REST)
+#define TCI_ATTRS_REPEAT(X)                                                                        \
+    X(carries, COUNT, FIRST) X(inputs, COUNT, FIRST) X(held, COUNT, FIRST)                         \
+    X(outputs, COUNT, FIRST) X(length, COUNT, FIRST) X(reverse, FLAG, FIRST)
+#define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
@@ -9230,7 +9278,8 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK)
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK)            \
+    X(REPEAT) X(RESULT)
 
 #define TCI_ATTR_ROW(name, kind, times)                                                            \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times},
@@ -10538,6 +10587,9 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_BOUND] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_REPEAT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_RESULT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_LOG_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -12619,6 +12671,13 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    elements along the axis); shape of x, and src's but for the axis. Element i
  *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
  *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
+ *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
+ *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
+ *                    reverse: the last element of the inputs first. No value of its own. Operands:
+ *                    graph/repeat.h
+ *   RESULT           which of a REPEAT's results (graph/repeat.h); input 0 is the REPEAT. In plan/
+ *                    its inputs are those that the REPEAT has outside of its body, and the second
+ *                    word is the repetition's number there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)
@@ -13241,6 +13300,26 @@ TCI_FN void tci_graph_deinit(tci_graph *g)
  *
  * In: roots; nodes. Out: lists, inputs first; items beside nodes.
  * The one idea: the slots of a graph are dense, so they index a table, page by page. */
+/* ---- src/graph/repeat.h ---- */
+/* graph/repeat.h - a repetition: a body, as nodes, that is done for one step after the other.
+ *
+ * A REPEAT's operands, in order:
+ *   outside  init   what each carry is before the first step
+ *            xs     of which step i is given element i along the first axis
+ *            held   values that are the same in all steps
+ *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
+ *   body     next   what each carry is after the step, of its shape and dtype
+ *            y      what the step adds to each output
+ * A body is closed: its nodes need nothing but the BOUND nodes of their own REPEAT and numbers
+ * (LITERAL, CONST, IOTA). So passes see it as nodes like all others, keys cover it, and what is
+ * evaluated outside is known by the operands alone.
+ *
+ * Results, by number (RESULT): of each carry what it is after the last step; of each output its
+ * elements, stacked along a new first axis; of each carry what it is before each step and after the
+ * last, stacked likewise (gradients read that). Those that nobody asks for are not stored. */
+#ifndef TCI_GRAPH_REPEAT_H
+#define TCI_GRAPH_REPEAT_H
+
 /* ---- src/graph/table.h ---- */
 /* graph/table.h - what a pass works with: the order of nodes, and tables of what it knows of them.
  *
@@ -13351,6 +13430,40 @@ TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
 
 #endif
 
+/* ---- src/graph/repeat.h, continued ---- */
+typedef struct tci_repeat {
+    int n_carry, n_x, n_held, n_y;
+    int64_t length;
+    bool reverse;
+    tci_node *const *init, *const *xs, *const *held;
+    tci_node *const *carry, *const *x, *const *inner;
+    tci_node *const *next, *const *y;
+} tci_repeat;
+
+/* The parts of a REPEAT node, in its lists. */
+TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
+static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
+/* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
+static inline int tci_node_n_outside(const tci_node *n)
+{
+    return n->op == TCI_OP_REPEAT
+               ? (int)(n->attr[0] + n->attr[1] + n->attr[2])
+               : n->n_in;
+}
+/* tci_graph_sort without the bodies of repetitions. */
+TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roots, int n_roots);
+
+/* A node that a body is given. */
+TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
+/* A REPEAT, with r's body closed: nodes of it that do not need the carry or x are held, but for
+ * numbers and for movement of what is held. r->held, inner: not read. The xs have length elements
+ * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), a
+ * size is symbolic (TC_ERR_UNSUPPORTED), or no memory. */
+TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
+TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
+
+#endif
+
 /* ---- src/graph/table.c, continued ---- */
 #include <string.h>
 
@@ -13434,9 +13547,14 @@ typedef struct tci_table_frame {
     int next_in;
 } tci_table_frame;
 
+static int tci_table_n_in(const tci_node *n, bool outside)
+{
+    return outside ? tci_node_n_outside(n) : n->n_in;
+}
+
 /* Depth first with its own stack: a chain may be tens of thousands of nodes long. */
-TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
-                                         tci_node *const *roots, int n_roots)
+static tci_node_list tci_table_sort(tci_scratch *s, const tci_table *done, tci_node *const *roots,
+                                    int n_roots, bool outside)
 {
     tci_node_list list = {NULL, 0, 0};
     tci_table seen = tci_table_in(s, sizeof(bool));
@@ -13450,7 +13568,7 @@ TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
         TCI_PUSH(s, stack, n_stack, cap_stack, first);
         while (n_stack) {
             tci_table_frame *top = &stack[n_stack - 1];
-            if (top->next_in == top->node->n_in) {
+            if (top->next_in == tci_table_n_in(top->node, outside)) {
                 TCI_PUSH(s, list.items, list.n, list.cap, top->node);
                 n_stack--;
                 continue;
@@ -13466,7 +13584,18 @@ TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
 
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    return tci_graph_sort_rest(s, NULL, roots, n_roots);
+    return tci_table_sort(s, NULL, roots, n_roots, false);
+}
+
+TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
+                                         tci_node *const *roots, int n_roots)
+{
+    return tci_table_sort(s, done, roots, n_roots, false);
+}
+
+TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    return tci_table_sort(s, NULL, roots, n_roots, true);
 }
 /* ---- src/graph/build.c ---- */
 /* graph/build.c - constructors of nodes, with the shape and dtype rules.
@@ -16123,6 +16252,233 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
     }
     return r;
 }
+/* ---- src/graph/repeat.c ---- */
+/* graph/repeat.c - builders of repetitions (graph/repeat.h).
+ *
+ * In: the nodes of a body as the user made them over BOUND nodes, which may use any tensor outside.
+ * Out: a REPEAT whose body is closed.
+ * The one idea: a node needs the step if a BOUND node of this repetition lies below it. Where such
+ * a node uses one that does not need the step, that one is computed once, outside, and a BOUND node
+ * of its own takes its place within; numbers and movement stay within, as they cost nothing there
+ * and would cost memory outside. */
+
+
+TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
+{
+    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3], n->attr[4],
+                    n->attr[5] != 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+    r.init = n->in;
+    r.xs = r.init + r.n_carry;
+    r.held = r.xs + r.n_x;
+    r.carry = r.held + r.n_held;
+    r.x = r.carry + r.n_carry;
+    r.inner = r.x + r.n_x;
+    r.next = r.inner + r.n_held;
+    r.y = r.next + r.n_carry;
+    return r;
+}
+
+TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape)
+{
+    return tci_graph_node(g, TCI_OP_BOUND, dtype, rank, shape, 0, NULL, 0, NULL);
+}
+
+/* ---- a body is closed ---- */
+
+enum { TCI_REPEAT_VIEWS = 64 }; /* of which one is held by its source, nested */
+
+typedef struct tci_repeat_close {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_table needs; /* a set: nodes that need the step */
+    tci_table now;   /* of nodes: what stands in the body for each; NULL: not looked at */
+    tci_node **held, **inner;
+    int n_held, cap_held, n_inner, cap_inner;
+} tci_repeat_close;
+
+static tci_node *tci_repeat_built(const tci_repeat_close *c, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(c->s, c->g->error, "%s", c->g->message);
+    }
+    return n;
+}
+
+static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n)
+{
+    tci_node *inner = tci_repeat_built(c, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank,
+                                                          n->shape));
+    TCI_PUSH(c->s, c->held, c->n_held, c->cap_held, n);
+    TCI_PUSH(c->s, c->inner, c->n_inner, c->cap_inner, inner);
+    return inner;
+}
+
+/* n over what stands for its inputs, made where n was. */
+static tci_node *tci_repeat_over(const tci_repeat_close *c, tci_node *n)
+{
+    tci_graph *g = c->g;
+    tc_site site = g->site;
+    const char *call = g->call;
+    g->site = n->site;
+    g->call = n->call;
+    tci_node *over = tci_graph_rebuild(c->s, g, n, &c->now);
+    g->site = site;
+    g->call = call;
+    return tci_repeat_built(c, over);
+}
+
+/* n, which does not need the step, as the body has it. */
+static tci_node *tci_repeat_outer(tci_repeat_close *c, tci_node *n, int depth)
+{
+    tci_node **now = tci_table_at(&c->now, n);
+    if (*now) {
+        return *now;
+    }
+    bool moves = tci_op_is(n->op, TCI_IS_VIEW) && !tci_node_is_value(n) && depth < TCI_REPEAT_VIEWS;
+    if (moves) {
+        tci_table_put(&c->now, n->in[0], tci_repeat_outer(c, n->in[0], depth + 1));
+        *now = tci_repeat_over(c, n);
+    } else if (tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_IOTA) {
+        *now = n;
+    } else {
+        *now = tci_repeat_hold(c, n);
+    }
+    return *now;
+}
+
+/* n, which needs the step; so far as its inputs go all are in place. What a REPEAT within has below
+ * its outside is its own. */
+static tci_node *tci_repeat_inner(tci_repeat_close *c, tci_node *n)
+{
+    int n_outside = tci_node_n_outside(n);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *in = n->in[i];
+        if (i >= n_outside) {
+            tci_table_put(&c->now, in, in);
+        } else if (!tci_table_has(&c->needs, in)) {
+            tci_table_put(&c->now, in, tci_repeat_outer(c, in, 0));
+        }
+    }
+    return tci_repeat_over(c, n);
+}
+
+static void tci_repeat_close_body(tci_repeat_close *c, const tci_repeat *r, tci_node **body)
+{
+    int n = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_carry + r->n_x; i++) {
+        tci_node *bound = i < r->n_carry ? r->carry[i] : r->x[i - r->n_carry];
+        tci_table_add(&c->needs, bound);
+        tci_table_put(&c->now, bound, bound);
+    }
+    tci_node_list list = tci_graph_sort_outside(c->s, body, n);
+    for (int i = 0; i < list.n; i++) {
+        tci_node *x = list.items[i];
+        bool needs = false;
+        for (int k = 0; k < tci_node_n_outside(x); k++) {
+            needs = needs || tci_table_has(&c->needs, x->in[k]);
+        }
+        if (needs) {
+            tci_table_add(&c->needs, x);
+            tci_table_put(&c->now, x, tci_repeat_inner(c, x));
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        body[i] = tci_table_has(&c->needs, body[i]) ? tci_table_get(&c->now, body[i])
+                                                    : tci_repeat_outer(c, body[i], 0);
+    }
+}
+
+/* ---- the node ---- */
+
+static bool tci_repeat_check_carry(tci_graph *g, const tci_repeat *r, int i)
+{
+    const tci_node *a = r->carry[i], *b = r->next[i];
+    if (a->dtype != b->dtype) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "carry %d is %s before a step and %s after it: expected the same dtype "
+                       "(tc_cast makes it one)",
+                       i, tci_dtype_get((tc_dtype)a->dtype)->name,
+                       tci_dtype_get((tc_dtype)b->dtype)->name);
+        return false;
+    }
+    if (!tci_build_same_shape(a->rank, a->shape, b->rank, b->shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "carry %d has shape %s before a step and %s after it: expected the same", i,
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b));
+        return false;
+    }
+    return true;
+}
+
+static bool tci_repeat_check_known(tci_graph *g, tci_node *const *nodes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!tci_build_is_known(nodes[i]->rank, nodes[i]->shape)) {
+            tci_graph_fail(g, TC_ERR_UNSUPPORTED,
+                           "a value of the repetition has the symbolic shape %s: expected sizes "
+                           "that are numbers",
+                           TCI_SHAPE_TEXT(nodes[i]));
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r)
+{
+    int n_body = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_carry; i++) {
+        if (!tci_repeat_check_carry(g, r, i)) {
+            return NULL;
+        }
+    }
+    tci_repeat_close c = {.s = s, .g = g, .needs = tci_table_in(s, sizeof(bool)),
+                          .now = tci_table_in(s, sizeof(tci_node *))};
+    tci_node **body = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
+    for (int i = 0; i < n_body; i++) {
+        body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
+    }
+    tci_repeat_close_body(&c, r, body);
+    if (!tci_repeat_check_known(g, r->init, r->n_carry) ||
+        !tci_repeat_check_known(g, r->xs, r->n_x) || !tci_repeat_check_known(g, c.held, c.n_held) ||
+        !tci_repeat_check_known(g, body, n_body)) {
+        return NULL;
+    }
+    const struct { tci_node *const *items; int n; } lists[] = {
+        {r->init, r->n_carry}, {r->xs, r->n_x}, {c.held, c.n_held},  {r->carry, r->n_carry},
+        {r->x, r->n_x},        {c.inner, c.n_held}, {body, n_body}};
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, 2 * (r->n_carry + r->n_x + c.n_held) + n_body);
+    int n = 0;
+    for (int i = 0; i < TCI_COUNT(lists); i++) {
+        for (int k = 0; k < lists[i].n; k++) {
+            in[n++] = lists[i].items[k];
+        }
+    }
+    const int64_t attr[6] = {r->n_carry, r->n_x, c.n_held, r->n_y, r->length, r->reverse};
+    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 6, attr);
+}
+
+TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
+{
+    tci_repeat r = tci_repeat_of(repeat);
+    tci_words w;
+    const int64_t attr[1] = {result};
+    bool is_last = result < r.n_carry, is_output = !is_last && result < r.n_carry + r.n_y;
+    const tci_node *one = is_last     ? r.next[result]
+                          : is_output ? r.y[result - r.n_carry]
+                                      : r.next[result - r.n_carry - r.n_y];
+    tci_dim *shape = tci_words_dims(g, &w, one->rank + 1);
+    if (!shape) {
+        return NULL;
+    }
+    shape[0] = tci_dim_add(r.length, is_output ? 0 : 1);
+    for (int i = 0; i < one->rank; i++) {
+        shape[i + !is_last] = one->shape[i];
+    }
+    return tci_words_put(g, &w,
+                         tci_build_node(g, TCI_OP_RESULT, (tc_dtype)one->dtype,
+                                        one->rank + !is_last, shape, 1, &repeat, 1, attr));
+}
 /* ---- src/graph/print.c ---- */
 /* graph/print.c - the text of a graph: for dumps, golden tests and error reports.
  *
@@ -16648,6 +17004,64 @@ static void tci_verify_assign(const tci_verify *v)
     }
 }
 
+/* b is like a, or like one of its elements along the first axis. */
+static void tci_verify_like(const tci_verify *v, const tci_node *a, int skipped, const tci_node *b)
+{
+    tci_verify_that(v, a->dtype == b->dtype && a->rank == b->rank + skipped &&
+                           tci_build_same_shape(b->rank, a->shape + skipped, b->rank, b->shape),
+                    "a value unlike the one that stands for it");
+}
+
+/* The body of r needs nothing but its own BOUND nodes. */
+static void tci_verify_closed(const tci_verify *v, const tci_repeat *r)
+{
+    tci_table own = tci_table_in(v->s, sizeof(bool));
+    int n_bound = r->n_carry + r->n_x + r->n_held;
+    for (int i = 0; i < n_bound; i++) {
+        tci_verify_that(v, r->carry[i]->op == TCI_OP_BOUND, "a body that is given a value");
+        tci_table_add(&own, r->carry[i]);
+    }
+    tci_node_list list = tci_graph_sort_outside(v->s, r->next, r->n_carry + r->n_y);
+    for (int i = 0; i < list.n; i++) {
+        int op = list.items[i]->op;
+        bool leaf = tci_op_is(op, TCI_IS_LEAF);
+        tci_verify_that(v, !leaf || tci_op_is(op, TCI_IS_NUMBER) || op == TCI_OP_IOTA ||
+                               tci_table_has(&own, list.items[i]),
+                        "a body that is not closed");
+    }
+}
+
+static void tci_verify_repeat(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_repeat r = tci_repeat_of(n);
+    int n_bound = r.n_carry + r.n_x + r.n_held;
+    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && r.length > 0,
+                    "operands unlike its words");
+    for (int i = 0; i < n_bound; i++) {
+        bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
+        tci_verify_that(v, !is_x || (r.init[i]->rank > 0 && r.init[i]->shape[0] == r.length),
+                        "another length than its inputs");
+        tci_verify_like(v, r.init[i], is_x, r.carry[i]);
+    }
+    for (int i = 0; i < r.n_carry; i++) {
+        tci_verify_like(v, r.carry[i], 0, r.next[i]);
+    }
+    tci_verify_closed(v, &r);
+}
+
+static void tci_verify_result(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->in[0]->op == TCI_OP_REPEAT && n->n_in == 1 && n->n_attr == 1,
+                    "not of a repetition");
+    tci_repeat r = tci_repeat_of(n->in[0]);
+    int i = (int)n->attr[0], rows = i - r.n_carry - r.n_y;
+    tci_verify_that(v, i < tci_repeat_n_results(&r), "a result that is not there");
+    tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
+    tci_verify_that(v, i < r.n_carry || n->shape[0] == r.length + (rows >= 0), "not all steps");
+}
+
 static void tci_verify_cast(const tci_verify *v)
 {
     tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
@@ -16726,6 +17140,9 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_SCATTER: tci_verify_scatter(v); break;
     case TCI_OP_SEGMENT: tci_verify_segment(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
+    case TCI_OP_BOUND: break;
+    case TCI_OP_REPEAT: tci_verify_repeat(v); break;
+    case TCI_OP_RESULT: tci_verify_result(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
@@ -21912,6 +22329,9 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_BITCAST:
     case TCI_OP_TOPK:
     case TCI_OP_SEGMENT:
+    case TCI_OP_BOUND:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT:
     case TCI_OP_ASSIGN:
     case TCI_OP_MEAN:
     case TCI_OP_STOP_GRADIENT: break;
@@ -22120,6 +22540,9 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_CONST:
     case TCI_OP_IOTA:
     case TCI_OP_SEGMENT:
+    case TCI_OP_BOUND:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT:
     case TCI_OP_ASSIGN: break;
     }
     return TCI_VMAP_NEVER;
@@ -23678,6 +24101,7 @@ typedef struct tci_kernel {
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
     bool faults;                             /* holds a FAULT instruction */
+    bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
     tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
@@ -26008,6 +26432,9 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
+    case TCI_OP_BOUND:                                                                             \
+    case TCI_OP_REPEAT:                                                                            \
+    case TCI_OP_RESULT:                                                                            \
     case TCI_OP_ASSIGN:
 
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
@@ -28287,7 +28714,8 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
  * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts
  * its axes, of which the scanned one counts parts, then that of a part); for a SCATTER its other
  * axes, then its own axis, then that of src; of one whose stores are apart the output axes, and of
- * a SEGMENT those, then its order.
+ * a SEGMENT those, then its order. The results of one repetition are a group by themselves, which
+ * has no outer space; its step stands for the steps of a body (plan/repeat.c).
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -28335,7 +28763,13 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
  * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
  * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
  * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
- * changes, and writes temporaries and kept values; nothing else writes those. */
+ * changes, and writes temporaries and kept values; nothing else writes those.
+ *
+ * Repetitions (plan/repeat.c): the steps of a body stand in the list once, where they are done for
+ * the first time. An operand whose memory differs from round to round has a move: by how many bytes
+ * it lies further on after each round, or, `back`, there and back in turn. Such an operand lies in
+ * its buffer in every round, and is not all of it. Repetitions nest: an outer one comes before
+ * those within it, and moves their operands too. None is in the init list. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -28369,6 +28803,19 @@ typedef struct tci_step {
  * later. */
 typedef struct tci_alias { int32_t output, input; } tci_alias;
 
+typedef struct tci_move {
+    int32_t step, operand;
+    int64_t by;
+    bool back;
+} tci_move;
+typedef struct tci_span {       /* steps that are repeated */
+    int32_t enter;              /* steps [enter, first) set the carries, */
+    int32_t first, last;        /* steps [first, last) are done in each round */
+    int32_t n_within;           /* of the spans that follow, those within it */
+    int64_t rounds;
+    int32_t first_move, n_moves;
+} tci_span;
+
 typedef struct tci_plan {
     tci_kernel **kernels; int n_kernels, cap_kernels;
     tci_step *steps; int n_steps, cap_steps;
@@ -28376,6 +28823,9 @@ typedef struct tci_plan {
     tci_buffer *buffers; int n_buffers, cap_buffers;
     tci_alias *aliases; int n_aliases, cap_aliases;
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
+    tci_span *spans; int n_spans, cap_spans;
+    tci_move *moves; int n_moves, cap_moves;
+    struct tci_plan_repeat *repeats; int n_repeats, cap_repeats; /* while planning */
     int64_t arena_bytes, kept_bytes;
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
@@ -28401,6 +28851,8 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);
+/* How often step t is done: the product of the rounds of the spans that it is in. */
+TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 
@@ -28419,6 +28871,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(SCAN, "a running sum is stored before it is read")                                           \
     X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
+    X(REPEAT, "a repetition has kernels of its own, and its results are stored")                   \
     X(FEW, "the few points of the sums would leave most of the device idle")                       \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(SIZE, "the joined kernel would be too large")                                                \
@@ -28455,7 +28908,8 @@ typedef enum tci_root_kind {
     TCI_ROOT_REDUCE,
     TCI_ROOT_CONTRACT,
     TCI_ROOT_SCAN,
-    TCI_ROOT_SCATTER
+    TCI_ROOT_SCATTER,
+    TCI_ROOT_REPEAT
 } tci_root_kind;
 
 typedef struct tci_read {
@@ -28492,7 +28946,7 @@ typedef struct tci_group {
     tci_dim *outer;
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
-    bool has_reduce, has_contract, has_scan, has_scatter;
+    bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
     bool on_unit;                 /* worth it only as a kernel of a matrix unit */
     bool keeps;                   /* its contractions keep rows: */
@@ -28672,6 +29126,23 @@ enum { TCI_SCATTER_APART = 2 }; /* the attribute */
 TCI_FN tci_put tci_root_puts(const tci_node *n);
 /* What a SCATTER root stores where its domain is at `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
+/* plan/repeat.c. Lists the repetitions that the roots need, whose bodies are none of the nodes from
+ * then on: results become memory that RESULTs stand for, and what they read is forced. */
+TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node **roots, int n,
+                            tci_node *const *inputs, int n_inputs, tci_table *forced,
+                            tci_machine machine);
+/* The step of group g, which has_repeat, and k, an empty kernel, as what stands for it. */
+typedef struct tci_repeat_maker {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_node *const *literals;
+    int n_literals;
+    tci_machine machine;
+} tci_repeat_maker;
+TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tci_fusion *f,
+                                const tci_group *g, tci_kernel *k);
+/* The steps are in order and have memory: those of bodies take their places. */
+TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
@@ -30981,6 +31452,7 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
+           : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
                                       : TCI_ROOT_VALUE;
 }
 
@@ -31223,6 +31695,22 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
+/* What a repetition needs is all in memory, and read as a whole. */
+static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
+{
+    for (int i = 0; i < p->r->node->n_in; i++) {
+        tci_node *in = p->r->node->in[i];
+        int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
+        for (int a = 0; a < in->rank; a++) {
+            idx[a] = tci_kx_const(l->k, 0);
+        }
+        tci_root_access(l, in, idx, 0);
+    }
+    for (int i = 0; i < p->r->n_reads; i++) {
+        p->r->reads[i].pure = false;
+    }
+}
+
 static void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
@@ -31238,7 +31726,9 @@ static void tci_root_probe(tci_fusion *f, int self)
         int axis = tci_kernel_axis(k, r->domain[i], false);
         domain[i] = tci_kx_axis(k, axis);
     }
-    if (r->kind == TCI_ROOT_VALUE) {
+    if (r->kind == TCI_ROOT_REPEAT) {
+        tci_root_read_all(&p, &l);
+    } else if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
     } else if (r->kind == TCI_ROOT_SCATTER) {
         if (tci_root_puts(r->node) != TCI_PUT_APART) {
@@ -31721,7 +32211,7 @@ static bool tci_store_reshapes(const tci_node *n)
 static bool tci_store_is_root(const tci_node *n)
 {
     return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER ||
-           n->op == TCI_OP_SEGMENT;
+           n->op == TCI_OP_SEGMENT || n->op == TCI_OP_RESULT;
 }
 
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
@@ -32115,7 +32605,7 @@ static void tci_join_map_inner(tci_join *j, int i)
 /* Is its value there for the roots behind it, not only in memory? */
 static bool tci_join_is_evaluated(const tci_root *r)
 {
-    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER;
+    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT;
 }
 
 /* Every read inside is pure, at the same outer and inner axes. */
@@ -32172,7 +32662,8 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
     case TCI_ROOT_REDUCE: return kept == 0;
     case TCI_ROOT_CONTRACT: return (kept > 0) == j->keeps;
     case TCI_ROOT_SCAN:
-    case TCI_ROOT_SCATTER: return false;
+    case TCI_ROOT_SCATTER:
+    case TCI_ROOT_REPEAT: return false;
     }
     return false;
 }
@@ -32201,7 +32692,7 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
 
 static bool tci_join_check(const tci_join *j, tci_why *why)
 {
-    int weight, operands, kinds[TCI_ROOT_SCATTER + 1] = {0};
+    int weight, operands, kinds[TCI_ROOT_REPEAT + 1] = {0};
     for (int i = 0; i < j->n_roots; i++) {
         kinds[j->f->roots[j->roots[i]].kind]++;
     }
@@ -32964,6 +33455,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
     g->has_scan |= r->kind == TCI_ROOT_SCAN;
     g->has_scatter |= r->kind == TCI_ROOT_SCATTER;
+    g->has_repeat |= r->kind == TCI_ROOT_REPEAT;
     tci_group_size more = tci_group_added(f, r, group);
     g->weight += more.weight;
     g->n_operands += more.operands;
@@ -33166,6 +33658,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
     }
     if (r->kind == TCI_ROOT_SCATTER || g->has_scatter) {
         *why = TCI_WHY_SCATTER;
+        return false;
+    }
+    if (g->has_repeat) {
+        *why = TCI_WHY_REPEAT;
         return false;
     }
     if (r->kind == TCI_ROOT_REDUCE && (g->has_contract || g->has_scan)) {
@@ -33390,6 +33886,7 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_
             tci_group_refuse(f, r->node, source->node,
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
                              : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
+                             : source->kind == TCI_ROOT_REPEAT   ? TCI_WHY_REPEAT
                              : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
                                                                  : TCI_WHY_SPACE);
         }
@@ -33414,9 +33911,33 @@ static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
     }
 }
 
+/* The results of a repetition are one group. */
+static void tci_group_place_result(tci_fusion *f, int root)
+{
+    const tci_root *r = &f->roots[root];
+    int group = -1;
+    for (int i = 0; i < r->n_domain; i++) {
+        r->outer_of[i] = -1;
+    }
+    for (int i = 0; i < root && group < 0; i++) {
+        const tci_root *q = &f->roots[i];
+        group = q->kind == TCI_ROOT_REPEAT && q->node->attr[1] == r->node->attr[1] ? q->group : -1;
+    }
+    if (group < 0) {
+        tci_group g = {0};
+        TCI_PUSH(f->s, f->groups, f->n_groups, f->cap_groups, g);
+        group = f->n_groups - 1;
+    }
+    tci_group_put(f, group, root);
+}
+
 static void tci_group_place(tci_fusion *f, int root)
 {
     const tci_root *r = &f->roots[root];
+    if (r->kind == TCI_ROOT_REPEAT) {
+        tci_group_place_result(f, root);
+        return;
+    }
     int last = TCI_MAX(0, f->n_groups - TCI_GROUP_SIBLINGS);
     tci_choice *choices;
     int n = tci_group_choices(f, r, last, &choices);
@@ -35356,12 +35877,15 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
             store = w;
         }
     }
+    if (store < 0) {
+        return false; /* a body writes it */
+    }
     int32_t *last = tci_memory_last_use(s, k);
     const bool *needed_elsewhere = tci_memory_needed_elsewhere(s, k, store);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *load = &k->insts[i];
         bool reads = load->op == TCI_K_LOAD && load->imm == in;
-        if (reads && (store < 0 || load->x != k->stores[store].x || load->n_guards > 0 ||
+        if (reads && (load->x != k->stores[store].x || load->n_guards > 0 ||
                       last[i] > k->stores[store].stage || k->faults)) {
             return false;
         }
@@ -35607,7 +36131,7 @@ static bool tci_once_step(const tci_plan *p, tci_node *const *inputs, const bool
 {
     const tci_step *step = &p->steps[t];
     const tci_kernel *k = p->kernels[step->kernel];
-    bool once = !k->faults && tci_once_kernel_is_known(k);
+    bool once = !k->faults && !k->is_repeat && tci_once_kernel_is_known(k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
@@ -35691,6 +36215,536 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
         }
     }
     tci_once_keep(p);
+}
+/* ---- src/plan/repeat.c ---- */
+/* plan/repeat.c - repetitions: bodies as plans of their own, and their steps in the one list.
+ *
+ * In: nodes among which there are REPEATs (graph/repeat.h). Out: nodes without, in which a RESULT
+ * stands for memory that a repetition writes; and, once everything else is planned, a plan whose
+ * steps hold those of all bodies, with their spans and moves (plan/plan.h).
+ *
+ * The one idea: a body is closed, so it is a program: its inputs are its BOUND nodes, its outputs
+ * what a step gives. It is planned like one, by tci_plan_make. To the plan around it a repetition
+ * is one step that reads its operands and writes its results and some scratch, so order, lifetimes
+ * and the arena know nothing of bodies. In the end that step gives way to the steps of the body,
+ * whose operands lie where those of the one step do, or move along them.
+ *
+ * Memory: rows. A carry has two, which take turns (or as many as there are steps, and one, where
+ * somebody reads all), so a step never writes what it reads. What each step is given or gives is a
+ * row of an operand. On machines of blocks of threads memory begins at multiples of
+ * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. */
+
+enum {
+    TCI_REPEAT_TURNS = 2, /* rows of a carry */
+    TCI_REPEAT_UNIT = 64  /* bytes: at multiples of it begins what lies in the scratch */
+};
+
+/* Where an operand of a body lies: in which buffer, at which byte; moves as a tci_move. */
+typedef struct tci_repeat_spot {
+    int32_t buffer;
+    int64_t offset, by;
+    bool back;
+} tci_repeat_spot;
+
+typedef struct tci_plan_repeat {
+    tci_repeat r;
+    tci_node **outside;     /* operands as they lie in memory; */
+    tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
+    int64_t *pitch;         /* bytes of a row: of each carry, input and output */
+    int64_t *rows;          /* of each carry */
+    int64_t *own;           /* of a carry that is not stored: where its rows lie in the scratch */
+    tci_plan *enter, *body; /* made when first needed */
+    const tci_kernel *kernel; /* that stands for it */
+    int64_t scratch;        /* bytes: temporaries, then carries */
+} tci_plan_repeat;
+
+TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
+{
+    int64_t rounds = 1;
+    for (int i = 0; i < p->n_spans; i++) {
+        bool within = p->spans[i].first <= t && t < p->spans[i].last;
+        rounds *= within ? p->spans[i].rounds : 1;
+    }
+    return rounds;
+}
+
+/* ---- nodes ---- */
+
+typedef struct tci_repeat_finder {
+    tci_scratch *s;
+    tci_plan *p;
+    tci_graph *g;
+    tci_machine machine;
+    tci_table *forced;
+    tci_table now, number; /* of nodes; of int: a REPEAT's among p->repeats, and 1 */
+} tci_repeat_finder;
+
+static tci_node *tci_repeat_made(const tci_repeat_finder *c, tci_node *n)
+{
+    TCI_ASSERT(c->s, n != NULL);
+    return n;
+}
+
+static int64_t tci_repeat_count(const tci_node *n)
+{
+    return tci_dim_known(tci_node_count(n));
+}
+
+static int64_t tci_repeat_bytes(const tci_node *n)
+{
+    return tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
+
+/* Elements from row to row, of rows like n. */
+static int64_t tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
+{
+    int64_t unit = c->machine.block_threads > 0 ? TCI_ALIGNED_BYTES / tci_repeat_bytes(n) : 1;
+    return (tci_repeat_count(n) + unit - 1) / unit * unit;
+}
+
+/* n as memory, dense. */
+static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
+{
+    bool leaf = tci_op_is(n->op, TCI_IS_LEAF);
+    if (tci_plan_is_leaf(n) && !n->strides) {
+        return n;
+    }
+    if (leaf) { /* a copy */
+        n = tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &n, 0,
+                           NULL);
+    }
+    tci_table_add(c->forced, n);
+    return n;
+}
+
+/* The rows of xs, `row` elements from one to the next. */
+static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, int64_t row)
+{
+    const tci_dim n = xs->shape[0], flat[2] = {n, tci_repeat_count(xs) / tci_dim_known(n)};
+    tci_value zero = {.u = 0};
+    if (flat[1] == row) {
+        return xs;
+    }
+    tci_node *fill = tci_repeat_made(c, tci_graph_const(c->g, (tc_dtype)xs->dtype, zero));
+    xs = tci_repeat_made(c, tci_build_reshape(c->g, xs, 2, flat));
+    return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, row - tci_dim_known(flat[1]), fill));
+}
+
+/* Rows [from, to) of a stored result, in this shape. */
+static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, int64_t from,
+                                int64_t to, int64_t count, const tci_node *like)
+{
+    rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 0, from, to, 1));
+    rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
+    return tci_repeat_made(c, tci_build_reshape(c->g, rows, like->rank, like->shape));
+}
+
+/* The memory of carry, or output n_carry + k, `which`, for result n. */
+static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int which,
+                                  const tci_node *n)
+{
+    tci_plan_repeat *x = &c->p->repeats[number];
+    const tci_node *one = x->r.next[which]; /* outputs follow */
+    bool is_carry = which < x->r.n_carry;
+    const tci_dim shape[2] = {is_carry ? x->rows[which] : x->r.length, tci_repeat_row(c, one)};
+    bool whole = !is_carry && tci_repeat_count(one) == tci_dim_known(shape[1]);
+    const int64_t attr[2] = {which, number};
+    int n_in = x->r.n_carry + x->r.n_x + x->r.n_held;
+    if (!x->stored[which]) {
+        x->stored[which] = tci_graph_node(c->g, TCI_OP_RESULT, (tc_dtype)one->dtype,
+                                          whole ? n->rank : 2, whole ? n->shape : shape, n_in,
+                                          x->outside, 2, attr);
+    }
+    return x->stored[which];
+}
+
+/* Of a REPEAT that is listed. */
+static int tci_repeat_number(const tci_repeat_finder *c, const tci_node *n)
+{
+    return *(const int *)tci_table_item(&c->number, n) - 1;
+}
+
+static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n)
+{
+    int number = tci_repeat_number(c, n->in[0]);
+    const tci_repeat *r = &c->p->repeats[number].r;
+    int result = (int)n->attr[0], rows = result - r->n_carry - r->n_y;
+    bool is_last = result < r->n_carry;
+    tci_node *stored = tci_repeat_store(c, number, rows < 0 ? result : rows, n);
+    if (tci_build_same_shape(stored->rank, stored->shape, n->rank, n->shape)) {
+        return stored;
+    }
+    int64_t n_rows = tci_dim_known(stored->shape[0]);
+    int64_t from = is_last ? r->length % n_rows : 0, to = is_last ? from + 1 : n_rows;
+    return tci_repeat_cut(c, stored, from, to, tci_repeat_count(n) / (to - from), n);
+}
+
+static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
+{
+    tci_plan_repeat x = {.r = tci_repeat_of(n)};
+    const tci_repeat *r = &x.r;
+    int n_body = r->n_carry + r->n_y, n_outside = tci_node_n_outside(n);
+    x.outside = TCI_NEW_ARRAY(c->s, tci_node *, n_outside + 1);
+    x.stored = TCI_NEW_ARRAY(c->s, tci_node *, n_body + 1);
+    x.pitch = TCI_NEW_ARRAY(c->s, int64_t, n_body + r->n_x + 1);
+    x.rows = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    x.own = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    for (int i = 0; i < r->n_carry; i++) {
+        x.rows[i] = TCI_REPEAT_TURNS;
+    }
+    for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
+        const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
+                                                      : r->y[i - r->n_carry - r->n_x];
+        x.pitch[i] = tci_repeat_row(c, one) * tci_repeat_bytes(one);
+    }
+    TCI_PUSH(c->s, c->p->repeats, c->p->n_repeats, c->p->cap_repeats, x);
+    *(int *)tci_table_at(&c->number, n) = c->p->n_repeats;
+}
+
+/* How many rows the carries need follows from all results, before any is made. */
+static void tci_repeat_list_all(tci_repeat_finder *c, tci_node_list list)
+{
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i];
+        if (n->op == TCI_OP_REPEAT) {
+            tci_repeat_list(c, n);
+        } else if (n->op == TCI_OP_RESULT) {
+            tci_plan_repeat *x = &c->p->repeats[tci_repeat_number(c, n->in[0])];
+            int rows = (int)n->attr[0] - x->r.n_carry - x->r.n_y;
+            if (rows >= 0) {
+                x->rows[rows] = x->r.length + 1;
+            }
+        }
+    }
+}
+
+static void tci_repeat_take_operands(tci_repeat_finder *c, const tci_node *n)
+{
+    tci_plan_repeat *x = &c->p->repeats[tci_repeat_number(c, n)];
+    for (int i = 0; i < tci_node_n_outside(n); i++) {
+        tci_node *in = tci_table_get(&c->now, n->in[i]);
+        int k = i - x->r.n_carry;
+        if (k >= 0 && k < x->r.n_x) {
+            in = tci_repeat_rows_of(c, in, tci_repeat_row(c, x->r.x[k]));
+        }
+        x->outside[i] = tci_repeat_in_memory(c, in);
+    }
+}
+
+/* A BOUND node that is none of the inputs was taken out of its body. */
+static void tci_repeat_check(tci_scratch *s, tci_node_list list, tci_node *const *inputs,
+                             int n_inputs)
+{
+    for (int i = 0; i < list.n; i++) {
+        bool known = list.items[i]->op != TCI_OP_BOUND;
+        for (int k = 0; k < n_inputs && !known; k++) {
+            known = inputs[k] == list.items[i];
+        }
+        if (!known) {
+            tci_scratch_fail(s, TC_ERR_ARGUMENT,
+                             "a tensor that was made in the body of a repetition is used outside "
+                             "of it: what a body makes leaves it as the next carry or an output");
+        }
+    }
+}
+
+/* A result may be an output of the program once: another one is a copy. */
+static tci_node *tci_repeat_root(const tci_repeat_finder *c, tci_node *n, tci_node *const *before,
+                                 int n_before)
+{
+    for (int i = 0; i < n_before; i++) {
+        if (before[i] == n && n->op == TCI_OP_RESULT) {
+            return tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                  &n, 0, NULL);
+        }
+    }
+    return n;
+}
+
+TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node **roots, int n,
+                            tci_node *const *inputs, int n_inputs, tci_table *forced,
+                            tci_machine machine)
+{
+    tci_repeat_finder c = {s, p, g, machine, forced, tci_table_in(s, sizeof(tci_node *)),
+                           tci_table_in(s, sizeof(int))};
+    tci_node_list list = tci_graph_sort_outside(s, roots, n);
+    tci_repeat_check(s, list, inputs, n_inputs);
+    tci_repeat_list_all(&c, list);
+    for (int i = 0; i < list.n && p->n_repeats; i++) {
+        tci_node *old = list.items[i], *now = old;
+        if (old->op == TCI_OP_REPEAT) {
+            tci_repeat_take_operands(&c, old);
+        } else if (old->op == TCI_OP_RESULT) {
+            now = tci_repeat_result(&c, old);
+        } else {
+            now = tci_graph_rebuild(s, g, old, &c.now);
+        }
+        now->site = now->site.file ? now->site : old->site;
+        tci_table_put(&c.now, old, now);
+    }
+    for (int i = 0; i < n && p->n_repeats; i++) {
+        roots[i] = tci_repeat_root(&c, tci_table_get(&c.now, roots[i]), roots, i);
+    }
+}
+
+/* ---- the step that stands for a body ---- */
+
+/* The body and what it begins with, and what they need besides their operands. */
+static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
+{
+    const tci_repeat *r = &x->r;
+    int n_bound = r->n_carry + r->n_x + r->n_held, n = 0;
+    tci_node **given = TCI_NEW_ARRAY(m->s, tci_node *, r->n_carry + r->n_y + 1);
+    for (int i = 0; i < r->n_carry + r->n_y; i++) {
+        if (i < r->n_carry || x->stored[i]) {
+            given[n++] = r->next[i];
+        }
+    }
+    x->enter = tci_plan_make(m->s, m->g, r->carry, r->n_carry, m->literals, m->n_literals, r->carry,
+                             r->n_carry, m->machine);
+    x->body = tci_plan_make(m->s, m->g, r->carry, n_bound, m->literals, m->n_literals, given, n,
+                            m->machine);
+    x->scratch = TCI_MAX(x->enter->arena_bytes, x->body->arena_bytes);
+    for (int i = 0; i < r->n_carry; i++) {
+        x->scratch = (x->scratch + TCI_REPEAT_UNIT - 1) / TCI_REPEAT_UNIT * TCI_REPEAT_UNIT;
+        x->own[i] = x->scratch;
+        x->scratch += x->stored[i] ? 0 : x->rows[i] * x->pitch[i];
+    }
+}
+
+static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kernel *k,
+                               tci_step *step, int buffer, bool writes)
+{
+    tci_koperand o = {p->buffers[buffer].dtype, writes, false, p->buffers[buffer].n};
+    step->operands[k->n_operands] = buffer;
+    TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
+}
+
+static int tci_repeat_buffer(const tci_fusion *f, const tci_node *n)
+{
+    const tci_pnode *known = tci_pnode_of(f, n);
+    return tci_plan_is_leaf(n) ? known->buffer : f->roots[known->root].buffer;
+}
+
+static int tci_repeat_scratch(const tci_repeat_maker *m, tci_plan *p, int64_t bytes)
+{
+    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = TC_U8, .index = -1, .n = bytes, .bytes = bytes};
+    TCI_PUSH(m->s, p->buffers, p->n_buffers, p->cap_buffers, b);
+    return p->n_buffers - 1;
+}
+
+/* Operands: those outside, the results that are stored, the scratch. */
+TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tci_fusion *f,
+                                const tci_group *g, tci_kernel *k)
+{
+    const tci_node *first = f->roots[g->roots[0]].node;
+    tci_plan_repeat *x = &p->repeats[first->attr[1]];
+    int n_outside = first->n_in, n_stored = x->r.n_carry + x->r.n_y;
+    tci_step step = {.operands = TCI_NEW_ARRAY(m->s, int32_t, n_outside + n_stored + 1),
+                     .offsets = TCI_NEW_ARRAY(m->s, int64_t, n_outside + n_stored + 1)};
+    if (!x->body) {
+        tci_repeat_plan(m, x);
+    }
+    k->is_repeat = true;
+    x->kernel = k;
+    for (int i = 0; i < n_outside; i++) {
+        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->outside[i]), false);
+    }
+    for (int i = 0; i < n_stored; i++) {
+        if (x->stored[i]) {
+            tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->stored[i]), true);
+        }
+    }
+    tci_repeat_operand(m, p, k, &step, tci_repeat_scratch(m, p, x->scratch), true);
+    return step;
+}
+
+/* ---- bodies in place ---- */
+
+typedef struct tci_repeat_placer {
+    tci_scratch *s;
+    const tci_plan *from;
+    tci_plan to;                 /* steps, kernels, spans, moves */
+    const tci_plan_repeat *x;    /* at hand; where its operands lie: */
+    tci_repeat_spot *init;       /* the carries as they are outside, */
+    tci_repeat_spot *inputs, *outputs; /* the ports of its body */
+    int32_t scratch;             /* buffer */
+} tci_repeat_placer;
+
+static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_kernel *k)
+{
+    const tci_plan_repeat *x = p->repeats;
+    while (x->kernel != k) {
+        x++;
+    }
+    return x;
+}
+
+/* Row by row, the other way round where the repetition is reversed. */
+static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, int64_t pitch)
+{
+    tci_repeat_spot spot = {buffer, r->reverse ? (r->length - 1) * pitch : 0,
+                            r->reverse ? -pitch : pitch, false};
+    return spot;
+}
+
+static void tci_repeat_find_spots(tci_repeat_placer *c, const tci_step *step)
+{
+    const tci_plan_repeat *x = c->x;
+    const tci_repeat *r = &x->r;
+    int n_outside = r->n_carry + r->n_x + r->n_held, at = n_outside, n = r->n_carry;
+    c->init = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + 1);
+    c->inputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, n_outside + 1);
+    c->outputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + r->n_y + 1);
+    c->scratch = step->operands[c->from->kernels[step->kernel]->n_operands - 1];
+    for (int i = 0; i < r->n_carry; i++) {
+        int32_t buffer = x->stored[i] ? step->operands[at++] : c->scratch;
+        int64_t pitch = x->pitch[i], offset = x->stored[i] ? 0 : x->own[i];
+        bool back = x->rows[i] == TCI_REPEAT_TURNS;
+        c->init[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
+        c->inputs[i] = (tci_repeat_spot){buffer, offset, pitch, back};
+        c->outputs[i] = (tci_repeat_spot){buffer, offset + pitch, back ? -pitch : pitch, back};
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        int k = r->n_carry + i;
+        c->inputs[k] = tci_repeat_walk(r, step->operands[k], x->pitch[k]);
+    }
+    for (int i = r->n_carry + r->n_x; i < n_outside; i++) {
+        c->inputs[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
+    }
+    for (int i = 0; i < r->n_y; i++) {
+        if (x->stored[r->n_carry + i]) {
+            int64_t pitch = x->pitch[r->n_carry + r->n_x + i];
+            c->outputs[n++] = tci_repeat_walk(r, step->operands[at++], pitch);
+        }
+    }
+}
+
+static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_buffer *b,
+                                          bool enters)
+{
+    tci_repeat_spot temp = {c->scratch, b->offset, 0, false};
+    if (enters) { /* a carry goes to where the body reads it first */
+        return b->kind == TCI_BUF_INPUT    ? c->init[b->index]
+               : b->kind == TCI_BUF_OUTPUT ? c->inputs[b->index]
+                                           : temp;
+    }
+    return b->kind == TCI_BUF_INPUT    ? c->inputs[b->index]
+           : b->kind == TCI_BUF_OUTPUT ? c->outputs[b->index]
+                                       : temp;
+}
+
+/* The steps and kernels of a plan become ours; enters: of that which is done once, before all
+ * rounds. */
+static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
+{
+    int32_t first = c->to.n_kernels;
+    for (int i = 0; i < body->n_kernels; i++) {
+        TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels, body->kernels[i]);
+    }
+    for (int t = 0; t < body->n_steps; t++) {
+        const tci_step *from = &body->steps[t];
+        int n = body->kernels[from->kernel]->n_operands;
+        tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
+                         TCI_NEW_ARRAY(c->s, int64_t, n + 1), from->literals};
+        for (int o = 0; o < n; o++) {
+            tci_repeat_spot spot = tci_repeat_spot_of(c, &body->buffers[from->operands[o]], enters);
+            tci_move move = {c->to.n_steps, o, spot.by, spot.back};
+            step.operands[o] = spot.buffer;
+            step.offsets[o] = spot.offset + from->offsets[o];
+            if (!enters && spot.by) {
+                TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
+            }
+        }
+        TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
+    }
+}
+
+static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
+{
+    const tci_plan *body = c->x->body;
+    tci_span span = {.enter = c->to.n_steps, .rounds = c->x->r.length,
+                     .n_within = body->n_spans};
+    tci_repeat_find_spots(c, step);
+    tci_repeat_add_steps(c, c->x->enter, true);
+    span.first = c->to.n_steps;
+    span.first_move = c->to.n_moves;
+    tci_repeat_add_steps(c, body, false);
+    span.last = c->to.n_steps;
+    span.n_moves = c->to.n_moves - span.first_move;
+    TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, span);
+    for (int i = 0; i < body->n_spans; i++) {
+        tci_span within = body->spans[i];
+        within.enter += span.first;
+        within.first += span.first;
+        within.last += span.first;
+        within.first_move += span.first_move + span.n_moves;
+        TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, within);
+    }
+    for (int i = 0; i < body->n_moves; i++) {
+        tci_move move = body->moves[i];
+        move.step += span.first;
+        TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
+    }
+}
+
+static void tci_repeat_add(tci_repeat_placer *c, int t)
+{
+    tci_step step = c->from->steps[t];
+    const tci_kernel *k = c->from->kernels[step.kernel];
+    if (k->is_repeat) {
+        c->x = tci_repeat_of_kernel(c->from, k);
+        tci_repeat_add_body(c, &step);
+        return;
+    }
+    int at = 0;
+    while (at < c->to.n_kernels && c->to.kernels[at] != k) {
+        at++;
+    }
+    if (at == c->to.n_kernels) {
+        TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels,
+                 c->from->kernels[step.kernel]);
+    }
+    step.kernel = at;
+    TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
+}
+
+static void tci_repeat_add_texts(tci_plan *p)
+{
+    for (int i = 0; i < p->n_repeats; i++) {
+        const tci_plan *body = p->repeats[i].body;
+        tci_str_add(&p->why, tci_str_text(&body->why));
+        tci_str_add(&p->orders, tci_str_text(&body->orders));
+    }
+}
+
+TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
+{
+    tci_repeat_placer c = {.s = s, .from = p};
+    int32_t *begins = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    if (!p->n_repeats) {
+        return;
+    }
+    for (int t = 0; t < p->n_steps; t++) {
+        begins[t] = c.to.n_steps;
+        tci_repeat_add(&c, t);
+    }
+    begins[p->n_steps] = c.to.n_steps;
+    for (int b = 0; b < p->n_buffers; b++) {
+        p->buffers[b].first = begins[p->buffers[b].first];
+        p->buffers[b].last = begins[p->buffers[b].last + 1] - 1;
+    }
+    p->steps = c.to.steps;
+    p->n_steps = c.to.n_steps;
+    p->cap_steps = c.to.cap_steps;
+    p->kernels = c.to.kernels;
+    p->n_kernels = c.to.n_kernels;
+    p->cap_kernels = c.to.cap_kernels;
+    p->spans = c.to.spans;
+    p->n_spans = c.to.n_spans;
+    p->moves = c.to.moves;
+    p->n_moves = c.to.n_moves;
+    tci_repeat_add_texts(p);
 }
 /* ---- src/plan/plan.c ---- */
 /* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
@@ -35795,10 +36849,19 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
 /* ---- kernels ---- */
 
 typedef struct tci_plan_texts {
-    char **items;
+    const char **items;
     uint64_t *hashes;
     int n, cap, cap_hashes, n_hashes;
 } tci_plan_texts;
+
+static int tci_plan_add_kernel(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k,
+                               const char *text, uint64_t hash)
+{
+    TCI_PUSH(s, texts->items, texts->n, texts->cap, text);
+    TCI_PUSH(s, texts->hashes, texts->n_hashes, texts->cap_hashes, hash);
+    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
+    return p->n_kernels - 1;
+}
 
 static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k)
 {
@@ -35817,10 +36880,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
             }
         }
     }
-    TCI_PUSH(s, texts->items, texts->n, texts->cap, text.text);
-    TCI_PUSH(s, texts->hashes, texts->n_hashes, texts->cap_hashes, hash);
-    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
-    return p->n_kernels - 1;
+    return tci_plan_add_kernel(s, p, texts, k, text.text, hash);
 }
 
 /* Memory of the user that is only looked at another way: movement alone copies nothing. */
@@ -35864,9 +36924,11 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
 
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
-static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
+static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
                            tci_table *forced, tci_str *stored)
 {
+    tci_scratch *s = m->s;
+    tci_machine machine = m->machine;
     tci_plan_texts texts = {0};
     bool any = false;
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
@@ -35875,6 +36937,13 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
     }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
+        if (g->has_repeat) {
+            tci_kernel *stands = tci_kernel_make(s);
+            tci_step repeat = tci_repeat_step(m, p, f, g, stands);
+            repeat.kernel = tci_plan_add_kernel(s, p, &texts, stands, "", 0);
+            TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, repeat);
+            continue;
+        }
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
@@ -35885,8 +36954,8 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
-        for (int m = 0; m < g->n_roots; m++) {
-            p->red_of[g->roots[m]] = -1;
+        for (int r = 0; r < g->n_roots; r++) {
+            p->red_of[g->roots[r]] = -1;
         }
     }
     return !any;
@@ -35913,6 +36982,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
+    tci_repeat_maker maker = {s, g, literals, n_literals, machine};
+    tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_algo algorithm = {s, g, machine, &p->orders, &forced};
     tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_str stored = {.s = s};
@@ -35925,7 +36996,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, machine, last ? NULL : &forced, &stored)) {
+        if (tci_plan_steps(&maker, p, f, last ? NULL : &forced, &stored)) {
             break;
         }
         p->n_buffers = n_buffers;
@@ -35938,6 +37009,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(s, p, inputs, n_inputs);
     tci_plan_memory(s, p, machine.block_threads > 0);
+    tci_repeat_place(s, p);
     return p;
 }
 /* ---- src/plan/print.c ---- */
@@ -36081,6 +37153,12 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
     for (int t = 0; t < p->n_steps; t++) {
         const tci_step *step = &p->steps[t];
         const tci_kernel *k = p->kernels[step->kernel];
+        for (int i = 0; i < p->n_spans; i++) {
+            if (p->spans[i].first == t) {
+                tci_str_printf(out, "steps %d to %d, %lld rounds:\n", t, p->spans[i].last - 1,
+                               (long long)p->spans[i].rounds);
+            }
+        }
         tci_str_printf(out, "%s %d: kernel %d %s (", t < p->n_init ? "once, step" : "step", t,
                        step->kernel, k->name);
         for (int o = 0; o < k->n_operands; o++) {
@@ -36213,8 +37291,8 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
 {
     const tci_group *g = &f->groups[group];
     int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
-    bool kinds[TCI_ROOT_SCATTER + 1] = {false};
-    TCI_ASSERT(s, g->n_roots > 0 && g->n_roots <= TCI_GROUP_MAX_ROOTS);
+    bool kinds[TCI_ROOT_REPEAT + 1] = {false};
+    TCI_ASSERT(s, g->n_roots > 0 && (g->n_roots <= TCI_GROUP_MAX_ROOTS || g->has_repeat));
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
         last = g->roots[i];
@@ -36229,6 +37307,10 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
     TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
     TCI_ASSERT(s, g->has_scatter == kinds[TCI_ROOT_SCATTER]);
+    TCI_ASSERT(s, g->has_repeat == kinds[TCI_ROOT_REPEAT]);
+    for (int k = TCI_ROOT_VALUE; k < TCI_ROOT_REPEAT; k++) {
+        TCI_ASSERT(s, !g->has_repeat || !kinds[k]);
+    }
     TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
     TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
     TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
@@ -36302,16 +37384,75 @@ static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const t
     TCI_ASSERT(s, b->n != o->n || offset == 0);
 }
 
-static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_step *step,
-                                 bool *written)
+/* How far the moves of operand o of step t lead, both ways, in bytes. */
+static void tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
+                                  int64_t *most)
 {
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *span = &p->spans[i];
+        for (int m = span->first_move; m < span->first_move + span->n_moves; m++) {
+            const tci_move *move = &p->moves[m];
+            int64_t way = move->back ? move->by : move->by * (span->rounds - 1);
+            TCI_ASSERT(s, span->first <= move->step && move->step < span->last);
+            if (move->step == t && move->operand == o) {
+                *least += TCI_MIN(way, 0);
+                *most += TCI_MAX(way, 0);
+            }
+        }
+    }
+}
+
+/* Of a step of a repetition, or one before it: in its buffer in all rounds. */
+static void tci_plan_verify_moved(tci_scratch *s, const tci_plan *p, int t, int o)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_koperand *operand = &p->kernels[step->kernel]->operands[o];
+    const tci_buffer *b = &p->buffers[step->operands[o]];
+    int64_t least = step->offsets[o], most = least, unit = tci_dtype_get(operand->dtype)->bytes;
+    tci_plan_verify_moves(s, p, t, o, &least, &most);
+    TCI_ASSERT(s, least >= 0 && least % unit == 0);
+    TCI_ASSERT(s, most + tci_dim_known(operand->n) * unit <= tci_dim_known(b->bytes));
+}
+
+static bool tci_plan_is_repeated(const tci_plan *p, int t)
+{
+    bool repeated = false;
+    for (int i = 0; i < p->n_spans; i++) {
+        repeated = repeated || (p->spans[i].enter <= t && t < p->spans[i].last);
+    }
+    return repeated;
+}
+
+static void tci_plan_verify_spans(tci_scratch *s, const tci_plan *p)
+{
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *x = &p->spans[i];
+        TCI_ASSERT(s, p->n_init <= x->enter && x->enter <= x->first && x->first <= x->last);
+        TCI_ASSERT(s, x->last <= p->n_steps && x->rounds > 0 && i + x->n_within < p->n_spans);
+        TCI_ASSERT(s, x->first_move >= 0 && x->first_move + x->n_moves <= p->n_moves);
+        for (int k = i + 1; k < p->n_spans; k++) {
+            const tci_span *y = &p->spans[k];
+            TCI_ASSERT(s, k <= i + x->n_within ? x->first <= y->enter && y->last <= x->last
+                                               : x->last <= y->enter);
+        }
+    }
+}
+
+static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool *written)
+{
+    const tci_step *step = &p->steps[t];
+    bool repeated = tci_plan_is_repeated(p, t);
     TCI_ASSERT(s, step->kernel >= 0 && step->kernel < p->n_kernels);
     const tci_kernel *k = p->kernels[step->kernel];
     tci_kernel_verify(s, k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         TCI_ASSERT(s, b >= 0 && b < p->n_buffers);
-        tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
+        if (repeated) {
+            tci_plan_verify_moved(s, p, t, o);
+        } else {
+            tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
+        }
         TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
                           written[b]);
         TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
@@ -36378,10 +37519,11 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
     bool placed = tci_plan_is_placed(p);
     tci_fusion_verify(s, p->fusion);
     for (int t = 0; t < p->n_steps; t++) {
-        tci_plan_verify_step(s, p, &p->steps[t], written);
+        tci_plan_verify_step(s, p, t, written);
         tci_plan_verify_once(s, p, t);
     }
     TCI_ASSERT(s, p->n_init >= 0 && p->n_init <= p->n_steps);
+    tci_plan_verify_spans(s, p);
     for (int b = 0; b < p->n_buffers; b++) {
         TCI_ASSERT(s, p->buffers[b].kind != TCI_BUF_OUTPUT || written[b]);
         if (placed) {
@@ -56625,6 +57767,121 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+/* ---- repetitions ---- */
+
+static void tci_ref_node(tci_ref *r, const tci_node *n);
+
+static tci_value **tci_ref_slot(tci_ref *r, const tci_node *n)
+{
+    return tci_table_at(&r->values, n);
+}
+
+/* What a BOUND node is given has no value outside of a step; so has nothing that needs it. */
+static bool tci_ref_has_value(tci_ref *r, const tci_node *n)
+{
+    bool has = n->op != TCI_OP_BOUND || *tci_ref_slot(r, n);
+    for (int i = 0; i < tci_node_n_outside(n); i++) {
+        has = has && *tci_ref_slot(r, n->in[i]);
+    }
+    return has;
+}
+
+/* Every node of the list that can have a value. */
+static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_watch *watch)
+{
+    for (int i = 0; i < list.n; i++) {
+        const tci_node *n = list.items[i];
+        if (n->op == TCI_OP_BOUND || !tci_ref_has_value(r, n)) {
+            continue;
+        }
+        tci_ref_node(r, n);
+        if (watch) {
+            watch->see(watch->user, n, &r->values);
+        }
+    }
+}
+
+/* Where the elements of a REPEAT's results lie: one after the other. */
+static int64_t tci_ref_result_at(const tci_repeat *p, int result)
+{
+    int64_t at = 0;
+    for (int i = 0; i < result; i++) {
+        int y = i - p->n_carry, rows = y - p->n_y;
+        at += y < 0     ? tci_ref_count(p->next[i])
+              : rows < 0 ? p->length * tci_ref_count(p->y[y])
+                         : (p->length + 1) * tci_ref_count(p->next[rows]);
+    }
+    return at;
+}
+
+/* Carry i as it is after so many steps. */
+static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, int i,
+                               int64_t steps)
+{
+    int64_t n = tci_ref_count(p->next[i]);
+    tci_value *rows = out + tci_ref_result_at(p, p->n_carry + p->n_y + i);
+    memcpy(rows + steps * n, tci_ref_of(r, p->carry[i]), sizeof(*rows) * (size_t)n);
+    if (steps == p->length) {
+        memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
+               sizeof(*out) * (size_t)n);
+    }
+}
+
+static void tci_ref_step(tci_ref *r, const tci_repeat *p, tci_node_list body, tci_value *out,
+                         int64_t step)
+{
+    int64_t at = p->reverse ? p->length - 1 - step : step;
+    for (int i = 0; i < p->n_x; i++) {
+        tci_value *xs = *tci_ref_slot(r, p->xs[i]);
+        *tci_ref_slot(r, p->x[i]) = xs + at * tci_ref_count(p->x[i]);
+    }
+    tci_ref_nodes(r, body, NULL);
+    for (int i = 0; i < p->n_y; i++) {
+        int64_t n = tci_ref_count(p->y[i]);
+        memcpy(out + tci_ref_result_at(p, p->n_carry + i) + at * n, tci_ref_of(r, p->y[i]),
+               sizeof(*out) * (size_t)n);
+    }
+    tci_value **next = TCI_NEW_ARRAY(&r->s, tci_value *, p->n_carry + 1);
+    for (int i = 0; i < p->n_carry; i++) {
+        next[i] = *tci_ref_slot(r, p->next[i]);
+    }
+    for (int i = 0; i < p->n_carry; i++) {
+        *tci_ref_slot(r, p->carry[i]) = next[i];
+    }
+}
+
+static void tci_ref_repeat(tci_ref *r, const tci_node *n)
+{
+    tci_repeat p = tci_repeat_of(n);
+    int n_bound = p.n_carry + p.n_x + p.n_held;
+    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value,
+                                   tci_ref_result_at(&p, tci_repeat_n_results(&p)) + 1);
+    tci_node_list body = tci_graph_sort_outside(&r->s, p.next, p.n_carry + p.n_y);
+    for (int i = 0; i < n_bound; i++) {
+        *tci_ref_slot(r, p.carry[i]) = *tci_ref_slot(r, p.init[i]);
+    }
+    for (int64_t step = 0; step < p.length; step++) {
+        for (int i = 0; i < p.n_carry; i++) {
+            tci_ref_keep_carry(r, &p, out, i, step);
+        }
+        tci_ref_step(r, &p, body, out, step);
+    }
+    for (int i = 0; i < p.n_carry; i++) {
+        tci_ref_keep_carry(r, &p, out, i, p.length);
+    }
+    for (int i = 0; i < n_bound; i++) {
+        *tci_ref_slot(r, p.carry[i]) = NULL;
+    }
+    *tci_ref_slot(r, n) = out;
+}
+
+static void tci_ref_result(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    tci_repeat p = tci_repeat_of(n->in[0]);
+    memcpy(out, tci_ref_of(r, n->in[0]) + tci_ref_result_at(&p, (int)n->attr[0]),
+           sizeof(*out) * (size_t)tci_ref_count(n));
+}
+
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, const tci_node *n)
 {
@@ -56667,6 +57924,9 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
         break;
     case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
+    case TCI_OP_REPEAT: tci_ref_repeat(r, n); break;
+    case TCI_OP_RESULT: tci_ref_result(r, n, out); break;
+    case TCI_OP_BOUND:
     case TCI_OP_ASSIGN:
     case TCI_OP_SEGMENT: TCI_ASSERT(&r->s, false); break;
     case TCI_OP_SOFTMAX:
@@ -56707,13 +57967,7 @@ static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *i
     if (setjmp(r->s.escape)) {
         status = r->s.why;
     } else {
-        tci_node_list list = tci_graph_sort(&r->s, roots, n_roots);
-        for (int i = 0; i < list.n; i++) {
-            tci_ref_node(r, list.items[i]);
-            if (watch) {
-                watch->see(watch->user, list.items[i], &r->values);
-            }
-        }
+        tci_ref_nodes(r, tci_graph_sort_outside(&r->s, roots, n_roots), watch);
         for (int i = 0; i < n_roots; i++) {
             tci_ref_store(r, roots[i], outputs[i]);
         }
@@ -56766,7 +58020,8 @@ TCI_FN tc_status tci_reference_eval_watched(tci_node *const *input_nodes, const 
  *
  * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
  * list, done once for a program and again when what it reads changed; then what each run does. A
- * step is given to a queue; those of one queue are done in order, and those of different queues
+ * step is given to a queue; those of one queue are done in order (launches of a repetition once a
+ * round), and those of different queues
  * side by side but for SIGNAL and WAIT. Invariants (compile/verify.c): each launch is in the list
  * once, and in the order of their numbers; whatever reads a buffer comes after all that wrote it,
  * in its own queue or behind a WAIT for a SIGNAL behind that; a run uploads each input and
@@ -56862,6 +58117,13 @@ typedef struct tci_code_step {
     int32_t *literals;     /* program literal slots, kernel's n_literals */
 } tci_code_step;
 
+/* Steps that are done again and again, as plan/plan.h says of spans and moves. */
+typedef struct tci_code_repeat {
+    int32_t enter, first, last, n_within;
+    int64_t rounds;
+    tci_move *moves; int32_t n_moves;
+} tci_code_repeat;
+
 typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
@@ -56885,6 +58147,7 @@ typedef struct tci_code {
     tci_code_kernel *kernels; int32_t n_kernels;
     tci_code_step *steps; int32_t n_steps;      /* launches; */
     int32_t n_init;                             /* the first so many are of the init list */
+    tci_code_repeat *repeats; int32_t n_repeats; /* of launches, each before those within it */
     tci_list_step *list; int32_t n_list;        /* what the program does; */
     int32_t n_init_list;                        /* the first so many rows are the init list */
     int32_t n_user_inputs, n_user_outputs;      /* without captured leaves, without effects */
@@ -59229,7 +60492,7 @@ static void tci_wire_offsets(tci_wire *w, const tci_code *c, const tci_code_kern
     for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
         tci_dim bytes = c->buffers[s->operands[o]].bytes;
         int64_t most = tci_dim_is_known(bytes) ? tci_dim_known(bytes) : INT64_MAX;
-        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, k->writes[o] ? 0 : most);
+        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, most);
     }
 }
 
@@ -59256,6 +60519,38 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
         s->operands = tci_wire_indices(w, s->operands, k->n_operands, c->n_buffers);
         tci_wire_offsets(w, c, k, s);
         s->literals = tci_wire_indices(w, s->literals, k->n_literals, c->n_literals);
+    }
+}
+
+static void tci_wire_moves(tci_wire *w, const tci_code *c, tci_code_repeat *r)
+{
+    r->n_moves = tci_wire_count(w, r->n_moves, 32);
+    r->moves = tci_wire_array(w, r->moves, r->n_moves, sizeof(*r->moves));
+    for (int32_t i = 0; i < r->n_moves && !w->bad; i++) {
+        tci_move *m = &r->moves[i];
+        m->step = (int32_t)tci_wire_range(w, m->step, r->first, (int64_t)r->last - 1);
+        if (w->bad) {
+            return;
+        }
+        int32_t n_operands = c->kernels[c->steps[m->step].kernel].n_operands;
+        m->operand = (int32_t)tci_wire_range(w, m->operand, 0, (int64_t)n_operands - 1);
+        m->by = tci_wire_range(w, m->by, INT64_MIN, INT64_MAX);
+        m->back = tci_wire_range(w, m->back, 0, 1) != 0;
+    }
+}
+
+static void tci_wire_repeats(tci_wire *w, tci_code *c)
+{
+    c->n_repeats = tci_wire_count(w, c->n_repeats, 48);
+    c->repeats = tci_wire_array(w, c->repeats, c->n_repeats, sizeof(*c->repeats));
+    for (int32_t i = 0; i < c->n_repeats && !w->bad; i++) {
+        tci_code_repeat *r = &c->repeats[i];
+        r->enter = (int32_t)tci_wire_range(w, r->enter, 0, c->n_steps);
+        r->first = (int32_t)tci_wire_range(w, r->first, r->enter, c->n_steps);
+        r->last = (int32_t)tci_wire_range(w, r->last, r->first, c->n_steps);
+        r->n_within = (int32_t)tci_wire_range(w, r->n_within, 0, (int64_t)c->n_repeats - 1 - i);
+        r->rounds = tci_wire_range(w, r->rounds, 1, INT64_MAX);
+        tci_wire_moves(w, c, r);
     }
 }
 
@@ -59308,6 +60603,7 @@ static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
     c->kept_bytes = tci_wire_range(w, c->kept_bytes, 0, INT64_MAX);
     tci_wire_buffers(w, c);
     tci_wire_steps(w, c, n_modules);
+    tci_wire_repeats(w, c);
     tci_wire_list(w, c);
     c->explain = tci_wire_text(w, c->explain);
 }
@@ -60738,6 +62034,18 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     tci_str_printf(out, ")%s\n", k->faults ? " may fault" : "");
 }
 
+/* Repetitions that begin with launch t. */
+static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
+{
+    for (int32_t i = 0; i < c->n_repeats; i++) {
+        const tci_code_repeat *r = &c->repeats[i];
+        if (r->first == t) {
+            tci_str_printf(out, "    %lld rounds of %d to %d\n", (long long)r->rounds, (int)t,
+                           (int)r->last - 1);
+        }
+    }
+}
+
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
 {
     static const char *const names[] = {
@@ -60765,6 +62073,7 @@ TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
         }
         tci_str_add(out, "\n");
         for (int32_t t = row->begin; row->kind == TCI_LIST_LAUNCH && t < row->end; t++) {
+            tci_list_print_repeats(out, c, t);
             tci_list_print_launch(out, c, t);
         }
     }
@@ -60814,6 +62123,34 @@ static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_
     }
 }
 
+static bool tci_code_is_repeated(const tci_code *c, int t)
+{
+    bool repeated = false;
+    for (int i = 0; i < c->n_repeats; i++) {
+        repeated = repeated || (c->repeats[i].enter <= t && t < c->repeats[i].last);
+    }
+    return repeated;
+}
+
+/* Nested, of the launches of a run, moving operands that are there. */
+static void tci_code_verify_repeat(tci_scratch *s, const tci_code *c, int i)
+{
+    const tci_code_repeat *r = &c->repeats[i];
+    TCI_ASSERT(s, r->enter >= c->n_init && r->first >= r->enter && r->last >= r->first);
+    TCI_ASSERT(s, r->last <= c->n_steps && r->rounds > 0 && r->n_within >= 0);
+    TCI_ASSERT(s, r->n_within < c->n_repeats - i);
+    for (int k = i + 1; k < c->n_repeats; k++) {
+        const tci_code_repeat *other = &c->repeats[k];
+        TCI_ASSERT(s, k <= i + r->n_within ? r->first <= other->enter && other->last <= r->last
+                                           : r->last <= other->enter);
+    }
+    for (int m = 0; m < r->n_moves; m++) {
+        const tci_move *move = &r->moves[m];
+        TCI_ASSERT(s, r->first <= move->step && move->step < r->last && move->operand >= 0);
+        TCI_ASSERT(s, move->operand < c->kernels[c->steps[move->step].kernel].n_operands);
+    }
+}
+
 /* Buffers, within their lives, and literals. */
 static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
 {
@@ -60824,7 +62161,8 @@ static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
         TCI_ASSERT(s, step->operands[o] >= 0 && step->operands[o] < c->n_buffers);
         const tci_code_buffer *b = &c->buffers[step->operands[o]];
         TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
-        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || !step->offsets[o]));
+        bool part = tci_code_is_repeated(c, t);
+        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || part || !step->offsets[o]));
     }
     for (int l = 0; l < k->n_literals; l++) {
         TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);
@@ -61019,6 +62357,9 @@ TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c)
     }
     for (int t = 0; t < c->n_steps; t++) {
         tci_code_verify_step(s, c, t);
+    }
+    for (int i = 0; i < c->n_repeats; i++) {
+        tci_code_verify_repeat(s, c, i);
     }
     for (int i = 0; i < c->n_aliases; i++) {
         tci_code_verify_alias(s, c, &c->aliases[i]);
@@ -61451,6 +62792,22 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
     }
 }
 
+static void tci_compile_fill_repeats(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
+{
+    c->n_repeats = p->n_spans;
+    c->repeats = tci_compile_get(b, c, p->n_spans, sizeof(*c->repeats));
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *from = &p->spans[i];
+        tci_move *moves = tci_compile_get(b, c, from->n_moves, sizeof(*moves));
+        for (int m = 0; m < from->n_moves; m++) {
+            moves[m] = p->moves[from->first_move + m];
+        }
+        c->repeats[i] = (tci_code_repeat){from->enter,    from->first,  from->last,
+                                          from->n_within, from->rounds, moves,
+                                          from->n_moves};
+    }
+}
+
 /* Index of m in the code's modules; takes a reference the first time. */
 static int32_t tci_compile_module_index(tci_code *c, tci_module *m)
 {
@@ -61577,6 +62934,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     }
     tci_compile_fill_ports(b, job, c);
     tci_compile_fill_plan(b, job->plan, c);
+    tci_compile_fill_repeats(b, job->plan, c);
     c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {
@@ -62565,6 +63923,17 @@ typedef struct tci_run_step {
     int32_t n_operands;
     int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
 } tci_run_step;
+/* A repetition of launches [first, last), and those of its moves: slots of a call. */
+typedef struct tci_run_move {
+    int32_t slot;
+    bool back;
+    int64_t by;
+} tci_run_move;
+typedef struct tci_run_repeat {
+    int32_t first, last, n_within;
+    int64_t rounds;
+    tci_run_move *moves; int32_t n_moves;
+} tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; int64_t offset; } tci_run_bind;
@@ -62656,6 +64025,8 @@ struct tc_program {
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
+    tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
+    tci_run_move *moves;
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
@@ -64175,7 +65546,7 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
 
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
-    size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds;
+    size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds, n_moves;
     tci_index_room index;      /* counted, then laid out */
     tci_port_room ports;       /* the same */
 } tci_program_sizes;
@@ -64194,6 +65565,9 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
     sizes->n_outputs = code->n_outputs - sizes->n_effects;
     sizes->n_steps = code->n_symbols ? 0 : code->n_steps;
+    for (int i = 0; i < code->n_repeats && sizes->n_steps; i++) {
+        sizes->n_moves += (size_t)code->repeats[i].n_moves;
+    }
     for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
@@ -64228,6 +65602,8 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     size_t at = 0;
     tci_program_carve(block, &at, 1, sizeof(tc_program));
     p->steps = tci_program_carve(block, &at, (size_t)sizes->n_steps, sizeof(tci_run_step));
+    p->repeats = tci_program_carve(block, &at, (size_t)code->n_repeats, sizeof(tci_run_repeat));
+    p->moves = tci_program_carve(block, &at, sizes->n_moves, sizeof(tci_run_move));
     p->binds = tci_program_carve(block, &at, sizes->n_binds, sizeof(tci_run_bind));
     p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
     p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
@@ -64464,6 +65840,22 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
     }
 }
 
+/* The steps have their slots. */
+static void tci_program_fill_repeats(tc_program *f)
+{
+    tci_run_move *move = f->moves;
+    for (int i = 0; i < f->code->n_repeats; i++) {
+        const tci_code_repeat *from = &f->code->repeats[i];
+        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
+                                         from->rounds, move,       from->n_moves};
+        for (int m = 0; m < from->n_moves; m++) {
+            const tci_move *x = &from->moves[m];
+            int32_t slot = f->steps[x->step].first_slot + x->operand;
+            *move++ = (tci_run_move){slot, x->back, x->by};
+        }
+    }
+}
+
 /* Insertion sort: the plan lists them nearly in order. */
 static void tci_program_sort_aliases(tc_program *f)
 {
@@ -64548,9 +65940,13 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
 {
     tci_program_list_params(f);
     tci_program_fill_steps(f, n_steps, literal_words);
+    if (n_steps) {
+        tci_program_fill_repeats(f);
+    }
     tci_program_place_effects(f);
     tci_program_sort_aliases(f);
-    f->only_launches = !f->faults && !f->code->n_init && !f->code->device;
+    f->only_launches =
+        !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats;
 }
 
 static int tci_program_count_params(const tci_request *r)
@@ -65628,7 +67024,9 @@ TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_l
  *
  * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
  * backend. A backend that records gets the launches of each run once, and then replays them as long
- * as no operand moves (run/bind.c).
+ * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
+ * the host, which moves their operands in between; a run with one is not recorded, and its launches
+ * go to the device's own queue.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -65772,6 +67170,63 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
     return status;
 }
 
+/* ---- repetitions ---- */
+
+/* The operands of a repetition lie where they do in the next round; */
+static void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
+{
+    for (int i = 0; i < r->n_moves; i++) {
+        const tci_run_move *m = &r->moves[i];
+        int64_t by = m->back && round % 2 ? -m->by : m->by;
+        c->slots[m->slot] = (char *)c->slots[m->slot] + by;
+    }
+}
+
+/* and after so many rounds where they did in the first. */
+static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t rounds)
+{
+    for (int i = 0; i < r->n_moves; i++) {
+        const tci_run_move *m = &r->moves[i];
+        c->slots[m->slot] = (char *)c->slots[m->slot] - m->by * (m->back ? rounds % 2 : rounds);
+    }
+}
+
+static tc_status tci_walk_plain(tc_call *c, int begin, int end)
+{
+    if (c->program->code->device) {
+        return tci_walk_launch_each(c, begin, end);
+    }
+    tci_walk_launch_here(c, begin, end);
+    return TC_OK;
+}
+
+/* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
+ * in rounds. Nested as deep as the user's calls of tc_scan are. */
+static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
+{
+    tc_status status = TC_OK;
+    for (int i = first; i < last && !status;) {
+        const tci_run_repeat *r = &c->program->repeats[i];
+        int64_t round = 0;
+        status = tci_walk_plain(c, begin, r->first);
+        for (; round < r->rounds && !status; round++) {
+            status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
+            tci_walk_move(c, r, round);
+        }
+        tci_walk_move_back(c, r, round);
+        begin = r->last;
+        i += 1 + r->n_within;
+    }
+    return status ? status : tci_walk_plain(c, begin, end);
+}
+
+/* Launches of a run that has repetitions, which are in no other list than that. */
+static tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end)
+{
+    bool is_init = begin < c->program->code->n_init;
+    return tci_walk_rounds(c, begin, end, 0, is_init ? 0 : c->program->code->n_repeats);
+}
+
 /* ---- queues ---- */
 
 /* Event `which` of the call, made when first needed: what follows on queue `to` waits for all that
@@ -65821,6 +67276,9 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
 {
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
+    if (c->program->code->n_repeats) {
+        return tci_walk_launch_rounds(c, begin, end);
+    }
     if (device->record) {
         return tci_walk_replay(c, r, begin, end);
     }
@@ -65858,7 +67316,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
     if (!status) {
         tci_bind_refresh(c);
         void *work = r->queues[TCI_QUEUE_WORK];
-        bool crosses = r->splits && c->program->n_params;
+        bool crosses = r->splits && (c->program->n_params || c->program->code->n_repeats);
         status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
         status = status ? status : tci_walk_launch_all(c, r, begin, end);
         if (!status && crosses) {
@@ -65876,7 +67334,7 @@ static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int en
 {
     bool is_init = begin < c->program->code->n_init;
     if (!c->device || is_init) {
-        return tci_walk_judge(c, tci_walk_launch_each(c, begin, end));
+        return tci_walk_judge(c, tci_walk_launch_rounds(c, begin, end));
     }
     tc_status status = tci_walk_judge(c, tci_param_claim(c));
     if (!status) {
@@ -66046,7 +67504,7 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     for (int i = begin; i < end && !status; i++) {
         const tci_list_step *row = &code->list[i];
         if (row->kind == TCI_LIST_LAUNCH && !code->device) {
-            tci_walk_launch_here(c, row->begin, row->end);
+            status = tci_walk_launch_rounds(c, row->begin, row->end);
         } else {
             status = tci_walk_row(c, r, row);
         }
@@ -67471,6 +68929,8 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->n_list = from->n_list;
     c->n_init_list = from->n_init_list;
     c->n_init = from->n_init;
+    c->repeats = from->repeats;
+    c->n_repeats = from->n_repeats;
     c->kept_bytes = from->kept_bytes;
     c->n_user_inputs = from->n_user_inputs;
     c->n_user_outputs = from->n_user_outputs;
@@ -68752,14 +70212,26 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
     }
 }
 
+/* The repetitions that begin with step t. */
+static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
+{
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *x = &p->spans[i];
+        if (x->first == t && x->last > x->first) {
+            tci_str_printf(out, "  %d to %d, %lld times, one after the other:\n", t + 1, x->last,
+                           (long long)x->rounds);
+        }
+    }
+}
+
 TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code,
                              const char *fallback)
 {
     int64_t bytes = 0, flops = 0;
     int n_each = plan->n_steps - plan->n_init;
     for (int t = plan->n_init; t < plan->n_steps; t++) {
-        bytes += plan->kernels[plan->steps[t].kernel]->bytes;
-        flops += plan->kernels[plan->steps[t].kernel]->flops;
+        bytes += plan->kernels[plan->steps[t].kernel]->bytes * tci_plan_rounds(plan, t);
+        flops += plan->kernels[plan->steps[t].kernel]->flops * tci_plan_rounds(plan, t);
     }
     tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", n_each, n_each == 1 ? "" : "es",
                    plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
@@ -68797,6 +70269,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     }
     tci_str_add(out, "launches:\n");
     for (int t = plan->n_init; t < plan->n_steps; t++) {
+        tci_explain_repeats(out, plan, t);
         tci_explain_step(out, plan, code, t);
     }
     if (plan->orders.n > 0) {
@@ -74078,6 +75551,216 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
     tci_scratch_free(&c.s);
     return c.f.failed ? tc_status_of(c.f.bad) : TC_OK;
 }
+/* ---- src/api/loops.c ---- */
+/* api/loops.c - repetitions: tc_scan.
+ *
+ * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
+ * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
+ * of the context's graph, which graph/repeat.c closes. */
+
+#include <stdio.h>
+
+
+typedef struct tci_loops_call {
+    tci_frame *f;
+    tci_scratch s;
+    tc_tensors init, xs;
+    int64_t length;
+    bool reverse;
+    tc_scan_body body;
+    void *user;
+    int n_ys;
+    tci_node **results; /* per carry, then per output */
+} tci_loops_call;
+
+static tci_node *tci_loops_built(tci_loops_call *c, tci_node *n)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    if (!n) {
+        tci_scratch_fail(&c->s, g->error, "%s", g->message);
+    }
+    return n;
+}
+
+/* The nodes of a list, "carry 2" and so on. False: the frame is failed. */
+static bool tci_loops_take(tci_loops_call *c, const tc_tensor *items, int n, const char *what,
+                          tci_node **nodes)
+{
+    for (int i = 0; i < n && !c->f->failed; i++) {
+        char text[48];
+        snprintf(text, sizeof(text), "%s %d", what, i);
+        nodes[i] = tci_frame_node(c->f, items[i], text);
+    }
+    return !c->f->failed;
+}
+
+/* As many steps as the xs have, or as the caller says. */
+static bool tci_loops_find_length(tci_loops_call *c, tci_node *const *xs)
+{
+    for (int i = 0; i < c->xs.n; i++) {
+        const tci_node *x = xs[i];
+        if (!x->rank || !tci_dim_is_known(x->shape[0])) {
+            tci_frame_fail(c->f, x->rank ? TC_ERR_UNSUPPORTED : TC_ERR_SHAPE,
+                           "x %d has shape %s: expected a first axis, of a known size, to walk "
+                           "along",
+                           i, TCI_SHAPE_TEXT(x));
+            return false;
+        }
+        int64_t n = tci_dim_known(x->shape[0]);
+        bool first = i == 0 && !c->length;
+        if (!first && n != c->length) {
+            tci_frame_fail(c->f, TC_ERR_ARGUMENT,
+                           "x %d has shape %s: expected %lld steps along its first axis", i,
+                           TCI_SHAPE_TEXT(x), (long long)c->length);
+            return false;
+        }
+        c->length = n;
+    }
+    if (c->length < 0 || (!c->length && !c->xs.n)) {
+        tci_frame_fail(c->f, TC_ERR_ARGUMENT,
+                       "given a length of %lld and %d xs: expected a length, or xs that have one",
+                       (long long)c->length, c->xs.n);
+    }
+    return !c->f->failed;
+}
+
+/* BOUND nodes, of one element along the first axis of an x. */
+static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int skipped,
+                          tci_node **bound, tc_tensor *handles)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    for (int i = 0; i < n; i++) {
+        bound[i] = tci_loops_built(c, tci_build_bound(g, (tc_dtype)of[i]->dtype,
+                                                     of[i]->rank - skipped,
+                                                     of[i]->shape + skipped));
+        handles[i] = tci_handle_make(c->f->ctx, bound[i], c->f->here);
+    }
+}
+
+/* Calls the body. The frame's own name and place are set again behind it. */
+static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
+                           tci_node **next, tci_node **y)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    tc_site site = g->site;
+    const char *call = g->call, *within = c->f->ctx->within;
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
+    c->f->ctx->within = NULL;
+    tci_fpenv_leave(c->f->caller);
+    tc_status status = c->body(c->user, carry, x, made, made + c->init.n);
+    c->f->caller = tci_fpenv_enter();
+    c->f->ctx->within = within;
+    g->site = site;
+    g->call = call;
+    if (status) {
+        tci_frame_fail(c->f, status, "the body gave up: %s", tc_status_text(status));
+    }
+    return tci_loops_take(c, made, c->init.n, "the next carry", next) &&
+           tci_loops_take(c, made + c->init.n, c->n_ys, "output", y);
+}
+
+/* No step: the carries stay, the outputs are empty. */
+static void tci_loops_empty(tci_loops_call *c, const tci_repeat *r)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    tci_value zero = {.u = 0};
+    for (int i = 0; i < r->n_carry; i++) {
+        c->results[i] = r->init[i];
+    }
+    for (int i = 0; i < r->n_y; i++) {
+        const tci_node *y = r->y[i];
+        tci_dim *shape = TCI_NEW_ARRAY(&c->s, tci_dim, y->rank + 1);
+        for (int a = 0; a < y->rank; a++) {
+            shape[a + 1] = y->shape[a];
+        }
+        tci_node *none = tci_loops_built(c, tci_graph_const(g, (tc_dtype)y->dtype, zero));
+        c->results[r->n_carry + i] =
+            tci_loops_built(c, tci_build_broadcast(g, none, y->rank + 1, shape));
+    }
+}
+
+static void tci_loops_make(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n_carry = c->init.n, n_x = c->xs.n, n = n_carry + n_x + c->n_ys + 1;
+    tci_node **init = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    tci_node **xs = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    tci_node **carry = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    tci_node **x = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    tci_node **next = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    tci_node **y = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    tc_tensor *carries = TCI_NEW_ARRAY(&c->s, tc_tensor, n);
+    tc_tensor *inputs = TCI_NEW_ARRAY(&c->s, tc_tensor, n);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n);
+    if (!tci_loops_take(c, c->init.items, n_carry, "carry", init) ||
+        !tci_loops_take(c, c->xs.items, n_x, "x", xs) || !tci_loops_find_length(c, xs)) {
+        return;
+    }
+    tci_loops_bind(c, init, n_carry, 0, carry, carries);
+    tci_loops_bind(c, xs, n_x, 1, x, inputs);
+    if (!tci_loops_trace(c, carries, inputs, next, y)) {
+        return;
+    }
+    tci_repeat r = {.n_carry = n_carry, .n_x = n_x, .n_y = c->n_ys, .length = c->length,
+                    .reverse = c->reverse, .init = init, .xs = xs, .carry = carry, .x = x,
+                    .next = next, .y = y};
+    if (!c->length) {
+        tci_loops_empty(c, &r);
+        return;
+    }
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < n_carry + c->n_ys; i++) {
+        c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
+    }
+}
+
+/* The frame is failed, or c->results are made. */
+static void tci_loops_run(tci_loops_call *c)
+{
+    if (setjmp(c->s.escape)) {
+        tci_frame_fail(c->f, c->s.why, "%s", c->s.message);
+        c->f->ctx->graph.error = TC_OK;
+        return;
+    }
+    tci_loops_make(c);
+}
+
+TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
+                            tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
+                            tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_scan", here);
+    tci_loops_call c = {.f = &f, .init = init, .xs = xs, .length = length, .reverse = reverse,
+                       .body = body, .user = user, .n_ys = n_ys};
+    for (int i = 0; i < init.n + xs.n && init.n >= 0 && xs.n >= 0; i++) {
+        tci_frame_use(&f, i < init.n ? init.items[i] : xs.items[i - init.n]);
+    }
+    if (init.n < 0 || xs.n < 0 || n_ys < 0 || (n_ys && !ys) || !f.ctx || !body) {
+        if (f.ctx) {
+            tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                           "given %d carries, %d xs, %d outputs and %s body: expected lists, and "
+                           "a function",
+                           init.n, xs.n, n_ys, body ? "a" : "no");
+        } else {
+            tc_tensor none = {NULL, TCI_NULL_EMPTY, 0};
+            f.failed = true;
+            f.bad = init.n > 0 ? init.items[0] : xs.n > 0 ? xs.items[0] : none;
+        }
+    }
+    tci_scratch_init(&c.s);
+    if (!f.failed) {
+        tci_loops_run(&c);
+    }
+    for (int i = 0; i < init.n && last; i++) {
+        last[i] = tci_frame_end(&f, f.failed ? NULL : c.results[i]);
+    }
+    for (int i = 0; i < n_ys && ys; i++) {
+        ys[i] = tci_frame_end(&f, f.failed ? NULL : c.results[init.n + i]);
+    }
+    tci_scratch_free(&c.s);
+    tci_frame_leave(&f);
+    return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
 /* ---- src/api/named.c ---- */
 /* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,
  * calls them through this.
@@ -76262,13 +77945,25 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
+/* How often launch t is done. */
+static int64_t tci_inspect_rounds(const tci_code *code, int t)
+{
+    int64_t rounds = 1;
+    for (int i = 0; i < code->n_repeats; i++) {
+        const tci_code_repeat *r = &code->repeats[i];
+        rounds *= r->first <= t && t < r->last ? r->rounds : 1;
+    }
+    return rounds;
+}
+
 /* What a run of that code moves and takes. */
 static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
     for (int i = code->n_init; i < code->n_steps; i++) {
-        moved += tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
-        info->flops += tci_dim_known(code->kernels[code->steps[i].kernel].flops);
+        int64_t rounds = tci_inspect_rounds(code, i);
+        moved += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
+        info->flops += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].flops);
     }
     for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
         info->bytes_written += tci_dim_known(code->outputs[i].bytes);

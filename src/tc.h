@@ -9,6 +9,7 @@
 #include "api/ops.h"
 #include "api/optim.h"
 #include "api/compile.h"
+#include "api/loops.h"
 #ifndef TC_NO_IO
 #include "api/io.h"
 #endif
@@ -68,6 +69,7 @@
 #include "graph/move.c"
 #include "graph/scatter.c"
 #include "graph/contract.c"
+#include "graph/repeat.c"
 #include "graph/print.c"
 #include "graph/verify.c"
 #include "ops/composite.c"
@@ -120,6 +122,7 @@
 #include "plan/place.c"
 #include "plan/memory.c"
 #include "plan/once.c"
+#include "plan/repeat.c"
 #include "plan/plan.c"
 #include "plan/print.c"
 #include "plan/verify.c"
@@ -225,6 +228,7 @@
 #include "api/fourier.c"
 #include "api/grad.c"
 #include "api/vmap.c"
+#include "api/loops.c"
 #include "api/named.c"
 #include "api/batch.c"
 #include "api/run.c"

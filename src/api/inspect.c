@@ -54,13 +54,25 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
+/* How often launch t is done. */
+static int64_t tci_inspect_rounds(const tci_code *code, int t)
+{
+    int64_t rounds = 1;
+    for (int i = 0; i < code->n_repeats; i++) {
+        const tci_code_repeat *r = &code->repeats[i];
+        rounds *= r->first <= t && t < r->last ? r->rounds : 1;
+    }
+    return rounds;
+}
+
 /* What a run of that code moves and takes. */
 static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;
     for (int i = code->n_init; i < code->n_steps; i++) {
-        moved += tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
-        info->flops += tci_dim_known(code->kernels[code->steps[i].kernel].flops);
+        int64_t rounds = tci_inspect_rounds(code, i);
+        moved += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].bytes);
+        info->flops += rounds * tci_dim_known(code->kernels[code->steps[i].kernel].flops);
     }
     for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
         info->bytes_written += tci_dim_known(code->outputs[i].bytes);

@@ -9,7 +9,8 @@
  *
  * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
  * list, done once for a program and again when what it reads changed; then what each run does. A
- * step is given to a queue; those of one queue are done in order, and those of different queues
+ * step is given to a queue; those of one queue are done in order (launches of a repetition once a
+ * round), and those of different queues
  * side by side but for SIGNAL and WAIT. Invariants (compile/verify.c): each launch is in the list
  * once, and in the order of their numbers; whatever reads a buffer comes after all that wrote it,
  * in its own queue or behind a WAIT for a SIGNAL behind that; a run uploads each input and
@@ -88,6 +89,13 @@ typedef struct tci_code_step {
     int32_t *literals;     /* program literal slots, kernel's n_literals */
 } tci_code_step;
 
+/* Steps that are done again and again, as plan/plan.h says of spans and moves. */
+typedef struct tci_code_repeat {
+    int32_t enter, first, last, n_within;
+    int64_t rounds;
+    tci_move *moves; int32_t n_moves;
+} tci_code_repeat;
+
 typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
@@ -111,6 +119,7 @@ typedef struct tci_code {
     tci_code_kernel *kernels; int32_t n_kernels;
     tci_code_step *steps; int32_t n_steps;      /* launches; */
     int32_t n_init;                             /* the first so many are of the init list */
+    tci_code_repeat *repeats; int32_t n_repeats; /* of launches, each before those within it */
     tci_list_step *list; int32_t n_list;        /* what the program does; */
     int32_t n_init_list;                        /* the first so many rows are the init list */
     int32_t n_user_inputs, n_user_outputs;      /* without captured leaves, without effects */

@@ -394,6 +394,22 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
     }
 }
 
+static void tci_compile_fill_repeats(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
+{
+    c->n_repeats = p->n_spans;
+    c->repeats = tci_compile_get(b, c, p->n_spans, sizeof(*c->repeats));
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *from = &p->spans[i];
+        tci_move *moves = tci_compile_get(b, c, from->n_moves, sizeof(*moves));
+        for (int m = 0; m < from->n_moves; m++) {
+            moves[m] = p->moves[from->first_move + m];
+        }
+        c->repeats[i] = (tci_code_repeat){from->enter,    from->first,  from->last,
+                                          from->n_within, from->rounds, moves,
+                                          from->n_moves};
+    }
+}
+
 /* Index of m in the code's modules; takes a reference the first time. */
 static int32_t tci_compile_module_index(tci_code *c, tci_module *m)
 {
@@ -520,6 +536,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     }
     tci_compile_fill_ports(b, job, c);
     tci_compile_fill_plan(b, job->plan, c);
+    tci_compile_fill_repeats(b, job->plan, c);
     c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {

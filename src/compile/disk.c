@@ -548,7 +548,7 @@ static void tci_wire_offsets(tci_wire *w, const tci_code *c, const tci_code_kern
     for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
         tci_dim bytes = c->buffers[s->operands[o]].bytes;
         int64_t most = tci_dim_is_known(bytes) ? tci_dim_known(bytes) : INT64_MAX;
-        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, k->writes[o] ? 0 : most);
+        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, most);
     }
 }
 
@@ -575,6 +575,38 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
         s->operands = tci_wire_indices(w, s->operands, k->n_operands, c->n_buffers);
         tci_wire_offsets(w, c, k, s);
         s->literals = tci_wire_indices(w, s->literals, k->n_literals, c->n_literals);
+    }
+}
+
+static void tci_wire_moves(tci_wire *w, const tci_code *c, tci_code_repeat *r)
+{
+    r->n_moves = tci_wire_count(w, r->n_moves, 32);
+    r->moves = tci_wire_array(w, r->moves, r->n_moves, sizeof(*r->moves));
+    for (int32_t i = 0; i < r->n_moves && !w->bad; i++) {
+        tci_move *m = &r->moves[i];
+        m->step = (int32_t)tci_wire_range(w, m->step, r->first, (int64_t)r->last - 1);
+        if (w->bad) {
+            return;
+        }
+        int32_t n_operands = c->kernels[c->steps[m->step].kernel].n_operands;
+        m->operand = (int32_t)tci_wire_range(w, m->operand, 0, (int64_t)n_operands - 1);
+        m->by = tci_wire_range(w, m->by, INT64_MIN, INT64_MAX);
+        m->back = tci_wire_range(w, m->back, 0, 1) != 0;
+    }
+}
+
+static void tci_wire_repeats(tci_wire *w, tci_code *c)
+{
+    c->n_repeats = tci_wire_count(w, c->n_repeats, 48);
+    c->repeats = tci_wire_array(w, c->repeats, c->n_repeats, sizeof(*c->repeats));
+    for (int32_t i = 0; i < c->n_repeats && !w->bad; i++) {
+        tci_code_repeat *r = &c->repeats[i];
+        r->enter = (int32_t)tci_wire_range(w, r->enter, 0, c->n_steps);
+        r->first = (int32_t)tci_wire_range(w, r->first, r->enter, c->n_steps);
+        r->last = (int32_t)tci_wire_range(w, r->last, r->first, c->n_steps);
+        r->n_within = (int32_t)tci_wire_range(w, r->n_within, 0, (int64_t)c->n_repeats - 1 - i);
+        r->rounds = tci_wire_range(w, r->rounds, 1, INT64_MAX);
+        tci_wire_moves(w, c, r);
     }
 }
 
@@ -627,6 +659,7 @@ static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
     c->kept_bytes = tci_wire_range(w, c->kept_bytes, 0, INT64_MAX);
     tci_wire_buffers(w, c);
     tci_wire_steps(w, c, n_modules);
+    tci_wire_repeats(w, c);
     tci_wire_list(w, c);
     c->explain = tci_wire_text(w, c->explain);
 }

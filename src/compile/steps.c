@@ -124,6 +124,18 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     tci_str_printf(out, ")%s\n", k->faults ? " may fault" : "");
 }
 
+/* Repetitions that begin with launch t. */
+static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
+{
+    for (int32_t i = 0; i < c->n_repeats; i++) {
+        const tci_code_repeat *r = &c->repeats[i];
+        if (r->first == t) {
+            tci_str_printf(out, "    %lld rounds of %d to %d\n", (long long)r->rounds, (int)t,
+                           (int)r->last - 1);
+        }
+    }
+}
+
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
 {
     static const char *const names[] = {
@@ -151,6 +163,7 @@ TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
         }
         tci_str_add(out, "\n");
         for (int32_t t = row->begin; row->kind == TCI_LIST_LAUNCH && t < row->end; t++) {
+            tci_list_print_repeats(out, c, t);
             tci_list_print_launch(out, c, t);
         }
     }

@@ -41,6 +41,34 @@ static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_
     }
 }
 
+static bool tci_code_is_repeated(const tci_code *c, int t)
+{
+    bool repeated = false;
+    for (int i = 0; i < c->n_repeats; i++) {
+        repeated = repeated || (c->repeats[i].enter <= t && t < c->repeats[i].last);
+    }
+    return repeated;
+}
+
+/* Nested, of the launches of a run, moving operands that are there. */
+static void tci_code_verify_repeat(tci_scratch *s, const tci_code *c, int i)
+{
+    const tci_code_repeat *r = &c->repeats[i];
+    TCI_ASSERT(s, r->enter >= c->n_init && r->first >= r->enter && r->last >= r->first);
+    TCI_ASSERT(s, r->last <= c->n_steps && r->rounds > 0 && r->n_within >= 0);
+    TCI_ASSERT(s, r->n_within < c->n_repeats - i);
+    for (int k = i + 1; k < c->n_repeats; k++) {
+        const tci_code_repeat *other = &c->repeats[k];
+        TCI_ASSERT(s, k <= i + r->n_within ? r->first <= other->enter && other->last <= r->last
+                                           : r->last <= other->enter);
+    }
+    for (int m = 0; m < r->n_moves; m++) {
+        const tci_move *move = &r->moves[m];
+        TCI_ASSERT(s, r->first <= move->step && move->step < r->last && move->operand >= 0);
+        TCI_ASSERT(s, move->operand < c->kernels[c->steps[move->step].kernel].n_operands);
+    }
+}
+
 /* Buffers, within their lives, and literals. */
 static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
 {
@@ -51,7 +79,8 @@ static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
         TCI_ASSERT(s, step->operands[o] >= 0 && step->operands[o] < c->n_buffers);
         const tci_code_buffer *b = &c->buffers[step->operands[o]];
         TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
-        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || !step->offsets[o]));
+        bool part = tci_code_is_repeated(c, t);
+        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || part || !step->offsets[o]));
     }
     for (int l = 0; l < k->n_literals; l++) {
         TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);
@@ -246,6 +275,9 @@ TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c)
     }
     for (int t = 0; t < c->n_steps; t++) {
         tci_code_verify_step(s, c, t);
+    }
+    for (int i = 0; i < c->n_repeats; i++) {
+        tci_code_verify_repeat(s, c, i);
     }
     for (int i = 0; i < c->n_aliases; i++) {
         tci_code_verify_alias(s, c, &c->aliases[i]);

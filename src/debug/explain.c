@@ -77,14 +77,26 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
     }
 }
 
+/* The repetitions that begin with step t. */
+static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
+{
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *x = &p->spans[i];
+        if (x->first == t && x->last > x->first) {
+            tci_str_printf(out, "  %d to %d, %lld times, one after the other:\n", t + 1, x->last,
+                           (long long)x->rounds);
+        }
+    }
+}
+
 TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code,
                              const char *fallback)
 {
     int64_t bytes = 0, flops = 0;
     int n_each = plan->n_steps - plan->n_init;
     for (int t = plan->n_init; t < plan->n_steps; t++) {
-        bytes += plan->kernels[plan->steps[t].kernel]->bytes;
-        flops += plan->kernels[plan->steps[t].kernel]->flops;
+        bytes += plan->kernels[plan->steps[t].kernel]->bytes * tci_plan_rounds(plan, t);
+        flops += plan->kernels[plan->steps[t].kernel]->flops * tci_plan_rounds(plan, t);
     }
     tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", n_each, n_each == 1 ? "" : "es",
                    plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
@@ -122,6 +134,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     }
     tci_str_add(out, "launches:\n");
     for (int t = plan->n_init; t < plan->n_steps; t++) {
+        tci_explain_repeats(out, plan, t);
         tci_explain_step(out, plan, code, t);
     }
     if (plan->orders.n > 0) {

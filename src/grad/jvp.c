@@ -143,6 +143,9 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_BITCAST:
     case TCI_OP_TOPK:
     case TCI_OP_SEGMENT:
+    case TCI_OP_BOUND:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT:
     case TCI_OP_ASSIGN:
     case TCI_OP_MEAN:
     case TCI_OP_STOP_GRADIENT: break;

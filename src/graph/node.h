@@ -46,6 +46,13 @@
  *                    elements along the axis); shape of x, and src's but for the axis. Element i
  *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
  *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
+ *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
+ *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
+ *                    reverse: the last element of the inputs first. No value of its own. Operands:
+ *                    graph/repeat.h
+ *   RESULT           which of a REPEAT's results (graph/repeat.h); input 0 is the REPEAT. In plan/
+ *                    its inputs are those that the REPEAT has outside of its body, and the second
+ *                    word is the repetition's number there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)

@@ -2,7 +2,7 @@
  *
  * In: roots; nodes. Out: lists, inputs first; items beside nodes.
  * The one idea: the slots of a graph are dense, so they index a table, page by page. */
-#include "table.h"
+#include "repeat.h"
 
 #include <string.h>
 
@@ -86,9 +86,14 @@ typedef struct tci_table_frame {
     int next_in;
 } tci_table_frame;
 
+static int tci_table_n_in(const tci_node *n, bool outside)
+{
+    return outside ? tci_node_n_outside(n) : n->n_in;
+}
+
 /* Depth first with its own stack: a chain may be tens of thousands of nodes long. */
-TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
-                                         tci_node *const *roots, int n_roots)
+static tci_node_list tci_table_sort(tci_scratch *s, const tci_table *done, tci_node *const *roots,
+                                    int n_roots, bool outside)
 {
     tci_node_list list = {NULL, 0, 0};
     tci_table seen = tci_table_in(s, sizeof(bool));
@@ -102,7 +107,7 @@ TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
         TCI_PUSH(s, stack, n_stack, cap_stack, first);
         while (n_stack) {
             tci_table_frame *top = &stack[n_stack - 1];
-            if (top->next_in == top->node->n_in) {
+            if (top->next_in == tci_table_n_in(top->node, outside)) {
                 TCI_PUSH(s, list.items, list.n, list.cap, top->node);
                 n_stack--;
                 continue;
@@ -118,5 +123,16 @@ TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
 
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots)
 {
-    return tci_graph_sort_rest(s, NULL, roots, n_roots);
+    return tci_table_sort(s, NULL, roots, n_roots, false);
+}
+
+TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
+                                         tci_node *const *roots, int n_roots)
+{
+    return tci_table_sort(s, done, roots, n_roots, false);
+}
+
+TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    return tci_table_sort(s, NULL, roots, n_roots, true);
 }

@@ -5,7 +5,7 @@
  * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
  * certainly broken is a breach: not every bound of an expression can be proven. */
 #include "build.h"
-#include "table.h"
+#include "repeat.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -372,6 +372,64 @@ static void tci_verify_assign(const tci_verify *v)
     }
 }
 
+/* b is like a, or like one of its elements along the first axis. */
+static void tci_verify_like(const tci_verify *v, const tci_node *a, int skipped, const tci_node *b)
+{
+    tci_verify_that(v, a->dtype == b->dtype && a->rank == b->rank + skipped &&
+                           tci_build_same_shape(b->rank, a->shape + skipped, b->rank, b->shape),
+                    "a value unlike the one that stands for it");
+}
+
+/* The body of r needs nothing but its own BOUND nodes. */
+static void tci_verify_closed(const tci_verify *v, const tci_repeat *r)
+{
+    tci_table own = tci_table_in(v->s, sizeof(bool));
+    int n_bound = r->n_carry + r->n_x + r->n_held;
+    for (int i = 0; i < n_bound; i++) {
+        tci_verify_that(v, r->carry[i]->op == TCI_OP_BOUND, "a body that is given a value");
+        tci_table_add(&own, r->carry[i]);
+    }
+    tci_node_list list = tci_graph_sort_outside(v->s, r->next, r->n_carry + r->n_y);
+    for (int i = 0; i < list.n; i++) {
+        int op = list.items[i]->op;
+        bool leaf = tci_op_is(op, TCI_IS_LEAF);
+        tci_verify_that(v, !leaf || tci_op_is(op, TCI_IS_NUMBER) || op == TCI_OP_IOTA ||
+                               tci_table_has(&own, list.items[i]),
+                        "a body that is not closed");
+    }
+}
+
+static void tci_verify_repeat(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_repeat r = tci_repeat_of(n);
+    int n_bound = r.n_carry + r.n_x + r.n_held;
+    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && r.length > 0,
+                    "operands unlike its words");
+    for (int i = 0; i < n_bound; i++) {
+        bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
+        tci_verify_that(v, !is_x || (r.init[i]->rank > 0 && r.init[i]->shape[0] == r.length),
+                        "another length than its inputs");
+        tci_verify_like(v, r.init[i], is_x, r.carry[i]);
+    }
+    for (int i = 0; i < r.n_carry; i++) {
+        tci_verify_like(v, r.carry[i], 0, r.next[i]);
+    }
+    tci_verify_closed(v, &r);
+}
+
+static void tci_verify_result(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->in[0]->op == TCI_OP_REPEAT && n->n_in == 1 && n->n_attr == 1,
+                    "not of a repetition");
+    tci_repeat r = tci_repeat_of(n->in[0]);
+    int i = (int)n->attr[0], rows = i - r.n_carry - r.n_y;
+    tci_verify_that(v, i < tci_repeat_n_results(&r), "a result that is not there");
+    tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
+    tci_verify_that(v, i < r.n_carry || n->shape[0] == r.length + (rows >= 0), "not all steps");
+}
+
 static void tci_verify_cast(const tci_verify *v)
 {
     tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
@@ -450,6 +508,9 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_SCATTER: tci_verify_scatter(v); break;
     case TCI_OP_SEGMENT: tci_verify_segment(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
+    case TCI_OP_BOUND: break;
+    case TCI_OP_REPEAT: tci_verify_repeat(v); break;
+    case TCI_OP_RESULT: tci_verify_result(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../graph/repeat.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "reference.h"
@@ -879,6 +880,121 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+/* ---- repetitions ---- */
+
+static void tci_ref_node(tci_ref *r, const tci_node *n);
+
+static tci_value **tci_ref_slot(tci_ref *r, const tci_node *n)
+{
+    return tci_table_at(&r->values, n);
+}
+
+/* What a BOUND node is given has no value outside of a step; so has nothing that needs it. */
+static bool tci_ref_has_value(tci_ref *r, const tci_node *n)
+{
+    bool has = n->op != TCI_OP_BOUND || *tci_ref_slot(r, n);
+    for (int i = 0; i < tci_node_n_outside(n); i++) {
+        has = has && *tci_ref_slot(r, n->in[i]);
+    }
+    return has;
+}
+
+/* Every node of the list that can have a value. */
+static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_watch *watch)
+{
+    for (int i = 0; i < list.n; i++) {
+        const tci_node *n = list.items[i];
+        if (n->op == TCI_OP_BOUND || !tci_ref_has_value(r, n)) {
+            continue;
+        }
+        tci_ref_node(r, n);
+        if (watch) {
+            watch->see(watch->user, n, &r->values);
+        }
+    }
+}
+
+/* Where the elements of a REPEAT's results lie: one after the other. */
+static int64_t tci_ref_result_at(const tci_repeat *p, int result)
+{
+    int64_t at = 0;
+    for (int i = 0; i < result; i++) {
+        int y = i - p->n_carry, rows = y - p->n_y;
+        at += y < 0     ? tci_ref_count(p->next[i])
+              : rows < 0 ? p->length * tci_ref_count(p->y[y])
+                         : (p->length + 1) * tci_ref_count(p->next[rows]);
+    }
+    return at;
+}
+
+/* Carry i as it is after so many steps. */
+static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, int i,
+                               int64_t steps)
+{
+    int64_t n = tci_ref_count(p->next[i]);
+    tci_value *rows = out + tci_ref_result_at(p, p->n_carry + p->n_y + i);
+    memcpy(rows + steps * n, tci_ref_of(r, p->carry[i]), sizeof(*rows) * (size_t)n);
+    if (steps == p->length) {
+        memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
+               sizeof(*out) * (size_t)n);
+    }
+}
+
+static void tci_ref_step(tci_ref *r, const tci_repeat *p, tci_node_list body, tci_value *out,
+                         int64_t step)
+{
+    int64_t at = p->reverse ? p->length - 1 - step : step;
+    for (int i = 0; i < p->n_x; i++) {
+        tci_value *xs = *tci_ref_slot(r, p->xs[i]);
+        *tci_ref_slot(r, p->x[i]) = xs + at * tci_ref_count(p->x[i]);
+    }
+    tci_ref_nodes(r, body, NULL);
+    for (int i = 0; i < p->n_y; i++) {
+        int64_t n = tci_ref_count(p->y[i]);
+        memcpy(out + tci_ref_result_at(p, p->n_carry + i) + at * n, tci_ref_of(r, p->y[i]),
+               sizeof(*out) * (size_t)n);
+    }
+    tci_value **next = TCI_NEW_ARRAY(&r->s, tci_value *, p->n_carry + 1);
+    for (int i = 0; i < p->n_carry; i++) {
+        next[i] = *tci_ref_slot(r, p->next[i]);
+    }
+    for (int i = 0; i < p->n_carry; i++) {
+        *tci_ref_slot(r, p->carry[i]) = next[i];
+    }
+}
+
+static void tci_ref_repeat(tci_ref *r, const tci_node *n)
+{
+    tci_repeat p = tci_repeat_of(n);
+    int n_bound = p.n_carry + p.n_x + p.n_held;
+    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value,
+                                   tci_ref_result_at(&p, tci_repeat_n_results(&p)) + 1);
+    tci_node_list body = tci_graph_sort_outside(&r->s, p.next, p.n_carry + p.n_y);
+    for (int i = 0; i < n_bound; i++) {
+        *tci_ref_slot(r, p.carry[i]) = *tci_ref_slot(r, p.init[i]);
+    }
+    for (int64_t step = 0; step < p.length; step++) {
+        for (int i = 0; i < p.n_carry; i++) {
+            tci_ref_keep_carry(r, &p, out, i, step);
+        }
+        tci_ref_step(r, &p, body, out, step);
+    }
+    for (int i = 0; i < p.n_carry; i++) {
+        tci_ref_keep_carry(r, &p, out, i, p.length);
+    }
+    for (int i = 0; i < n_bound; i++) {
+        *tci_ref_slot(r, p.carry[i]) = NULL;
+    }
+    *tci_ref_slot(r, n) = out;
+}
+
+static void tci_ref_result(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    tci_repeat p = tci_repeat_of(n->in[0]);
+    memcpy(out, tci_ref_of(r, n->in[0]) + tci_ref_result_at(&p, (int)n->attr[0]),
+           sizeof(*out) * (size_t)tci_ref_count(n));
+}
+
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, const tci_node *n)
 {
@@ -921,6 +1037,9 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
         break;
     case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
+    case TCI_OP_REPEAT: tci_ref_repeat(r, n); break;
+    case TCI_OP_RESULT: tci_ref_result(r, n, out); break;
+    case TCI_OP_BOUND:
     case TCI_OP_ASSIGN:
     case TCI_OP_SEGMENT: TCI_ASSERT(&r->s, false); break;
     case TCI_OP_SOFTMAX:
@@ -961,13 +1080,7 @@ static tc_status tci_ref_eval(tci_node *const *input_nodes, const void *const *i
     if (setjmp(r->s.escape)) {
         status = r->s.why;
     } else {
-        tci_node_list list = tci_graph_sort(&r->s, roots, n_roots);
-        for (int i = 0; i < list.n; i++) {
-            tci_ref_node(r, list.items[i]);
-            if (watch) {
-                watch->see(watch->user, list.items[i], &r->values);
-            }
-        }
+        tci_ref_nodes(r, tci_graph_sort_outside(&r->s, roots, n_roots), watch);
         for (int i = 0; i < n_roots; i++) {
             tci_ref_store(r, roots[i], outputs[i]);
         }

@@ -229,6 +229,7 @@ typedef struct tci_kernel {
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
     bool faults;                             /* holds a FAULT instruction */
+    bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
     tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */

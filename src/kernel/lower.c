@@ -641,6 +641,9 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_SEGMENT:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
+    case TCI_OP_BOUND:                                                                             \
+    case TCI_OP_REPEAT:                                                                            \
+    case TCI_OP_RESULT:                                                                            \
     case TCI_OP_ASSIGN:
 
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one

@@ -336,6 +336,10 @@
       "a SCATTER over an ordered index: each element of x takes in a stretch of the order")        \
     X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
+    X(BOUND, bound, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,  \
+      "what each step of a repetition gives its body anew")                                        \
+    X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
+    X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
@@ -479,6 +483,10 @@
 #define TCI_ATTRS_CONTRACT(X)                                                                      \
     X(rank_a, COUNT, FIRST) X(rank_b, COUNT, FIRST) X(rank_out, COUNT, FIRST)                      \
     X(labels, LABEL, REST)
+#define TCI_ATTRS_REPEAT(X)                                                                        \
+    X(carries, COUNT, FIRST) X(inputs, COUNT, FIRST) X(held, COUNT, FIRST)                         \
+    X(outputs, COUNT, FIRST) X(length, COUNT, FIRST) X(reverse, FLAG, FIRST)
+#define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 

@@ -117,6 +117,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
     g->has_scan |= r->kind == TCI_ROOT_SCAN;
     g->has_scatter |= r->kind == TCI_ROOT_SCATTER;
+    g->has_repeat |= r->kind == TCI_ROOT_REPEAT;
     tci_group_size more = tci_group_added(f, r, group);
     g->weight += more.weight;
     g->n_operands += more.operands;
@@ -319,6 +320,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
     }
     if (r->kind == TCI_ROOT_SCATTER || g->has_scatter) {
         *why = TCI_WHY_SCATTER;
+        return false;
+    }
+    if (g->has_repeat) {
+        *why = TCI_WHY_REPEAT;
         return false;
     }
     if (r->kind == TCI_ROOT_REDUCE && (g->has_contract || g->has_scan)) {
@@ -543,6 +548,7 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_
             tci_group_refuse(f, r->node, source->node,
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
                              : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
+                             : source->kind == TCI_ROOT_REPEAT   ? TCI_WHY_REPEAT
                              : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
                                                                  : TCI_WHY_SPACE);
         }
@@ -567,9 +573,33 @@ static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
     }
 }
 
+/* The results of a repetition are one group. */
+static void tci_group_place_result(tci_fusion *f, int root)
+{
+    const tci_root *r = &f->roots[root];
+    int group = -1;
+    for (int i = 0; i < r->n_domain; i++) {
+        r->outer_of[i] = -1;
+    }
+    for (int i = 0; i < root && group < 0; i++) {
+        const tci_root *q = &f->roots[i];
+        group = q->kind == TCI_ROOT_REPEAT && q->node->attr[1] == r->node->attr[1] ? q->group : -1;
+    }
+    if (group < 0) {
+        tci_group g = {0};
+        TCI_PUSH(f->s, f->groups, f->n_groups, f->cap_groups, g);
+        group = f->n_groups - 1;
+    }
+    tci_group_put(f, group, root);
+}
+
 static void tci_group_place(tci_fusion *f, int root)
 {
     const tci_root *r = &f->roots[root];
+    if (r->kind == TCI_ROOT_REPEAT) {
+        tci_group_place_result(f, root);
+        return;
+    }
     int last = TCI_MAX(0, f->n_groups - TCI_GROUP_SIBLINGS);
     tci_choice *choices;
     int n = tci_group_choices(f, r, last, &choices);

@@ -6,7 +6,8 @@
  * output axes, then the summed ones; for a SCAN its other axes, then the scanned one (with starts
  * its axes, of which the scanned one counts parts, then that of a part); for a SCATTER its other
  * axes, then its own axis, then that of src; of one whose stores are apart the output axes, and of
- * a SEGMENT those, then its order.
+ * a SEGMENT those, then its order. The results of one repetition are a group by themselves, which
+ * has no outer space; its step stands for the steps of a body (plan/repeat.c).
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -52,7 +53,8 @@ typedef enum tci_root_kind {
     TCI_ROOT_REDUCE,
     TCI_ROOT_CONTRACT,
     TCI_ROOT_SCAN,
-    TCI_ROOT_SCATTER
+    TCI_ROOT_SCATTER,
+    TCI_ROOT_REPEAT
 } tci_root_kind;
 
 typedef struct tci_read {
@@ -89,7 +91,7 @@ typedef struct tci_group {
     tci_dim *outer;
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
-    bool has_reduce, has_contract, has_scan, has_scatter;
+    bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
     bool on_unit;                 /* worth it only as a kernel of a matrix unit */
     bool keeps;                   /* its contractions keep rows: */
@@ -269,6 +271,23 @@ enum { TCI_SCATTER_APART = 2 }; /* the attribute */
 TCI_FN tci_put tci_root_puts(const tci_node *n);
 /* What a SCATTER root stores where its domain is at `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
+/* plan/repeat.c. Lists the repetitions that the roots need, whose bodies are none of the nodes from
+ * then on: results become memory that RESULTs stand for, and what they read is forced. */
+TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node **roots, int n,
+                            tci_node *const *inputs, int n_inputs, tci_table *forced,
+                            tci_machine machine);
+/* The step of group g, which has_repeat, and k, an empty kernel, as what stands for it. */
+typedef struct tci_repeat_maker {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_node *const *literals;
+    int n_literals;
+    tci_machine machine;
+} tci_repeat_maker;
+TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tci_fusion *f,
+                                const tci_group *g, tci_kernel *k);
+/* The steps are in order and have memory: those of bodies take their places. */
+TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;

@@ -109,12 +109,15 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
             store = w;
         }
     }
+    if (store < 0) {
+        return false; /* a body writes it */
+    }
     int32_t *last = tci_memory_last_use(s, k);
     const bool *needed_elsewhere = tci_memory_needed_elsewhere(s, k, store);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *load = &k->insts[i];
         bool reads = load->op == TCI_K_LOAD && load->imm == in;
-        if (reads && (store < 0 || load->x != k->stores[store].x || load->n_guards > 0 ||
+        if (reads && (load->x != k->stores[store].x || load->n_guards > 0 ||
                       last[i] > k->stores[store].stage || k->faults)) {
             return false;
         }

@@ -151,7 +151,7 @@ static bool tci_once_step(const tci_plan *p, tci_node *const *inputs, const bool
 {
     const tci_step *step = &p->steps[t];
     const tci_kernel *k = p->kernels[step->kernel];
-    bool once = !k->faults && tci_once_kernel_is_known(k);
+    bool once = !k->faults && !k->is_repeat && tci_once_kernel_is_known(k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;

@@ -102,10 +102,19 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
 /* ---- kernels ---- */
 
 typedef struct tci_plan_texts {
-    char **items;
+    const char **items;
     uint64_t *hashes;
     int n, cap, cap_hashes, n_hashes;
 } tci_plan_texts;
+
+static int tci_plan_add_kernel(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k,
+                               const char *text, uint64_t hash)
+{
+    TCI_PUSH(s, texts->items, texts->n, texts->cap, text);
+    TCI_PUSH(s, texts->hashes, texts->n_hashes, texts->cap_hashes, hash);
+    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
+    return p->n_kernels - 1;
+}
 
 static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k)
 {
@@ -124,10 +133,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
             }
         }
     }
-    TCI_PUSH(s, texts->items, texts->n, texts->cap, text.text);
-    TCI_PUSH(s, texts->hashes, texts->n_hashes, texts->cap_hashes, hash);
-    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
-    return p->n_kernels - 1;
+    return tci_plan_add_kernel(s, p, texts, k, text.text, hash);
 }
 
 /* Memory of the user that is only looked at another way: movement alone copies nothing. */
@@ -171,9 +177,11 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
 
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
-static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
+static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
                            tci_table *forced, tci_str *stored)
 {
+    tci_scratch *s = m->s;
+    tci_machine machine = m->machine;
     tci_plan_texts texts = {0};
     bool any = false;
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
@@ -182,6 +190,13 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
     }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
+        if (g->has_repeat) {
+            tci_kernel *stands = tci_kernel_make(s);
+            tci_step repeat = tci_repeat_step(m, p, f, g, stands);
+            repeat.kernel = tci_plan_add_kernel(s, p, &texts, stands, "", 0);
+            TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, repeat);
+            continue;
+        }
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
@@ -192,8 +207,8 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machi
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
-        for (int m = 0; m < g->n_roots; m++) {
-            p->red_of[g->roots[m]] = -1;
+        for (int r = 0; r < g->n_roots; r++) {
+            p->red_of[g->roots[r]] = -1;
         }
     }
     return !any;
@@ -220,6 +235,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
+    tci_repeat_maker maker = {s, g, literals, n_literals, machine};
+    tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_algo algorithm = {s, g, machine, &p->orders, &forced};
     tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_str stored = {.s = s};
@@ -232,7 +249,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, machine, last ? NULL : &forced, &stored)) {
+        if (tci_plan_steps(&maker, p, f, last ? NULL : &forced, &stored)) {
             break;
         }
         p->n_buffers = n_buffers;
@@ -245,5 +262,6 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(s, p, inputs, n_inputs);
     tci_plan_memory(s, p, machine.block_threads > 0);
+    tci_repeat_place(s, p);
     return p;
 }

@@ -8,7 +8,13 @@
  * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
  * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
  * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
- * changes, and writes temporaries and kept values; nothing else writes those. */
+ * changes, and writes temporaries and kept values; nothing else writes those.
+ *
+ * Repetitions (plan/repeat.c): the steps of a body stand in the list once, where they are done for
+ * the first time. An operand whose memory differs from round to round has a move: by how many bytes
+ * it lies further on after each round, or, `back`, there and back in turn. Such an operand lies in
+ * its buffer in every round, and is not all of it. Repetitions nest: an outer one comes before
+ * those within it, and moves their operands too. None is in the init list. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -45,6 +51,19 @@ typedef struct tci_step {
  * later. */
 typedef struct tci_alias { int32_t output, input; } tci_alias;
 
+typedef struct tci_move {
+    int32_t step, operand;
+    int64_t by;
+    bool back;
+} tci_move;
+typedef struct tci_span {       /* steps that are repeated */
+    int32_t enter;              /* steps [enter, first) set the carries, */
+    int32_t first, last;        /* steps [first, last) are done in each round */
+    int32_t n_within;           /* of the spans that follow, those within it */
+    int64_t rounds;
+    int32_t first_move, n_moves;
+} tci_span;
+
 typedef struct tci_plan {
     tci_kernel **kernels; int n_kernels, cap_kernels;
     tci_step *steps; int n_steps, cap_steps;
@@ -52,6 +71,9 @@ typedef struct tci_plan {
     tci_buffer *buffers; int n_buffers, cap_buffers;
     tci_alias *aliases; int n_aliases, cap_aliases;
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
+    tci_span *spans; int n_spans, cap_spans;
+    tci_move *moves; int n_moves, cap_moves;
+    struct tci_plan_repeat *repeats; int n_repeats, cap_repeats; /* while planning */
     int64_t arena_bytes, kept_bytes;
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
@@ -77,6 +99,8 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);
+/* How often step t is done: the product of the rounds of the spans that it is in. */
+TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 

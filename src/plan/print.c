@@ -141,6 +141,12 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
     for (int t = 0; t < p->n_steps; t++) {
         const tci_step *step = &p->steps[t];
         const tci_kernel *k = p->kernels[step->kernel];
+        for (int i = 0; i < p->n_spans; i++) {
+            if (p->spans[i].first == t) {
+                tci_str_printf(out, "steps %d to %d, %lld rounds:\n", t, p->spans[i].last - 1,
+                               (long long)p->spans[i].rounds);
+            }
+        }
         tci_str_printf(out, "%s %d: kernel %d %s (", t < p->n_init ? "once, step" : "step", t,
                        step->kernel, k->name);
         for (int o = 0; o < k->n_operands; o++) {

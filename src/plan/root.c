@@ -22,6 +22,7 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
+           : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
                                       : TCI_ROOT_VALUE;
 }
 
@@ -264,6 +265,22 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
+/* What a repetition needs is all in memory, and read as a whole. */
+static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
+{
+    for (int i = 0; i < p->r->node->n_in; i++) {
+        tci_node *in = p->r->node->in[i];
+        int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
+        for (int a = 0; a < in->rank; a++) {
+            idx[a] = tci_kx_const(l->k, 0);
+        }
+        tci_root_access(l, in, idx, 0);
+    }
+    for (int i = 0; i < p->r->n_reads; i++) {
+        p->r->reads[i].pure = false;
+    }
+}
+
 static void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
@@ -279,7 +296,9 @@ static void tci_root_probe(tci_fusion *f, int self)
         int axis = tci_kernel_axis(k, r->domain[i], false);
         domain[i] = tci_kx_axis(k, axis);
     }
-    if (r->kind == TCI_ROOT_VALUE) {
+    if (r->kind == TCI_ROOT_REPEAT) {
+        tci_root_read_all(&p, &l);
+    } else if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
     } else if (r->kind == TCI_ROOT_SCATTER) {
         if (tci_root_puts(r->node) != TCI_PUT_APART) {

@@ -410,7 +410,7 @@ static bool tci_store_reshapes(const tci_node *n)
 static bool tci_store_is_root(const tci_node *n)
 {
     return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER ||
-           n->op == TCI_OP_SEGMENT;
+           n->op == TCI_OP_SEGMENT || n->op == TCI_OP_RESULT;
 }
 
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */

@@ -101,8 +101,8 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
 {
     const tci_group *g = &f->groups[group];
     int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
-    bool kinds[TCI_ROOT_SCATTER + 1] = {false};
-    TCI_ASSERT(s, g->n_roots > 0 && g->n_roots <= TCI_GROUP_MAX_ROOTS);
+    bool kinds[TCI_ROOT_REPEAT + 1] = {false};
+    TCI_ASSERT(s, g->n_roots > 0 && (g->n_roots <= TCI_GROUP_MAX_ROOTS || g->has_repeat));
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
         last = g->roots[i];
@@ -117,6 +117,10 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
     TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
     TCI_ASSERT(s, g->has_scatter == kinds[TCI_ROOT_SCATTER]);
+    TCI_ASSERT(s, g->has_repeat == kinds[TCI_ROOT_REPEAT]);
+    for (int k = TCI_ROOT_VALUE; k < TCI_ROOT_REPEAT; k++) {
+        TCI_ASSERT(s, !g->has_repeat || !kinds[k]);
+    }
     TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
     TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
     TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
@@ -190,16 +194,75 @@ static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const t
     TCI_ASSERT(s, b->n != o->n || offset == 0);
 }
 
-static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_step *step,
-                                 bool *written)
+/* How far the moves of operand o of step t lead, both ways, in bytes. */
+static void tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
+                                  int64_t *most)
 {
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *span = &p->spans[i];
+        for (int m = span->first_move; m < span->first_move + span->n_moves; m++) {
+            const tci_move *move = &p->moves[m];
+            int64_t way = move->back ? move->by : move->by * (span->rounds - 1);
+            TCI_ASSERT(s, span->first <= move->step && move->step < span->last);
+            if (move->step == t && move->operand == o) {
+                *least += TCI_MIN(way, 0);
+                *most += TCI_MAX(way, 0);
+            }
+        }
+    }
+}
+
+/* Of a step of a repetition, or one before it: in its buffer in all rounds. */
+static void tci_plan_verify_moved(tci_scratch *s, const tci_plan *p, int t, int o)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_koperand *operand = &p->kernels[step->kernel]->operands[o];
+    const tci_buffer *b = &p->buffers[step->operands[o]];
+    int64_t least = step->offsets[o], most = least, unit = tci_dtype_get(operand->dtype)->bytes;
+    tci_plan_verify_moves(s, p, t, o, &least, &most);
+    TCI_ASSERT(s, least >= 0 && least % unit == 0);
+    TCI_ASSERT(s, most + tci_dim_known(operand->n) * unit <= tci_dim_known(b->bytes));
+}
+
+static bool tci_plan_is_repeated(const tci_plan *p, int t)
+{
+    bool repeated = false;
+    for (int i = 0; i < p->n_spans; i++) {
+        repeated = repeated || (p->spans[i].enter <= t && t < p->spans[i].last);
+    }
+    return repeated;
+}
+
+static void tci_plan_verify_spans(tci_scratch *s, const tci_plan *p)
+{
+    for (int i = 0; i < p->n_spans; i++) {
+        const tci_span *x = &p->spans[i];
+        TCI_ASSERT(s, p->n_init <= x->enter && x->enter <= x->first && x->first <= x->last);
+        TCI_ASSERT(s, x->last <= p->n_steps && x->rounds > 0 && i + x->n_within < p->n_spans);
+        TCI_ASSERT(s, x->first_move >= 0 && x->first_move + x->n_moves <= p->n_moves);
+        for (int k = i + 1; k < p->n_spans; k++) {
+            const tci_span *y = &p->spans[k];
+            TCI_ASSERT(s, k <= i + x->n_within ? x->first <= y->enter && y->last <= x->last
+                                               : x->last <= y->enter);
+        }
+    }
+}
+
+static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool *written)
+{
+    const tci_step *step = &p->steps[t];
+    bool repeated = tci_plan_is_repeated(p, t);
     TCI_ASSERT(s, step->kernel >= 0 && step->kernel < p->n_kernels);
     const tci_kernel *k = p->kernels[step->kernel];
     tci_kernel_verify(s, k);
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         TCI_ASSERT(s, b >= 0 && b < p->n_buffers);
-        tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
+        if (repeated) {
+            tci_plan_verify_moved(s, p, t, o);
+        } else {
+            tci_plan_verify_operand(s, &p->buffers[b], &k->operands[o], step->offsets[o]);
+        }
         TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
                           written[b]);
         TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
@@ -266,10 +329,11 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
     bool placed = tci_plan_is_placed(p);
     tci_fusion_verify(s, p->fusion);
     for (int t = 0; t < p->n_steps; t++) {
-        tci_plan_verify_step(s, p, &p->steps[t], written);
+        tci_plan_verify_step(s, p, t, written);
         tci_plan_verify_once(s, p, t);
     }
     TCI_ASSERT(s, p->n_init >= 0 && p->n_init <= p->n_steps);
+    tci_plan_verify_spans(s, p);
     for (int b = 0; b < p->n_buffers; b++) {
         TCI_ASSERT(s, p->buffers[b].kind != TCI_BUF_OUTPUT || written[b]);
         if (placed) {

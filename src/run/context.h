@@ -43,6 +43,17 @@ typedef struct tci_run_step {
     int32_t n_operands;
     int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
 } tci_run_step;
+/* A repetition of launches [first, last), and those of its moves: slots of a call. */
+typedef struct tci_run_move {
+    int32_t slot;
+    bool back;
+    int64_t by;
+} tci_run_move;
+typedef struct tci_run_repeat {
+    int32_t first, last, n_within;
+    int64_t rounds;
+    tci_run_move *moves; int32_t n_moves;
+} tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; int64_t offset; } tci_run_bind;
@@ -134,6 +145,8 @@ struct tc_program {
     struct tc_program *keeper; /* has what the init list computed: itself, or its family */
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
+    tci_run_repeat *repeats;   /* code->n_repeats; their moves: */
+    tci_run_move *moves;
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     tci_index_read *reads; int n_reads; /* none in an instance: its family has them */

@@ -279,6 +279,8 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->n_list = from->n_list;
     c->n_init_list = from->n_init_list;
     c->n_init = from->n_init;
+    c->repeats = from->repeats;
+    c->n_repeats = from->n_repeats;
     c->kept_bytes = from->kept_bytes;
     c->n_user_inputs = from->n_user_inputs;
     c->n_user_outputs = from->n_user_outputs;

@@ -28,7 +28,7 @@
 
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
-    size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds;
+    size_t n_slots, n_literal_words, n_binds, n_param_binds, n_kept_binds, n_moves;
     tci_index_room index;      /* counted, then laid out */
     tci_port_room ports;       /* the same */
 } tci_program_sizes;
@@ -47,6 +47,9 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
     sizes->n_outputs = code->n_outputs - sizes->n_effects;
     sizes->n_steps = code->n_symbols ? 0 : code->n_steps;
+    for (int i = 0; i < code->n_repeats && sizes->n_steps; i++) {
+        sizes->n_moves += (size_t)code->repeats[i].n_moves;
+    }
     for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
@@ -81,6 +84,8 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     size_t at = 0;
     tci_program_carve(block, &at, 1, sizeof(tc_program));
     p->steps = tci_program_carve(block, &at, (size_t)sizes->n_steps, sizeof(tci_run_step));
+    p->repeats = tci_program_carve(block, &at, (size_t)code->n_repeats, sizeof(tci_run_repeat));
+    p->moves = tci_program_carve(block, &at, sizes->n_moves, sizeof(tci_run_move));
     p->binds = tci_program_carve(block, &at, sizes->n_binds, sizeof(tci_run_bind));
     p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
     p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
@@ -317,6 +322,22 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
     }
 }
 
+/* The steps have their slots. */
+static void tci_program_fill_repeats(tc_program *f)
+{
+    tci_run_move *move = f->moves;
+    for (int i = 0; i < f->code->n_repeats; i++) {
+        const tci_code_repeat *from = &f->code->repeats[i];
+        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
+                                         from->rounds, move,       from->n_moves};
+        for (int m = 0; m < from->n_moves; m++) {
+            const tci_move *x = &from->moves[m];
+            int32_t slot = f->steps[x->step].first_slot + x->operand;
+            *move++ = (tci_run_move){slot, x->back, x->by};
+        }
+    }
+}
+
 /* Insertion sort: the plan lists them nearly in order. */
 static void tci_program_sort_aliases(tc_program *f)
 {
@@ -401,9 +422,13 @@ static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_wo
 {
     tci_program_list_params(f);
     tci_program_fill_steps(f, n_steps, literal_words);
+    if (n_steps) {
+        tci_program_fill_repeats(f);
+    }
     tci_program_place_effects(f);
     tci_program_sort_aliases(f);
-    f->only_launches = !f->faults && !f->code->n_init && !f->code->device;
+    f->only_launches =
+        !f->faults && !f->code->n_init && !f->code->device && !f->code->n_repeats;
 }
 
 static int tci_program_count_params(const tci_request *r)

@@ -6,7 +6,9 @@
  *
  * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
  * backend. A backend that records gets the launches of each run once, and then replays them as long
- * as no operand moves (run/bind.c).
+ * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
+ * the host, which moves their operands in between; a run with one is not recorded, and its launches
+ * go to the device's own queue.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -153,6 +155,63 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
     return status;
 }
 
+/* ---- repetitions ---- */
+
+/* The operands of a repetition lie where they do in the next round; */
+static void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
+{
+    for (int i = 0; i < r->n_moves; i++) {
+        const tci_run_move *m = &r->moves[i];
+        int64_t by = m->back && round % 2 ? -m->by : m->by;
+        c->slots[m->slot] = (char *)c->slots[m->slot] + by;
+    }
+}
+
+/* and after so many rounds where they did in the first. */
+static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t rounds)
+{
+    for (int i = 0; i < r->n_moves; i++) {
+        const tci_run_move *m = &r->moves[i];
+        c->slots[m->slot] = (char *)c->slots[m->slot] - m->by * (m->back ? rounds % 2 : rounds);
+    }
+}
+
+static tc_status tci_walk_plain(tc_call *c, int begin, int end)
+{
+    if (c->program->code->device) {
+        return tci_walk_launch_each(c, begin, end);
+    }
+    tci_walk_launch_here(c, begin, end);
+    return TC_OK;
+}
+
+/* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
+ * in rounds. Nested as deep as the user's calls of tc_scan are. */
+static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
+{
+    tc_status status = TC_OK;
+    for (int i = first; i < last && !status;) {
+        const tci_run_repeat *r = &c->program->repeats[i];
+        int64_t round = 0;
+        status = tci_walk_plain(c, begin, r->first);
+        for (; round < r->rounds && !status; round++) {
+            status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
+            tci_walk_move(c, r, round);
+        }
+        tci_walk_move_back(c, r, round);
+        begin = r->last;
+        i += 1 + r->n_within;
+    }
+    return status ? status : tci_walk_plain(c, begin, end);
+}
+
+/* Launches of a run that has repetitions, which are in no other list than that. */
+static tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end)
+{
+    bool is_init = begin < c->program->code->n_init;
+    return tci_walk_rounds(c, begin, end, 0, is_init ? 0 : c->program->code->n_repeats);
+}
+
 /* ---- queues ---- */
 
 /* Event `which` of the call, made when first needed: what follows on queue `to` waits for all that
@@ -202,6 +261,9 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
 {
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
+    if (c->program->code->n_repeats) {
+        return tci_walk_launch_rounds(c, begin, end);
+    }
     if (device->record) {
         return tci_walk_replay(c, r, begin, end);
     }
@@ -239,7 +301,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
     if (!status) {
         tci_bind_refresh(c);
         void *work = r->queues[TCI_QUEUE_WORK];
-        bool crosses = r->splits && c->program->n_params;
+        bool crosses = r->splits && (c->program->n_params || c->program->code->n_repeats);
         status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
         status = status ? status : tci_walk_launch_all(c, r, begin, end);
         if (!status && crosses) {
@@ -257,7 +319,7 @@ static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int en
 {
     bool is_init = begin < c->program->code->n_init;
     if (!c->device || is_init) {
-        return tci_walk_judge(c, tci_walk_launch_each(c, begin, end));
+        return tci_walk_judge(c, tci_walk_launch_rounds(c, begin, end));
     }
     tc_status status = tci_walk_judge(c, tci_param_claim(c));
     if (!status) {
@@ -427,7 +489,7 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     for (int i = begin; i < end && !status; i++) {
         const tci_list_step *row = &code->list[i];
         if (row->kind == TCI_LIST_LAUNCH && !code->device) {
-            tci_walk_launch_here(c, row->begin, row->end);
+            status = tci_walk_launch_rounds(c, row->begin, row->end);
         } else {
             status = tci_walk_row(c, r, row);
         }

@@ -60,6 +60,31 @@ static void oom_record(oom_walk *w)
               (int)why);
 }
 
+static tc_status oom_step(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                          tc_tensor *y)
+{
+    const tc_tensor *held = user;
+    next[0] = tc_add(tc_mul(c[0], *held), x[0]);
+    y[0] = tc_sum(next[0], TC_ALL, false);
+    return TC_OK;
+}
+
+/* Two steps: 1 2 3 4, then twice that and 5 6 7 8. */
+static void oom_repeat(oom_walk *w)
+{
+    tc_tensor x = tc_slice(tc_copy_in(w->ctx, oom_x, TC_F32, 3, 4), 0, 0, 2, 1);
+    tc_tensor zero = tc_full(w->ctx, 0, TC_F32, 4), two = tc_full(w->ctx, 2, TC_F32), last, y;
+    tc_status status = tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 0, false, oom_step, &two, &last, &y,
+                               1);
+    float out[4];
+    if (oom_worked(w, "repeat", status) && oom_worked(w, "last", tc_read(last, out, 4))) {
+        oom_close(w, out[3], 16);
+    }
+    if (!status && oom_worked(w, "rows", tc_read(y, out, 2))) {
+        oom_close(w, out[1], 46);
+    }
+}
+
 static void oom_compile_and_run(oom_walk *w)
 {
     tc_tensor a = tc_input(w->ctx, "a", TC_F32, 3, 4), b = tc_input(w->ctx, "b", TC_F32, 4);
@@ -206,6 +231,7 @@ static bool oom_walk_once(const tc_options *o, long at)
     oom_walk w = {.at = at};
     if (oom_worked(&w, "tc_ctx_make", tc_ctx_make(&w.ctx, o))) {
         oom_record(&w);
+        oom_repeat(&w);
         oom_compile_and_run(&w);
         oom_evaluate(&w);
         oom_files(&w); /* first: the parameters of the other have no names */

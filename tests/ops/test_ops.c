@@ -856,6 +856,8 @@ TEST(every_row_has_a_case)
     }
     seen[TCI_OP_INPUT] = true;  /* cases hold their data; inputs are everywhere else */
     seen[TCI_OP_ASSIGN] = true; /* changes a parameter: no value of a graph */
+    seen[TCI_OP_BOUND] = seen[TCI_OP_REPEAT] = true; /* repetitions: tests/ops/test_loops.c */
+    seen[TCI_OP_RESULT] = true;
     seen[TCI_OP_SEGMENT] = true; /* the planner's own: tests/ops/test_scatter.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(op == TCI_OP_EW_END || seen[op], "row %s is in no case", tci_op_name(op));

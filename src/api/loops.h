@@ -1,0 +1,40 @@
+/* api/loops.h - repetitions: a body that is done for one step after the other, compiled once. */
+#ifndef TC_API_LOOPS_H
+#define TC_API_LOOPS_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One step: makes, of the carries and of this step's element of each of xs, the next carries, of
+ * the same shapes and dtypes, and what the step adds to each of ys. It is called once, while the
+ * repetition is built; any other tensor may be used in it and has the same value in all steps. What
+ * it makes leaves it through next and y alone. Anything but TC_OK gives up. */
+typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y);
+/* Repeats a body: carry = init; for each step i, carry, y_i = body(carry, xs[i]).
+ *
+ *     tc_scan(init, xs, length, reverse, body, user, last, ys, n_ys)
+ *
+ * xs: tensors of one size along their first axis, of which step i gets element i, without that
+ * axis; if reverse the last one first. length: how many steps; 0: as many as xs have, which must be
+ * the same where both say it. last[j] is what carry j is after the last step, ys[k] [length, ...]
+ * what the steps gave as y k, each where its x was; last may be NULL, ys where n_ys is 0. One
+ * program does all steps: time and memory of a compile do not grow with their number, nor, but for
+ * ys, does the memory of a run.
+ *
+ * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
+ * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
+ * an x without an axis), TC_ERR_HANDLE (a result that the body did not set), TC_ERR_UNSUPPORTED (a
+ * symbolic size), TC_ERR_MEMORY, and what the body gives up with. */
+TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
+                            tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
+                            tc_site here);
+#define tc_scan(...) tc_scan_at(__VA_ARGS__, TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

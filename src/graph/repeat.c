@@ -1,0 +1,228 @@
+/* graph/repeat.c - builders of repetitions (graph/repeat.h).
+ *
+ * In: the nodes of a body as the user made them over BOUND nodes, which may use any tensor outside.
+ * Out: a REPEAT whose body is closed.
+ * The one idea: a node needs the step if a BOUND node of this repetition lies below it. Where such
+ * a node uses one that does not need the step, that one is computed once, outside, and a BOUND node
+ * of its own takes its place within; numbers and movement stay within, as they cost nothing there
+ * and would cost memory outside. */
+#include "repeat.h"
+
+#include "build.h"
+
+TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
+{
+    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3], n->attr[4],
+                    n->attr[5] != 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+    r.init = n->in;
+    r.xs = r.init + r.n_carry;
+    r.held = r.xs + r.n_x;
+    r.carry = r.held + r.n_held;
+    r.x = r.carry + r.n_carry;
+    r.inner = r.x + r.n_x;
+    r.next = r.inner + r.n_held;
+    r.y = r.next + r.n_carry;
+    return r;
+}
+
+TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape)
+{
+    return tci_graph_node(g, TCI_OP_BOUND, dtype, rank, shape, 0, NULL, 0, NULL);
+}
+
+/* ---- a body is closed ---- */
+
+enum { TCI_REPEAT_VIEWS = 64 }; /* of which one is held by its source, nested */
+
+typedef struct tci_repeat_close {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_table needs; /* a set: nodes that need the step */
+    tci_table now;   /* of nodes: what stands in the body for each; NULL: not looked at */
+    tci_node **held, **inner;
+    int n_held, cap_held, n_inner, cap_inner;
+} tci_repeat_close;
+
+static tci_node *tci_repeat_built(const tci_repeat_close *c, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(c->s, c->g->error, "%s", c->g->message);
+    }
+    return n;
+}
+
+static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n)
+{
+    tci_node *inner = tci_repeat_built(c, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank,
+                                                          n->shape));
+    TCI_PUSH(c->s, c->held, c->n_held, c->cap_held, n);
+    TCI_PUSH(c->s, c->inner, c->n_inner, c->cap_inner, inner);
+    return inner;
+}
+
+/* n over what stands for its inputs, made where n was. */
+static tci_node *tci_repeat_over(const tci_repeat_close *c, tci_node *n)
+{
+    tci_graph *g = c->g;
+    tc_site site = g->site;
+    const char *call = g->call;
+    g->site = n->site;
+    g->call = n->call;
+    tci_node *over = tci_graph_rebuild(c->s, g, n, &c->now);
+    g->site = site;
+    g->call = call;
+    return tci_repeat_built(c, over);
+}
+
+/* n, which does not need the step, as the body has it. */
+static tci_node *tci_repeat_outer(tci_repeat_close *c, tci_node *n, int depth)
+{
+    tci_node **now = tci_table_at(&c->now, n);
+    if (*now) {
+        return *now;
+    }
+    bool moves = tci_op_is(n->op, TCI_IS_VIEW) && !tci_node_is_value(n) && depth < TCI_REPEAT_VIEWS;
+    if (moves) {
+        tci_table_put(&c->now, n->in[0], tci_repeat_outer(c, n->in[0], depth + 1));
+        *now = tci_repeat_over(c, n);
+    } else if (tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_IOTA) {
+        *now = n;
+    } else {
+        *now = tci_repeat_hold(c, n);
+    }
+    return *now;
+}
+
+/* n, which needs the step; so far as its inputs go all are in place. What a REPEAT within has below
+ * its outside is its own. */
+static tci_node *tci_repeat_inner(tci_repeat_close *c, tci_node *n)
+{
+    int n_outside = tci_node_n_outside(n);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *in = n->in[i];
+        if (i >= n_outside) {
+            tci_table_put(&c->now, in, in);
+        } else if (!tci_table_has(&c->needs, in)) {
+            tci_table_put(&c->now, in, tci_repeat_outer(c, in, 0));
+        }
+    }
+    return tci_repeat_over(c, n);
+}
+
+static void tci_repeat_close_body(tci_repeat_close *c, const tci_repeat *r, tci_node **body)
+{
+    int n = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_carry + r->n_x; i++) {
+        tci_node *bound = i < r->n_carry ? r->carry[i] : r->x[i - r->n_carry];
+        tci_table_add(&c->needs, bound);
+        tci_table_put(&c->now, bound, bound);
+    }
+    tci_node_list list = tci_graph_sort_outside(c->s, body, n);
+    for (int i = 0; i < list.n; i++) {
+        tci_node *x = list.items[i];
+        bool needs = false;
+        for (int k = 0; k < tci_node_n_outside(x); k++) {
+            needs = needs || tci_table_has(&c->needs, x->in[k]);
+        }
+        if (needs) {
+            tci_table_add(&c->needs, x);
+            tci_table_put(&c->now, x, tci_repeat_inner(c, x));
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        body[i] = tci_table_has(&c->needs, body[i]) ? tci_table_get(&c->now, body[i])
+                                                    : tci_repeat_outer(c, body[i], 0);
+    }
+}
+
+/* ---- the node ---- */
+
+static bool tci_repeat_check_carry(tci_graph *g, const tci_repeat *r, int i)
+{
+    const tci_node *a = r->carry[i], *b = r->next[i];
+    if (a->dtype != b->dtype) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "carry %d is %s before a step and %s after it: expected the same dtype "
+                       "(tc_cast makes it one)",
+                       i, tci_dtype_get((tc_dtype)a->dtype)->name,
+                       tci_dtype_get((tc_dtype)b->dtype)->name);
+        return false;
+    }
+    if (!tci_build_same_shape(a->rank, a->shape, b->rank, b->shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "carry %d has shape %s before a step and %s after it: expected the same", i,
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b));
+        return false;
+    }
+    return true;
+}
+
+static bool tci_repeat_check_known(tci_graph *g, tci_node *const *nodes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!tci_build_is_known(nodes[i]->rank, nodes[i]->shape)) {
+            tci_graph_fail(g, TC_ERR_UNSUPPORTED,
+                           "a value of the repetition has the symbolic shape %s: expected sizes "
+                           "that are numbers",
+                           TCI_SHAPE_TEXT(nodes[i]));
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r)
+{
+    int n_body = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_carry; i++) {
+        if (!tci_repeat_check_carry(g, r, i)) {
+            return NULL;
+        }
+    }
+    tci_repeat_close c = {.s = s, .g = g, .needs = tci_table_in(s, sizeof(bool)),
+                          .now = tci_table_in(s, sizeof(tci_node *))};
+    tci_node **body = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
+    for (int i = 0; i < n_body; i++) {
+        body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
+    }
+    tci_repeat_close_body(&c, r, body);
+    if (!tci_repeat_check_known(g, r->init, r->n_carry) ||
+        !tci_repeat_check_known(g, r->xs, r->n_x) || !tci_repeat_check_known(g, c.held, c.n_held) ||
+        !tci_repeat_check_known(g, body, n_body)) {
+        return NULL;
+    }
+    const struct { tci_node *const *items; int n; } lists[] = {
+        {r->init, r->n_carry}, {r->xs, r->n_x}, {c.held, c.n_held},  {r->carry, r->n_carry},
+        {r->x, r->n_x},        {c.inner, c.n_held}, {body, n_body}};
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, 2 * (r->n_carry + r->n_x + c.n_held) + n_body);
+    int n = 0;
+    for (int i = 0; i < TCI_COUNT(lists); i++) {
+        for (int k = 0; k < lists[i].n; k++) {
+            in[n++] = lists[i].items[k];
+        }
+    }
+    const int64_t attr[6] = {r->n_carry, r->n_x, c.n_held, r->n_y, r->length, r->reverse};
+    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 6, attr);
+}
+
+TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
+{
+    tci_repeat r = tci_repeat_of(repeat);
+    tci_words w;
+    const int64_t attr[1] = {result};
+    bool is_last = result < r.n_carry, is_output = !is_last && result < r.n_carry + r.n_y;
+    const tci_node *one = is_last     ? r.next[result]
+                          : is_output ? r.y[result - r.n_carry]
+                                      : r.next[result - r.n_carry - r.n_y];
+    tci_dim *shape = tci_words_dims(g, &w, one->rank + 1);
+    if (!shape) {
+        return NULL;
+    }
+    shape[0] = tci_dim_add(r.length, is_output ? 0 : 1);
+    for (int i = 0; i < one->rank; i++) {
+        shape[i + !is_last] = one->shape[i];
+    }
+    return tci_words_put(g, &w,
+                         tci_build_node(g, TCI_OP_RESULT, (tc_dtype)one->dtype,
+                                        one->rank + !is_last, shape, 1, &repeat, 1, attr));
+}

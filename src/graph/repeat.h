@@ -1,0 +1,53 @@
+/* graph/repeat.h - a repetition: a body, as nodes, that is done for one step after the other.
+ *
+ * A REPEAT's operands, in order:
+ *   outside  init   what each carry is before the first step
+ *            xs     of which step i is given element i along the first axis
+ *            held   values that are the same in all steps
+ *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
+ *   body     next   what each carry is after the step, of its shape and dtype
+ *            y      what the step adds to each output
+ * A body is closed: its nodes need nothing but the BOUND nodes of their own REPEAT and numbers
+ * (LITERAL, CONST, IOTA). So passes see it as nodes like all others, keys cover it, and what is
+ * evaluated outside is known by the operands alone.
+ *
+ * Results, by number (RESULT): of each carry what it is after the last step; of each output its
+ * elements, stacked along a new first axis; of each carry what it is before each step and after the
+ * last, stacked likewise (gradients read that). Those that nobody asks for are not stored. */
+#ifndef TCI_GRAPH_REPEAT_H
+#define TCI_GRAPH_REPEAT_H
+
+#include "table.h"
+
+typedef struct tci_repeat {
+    int n_carry, n_x, n_held, n_y;
+    int64_t length;
+    bool reverse;
+    tci_node *const *init, *const *xs, *const *held;
+    tci_node *const *carry, *const *x, *const *inner;
+    tci_node *const *next, *const *y;
+} tci_repeat;
+
+/* The parts of a REPEAT node, in its lists. */
+TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
+static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
+/* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
+static inline int tci_node_n_outside(const tci_node *n)
+{
+    return n->op == TCI_OP_REPEAT
+               ? (int)(n->attr[0] + n->attr[1] + n->attr[2])
+               : n->n_in;
+}
+/* tci_graph_sort without the bodies of repetitions. */
+TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roots, int n_roots);
+
+/* A node that a body is given. */
+TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
+/* A REPEAT, with r's body closed: nodes of it that do not need the carry or x are held, but for
+ * numbers and for movement of what is held. r->held, inner: not read. The xs have length elements
+ * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), a
+ * size is symbolic (TC_ERR_UNSUPPORTED), or no memory. */
+TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
+TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
+
+#endif

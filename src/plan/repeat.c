@@ -1,0 +1,532 @@
+/* plan/repeat.c - repetitions: bodies as plans of their own, and their steps in the one list.
+ *
+ * In: nodes among which there are REPEATs (graph/repeat.h). Out: nodes without, in which a RESULT
+ * stands for memory that a repetition writes; and, once everything else is planned, a plan whose
+ * steps hold those of all bodies, with their spans and moves (plan/plan.h).
+ *
+ * The one idea: a body is closed, so it is a program: its inputs are its BOUND nodes, its outputs
+ * what a step gives. It is planned like one, by tci_plan_make. To the plan around it a repetition
+ * is one step that reads its operands and writes its results and some scratch, so order, lifetimes
+ * and the arena know nothing of bodies. In the end that step gives way to the steps of the body,
+ * whose operands lie where those of the one step do, or move along them.
+ *
+ * Memory: rows. A carry has two, which take turns (or as many as there are steps, and one, where
+ * somebody reads all), so a step never writes what it reads. What each step is given or gives is a
+ * row of an operand. On machines of blocks of threads memory begins at multiples of
+ * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. */
+#include "../graph/build.h"
+#include "../graph/repeat.h"
+#include "group.h"
+
+enum {
+    TCI_REPEAT_TURNS = 2, /* rows of a carry */
+    TCI_REPEAT_UNIT = 64  /* bytes: at multiples of it begins what lies in the scratch */
+};
+
+/* Where an operand of a body lies: in which buffer, at which byte; moves as a tci_move. */
+typedef struct tci_repeat_spot {
+    int32_t buffer;
+    int64_t offset, by;
+    bool back;
+} tci_repeat_spot;
+
+typedef struct tci_plan_repeat {
+    tci_repeat r;
+    tci_node **outside;     /* operands as they lie in memory; */
+    tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
+    int64_t *pitch;         /* bytes of a row: of each carry, input and output */
+    int64_t *rows;          /* of each carry */
+    int64_t *own;           /* of a carry that is not stored: where its rows lie in the scratch */
+    tci_plan *enter, *body; /* made when first needed */
+    const tci_kernel *kernel; /* that stands for it */
+    int64_t scratch;        /* bytes: temporaries, then carries */
+} tci_plan_repeat;
+
+TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
+{
+    int64_t rounds = 1;
+    for (int i = 0; i < p->n_spans; i++) {
+        bool within = p->spans[i].first <= t && t < p->spans[i].last;
+        rounds *= within ? p->spans[i].rounds : 1;
+    }
+    return rounds;
+}
+
+/* ---- nodes ---- */
+
+typedef struct tci_repeat_finder {
+    tci_scratch *s;
+    tci_plan *p;
+    tci_graph *g;
+    tci_machine machine;
+    tci_table *forced;
+    tci_table now, number; /* of nodes; of int: a REPEAT's among p->repeats, and 1 */
+} tci_repeat_finder;
+
+static tci_node *tci_repeat_made(const tci_repeat_finder *c, tci_node *n)
+{
+    TCI_ASSERT(c->s, n != NULL);
+    return n;
+}
+
+static int64_t tci_repeat_count(const tci_node *n)
+{
+    return tci_dim_known(tci_node_count(n));
+}
+
+static int64_t tci_repeat_bytes(const tci_node *n)
+{
+    return tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
+
+/* Elements from row to row, of rows like n. */
+static int64_t tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
+{
+    int64_t unit = c->machine.block_threads > 0 ? TCI_ALIGNED_BYTES / tci_repeat_bytes(n) : 1;
+    return (tci_repeat_count(n) + unit - 1) / unit * unit;
+}
+
+/* n as memory, dense. */
+static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
+{
+    bool leaf = tci_op_is(n->op, TCI_IS_LEAF);
+    if (tci_plan_is_leaf(n) && !n->strides) {
+        return n;
+    }
+    if (leaf) { /* a copy */
+        n = tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &n, 0,
+                           NULL);
+    }
+    tci_table_add(c->forced, n);
+    return n;
+}
+
+/* The rows of xs, `row` elements from one to the next. */
+static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, int64_t row)
+{
+    const tci_dim n = xs->shape[0], flat[2] = {n, tci_repeat_count(xs) / tci_dim_known(n)};
+    tci_value zero = {.u = 0};
+    if (flat[1] == row) {
+        return xs;
+    }
+    tci_node *fill = tci_repeat_made(c, tci_graph_const(c->g, (tc_dtype)xs->dtype, zero));
+    xs = tci_repeat_made(c, tci_build_reshape(c->g, xs, 2, flat));
+    return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, row - tci_dim_known(flat[1]), fill));
+}
+
+/* Rows [from, to) of a stored result, in this shape. */
+static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, int64_t from,
+                                int64_t to, int64_t count, const tci_node *like)
+{
+    rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 0, from, to, 1));
+    rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
+    return tci_repeat_made(c, tci_build_reshape(c->g, rows, like->rank, like->shape));
+}
+
+/* The memory of carry, or output n_carry + k, `which`, for result n. */
+static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int which,
+                                  const tci_node *n)
+{
+    tci_plan_repeat *x = &c->p->repeats[number];
+    const tci_node *one = x->r.next[which]; /* outputs follow */
+    bool is_carry = which < x->r.n_carry;
+    const tci_dim shape[2] = {is_carry ? x->rows[which] : x->r.length, tci_repeat_row(c, one)};
+    bool whole = !is_carry && tci_repeat_count(one) == tci_dim_known(shape[1]);
+    const int64_t attr[2] = {which, number};
+    int n_in = x->r.n_carry + x->r.n_x + x->r.n_held;
+    if (!x->stored[which]) {
+        x->stored[which] = tci_graph_node(c->g, TCI_OP_RESULT, (tc_dtype)one->dtype,
+                                          whole ? n->rank : 2, whole ? n->shape : shape, n_in,
+                                          x->outside, 2, attr);
+    }
+    return x->stored[which];
+}
+
+/* Of a REPEAT that is listed. */
+static int tci_repeat_number(const tci_repeat_finder *c, const tci_node *n)
+{
+    return *(const int *)tci_table_item(&c->number, n) - 1;
+}
+
+static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n)
+{
+    int number = tci_repeat_number(c, n->in[0]);
+    const tci_repeat *r = &c->p->repeats[number].r;
+    int result = (int)n->attr[0], rows = result - r->n_carry - r->n_y;
+    bool is_last = result < r->n_carry;
+    tci_node *stored = tci_repeat_store(c, number, rows < 0 ? result : rows, n);
+    if (tci_build_same_shape(stored->rank, stored->shape, n->rank, n->shape)) {
+        return stored;
+    }
+    int64_t n_rows = tci_dim_known(stored->shape[0]);
+    int64_t from = is_last ? r->length % n_rows : 0, to = is_last ? from + 1 : n_rows;
+    return tci_repeat_cut(c, stored, from, to, tci_repeat_count(n) / (to - from), n);
+}
+
+static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
+{
+    tci_plan_repeat x = {.r = tci_repeat_of(n)};
+    const tci_repeat *r = &x.r;
+    int n_body = r->n_carry + r->n_y, n_outside = tci_node_n_outside(n);
+    x.outside = TCI_NEW_ARRAY(c->s, tci_node *, n_outside + 1);
+    x.stored = TCI_NEW_ARRAY(c->s, tci_node *, n_body + 1);
+    x.pitch = TCI_NEW_ARRAY(c->s, int64_t, n_body + r->n_x + 1);
+    x.rows = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    x.own = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    for (int i = 0; i < r->n_carry; i++) {
+        x.rows[i] = TCI_REPEAT_TURNS;
+    }
+    for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
+        const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
+                                                      : r->y[i - r->n_carry - r->n_x];
+        x.pitch[i] = tci_repeat_row(c, one) * tci_repeat_bytes(one);
+    }
+    TCI_PUSH(c->s, c->p->repeats, c->p->n_repeats, c->p->cap_repeats, x);
+    *(int *)tci_table_at(&c->number, n) = c->p->n_repeats;
+}
+
+/* How many rows the carries need follows from all results, before any is made. */
+static void tci_repeat_list_all(tci_repeat_finder *c, tci_node_list list)
+{
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i];
+        if (n->op == TCI_OP_REPEAT) {
+            tci_repeat_list(c, n);
+        } else if (n->op == TCI_OP_RESULT) {
+            tci_plan_repeat *x = &c->p->repeats[tci_repeat_number(c, n->in[0])];
+            int rows = (int)n->attr[0] - x->r.n_carry - x->r.n_y;
+            if (rows >= 0) {
+                x->rows[rows] = x->r.length + 1;
+            }
+        }
+    }
+}
+
+static void tci_repeat_take_operands(tci_repeat_finder *c, const tci_node *n)
+{
+    tci_plan_repeat *x = &c->p->repeats[tci_repeat_number(c, n)];
+    for (int i = 0; i < tci_node_n_outside(n); i++) {
+        tci_node *in = tci_table_get(&c->now, n->in[i]);
+        int k = i - x->r.n_carry;
+        if (k >= 0 && k < x->r.n_x) {
+            in = tci_repeat_rows_of(c, in, tci_repeat_row(c, x->r.x[k]));
+        }
+        x->outside[i] = tci_repeat_in_memory(c, in);
+    }
+}
+
+/* A BOUND node that is none of the inputs was taken out of its body. */
+static void tci_repeat_check(tci_scratch *s, tci_node_list list, tci_node *const *inputs,
+                             int n_inputs)
+{
+    for (int i = 0; i < list.n; i++) {
+        bool known = list.items[i]->op != TCI_OP_BOUND;
+        for (int k = 0; k < n_inputs && !known; k++) {
+            known = inputs[k] == list.items[i];
+        }
+        if (!known) {
+            tci_scratch_fail(s, TC_ERR_ARGUMENT,
+                             "a tensor that was made in the body of a repetition is used outside "
+                             "of it: what a body makes leaves it as the next carry or an output");
+        }
+    }
+}
+
+/* A result may be an output of the program once: another one is a copy. */
+static tci_node *tci_repeat_root(const tci_repeat_finder *c, tci_node *n, tci_node *const *before,
+                                 int n_before)
+{
+    for (int i = 0; i < n_before; i++) {
+        if (before[i] == n && n->op == TCI_OP_RESULT) {
+            return tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                  &n, 0, NULL);
+        }
+    }
+    return n;
+}
+
+TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node **roots, int n,
+                            tci_node *const *inputs, int n_inputs, tci_table *forced,
+                            tci_machine machine)
+{
+    tci_repeat_finder c = {s, p, g, machine, forced, tci_table_in(s, sizeof(tci_node *)),
+                           tci_table_in(s, sizeof(int))};
+    tci_node_list list = tci_graph_sort_outside(s, roots, n);
+    tci_repeat_check(s, list, inputs, n_inputs);
+    tci_repeat_list_all(&c, list);
+    for (int i = 0; i < list.n && p->n_repeats; i++) {
+        tci_node *old = list.items[i], *now = old;
+        if (old->op == TCI_OP_REPEAT) {
+            tci_repeat_take_operands(&c, old);
+        } else if (old->op == TCI_OP_RESULT) {
+            now = tci_repeat_result(&c, old);
+        } else {
+            now = tci_graph_rebuild(s, g, old, &c.now);
+        }
+        now->site = now->site.file ? now->site : old->site;
+        tci_table_put(&c.now, old, now);
+    }
+    for (int i = 0; i < n && p->n_repeats; i++) {
+        roots[i] = tci_repeat_root(&c, tci_table_get(&c.now, roots[i]), roots, i);
+    }
+}
+
+/* ---- the step that stands for a body ---- */
+
+/* The body and what it begins with, and what they need besides their operands. */
+static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
+{
+    const tci_repeat *r = &x->r;
+    int n_bound = r->n_carry + r->n_x + r->n_held, n = 0;
+    tci_node **given = TCI_NEW_ARRAY(m->s, tci_node *, r->n_carry + r->n_y + 1);
+    for (int i = 0; i < r->n_carry + r->n_y; i++) {
+        if (i < r->n_carry || x->stored[i]) {
+            given[n++] = r->next[i];
+        }
+    }
+    x->enter = tci_plan_make(m->s, m->g, r->carry, r->n_carry, m->literals, m->n_literals, r->carry,
+                             r->n_carry, m->machine);
+    x->body = tci_plan_make(m->s, m->g, r->carry, n_bound, m->literals, m->n_literals, given, n,
+                            m->machine);
+    x->scratch = TCI_MAX(x->enter->arena_bytes, x->body->arena_bytes);
+    for (int i = 0; i < r->n_carry; i++) {
+        x->scratch = (x->scratch + TCI_REPEAT_UNIT - 1) / TCI_REPEAT_UNIT * TCI_REPEAT_UNIT;
+        x->own[i] = x->scratch;
+        x->scratch += x->stored[i] ? 0 : x->rows[i] * x->pitch[i];
+    }
+}
+
+static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kernel *k,
+                               tci_step *step, int buffer, bool writes)
+{
+    tci_koperand o = {p->buffers[buffer].dtype, writes, false, p->buffers[buffer].n};
+    step->operands[k->n_operands] = buffer;
+    TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
+}
+
+static int tci_repeat_buffer(const tci_fusion *f, const tci_node *n)
+{
+    const tci_pnode *known = tci_pnode_of(f, n);
+    return tci_plan_is_leaf(n) ? known->buffer : f->roots[known->root].buffer;
+}
+
+static int tci_repeat_scratch(const tci_repeat_maker *m, tci_plan *p, int64_t bytes)
+{
+    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = TC_U8, .index = -1, .n = bytes, .bytes = bytes};
+    TCI_PUSH(m->s, p->buffers, p->n_buffers, p->cap_buffers, b);
+    return p->n_buffers - 1;
+}
+
+/* Operands: those outside, the results that are stored, the scratch. */
+TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tci_fusion *f,
+                                const tci_group *g, tci_kernel *k)
+{
+    const tci_node *first = f->roots[g->roots[0]].node;
+    tci_plan_repeat *x = &p->repeats[first->attr[1]];
+    int n_outside = first->n_in, n_stored = x->r.n_carry + x->r.n_y;
+    tci_step step = {.operands = TCI_NEW_ARRAY(m->s, int32_t, n_outside + n_stored + 1),
+                     .offsets = TCI_NEW_ARRAY(m->s, int64_t, n_outside + n_stored + 1)};
+    if (!x->body) {
+        tci_repeat_plan(m, x);
+    }
+    k->is_repeat = true;
+    x->kernel = k;
+    for (int i = 0; i < n_outside; i++) {
+        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->outside[i]), false);
+    }
+    for (int i = 0; i < n_stored; i++) {
+        if (x->stored[i]) {
+            tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->stored[i]), true);
+        }
+    }
+    tci_repeat_operand(m, p, k, &step, tci_repeat_scratch(m, p, x->scratch), true);
+    return step;
+}
+
+/* ---- bodies in place ---- */
+
+typedef struct tci_repeat_placer {
+    tci_scratch *s;
+    const tci_plan *from;
+    tci_plan to;                 /* steps, kernels, spans, moves */
+    const tci_plan_repeat *x;    /* at hand; where its operands lie: */
+    tci_repeat_spot *init;       /* the carries as they are outside, */
+    tci_repeat_spot *inputs, *outputs; /* the ports of its body */
+    int32_t scratch;             /* buffer */
+} tci_repeat_placer;
+
+static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_kernel *k)
+{
+    const tci_plan_repeat *x = p->repeats;
+    while (x->kernel != k) {
+        x++;
+    }
+    return x;
+}
+
+/* Row by row, the other way round where the repetition is reversed. */
+static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, int64_t pitch)
+{
+    tci_repeat_spot spot = {buffer, r->reverse ? (r->length - 1) * pitch : 0,
+                            r->reverse ? -pitch : pitch, false};
+    return spot;
+}
+
+static void tci_repeat_find_spots(tci_repeat_placer *c, const tci_step *step)
+{
+    const tci_plan_repeat *x = c->x;
+    const tci_repeat *r = &x->r;
+    int n_outside = r->n_carry + r->n_x + r->n_held, at = n_outside, n = r->n_carry;
+    c->init = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + 1);
+    c->inputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, n_outside + 1);
+    c->outputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + r->n_y + 1);
+    c->scratch = step->operands[c->from->kernels[step->kernel]->n_operands - 1];
+    for (int i = 0; i < r->n_carry; i++) {
+        int32_t buffer = x->stored[i] ? step->operands[at++] : c->scratch;
+        int64_t pitch = x->pitch[i], offset = x->stored[i] ? 0 : x->own[i];
+        bool back = x->rows[i] == TCI_REPEAT_TURNS;
+        c->init[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
+        c->inputs[i] = (tci_repeat_spot){buffer, offset, pitch, back};
+        c->outputs[i] = (tci_repeat_spot){buffer, offset + pitch, back ? -pitch : pitch, back};
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        int k = r->n_carry + i;
+        c->inputs[k] = tci_repeat_walk(r, step->operands[k], x->pitch[k]);
+    }
+    for (int i = r->n_carry + r->n_x; i < n_outside; i++) {
+        c->inputs[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
+    }
+    for (int i = 0; i < r->n_y; i++) {
+        if (x->stored[r->n_carry + i]) {
+            int64_t pitch = x->pitch[r->n_carry + r->n_x + i];
+            c->outputs[n++] = tci_repeat_walk(r, step->operands[at++], pitch);
+        }
+    }
+}
+
+static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_buffer *b,
+                                          bool enters)
+{
+    tci_repeat_spot temp = {c->scratch, b->offset, 0, false};
+    if (enters) { /* a carry goes to where the body reads it first */
+        return b->kind == TCI_BUF_INPUT    ? c->init[b->index]
+               : b->kind == TCI_BUF_OUTPUT ? c->inputs[b->index]
+                                           : temp;
+    }
+    return b->kind == TCI_BUF_INPUT    ? c->inputs[b->index]
+           : b->kind == TCI_BUF_OUTPUT ? c->outputs[b->index]
+                                       : temp;
+}
+
+/* The steps and kernels of a plan become ours; enters: of that which is done once, before all
+ * rounds. */
+static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
+{
+    int32_t first = c->to.n_kernels;
+    for (int i = 0; i < body->n_kernels; i++) {
+        TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels, body->kernels[i]);
+    }
+    for (int t = 0; t < body->n_steps; t++) {
+        const tci_step *from = &body->steps[t];
+        int n = body->kernels[from->kernel]->n_operands;
+        tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
+                         TCI_NEW_ARRAY(c->s, int64_t, n + 1), from->literals};
+        for (int o = 0; o < n; o++) {
+            tci_repeat_spot spot = tci_repeat_spot_of(c, &body->buffers[from->operands[o]], enters);
+            tci_move move = {c->to.n_steps, o, spot.by, spot.back};
+            step.operands[o] = spot.buffer;
+            step.offsets[o] = spot.offset + from->offsets[o];
+            if (!enters && spot.by) {
+                TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
+            }
+        }
+        TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
+    }
+}
+
+static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
+{
+    const tci_plan *body = c->x->body;
+    tci_span span = {.enter = c->to.n_steps, .rounds = c->x->r.length,
+                     .n_within = body->n_spans};
+    tci_repeat_find_spots(c, step);
+    tci_repeat_add_steps(c, c->x->enter, true);
+    span.first = c->to.n_steps;
+    span.first_move = c->to.n_moves;
+    tci_repeat_add_steps(c, body, false);
+    span.last = c->to.n_steps;
+    span.n_moves = c->to.n_moves - span.first_move;
+    TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, span);
+    for (int i = 0; i < body->n_spans; i++) {
+        tci_span within = body->spans[i];
+        within.enter += span.first;
+        within.first += span.first;
+        within.last += span.first;
+        within.first_move += span.first_move + span.n_moves;
+        TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, within);
+    }
+    for (int i = 0; i < body->n_moves; i++) {
+        tci_move move = body->moves[i];
+        move.step += span.first;
+        TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
+    }
+}
+
+static void tci_repeat_add(tci_repeat_placer *c, int t)
+{
+    tci_step step = c->from->steps[t];
+    const tci_kernel *k = c->from->kernels[step.kernel];
+    if (k->is_repeat) {
+        c->x = tci_repeat_of_kernel(c->from, k);
+        tci_repeat_add_body(c, &step);
+        return;
+    }
+    int at = 0;
+    while (at < c->to.n_kernels && c->to.kernels[at] != k) {
+        at++;
+    }
+    if (at == c->to.n_kernels) {
+        TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels,
+                 c->from->kernels[step.kernel]);
+    }
+    step.kernel = at;
+    TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
+}
+
+static void tci_repeat_add_texts(tci_plan *p)
+{
+    for (int i = 0; i < p->n_repeats; i++) {
+        const tci_plan *body = p->repeats[i].body;
+        tci_str_add(&p->why, tci_str_text(&body->why));
+        tci_str_add(&p->orders, tci_str_text(&body->orders));
+    }
+}
+
+TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
+{
+    tci_repeat_placer c = {.s = s, .from = p};
+    int32_t *begins = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    if (!p->n_repeats) {
+        return;
+    }
+    for (int t = 0; t < p->n_steps; t++) {
+        begins[t] = c.to.n_steps;
+        tci_repeat_add(&c, t);
+    }
+    begins[p->n_steps] = c.to.n_steps;
+    for (int b = 0; b < p->n_buffers; b++) {
+        p->buffers[b].first = begins[p->buffers[b].first];
+        p->buffers[b].last = begins[p->buffers[b].last + 1] - 1;
+    }
+    p->steps = c.to.steps;
+    p->n_steps = c.to.n_steps;
+    p->cap_steps = c.to.cap_steps;
+    p->kernels = c.to.kernels;
+    p->n_kernels = c.to.n_kernels;
+    p->cap_kernels = c.to.cap_kernels;
+    p->spans = c.to.spans;
+    p->n_spans = c.to.n_spans;
+    p->moves = c.to.moves;
+    p->n_moves = c.to.n_moves;
+    tci_repeat_add_texts(p);
+}

@@ -1,0 +1,512 @@
+/* tests/ops/test_loops.c - repetitions against the same steps unrolled by the test: the same bits,
+ * on every backend that is here, and in the reference evaluator; what a body may and may not do;
+ * that nothing but work grows with the number of steps. */
+#include "inside.h"
+
+#include "tc_test.h"
+
+#include "same.h"
+
+enum { OUTPUTS = 4, ROOM = 4096 };
+
+static tc_ctx *make_ctx(const char *backend)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = backend, .no_disk_cache = true, .verify = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    return ctx;
+}
+
+static tc_tensor ramp(tc_ctx *ctx, tc_dtype t, int rank, const int64_t *sizes)
+{
+    int64_t n = 1;
+    static double values[ROOM];
+    for (int i = 0; i < rank; i++) {
+        n *= sizes[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = (double)((i * 7 + 3) % 11) / 8 - 0.5;
+    }
+    int64_t numbers[8];
+    for (int i = 0; i < rank; i++) {
+        numbers[i] = sizes[i];
+    }
+    tc_tensor flat = tc_copy_in(ctx, values, TC_F64, n);
+    return tc_cast(tc_reshape_at(flat, rank, numbers, TC_HERE), t);
+}
+#define RAMP(ctx, t, ...)                                                                          \
+    ramp((ctx), (t), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                    \
+         (int64_t[]){__VA_ARGS__})
+
+/* A repetition, done by tc_scan or step by step. */
+typedef struct steps {
+    tc_ctx *ctx;
+    bool unrolled;
+    tc_tensor held[2]; /* for its body */
+} steps;
+
+static tc_tensor element(tc_tensor x, int64_t at)
+{
+    int64_t sizes[8];
+    for (int i = 1; i < tc_rank(x); i++) {
+        sizes[i - 1] = tc_size(x, i);
+    }
+    return tc_reshape_at(tc_slice(x, 0, at, at + 1, 1), tc_rank(x) - 1, sizes, TC_HERE);
+}
+
+static void repeat(const steps *s, tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
+                   tc_scan_body body, tc_tensor *last, tc_tensor *ys, int n_ys)
+{
+    tc_tensor (*rows)[ROOM] = NULL;
+    tc_tensor carry[8], x[8], next[8], y[8];
+    if (!s->unrolled) {
+        tc_status status = tc_scan(init, xs, length, reverse, body, (void *)(uintptr_t)s, last, ys,
+                                   n_ys);
+        CHECK_MSG(!status, "%s", tc_ctx_error(s->ctx));
+        return;
+    }
+    int64_t n = length ? length : tc_size(xs.items[0], 0);
+    rows = malloc(OUTPUTS * sizeof(*rows));
+    REQUIRE(rows);
+    for (int i = 0; i < init.n; i++) {
+        carry[i] = init.items[i];
+    }
+    for (int64_t step = 0; step < n; step++) {
+        int64_t at = reverse ? n - 1 - step : step;
+        for (int i = 0; i < xs.n; i++) {
+            x[i] = element(xs.items[i], at);
+        }
+        CHECK_EQ_INT(body((void *)(uintptr_t)s, carry, x, next, y), TC_OK);
+        for (int i = 0; i < init.n; i++) {
+            carry[i] = next[i];
+        }
+        for (int i = 0; i < n_ys; i++) {
+            rows[i][at] = tc_unsqueeze(y[i], 0);
+        }
+    }
+    for (int i = 0; i < init.n && last; i++) {
+        last[i] = carry[i];
+    }
+    for (int i = 0; i < n_ys; i++) {
+        ys[i] = tc_cat(TC_TENSORS_N(rows[i], (int)n), 0);
+    }
+    free(rows);
+}
+
+/* ---- the cases ---- */
+
+/* A filter of second order, in transposed direct form. */
+static tc_status filter_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                             tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_add(tc_mul(x[0], 0.2f), c[0]);
+    next[0] = tc_add(tc_sub(tc_mul(x[0], 0.4f), tc_mul(y[0], -0.7f)), c[1]);
+    next[1] = tc_sub(tc_mul(x[0], 0.2f), tc_mul(y[0], 0.3f));
+    return TC_OK;
+}
+
+static int build_filter(steps *s, tc_tensor *out)
+{
+    tc_tensor zero = tc_full(s->ctx, 0, TC_F32), last[2];
+    tc_tensor x = RAMP(s->ctx, TC_F32, 33);
+    repeat(s, TC_TENSORS(zero, zero), TC_TENSORS(x), 0, false, filter_body, last, out, 1);
+    out[1] = last[0];
+    out[2] = tc_mul(last[1], 3);
+    return 3;
+}
+
+/* A recurrent layer, whose weights lie outside. */
+static tc_status layer_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                            tc_tensor *y)
+{
+    const steps *s = user;
+    tc_tensor h = tc_tanh(tc_add(tc_add(tc_matmul(c[0], s->held[0]), x[0]), s->held[1]));
+    next[0] = h;
+    y[0] = tc_sum(h, TC_AXES(1), false);
+    y[1] = tc_softmax(h, -1);
+    return TC_OK;
+}
+
+static int build_layer(steps *s, tc_tensor *out)
+{
+    tc_tensor last;
+    s->held[0] = tc_transpose(RAMP(s->ctx, TC_F32, 9, 9), 0, 1);
+    s->held[1] = tc_mul(RAMP(s->ctx, TC_F32, 9), 2);
+    tc_tensor x = tc_permute(RAMP(s->ctx, TC_F32, 3, 9, 12), 2, 0, 1);
+    repeat(s, TC_TENSORS(RAMP(s->ctx, TC_F32, 3, 9)), TC_TENSORS(x), 12, true, layer_body, &last,
+           out, 2);
+    out[2] = tc_sum(last, TC_ALL, false);
+    out[3] = tc_sub(out[0], tc_mean(out[0], TC_AXES(0), true));
+    return 4;
+}
+
+/* Carries that change places; no input. */
+static tc_status fibonacci_body(void *user, const tc_tensor *c, const tc_tensor *x,
+                                tc_tensor *next, tc_tensor *y)
+{
+    (void)user;
+    (void)x;
+    next[0] = c[1];
+    next[1] = tc_add(c[0], c[1]);
+    next[2] = c[2];
+    y[0] = c[0];
+    return TC_OK;
+}
+
+static int build_fibonacci(steps *s, tc_tensor *out)
+{
+    tc_tensor last[3], unread[1];
+    tc_tensor zero = tc_full(s->ctx, 0, TC_U64), one = tc_full(s->ctx, 1, TC_U64);
+    repeat(s, TC_TENSORS(zero, one, RAMP(s->ctx, TC_BF16, 5)), TC_TENSORS_N(NULL, 0), 40, false,
+           fibonacci_body, last, unread, 1);
+    out[0] = last[0];
+    out[1] = last[1];
+    out[2] = last[2];
+    out[3] = last[1];
+    return 4;
+}
+
+/* No carry; an output that is the input, one that is held, and the same twice. */
+static tc_status map_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                          tc_tensor *y)
+{
+    const steps *s = user;
+    (void)c;
+    (void)next;
+    y[0] = x[0];
+    y[1] = s->held[0];
+    y[2] = tc_gather(s->held[0], 0, x[1]);
+    return TC_OK;
+}
+
+static int build_map(steps *s, tc_tensor *out)
+{
+    static const int32_t places[12] = {0, 1, 2, 2, 1, 0, -1, -2, 0, 1, 1, 1};
+    static const float strided[24] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    tc_tensor index = tc_copy_in(s->ctx, places, TC_I32, 6, 2);
+    tc_tensor x = tc_borrow_strided(s->ctx, strided, TC_F32, 2, ((int64_t[]){6, 2}),
+                                    ((int64_t[]){4, 1}));
+    s->held[0] = RAMP(s->ctx, TC_F16, 3);
+    repeat(s, TC_TENSORS_N(NULL, 0), TC_TENSORS(x, index), 0, false, map_body, NULL, out, 3);
+    out[3] = out[0];
+    return 4;
+}
+
+/* Repetitions within repetitions, which read what is outside at each depth. */
+static tc_status cell_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                           tc_tensor *y)
+{
+    const steps *s = user;
+    next[0] = tc_add(tc_mul(c[0], s->held[1]), x[0]);
+    y[0] = tc_maximum(next[0], s->held[0]);
+    return TC_OK;
+}
+
+static tc_status row_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                          tc_tensor *y)
+{
+    steps inner = *(const steps *)user;
+    inner.held[1] = tc_mul(c[0], 0.5f);
+    tc_tensor begin = tc_sum(tc_mul(x[0], inner.held[0]), TC_ALL, false), cells;
+    repeat(&inner, TC_TENSORS(begin), TC_TENSORS(x[0]), 0, true, cell_body, next, &cells, 1);
+    y[0] = tc_add(cells, c[0]);
+    return TC_OK;
+}
+
+static int build_nested(steps *s, tc_tensor *out)
+{
+    s->held[0] = RAMP(s->ctx, TC_F32, 1);
+    s->held[0] = tc_sum(s->held[0], TC_ALL, false);
+    tc_tensor x = RAMP(s->ctx, TC_F32, 5, 7);
+    repeat(s, TC_TENSORS(tc_sum(x, TC_ALL, false)), TC_TENSORS(x), 0, false, row_body, &out[1], out,
+           1);
+    return 2;
+}
+
+/* One after the other: what the first gives the second takes. One step only. */
+static int build_chain(steps *s, tc_tensor *out)
+{
+    tc_tensor x = RAMP(s->ctx, TC_F32, 20), last[2], first;
+    tc_tensor zero = tc_sum(x, TC_ALL, false);
+    repeat(s, TC_TENSORS(zero, zero), TC_TENSORS(x), 0, false, filter_body, last, &first, 1);
+    repeat(s, TC_TENSORS(last[1], last[0]), TC_TENSORS(tc_add(first, x)), 0, true, filter_body,
+           last, out, 1);
+    repeat(s, TC_TENSORS(last[0], zero), TC_TENSORS(tc_slice(x, 0, 3, 4, 1)), 1, false, filter_body,
+           last, out + 1, 1);
+    out[2] = last[1];
+    return 3;
+}
+
+typedef struct loop_case {
+    const char *name;
+    int (*build)(steps *s, tc_tensor *out);
+    bool sums; /* in another order than the reference */
+} loop_case;
+static const loop_case cases[] = {{"filter", build_filter, false},
+                                  {"layer", build_layer, true},
+                                  {"fibonacci", build_fibonacci, false},
+                                  {"map", build_map, false},
+                                  {"nested", build_nested, true},
+                                  {"chain", build_chain, true}};
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+/* ---- the same bits ---- */
+
+typedef struct values {
+    int n;
+    tc_dtype dtype[OUTPUTS];
+    int64_t count[OUTPUTS];
+    char bytes[OUTPUTS][ROOM * 8];
+    char judged[OUTPUTS][ROOM * 8];
+    tc_program_info info;
+} values;
+
+static void run_case(const loop_case *c, const char *backend, bool unrolled, values *v)
+{
+    steps s = {make_ctx(backend), unrolled, {TC_NONE, TC_NONE}};
+    tc_tensor out[OUTPUTS];
+    tc_program *f = NULL;
+    v->n = c->build(&s, out);
+    tc_compile_fn(TC_TENSORS_N(NULL, 0), TC_TENSORS_N(out, v->n), NULL, &f);
+    CHECK_MSG(f, "%s: %s", c->name, tc_ctx_error(s.ctx));
+    REQUIRE(f);
+    tc_buf bufs[OUTPUTS];
+    tci_node *roots[OUTPUTS];
+    void *judged[OUTPUTS];
+    for (int i = 0; i < v->n; i++) {
+        v->dtype[i] = tc_dtype_of(out[i]);
+        v->count[i] = tc_count(out[i]);
+        bufs[i] = (tc_buf){v->bytes[i], v->count[i], (int)v->dtype[i], false, 0, NULL};
+        roots[i] = tci_handle_node(out[i]);
+        judged[i] = v->judged[i];
+    }
+    for (int again = 0; again < 2; again++) { /* operands lie where they did */
+        memset(v->bytes, 0x5a, sizeof(v->bytes));
+        CHECK_EQ_INT(tc_run(f, ((tc_bufs){NULL, 0}), ((tc_bufs){bufs, v->n})), TC_OK);
+    }
+    CHECK_EQ_INT(tci_reference_eval(NULL, NULL, 0, roots, judged, v->n, false), TC_OK);
+    CHECK_EQ_INT(tc_program_get_info(f, &v->info), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(s.ctx);
+}
+
+static bool close_to(tc_dtype t, const void *a, const void *b, int64_t n)
+{
+    bool close = t == TC_F32;
+    for (int64_t i = 0; i < n && close; i++) {
+        float x = ((const float *)a)[i], y = ((const float *)b)[i];
+        close = fabsf(x - y) <= 1e-5f * (1 + fabsf(x));
+    }
+    return close;
+}
+
+static void compare(const char *backend)
+{
+    static values looped, unrolled;
+    for (int i = 0; i < CASES; i++) {
+        run_case(&cases[i], backend, false, &looped);
+        run_case(&cases[i], backend, true, &unrolled);
+        CHECK_EQ_INT(looped.n, unrolled.n);
+        for (int k = 0; k < looped.n; k++) {
+            tc_dtype t = looped.dtype[k];
+            int64_t n = looped.count[k];
+            CHECK_MSG(t == unrolled.dtype[k] && n == unrolled.count[k], "%s %d", cases[i].name, k);
+            CHECK_MSG(same_bits(t, looped.bytes[k], unrolled.bytes[k], n),
+                      "%s on %s: output %d differs from that of the steps", cases[i].name, backend,
+                      k);
+            CHECK_MSG(same_bits(t, looped.bytes[k], looped.judged[k], n) ||
+                          (cases[i].sums && close_to(t, looped.bytes[k], looped.judged[k], n)),
+                      "%s on %s: output %d differs from the reference", cases[i].name, backend, k);
+        }
+    }
+}
+
+TEST(steps_give_what_they_do_unrolled) { compare("interp"); }
+TEST(steps_in_native_code) { compare("cpu"); }
+
+/* ---- what does not grow ---- */
+
+static void explain(const tc_program *f, char *text, size_t room)
+{
+    FILE *file = tmpfile();
+    REQUIRE(file);
+    CHECK_EQ_INT(tc_explain(f, file), TC_OK);
+    rewind(file);
+    text[fread(text, 1, room - 1, file)] = 0;
+    fclose(file);
+}
+
+TEST(only_work_grows_with_the_steps)
+{
+    tc_program_info info[2];
+    char text[4096];
+    for (int i = 0; i < 2; i++) {
+        steps s = {make_ctx("interp"), false, {TC_NONE, TC_NONE}};
+        int64_t n = i ? 1000000 : 10;
+        tc_tensor zero = tc_full(s.ctx, 0, TC_F32), last[2], y;
+        tc_tensor x = tc_input(s.ctx, "x", TC_F32, n);
+        repeat(&s, TC_TENSORS(zero, zero), TC_TENSORS(x), 0, false, filter_body, last, &y, 1);
+        tc_program *f = NULL;
+        REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(last[0]), NULL, &f) == TC_OK);
+        CHECK_EQ_INT(tc_program_get_info(f, &info[i]), TC_OK);
+        explain(f, text, sizeof(text));
+        CHECK_HAS(text, i ? ", 1000000 times, one after the other:" : ", 10 times, one after");
+        tc_program_free(f);
+        tc_ctx_free(s.ctx);
+    }
+    CHECK_EQ_INT(info[0].n_kernels, info[1].n_kernels);
+    CHECK_EQ_INT(info[0].arena_bytes, info[1].arena_bytes);
+    CHECK(info[1].flops > 90000 * info[0].flops);
+}
+
+/* ---- what a body may not do ---- */
+
+typedef struct mistake {
+    int kind;
+    tc_tensor leaks;
+} mistake;
+
+static tc_status wrong_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                            tc_tensor *y)
+{
+    mistake *m = user;
+    next[0] = tc_add(c[0], x[0]);
+    y[0] = next[0];
+    m->leaks = y[0];
+    switch (m->kind) {
+    case 1: next[0] = tc_cast(next[0], TC_F64); break;
+    case 2: next[0] = tc_expand(tc_reshape(next[0], 1), 2); break;
+    case 3: y[0] = (tc_tensor){0}; break;
+    case 4: y[0] = tc_matmul(c[0], x[0]); break;
+    case 5: return TC_ERR_IO;
+    default: break;
+    }
+    return TC_OK;
+}
+
+TEST(mistakes_have_texts)
+{
+    static const struct { tc_status status; const char *text; } expected[] = {
+        {TC_ERR_DTYPE, "carry 0 is f32 before a step and f64 after it"},
+        {TC_ERR_SHAPE, "carry 0 has shape [] before a step and [2] after it"},
+        {TC_ERR_HANDLE, "output 0: the handle is null"},
+        {TC_ERR_SHAPE, "tc_matmul"},
+        {TC_ERR_IO, "the body gave up: file cannot be read or written"}};
+    tc_ctx *ctx = make_ctx("interp");
+    tc_tensor zero = tc_full(ctx, 0, TC_F32), x = RAMP(ctx, TC_F32, 4), last, y;
+    for (int kind = 1; kind <= 5; kind++) {
+        mistake m = {kind, TC_NONE};
+        tc_status status = tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 0, false, wrong_body, &m, &last,
+                                   &y, 1);
+        CHECK_EQ_INT(status, expected[kind - 1].status);
+        CHECK_HAS(tc_error(y), expected[kind - 1].text);
+        CHECK_HAS(tc_error(last), "test_loops.c:");
+    }
+    mistake m = {0, TC_NONE};
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 5, false, wrong_body, &m, &last, &y, 1),
+                 TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(y), "x 0 has shape [4]: expected 5 steps");
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(zero), TC_TENSORS(zero), 0, false, wrong_body, &m, &last, &y,
+                         1),
+                 TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(zero), TC_TENSORS_N(NULL, 0), 0, false, wrong_body, &m, &last,
+                         &y, 1),
+                 TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 0, false, NULL, &m, &last, &y, 1),
+                 TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS_N(NULL, 0), TC_TENSORS_N(NULL, 0), 3, false, wrong_body, &m,
+                         NULL, &y, 1),
+                 TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 0, false, wrong_body, &m, &last, &y, 1),
+                 TC_OK);
+    float out[4];
+    CHECK_EQ_INT(tc_read(m.leaks, out, 1), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(m.leaks), "in the body of a repetition is used outside of it");
+    CHECK_EQ_INT(tc_read(tc_add(y, m.leaks), out, 4), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_read(y, out, 4), TC_OK);
+    tc_ctx_free(ctx);
+}
+
+TEST(no_step_changes_nothing)
+{
+    tc_ctx *ctx = make_ctx("interp");
+    mistake m = {0, TC_NONE};
+    tc_tensor one = tc_full(ctx, 1, TC_F32), none = RAMP(ctx, TC_F32, 4), last, y;
+    none = tc_slice(none, 0, 2, 2, 1);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(one), TC_TENSORS(none), 0, false, wrong_body, &m, &last, &y, 1),
+                 TC_OK);
+    float out = 0;
+    CHECK_EQ_INT(tc_read(last, &out, 1), TC_OK);
+    CHECK(out == 1);
+    CHECK_EQ_INT(tc_size(y, 0), 0);
+    tc_ctx_free(ctx);
+}
+
+/* An index outside of its axis in one step of many. */
+static tc_status look_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                           tc_tensor *y)
+{
+    const tc_tensor *table = user;
+    (void)y;
+    next[0] = tc_add(c[0], tc_gather(*table, 0, tc_reshape(x[0], 1)));
+    return TC_OK;
+}
+
+TEST(a_step_may_fault)
+{
+    tc_ctx *ctx = make_ctx("interp");
+    int32_t places[5] = {0, 2, 1, 2, 0};
+    float out = 0, zero[1] = {0};
+    tc_tensor table = RAMP(ctx, TC_F32, 3), x = tc_input(ctx, "x", TC_I32, 5), last;
+    tc_tensor init = tc_copy_in(ctx, zero, TC_F32, 1);
+    REQUIRE(tc_scan(TC_TENSORS(init), TC_TENSORS(x), 0, false, look_body, &table, &last, NULL, 0) ==
+            TC_OK);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile(last, &f) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(places, 5)), TC_BUFS(TC_BUF(&out, 1))), TC_OK);
+    places[3] = 7;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(places, 5)), TC_BUFS(TC_BUF(&out, 1))), TC_ERR_INDEX);
+    CHECK_HAS(tc_error(f), "tc_gather");
+    places[3] = 1;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(places, 5)), TC_BUFS(TC_BUF(&out, 1))), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* ---- on disk ---- */
+
+TEST(a_repetition_comes_back_from_disk)
+{
+    char dir[] = "/tmp/tc-test-loops-XXXXXX";
+    REQUIRE(mkdtemp(dir));
+    float in[33], out[2][33];
+    for (int i = 0; i < 33; i++) {
+        in[i] = (float)(i % 5);
+    }
+    for (int again = 0; again < 2; again++) {
+        tc_options o = {.backend = "cpu", .cache_dir = dir, .memory_cache_bytes = -1, .verify = 1};
+        steps s = {NULL, false, {TC_NONE, TC_NONE}};
+        tc_program *f = NULL;
+        tc_program_info info;
+        REQUIRE(tc_ctx_make(&s.ctx, &o) == TC_OK);
+        tc_tensor zero = tc_full(s.ctx, 0, TC_F32), last[2], y;
+        tc_tensor x = tc_input(s.ctx, "x", TC_F32, 33);
+        repeat(&s, TC_TENSORS(zero, zero), TC_TENSORS(x), 0, true, filter_body, last, &y, 1);
+        REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), NULL, &f) == TC_OK);
+        CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 33)), TC_BUFS(TC_BUF(out[again], 33))), TC_OK);
+        if (strcmp(info.backend, "cpu")) {
+            SKIP("no C compiler here");
+        }
+        CHECK_EQ_INT(info.from_disk, again);
+        tc_program_free(f);
+        tc_ctx_free(s.ctx);
+    }
+    CHECK(same_bits(TC_F32, out[0], out[1], 33));
+    char command[64];
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+TEST_MAIN
