@@ -86,6 +86,7 @@
 #include "grad/grad.c"
 #include "grad/jvp.c"
 #include "grad/vmap.c"
+#include "grad/widen.c"
 #include "grad/transpose.c"
 
 #include "rewrite/rewrite.c"
@@ -235,6 +236,7 @@
 #include "api/async.c"
 #include "api/lazy.c"
 #include "api/read.c"
+#include "api/check.c"
 #include "api/state.c"
 #include "api/optim.c"
 #include "api/inspect.c"

@@ -121,6 +121,34 @@ TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here);
 TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here);
 #define tc_print(...) tc_print_at(__VA_ARGS__, TC_HERE)
 
+/* ---- gradients against differences ----
+ * Builds y and its gradients by the inputs in f64, from their values, and compares the gradients of
+ * sum(y * w), for fixed weights w of either sign, with central differences, element by element. y
+ * is of any shape; the inputs and all that y needs have values (TC_ERR_ARGUMENT: it needs a
+ * tc_input). TC_ERR_GRADIENT: they differ by more than the tolerance: the rule of an op is wrong,
+ * or it has a kink there; report and tc_error(y) tell where, and the first op on the way whose rule
+ * does not hold. TC_ERR_DTYPE: one is no float; TC_ERR_SHAPE: a symbolic size. */
+typedef struct tc_gradcheck_options {
+    double step;        /* times an element's size, at least 1; 0: 1e-5 */
+    double tolerance;   /* of |gradient - difference| / (1 + |difference|); 0: 1e-6 */
+    int64_t most;       /* elements of each input that are looked at, spread evenly; 0: 200 */
+} tc_gradcheck_options;
+typedef struct tc_gradcheck_report {
+    double error;       /* the largest, */
+    int input;          /* where that is, */
+    int64_t element;    /* row-major, */
+    double gradient, difference;
+    int64_t checked;    /* elements */
+    const char *op;     /* the call that is to blame, and its place; "": none was found */
+    const char *file;
+    int line;
+} tc_gradcheck_report;
+/* options and report may be NULL. */
+TC_API tc_status tc_gradcheck_at(tc_tensor y, tc_tensors inputs,
+                                 const tc_gradcheck_options *options, tc_gradcheck_report *report,
+                                 tc_site here);
+#define tc_gradcheck(y, ...) tc_gradcheck_at((y), __VA_ARGS__, TC_HERE)
+
 /* ---- errors: what was given, what was expected, the user's file and line ----
  * tc_error(x) is one of these, by the type of x. "" when there is none, never NULL. Borrowed: until
  * the next failing call on that object. */

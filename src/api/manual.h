@@ -304,8 +304,9 @@
  *     tc_tensor v = tc_input(ctx, "v", TC_F32, 3, 4), hv;
  *     tc_jvp(TC_TENSORS(g), TC_TENSORS(w), TC_TENSORS(v), &hv);
  *
- * tc_stop_gradient(x) is x as a constant. tc_vmap makes of a function that builds a graph for one
- * example the graph for many, along any axis; here the gradient of each of 10 examples by itself:
+ * tc_gradcheck holds the gradients of an expression against differences in f64 and names the op at
+ * fault; tc_stop_gradient(x) is x as a constant. tc_vmap makes of a function that builds a graph
+ * for one example the graph for many, along any axis; here the gradient of each of 10 by itself:
  *
  *     static void slope_of(const tc_tensor *x, tc_tensor *y, void *user)  // x[0] [4], x[1] [3, 4]
  *     {

@@ -38,6 +38,7 @@ extern "C" {
     X(TC_ERR_UNSUPPORTED, "not supported here")                                                    \
     X(TC_ERR_BUSY, "in use by another thread")                                                     \
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
+    X(TC_ERR_GRADIENT, "a gradient is not what differences say")                                   \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
 #define TCI_ROW(id, text) id,

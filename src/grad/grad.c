@@ -11,7 +11,6 @@
  *
  * Walks share the table of the nodes' places; a walk inside a walk gives back what it found there,
  * which costs no more than the nodes it meets. */
-#include "../graph/table.h"
 #include "grad.h"
 
 #include <string.h>

@@ -5,11 +5,13 @@
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
  *   grad.c   the walk from the loss back to what is asked for
+ *   widen.c  a graph in f64, in which differences are good enough to judge gradients
  *   jvp.c    the walk the other way: what changes in the inputs make of the results */
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 
 #include "../graph/build.h"
+#include "../graph/table.h"
 #include "../ops/formula.h"
 
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
@@ -55,5 +57,10 @@ TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_
  * root depends on no input. Escapes as above. */
 TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
                           tci_node *const *roots, int n, tci_node **tangents);
+
+/* grad/widen.c: root in f64. wide: of tci_node *; holds the leaves that stand for nodes, then what
+ * each node of the list that is returned, inputs first, is in f64. */
+TCI_FN tci_node_list tci_widen_build(tci_scratch *s, tci_graph *g, tci_node *root,
+                                     tci_table *wide);
 
 #endif

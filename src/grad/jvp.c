@@ -10,7 +10,6 @@
  *    result, so what u takes from the tangent by the same rules is the tangent of the result. Of
  *    what the two walks make only that is read; the rest, and u itself, nothing needs
  * Composites without a rule are expanded in place. */
-#include "../graph/table.h"
 #include "grad.h"
 
 typedef struct tci_jvp_walk {

@@ -129,6 +129,55 @@ TEST(tangents_of_a_norm_are_one_kernel)
     tc_ctx_free(ctx);
 }
 
+/* ---- gradients against differences ---- */
+
+TEST(gradients_are_checked)
+{
+    tc_ctx *ctx = make("interp");
+    tc_gradcheck_report r;
+    tc_tensor x = tc_reshape(tc_sin(tc_mul(ramp(ctx, 24), 5)), 4, 6), w = tc_cos(ramp(ctx, 6));
+    tc_tensor w16 = tc_cast(tc_mul(w, 1.5), TC_F16);
+    tc_tensor y = tc_layer_norm(tc_mul(x, w16), TC_AXES(-1), w, TC_NONE, 1e-5);
+    y = tc_softmax(tc_add(y, tc_cast(tc_cast(tc_mul(x, 100), TC_I32), TC_F32)), 0);
+    CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(x, w, w16), NULL, &r), TC_OK);
+    CHECK_MSG(r.error < 1e-6 && r.checked == 24 + 6 + 6, "%g, %lld", r.error,
+              (long long)r.checked);
+    CHECK_STR(r.op, "");
+    const tc_gradcheck_options few = {.most = 5};
+    CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(x), &few, &r), TC_OK);
+    CHECK_EQ_INT(r.checked, 5);
+    tc_ctx_free(ctx);
+}
+
+TEST(wrong_gradients_have_a_place)
+{
+    tc_ctx *ctx = make("interp");
+    tc_gradcheck_report r;
+    const float data[6] = {0.5f, -2, 3, 0, 0.25f, 1};
+    tc_tensor x = tc_copy_in(ctx, data, TC_F32, 6), other = tc_exp(ramp(ctx, 6));
+    const int line = __LINE__ + 1;
+    tc_tensor y = tc_tanh(tc_mul(tc_relu(tc_mul(x, 2)), other)); /* a kink at 0 */
+    CHECK_EQ_INT(tc_gradcheck(tc_sum(y, TC_ALL, false), TC_TENSORS(other, x), NULL, &r),
+                 TC_ERR_GRADIENT);
+    CHECK_EQ_INT(r.input, 1);
+    CHECK_EQ_INT(r.element, 3);
+    CHECK(r.gradient == 0 && fabs(r.difference) > 0.1);
+    CHECK_STR(r.op, "tc_relu");
+    CHECK_HAS(r.file, "test_transform.c");
+    CHECK_EQ_INT(r.line, line);
+
+    y = tc_add(tc_sin(x), tc_mul(tc_stop_gradient(tc_square(other)), x)); /* a rule that is wrong */
+    CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(x, other), NULL, NULL), TC_ERR_GRADIENT);
+    CHECK_HAS(tc_error(y), "of input 1 has the gradient 0, differences say ");
+    CHECK_HAS(tc_error(y), "the first whose rule does not hold is tc_stop_gradient at ");
+    CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(), NULL, NULL), TC_ERR_ARGUMENT);
+    tc_tensor in = tc_input(ctx, "in", TC_F32, 6);
+    CHECK_EQ_INT(tc_gradcheck(tc_mul(x, in), TC_TENSORS(x), NULL, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_gradcheck(tc_arange(ctx, 0, 3, 1, TC_I32), TC_TENSORS(x), NULL, NULL),
+                 TC_ERR_DTYPE);
+    tc_ctx_free(ctx);
+}
+
 /* ---- examples ---- */
 
 /* Each of n slices of every input by itself, side by side. */
