@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ac34ad64b481af0b"
+#define TCI_BUILD "8e718db9ff945344"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -156,6 +156,11 @@
  *     tc_unique(tc_reshape(x, -1), 0, 12, &kinds, NULL, &each, NULL);
  *     tc_tensor factor = tc_cholesky(tc_add(gram, tc_diag(tc_full(ctx, 1, TC_F32, 3), 0)), false);
  *     tc_tensor whitened = tc_solve_triangular(factor, x, false, true, false);
+ *     tc_tensor often, rows_of[2];             // the most frequent of each row; a grid of points
+ *     tc_mode(x, 1, false, &often, NULL);
+ *     tc_meshgrid(TC_TENSORS(often, tc_arange(ctx, 0, 5, 1, TC_F32)), false, rows_of);
+ *     tc_tensor windows = tc_as_strided(x, 2, (const int64_t[]){3, 2}, (const int64_t[]){4, 1}, 1);
+ *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
@@ -2042,6 +2047,13 @@ TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high,
 /* 1 with probability p, else 0: of the shape and float dtype of p. */
 TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
+/* Places along the last axis of p [..., n], drawn with probabilities in proportion to it (floats, 0
+ * or more, not all 0): [..., samples] i64. Without replacement none twice: TC_ERR_ARGUMENT if there
+ * are more samples than elements. */
+TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacement, tc_arg key,
+                                   tc_site here);
+#define tc_multinomial(p, samples, replacement, key)                                               \
+    tc_multinomial_at((p), (samples), (replacement), TC_ARG(key), TC_HERE)
 /* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
  * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
  * pass draws it again. */
@@ -2104,6 +2116,16 @@ TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values
                          tc_tensor *indices, tc_site here);
 #define tc_median(x, axis, keepdims, values, indices)                                              \
     tc_median_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
+/* The same of what is no NaN. */
+TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                            tc_tensor *indices, tc_site here);
+#define tc_nanmedian(x, axis, keepdims, values, indices)                                           \
+    tc_nanmedian_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
+/* The element that an axis has most often, the least of several, and where it stands last. */
+TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                       tc_tensor *indices, tc_site here);
+#define tc_mode(x, axis, keepdims, values, indices)                                                \
+    tc_mode_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
 /* How many elements of all of x lie in each of `bins` even bins from low to high; where these are
  * equal, from the least to the largest of x. Others are left out. x's dtype, a float. */
 TC_API tc_tensor tc_histc_at(tc_tensor x, int64_t bins, double low, double high, tc_site here);
@@ -2221,7 +2243,9 @@ TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, d
 TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here);
 #define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
 /* softmax(query key^T * scale + mask) value over [..., rows, width]; mask is TC_NONE, numbers, or
- * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width). */
+ * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width).
+ * Where query is [..., heads, rows, width] key and value may have fewer heads, a number that
+ * divides it: neighbouring heads of query share one. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here);
@@ -2270,6 +2294,14 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     tc_embedding_bag_at((index), (weight), (offsets), (mode), (per_sample_weights),                \
                         (include_last_offset), (padding_idx), TC_HERE)
 
+/* The selective scan of state spaces, h[t] = exp(delta[t] a) h[t - 1] + delta[t] b[t] u[t] from 0
+ * on, and y[t] = c[t] h[t] + d u[t]: u and delta [batch, length, width], a [width, states], b and c
+ * [batch, length, states], d [width] or TC_NONE. log2(length) steps over all states at once. */
+TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
+                                tc_tensor d, tc_site here);
+#define tc_ssm_scan(u, delta, a, b, c, d)                                                          \
+    tc_ssm_scan_at((u), (delta), (a), (b), (c), (d), TC_HERE)
+
 /* ---- losses of rows and classes; the last operand is the reduction, as above ---- */
 /* -input at its target's class: [N, C], [N, C, ...] or [C] of logarithms, and integers without C.
  * Each counts by the weight [C] of its class (TC_NONE: 1), those of ignore_index not at all; the
@@ -2278,6 +2310,15 @@ TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor wei
                                 int64_t ignore_index, tc_reduction reduction, tc_site here);
 #define tc_nll_loss(input, target, weight, ignore_index, reduction)                                \
     tc_nll_loss_at((input), (target), (weight), (ignore_index), (reduction), TC_HERE)
+/* The same of logits, through log_softmax. target may hold probabilities instead, floats of input's
+ * shape; the mean is then over all rows. label_smoothing, 0 to 1, is how much of it is spread over
+ * all classes. */
+TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                          int64_t ignore_index, tc_reduction reduction,
+                                          double label_smoothing, tc_site here);
+#define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
+    tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
+                             (label_smoothing), TC_HERE)
 /* target * (log(target) - input), or with log_target that of exp(target). */
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
                               tc_reduction reduction, tc_site here);
@@ -2373,6 +2414,16 @@ TC_API tc_tensor tc_rot90_at(tc_tensor x, int64_t k, int axis_a, int axis_b, tc_
  * windows, a new last axis their elements. */
 TC_API tc_tensor tc_unfold_at(tc_tensor x, int axis, int64_t size, int64_t step, tc_site here);
 #define tc_unfold(x, axis, size, step) tc_unfold_at((x), (axis), (size), (step), TC_HERE)
+/* Element [i, j, ...] is number offset + i * strides[0] + j * strides[1] + ... of x in row-major
+ * order; the gradient adds those read several times. The sizes are numbers. */
+TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
+                                  const int64_t *strides, int64_t offset, tc_site here);
+#define tc_as_strided(x, n, sizes, strides, offset)                                                \
+    tc_as_strided_at((x), (n), (sizes), (n), (strides), (offset), TC_HERE)
+/* Each of the n tensors xs [m0], [m1], ... along an axis of its own of [m0, m1, ...], to grids[0]
+ * to grids[n - 1]; xy: of [m1, m0, ...], as pictures have them. */
+TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here);
+#define tc_meshgrid(xs, xy, grids) tc_meshgrid_at((xs), (xy), (grids), TC_HERE)
 /* The elements whose place along axis_b is `offset` after that along axis_a, as a last axis. */
 TC_API tc_tensor tc_diagonal_at(tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here);
 #define tc_diagonal(x, offset, axis_a, axis_b)                                                     \
@@ -2568,11 +2619,11 @@ TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
-/* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A complex
- * number is a pair of real and imaginary part, so that complex x is [..., 2]; that last axis is not
- * counted by `axis`. n points, or 0 for the size of the axis: it is cut, or zeros follow. norm says
- * where the sums are divided: "backward" (NULL) by n in the inverse, "forward" by n in the other,
- * "ortho" by its root in both. Integers count as f32. ---- */
+/* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A
+ * complex number is a pair of real and imaginary part, so that complex x is [..., 2]; `axis` does
+ * not count that last axis. n points, or 0 for the size of the axis: it is cut, or zeros follow.
+ * norm says where the sums are divided: "backward" (NULL) by n in the inverse, "forward" by n in
+ * the other, "ortho" by its root in both. Integers count as f32. ---- */
 /* result[k] = sum of x[j] exp(-2 pi i j k / n), and back. */
 TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)
@@ -2817,6 +2868,89 @@ TC_API const char *tc_op_params(int i);
 
 #ifdef __cplusplus
 } /* extern "C" */
+#endif
+#endif
+/* ---- src/api/operators.h ---- */
+/* api/operators.h - operators of C++ for tensors, where TC_OPERATORS is defined before tc.h is
+ * included: a * 2 + b is tc_add(tc_mul(a, 2), b), of tensors and C numbers, and a += b is
+ * a = a + b. Comparisons go element by element, as tc_eq does, and == is one of them.
+ *
+ * The one idea: an operator has no place for the user's file and line, but an operand that is
+ * converted has: its constructor takes them as default arguments. */
+#ifndef TC_API_OPERATORS_H
+#define TC_API_OPERATORS_H
+
+
+#if defined(__cplusplus) && defined(TC_OPERATORS)
+
+#define TCI_TAKES(self, type)                                                                      \
+    self(type v, const char *file = __builtin_FILE(), int line = __builtin_LINE())                 \
+        : arg(tci_arg(v)), here(tci_here(file, line))                                              \
+    {                                                                                              \
+    }
+#define TCI_TAKES_NUMBERS(self)                                                                    \
+    TCI_TAKES(self, int) TCI_TAKES(self, unsigned) TCI_TAKES(self, long)                           \
+    TCI_TAKES(self, unsigned long) TCI_TAKES(self, long long)                                      \
+    TCI_TAKES(self, unsigned long long) TCI_TAKES(self, float) TCI_TAKES(self, double)
+struct tci_number {
+    tc_arg arg;
+    tc_site here;
+    TCI_TAKES_NUMBERS(tci_number)
+};
+struct tci_operand { /* a number or a tensor */
+    tc_arg arg;
+    tc_site here;
+    TCI_TAKES_NUMBERS(tci_operand)
+    TCI_TAKES(tci_operand, tc_tensor)
+};
+struct tci_operated { /* a tensor */
+    tc_arg arg;
+    tc_site here;
+    TCI_TAKES(tci_operated, tc_tensor)
+};
+#undef TCI_TAKES
+#undef TCI_TAKES_NUMBERS
+
+#define TCI_OPERATOR(sign, name)                                                                   \
+    inline tc_tensor operator sign(tc_tensor a, tci_operand b)                                     \
+    {                                                                                              \
+        return tc_##name##_at(tci_arg(a), b.arg, b.here);                                          \
+    }                                                                                              \
+    inline tc_tensor operator sign(tci_number a, tc_tensor b)                                      \
+    {                                                                                              \
+        return tc_##name##_at(a.arg, tci_arg(b), a.here);                                          \
+    }
+#define TCI_OPERATOR_AND_SET(sign, name)                                                           \
+    TCI_OPERATOR(sign, name)                                                                       \
+    inline tc_tensor &operator sign##=(tc_tensor &a, tci_operand b)                                \
+    {                                                                                              \
+        return a = tc_##name##_at(tci_arg(a), b.arg, b.here);                                      \
+    }
+#define TCI_OPERATOR_OF_ONE(sign, name)                                                            \
+    inline tc_tensor operator sign(tci_operated a) { return tc_##name##_at(a.arg, a.here); }
+TCI_OPERATOR_AND_SET(+, add)
+TCI_OPERATOR_AND_SET(-, sub)
+TCI_OPERATOR_AND_SET(*, mul)
+TCI_OPERATOR_AND_SET(/, div)
+TCI_OPERATOR_AND_SET(%, remainder)
+TCI_OPERATOR_AND_SET(&, bitwise_and)
+TCI_OPERATOR_AND_SET(|, bitwise_or)
+TCI_OPERATOR_AND_SET(^, bitwise_xor)
+TCI_OPERATOR_AND_SET(<<, bitwise_left_shift)
+TCI_OPERATOR_AND_SET(>>, bitwise_right_shift)
+TCI_OPERATOR(==, eq)
+TCI_OPERATOR(!=, ne)
+TCI_OPERATOR(<, lt)
+TCI_OPERATOR(<=, le)
+TCI_OPERATOR(>, gt)
+TCI_OPERATOR(>=, ge)
+TCI_OPERATOR_OF_ONE(-, neg)
+TCI_OPERATOR_OF_ONE(~, bitwise_not)
+TCI_OPERATOR_OF_ONE(!, logical_not)
+#undef TCI_OPERATOR
+#undef TCI_OPERATOR_AND_SET
+#undef TCI_OPERATOR_OF_ONE
+
 #endif
 #endif
 /* ---- src/api/optim.h ---- */
@@ -13904,6 +14038,9 @@ TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
                                     bool values);
 TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
+TCI_FN tci_node *tci_build_nanmedian(tci_graph *g, tci_node *x, int axis, bool keepdims,
+                                     bool values);
+TCI_FN tci_node *tci_build_mode(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
 TCI_FN tci_node *tci_build_bincount(tci_graph *g, tci_node *x, tci_node *weights, tci_dim size);
 TCI_FN tci_node *tci_build_histc(tci_graph *g, tci_node *x, tci_dim bins, double low, double high);
 TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list);
@@ -18759,6 +18896,60 @@ TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keep
         place = tci_build_where(g, nan, first, place);
     }
     return tci_sets_at(g, values ? x : NULL, at, place, keepdims);
+}
+
+/* The same of the elements that are no NaN; the first NaN where none is. */
+TCI_FN tci_node *tci_build_nanmedian(tci_graph *g, tci_node *x, int axis, bool keepdims,
+                                     bool values)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    if (!x->rank || !tci_dtype_is_float((tc_dtype)x->dtype)) {
+        return tci_build_median(g, x, axis, keepdims, values);
+    }
+    if (!tci_build_can_read(g, "x", x, at, 1)) {
+        return NULL;
+    }
+    tc_axes one = {&at, 1, false};
+    tci_node *order = tci_build_topk(g, x, at, x->shape[at], false); /* NaN comes last */
+    tci_node *seen = tci_composite_binary(g, TCI_OP_EQ, x, x);
+    seen = tci_build_reduce(g, TCI_OP_SUM, tci_build_cast(g, seen, TC_I64), one, true);
+    seen = tci_composite_binary(g, TCI_OP_SUB, seen, tci_composite_whole(g, 1));
+    seen = tci_composite_binary(g, TCI_OP_MAXIMUM, seen, tci_composite_whole(g, 0));
+    tci_node *middle = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, seen,
+                                            tci_composite_whole(g, 2));
+    tci_node *place = tci_build_gather(g, order, at, middle);
+    return tci_sets_at(g, values ? x : NULL, at, place, keepdims);
+}
+
+/* In order equal elements are runs; the first of the longest runs ends where it has grown longest,
+ * and there, as the order is stable, stands the last of its elements. */
+TCI_FN tci_node *tci_build_mode(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    if (!x->rank) {
+        return values ? x : tci_composite_whole(g, 0);
+    }
+    if (!tci_build_can_read(g, "x", x, at, 1)) {
+        return NULL;
+    }
+    tc_axes one = {&at, 1, false};
+    tci_node *order = tci_build_topk(g, x, at, x->shape[at], false);
+    tci_node *sorted = tci_build_gather(g, x, at, order);
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    tci_node *differs = tci_composite_binary(g, TCI_OP_NE, sorted,
+                                             tci_build_pad(g, sorted, at, 1, -1, zero));
+    tci_node *step = tci_composite_ramp(g, x->shape[at], x->rank, at);
+    tci_node *start = tci_build_where(g, differs, step, tci_composite_whole(g, 0));
+    start = tci_build_scan(g, start, at, false, TCI_MODE_MAX);
+    tci_node *length = tci_composite_binary(g, TCI_OP_SUB, step, start);
+    tci_node *end = tci_build_reduce(g, TCI_OP_ARGMAX, length, one, true);
+    return tci_sets_at(g, values ? x : NULL, at, tci_build_gather(g, order, at, end), keepdims);
 }
 
 /* ---- how often ---- */
@@ -72143,6 +72334,16 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
 
 /* The calls of api/made.c and the rooms that follow it. */
 #define TCI_MADE_CALLS                                                                             \
+    TCI_CALL(multinomial, TCI_MUST(p, tensor) TCI_MUST(samples, integer)                           \
+                          TCI_MAY(replacement, flag, false) TCI_MUST(key, operand))                \
+    TCI_CALL(as_strided, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_MUST(strides, sizes)       \
+                         TCI_MAY(offset, integer, 0))                                              \
+    TCI_CALL(ssm_scan, TCI_MUST(u, tensor) TCI_MUST(delta, tensor) TCI_MUST(a, tensor)             \
+                       TCI_MUST(b, tensor) TCI_MUST(c, tensor) TCI_MAY(d, optional, TC_NONE))      \
+    TCI_CALL(cross_entropy_loss,                                                                   \
+             TCI_MUST(input, tensor) TCI_MUST(target, tensor) TCI_MAY(weight, optional, TC_NONE)   \
+             TCI_MAY(ignore_index, integer, -100) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
+             TCI_MAY(label_smoothing, real, 0))                                                    \
     TCI_TRANSFORM(fft)                                                                             \
     TCI_TRANSFORM(ifft)                                                                            \
     TCI_TRANSFORM(rfft)                                                                            \
@@ -72357,6 +72558,12 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
     TCI_CALL_MANY(median, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                           \
                              TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                  \
                              TCI_STORED(indices, 1))                                               \
+    TCI_CALL_MANY(nanmedian, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                        \
+                                TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)               \
+                                TCI_STORED(indices, 1))                                            \
+    TCI_CALL_MANY(mode, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                             \
+                           TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                    \
+                           TCI_STORED(indices, 1))                                                 \
     TCI_CALL(histc, TCI_MUST(x, tensor) TCI_MAY(bins, integer, 100) TCI_MAY(low, real, 0)          \
                     TCI_MAY(high, real, 0))                                                        \
     TCI_CALL(bincount, TCI_MUST(x, tensor) TCI_MAY(weights, optional, TC_NONE)                     \
@@ -73403,6 +73610,20 @@ TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values
     TCI_OPS_STORE(indices, "tc_median", tci_build_median(g, node, axis, keepdims, false))
 }
 
+TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                            tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_nanmedian", tci_build_nanmedian(g, node, axis, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_nanmedian", tci_build_nanmedian(g, node, axis, keepdims, false))
+}
+
+TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                       tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_mode", tci_build_mode(g, node, axis, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_mode", tci_build_mode(g, node, axis, keepdims, false))
+}
+
 TCI_OPS_ONE(histc, (tc_tensor x, int64_t bins, double low, double high, tc_site here),
             tci_build_histc, node, bins, low, high)
 
@@ -73965,6 +74186,8 @@ TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here);
 #include <string.h>
 
 /* The macros of api/ops.h take the place of the caller's that is called `here`. */
+enum { TCI_MADE_RANK = 16 }; /* heads of more axes are not shared */
+
 #pragma push_macro("TC_HERE")
 #undef TC_HERE
 #define TC_HERE here
@@ -74414,6 +74637,54 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
     return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
 }
 
+/* Axis -3 of x apart: so many groups of neighbours. */
+static tc_tensor tci_made_apart(tc_tensor x, int64_t groups, tc_site here)
+{
+    const int rank = tc_rank(x);
+    int64_t sizes[TCI_MADE_RANK];
+    for (int i = 0; i < rank; i++) {
+        sizes[i + (i > rank - 3)] = tc_size(x, i);
+    }
+    sizes[rank - 2] = tc_dim_div(tc_size(x, -3), groups);
+    sizes[rank - 3] = groups;
+    return tc_reshape_at(x, rank + 1, sizes, here);
+}
+
+/* And together again. */
+static tc_tensor tci_made_joined(tc_tensor x, tc_site here)
+{
+    const int rank = tc_rank(x);
+    int64_t sizes[TCI_MADE_RANK];
+    for (int i = 0; i < rank - 1; i++) {
+        sizes[i] = tc_size(x, i + (i > rank - 4));
+    }
+    sizes[rank - 4] = tc_dim_mul(tc_size(x, -4), tc_size(x, -3));
+    return tc_status_of(x) ? x : tc_reshape_at(x, rank - 1, sizes, here);
+}
+
+/* Where key has fewer heads than query, one for each group of neighbours: the groups become an axis
+ * of query and mask, along which key and value broadcast. */
+static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *value,
+                                 tc_tensor *mask, tc_site here)
+{
+    const int rank = tc_rank(*query);
+    if (rank < 3 || rank >= TCI_MADE_RANK || tc_rank(*key) != rank || tc_rank(*value) != rank) {
+        return;
+    }
+    const int64_t heads = tc_size(*query, -3), shared = tc_size(*key, -3);
+    if (shared == 1 || shared == heads || tc_size(*value, -3) != shared ||
+        !tci_dim_is_known(shared) || shared < 1 || !tci_dim_divides(shared, heads)) {
+        return; /* what does not fit is told by the product */
+    }
+    *query = tci_made_apart(*query, shared, here);
+    *key = tc_unsqueeze(*key, -3);
+    *value = tc_unsqueeze(*value, -3);
+    if (!tci_is_none(*mask) && tc_rank(*mask) >= 3) {
+        *mask = tc_size(*mask, -3) == 1 ? tc_unsqueeze(*mask, -3)
+                                        : tci_made_apart(*mask, shared, here);
+    }
+}
+
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here)
@@ -74427,6 +74698,8 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
                              "[..., rows, width]", tc_rank(query), tc_rank(key));
     }
     const double inf = (double)INFINITY;
+    const tc_tensor given = query;
+    tci_made_share_heads(&query, &key, &value, &mask, here);
     tc_tensor scores = tc_matmul(query, tc_transpose(key, -1, -2));
     int64_t width = tc_size(query, -1);
     if (scale == 0 && !tci_dim_is_known(width)) {
@@ -74443,7 +74716,8 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
-    return tci_made_end(&m, tc_matmul(tc_softmax(scores, -1), value));
+    tc_tensor y = tc_matmul(tc_softmax(scores, -1), value);
+    return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 
 /* ---- normalization ---- */
@@ -74569,6 +74843,84 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
     return tci_made_round(&m, tc_div(wide, tc_pow(base, beta)));
 }
 
+/* ---- elements by their places ---- */
+
+TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
+                                  const int64_t *strides, int64_t offset, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_as_strided", x, here)) {
+        return m.bad;
+    }
+    bool known = n >= 0 && n == n_strides && (!n || (sizes && strides)), empty = false;
+    double first = (double)offset, last = first; /* exact where they are inside of x */
+    for (int i = 0; known && i < n; i++) {
+        known = tci_dim_is_known(sizes[i]) && tci_dim_is_known(strides[i]) && sizes[i] >= 0;
+        double reach = known ? (double)strides[i] * (double)(sizes[i] - 1) : 0;
+        first += reach < 0 ? reach : 0;
+        last += reach > 0 ? reach : 0;
+        empty = empty || sizes[i] == 0;
+    }
+    tc_tensor flat = tc_reshape(x, -1);
+    const int64_t count = tc_size(flat, 0);
+    if (!known || !tci_dim_is_known(count)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "%d sizes and %d strides of an x of %s elements: "
+                             "expected as many, and numbers", n, n_strides, TCI_DIM_TEXT(count));
+    }
+    if (!empty && (first < 0 || last >= (double)count)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "elements %.0f to %.0f of an x of %s", first,
+                             last, TCI_DIM_TEXT(count));
+    }
+    tc_tensor place = tc_full(m.ctx->handle, offset, TC_I64);
+    for (int i = 0; i < n; i++) {
+        tc_tensor own = tc_mul(tc_arange(m.ctx->handle, 0, sizes[i], 1, TC_I64), strides[i]);
+        place = tc_add(tc_unsqueeze(place, -1), own);
+    }
+    if (!count) { /* and nothing is read */
+        return tci_made_end(&m, tc_cast(tc_reshape_at(place, n, sizes, here), tc_dtype_of(x)));
+    }
+    tc_tensor y = tc_index_select(flat, 0, tc_reshape(place, -1));
+    return tci_made_end(&m, tc_reshape_at(y, n, sizes, here));
+}
+
+/* xs.items[own] along its axis of the grid, or why there is none. */
+static tc_tensor tci_made_grid(const tci_made *m, tc_tensors xs, bool xy, int own)
+{
+    tc_site here = m->here;
+    tci_words w;
+    int64_t *sizes = tci_words_get(&m->ctx->graph, &w, 2 * xs.n), *line = sizes + xs.n;
+    tc_tensor bad = TC_NONE, y = TC_NONE;
+    for (int i = 0; sizes && i < xs.n && tci_is_none(bad); i++) {
+        const int from = xy && xs.n > 1 && i < 2 ? 1 - i : i;
+        const tc_tensor x = xs.items[from];
+        if (tc_status_of(x)) {
+            bad = tc_neg(x);
+        } else if (tc_rank(x) > 1) {
+            bad = tci_made_fail(m, TC_ERR_SHAPE, "operand %d has rank %d: expected one axis",
+                                from + 1, tc_rank(x));
+        } else {
+            sizes[i] = tc_rank(x) ? tc_size(x, 0) : 1;
+            line[i] = from == own ? sizes[i] : 1;
+        }
+    }
+    if (sizes && tci_is_none(bad)) {
+        y = tc_reshape_at(xs.items[own], xs.n, line, here);
+        y = tc_expand_at(y, xs.n, sizes, here);
+    }
+    tci_words_put(&m->ctx->graph, &w, NULL);
+    return !sizes ? tci_made_fail(m, TC_ERR_MEMORY, "out of memory") : tci_is_none(bad) ? y : bad;
+}
+
+TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here)
+{
+    for (int i = 0; i < xs.n; i++) {
+        tci_made m;
+        grids[i] = tci_made_begin(&m, "tc_meshgrid", xs.items[i], here)
+                       ? tci_made_end(&m, tci_made_grid(&m, xs, xy, i))
+                       : m.bad;
+    }
+}
+
 /* ---- bags of rows ---- */
 
 /* The bags of an index [B, L], which are its rows, or of one [N] that offsets cut. */
@@ -74677,6 +75029,62 @@ TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor wei
         share = tc_mul(share, tci_made_weights(weight, safe, here));
     }
     tc_tensor loss = tc_neg(tc_mul(tci_made_picked(x, safe, here), share));
+    if (reduction != TC_REDUCE_MEAN) {
+        return tci_made_reduced(&m, loss, reduction);
+    }
+    return tci_made_round(&m, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
+}
+
+/* Of targets that are probabilities. */
+static tc_tensor tci_made_soft_targets(const tci_made *m, tc_tensor logs, tc_tensor target,
+                                       tc_tensor weight, int axis, tc_arg spread,
+                                       tc_reduction reduction, double smoothing)
+{
+    tc_site here = m->here;
+    target = tci_made_wide(m, target);
+    target = smoothing == 0 ? target : tc_add_at(TC_ARG(tc_mul(target, 1 - smoothing)), spread,
+                                                 here);
+    tc_tensor loss = tci_made_affine(tc_mul(target, logs), tci_made_channels(m, weight, logs),
+                                     TC_NONE, here);
+    return tci_made_reduced(m, tc_neg(tc_sum(loss, TC_AXES(axis), false)), reduction);
+}
+
+TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                          int64_t ignore_index, tc_reduction reduction,
+                                          double label_smoothing, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cross_entropy_loss", input, here)) {
+        return m.bad;
+    }
+    const int rank = tc_rank(input), axis = rank > 1;
+    const bool soft = !tc_status_of(target) && tci_dtype_is_float(tc_dtype_of(target));
+    if (tc_status_of(target)) {
+        return tci_made_end(&m, tc_neg(target));
+    }
+    if (rank < 1 || tc_rank(target) != rank - !soft ||
+        !(label_smoothing >= 0 && label_smoothing <= 1)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "input has rank %d, target %d, label_smoothing "
+                             "is %g: expected [N, C, ...], classes [N, ...] or floats of input's "
+                             "shape, and 0 to 1", rank, tc_rank(target), label_smoothing);
+    }
+    tc_tensor logs = tc_log_softmax(tci_made_wide(&m, input), axis);
+    tc_tensor classes = tc_full(m.ctx->handle, tc_size(input, axis), tc_dtype_of(logs));
+    tc_arg spread = tci_arg_tensor(tc_div(label_smoothing, classes));
+    if (soft) {
+        return tci_made_soft_targets(&m, logs, target, weight, axis, spread, reduction,
+                                     label_smoothing);
+    }
+    tc_tensor counts = tc_ne(target, ignore_index), safe = tc_where(counts, target, 0);
+    tc_tensor share = tc_cast(counts, tc_dtype_of(logs));
+    tc_tensor all = tci_made_affine(logs, tci_made_channels(&m, weight, logs), TC_NONE, here);
+    all = tc_mul(tc_sum(all, TC_AXES(axis), false), share);
+    share = tci_is_none(weight) ? share : tc_mul(share, tci_made_weights(weight, safe, here));
+    tc_tensor loss = tc_neg(tc_mul(tci_made_picked(logs, safe, here), share));
+    if (label_smoothing != 0) {
+        all = tc_mul_at(tci_arg_tensor(all), spread, here);
+        loss = tc_sub(tc_mul(loss, 1 - label_smoothing), all);
+    }
     if (reduction != TC_REDUCE_MEAN) {
         return tci_made_reduced(&m, loss, reduction);
     }
@@ -74805,12 +75213,86 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
     return tci_made_reduced(&m, loss, reduction);
 }
 
+/* ---- draws, and running states ---- */
+
+TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacement, tc_arg key,
+                                   tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_multinomial", p, here)) {
+        return m.bad;
+    }
+    const int rank = tc_rank(p);
+    if (rank < 1 || !tci_dtype_is_float(tc_dtype_of(p)) || samples < 0) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "p is %s of rank %d, and %lld samples: expected "
+                             "floats [..., n], and 0 or more", tci_dtype_get(tc_dtype_of(p))->name,
+                             rank, (long long)samples);
+    }
+    tc_tensor wide = tci_made_wide(&m, p);
+    tci_words w;
+    int64_t *sizes = tci_words_get(&m.ctx->graph, &w, rank + 1);
+    for (int i = 0; sizes && i < rank; i++) {
+        sizes[0] = tc_dtype_of(wide);
+        sizes[i + 1] = replacement && i == rank - 1 ? samples : tc_size(p, i);
+    }
+    tc_tensor u = sizes ? tc_rand_at(m.ctx->handle, key, rank + 1, sizes, here)
+                        : tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
+    tci_words_put(&m.ctx->graph, &w, NULL);
+    if (!replacement) { /* whose time, exponential with p as its rate, is first */
+        tc_tensor time = tc_div(tc_neg(tc_log1p(tc_neg(u))), wide), indices;
+        time = tc_where(tc_gt(wide, 0), time, (double)INFINITY);
+        tc_topk(time, -1, samples, false, NULL, &indices);
+        return tci_made_end(&m, indices);
+    }
+    tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(p, -1), 1, TC_I64);
+    tc_tensor sums = tc_cumsum(wide, -1);
+    u = tc_mul(u, tc_slice(sums, -1, -1, TC_END, 1));
+    /* rounded up to the sum of all, it would be behind the last that can be drawn */
+    tc_tensor last = tc_max(tc_where(tc_gt(wide, 0), place, 0), TC_AXES(-1), true);
+    return tci_made_end(&m, tc_minimum(tc_searchsorted(sums, u, true), last));
+}
+
+TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
+                                tc_tensor d, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_ssm_scan", u, here)) {
+        return m.bad;
+    }
+    const tc_tensor all[] = {delta, a, b, c};
+    bool fits = tc_rank(u) == 3;
+    for (int i = 0; i < TCI_COUNT(all); i++) {
+        if (tc_status_of(all[i])) {
+            return tci_made_end(&m, tc_neg(all[i]));
+        }
+        fits = fits && tc_rank(all[i]) == (i == 1 ? 2 : 3);
+    }
+    if (!fits) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d, %d, %d, %d and %d: expected u and delta "
+                             "[batch, length, width], a [width, states], b and c [batch, length, "
+                             "states]", tc_rank(u), tc_rank(delta), tc_rank(a), tc_rank(b),
+                             tc_rank(c));
+    }
+    tc_tensor wide = tci_made_wide(&m, u), step = tci_made_wide(&m, delta);
+    /* [batch, length, width, states]: what a state keeps, and what comes to it */
+    tc_tensor keep = tc_exp(tc_mul(tc_unsqueeze(step, -1), tci_made_wide(&m, a)));
+    tc_tensor state = tc_mul(tc_unsqueeze(tc_mul(step, wide), -1),
+                             tc_unsqueeze(tci_made_wide(&m, b), -2));
+    for (int64_t h = 1; !tc_status_of(state) && h < tci_dim_most(tc_size(u, 1)); h *= 2) {
+        state = tc_add(state, tc_mul(keep, tc_pad(state, 1, h, -h, 0)));
+        keep = tc_mul(keep, tc_pad(keep, 1, h, -h, 1));
+    }
+    tc_tensor y = tc_sum(tc_mul(state, tc_unsqueeze(tci_made_wide(&m, c), -2)), TC_AXES(-1), false);
+    y = tci_is_none(d) ? y : tc_add(y, tc_mul(wide, d));
+    return tci_made_round(&m, y);
+}
+
 #pragma pop_macro("TC_HERE")
 /* ---- src/api/fourier.c ---- */
 /* api/fourier.c - discrete Fourier transforms along one axis, of any length.
  *
- * In: rows of numbers, or of pairs of real and imaginary parts along a last axis of 2. Out: the same
- * of the transform.
+ * In: rows of numbers, or of pairs of real and imaginary parts along a last axis of 2. Out: the
+ * same of the transform.
  * The one idea (Cooley and Tukey; Stockham's order): of n = r t points those t apart are
  * transformed, r at a time, by a small matrix, and each is turned by a twiddle factor; that leaves
  * transforms of t points. What is done stands innermost, [rows, r, t, done] -> [rows, t, r, done],

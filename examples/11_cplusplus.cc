@@ -5,8 +5,9 @@
 //     cc -O2 -I. -c tests/tc_impl.c -o tc.o
 //     c++ -std=c++17 -O2 -I. examples/11_cplusplus.cc tc.o -lm -ldl -lpthread
 //
-// Handles are small values, so ordinary operators can stand for the calls; what must be freed is
-// held by unique_ptr; lists are written as in C.
+// Handles are small values, so with TC_OPERATORS ordinary operators stand for the calls; what must
+// be freed is held by unique_ptr; lists are written as in C.
+#define TC_OPERATORS // before every include of tc.h that wants them
 #include "tc.h"
 
 #include <cmath>
@@ -16,11 +17,6 @@
 #include <vector>
 
 namespace {
-
-tc_tensor operator+(tc_tensor a, tc_tensor b) { return tc_add(a, b); }
-tc_tensor operator-(tc_tensor a, tc_tensor b) { return tc_sub(a, b); }
-tc_tensor operator*(tc_tensor a, tc_tensor b) { return tc_mul(a, b); }
-tc_tensor operator*(tc_tensor a, double b) { return tc_mul(a, b); }
 
 struct free_context { void operator()(tc_ctx *c) const { tc_ctx_free(c); } };
 struct free_program { void operator()(tc_program *f) const { tc_program_free(f); } };
@@ -48,7 +44,7 @@ program compile(tc_tensor y)
 // From a to b as t goes from 0 to 1, without a corner at either end.
 tc_tensor smooth_mix(tc_tensor a, tc_tensor b, tc_tensor t)
 {
-    tc_tensor s = t * t * (tc_full(t.ctx, 3, TC_F32) - t * 2.0);
+    tc_tensor s = t * t * (3 - 2 * t);
     return a + (b - a) * s;
 }
 

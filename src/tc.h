@@ -7,6 +7,7 @@
 #include "api/types.h"
 #include "api/tensor.h"
 #include "api/ops.h"
+#include "api/operators.h"
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/loops.h"

@@ -3,7 +3,7 @@
 #ifndef TC_TEST_GRAD_CASES_H
 #define TC_TEST_GRAD_CASES_H
 
-enum { MAX_INPUTS = 3, MAX_CASES = 400 };
+enum { MAX_INPUTS = 5, MAX_CASES = 400 };
 
 typedef struct grad_input {
     int rank;
@@ -244,6 +244,35 @@ FN(factor)
     return tc_cholesky(regular(ctx, tc_matmul(x[0], tc_transpose(x[0], -1, -2))), true);
 }
 FN(triangular) { return tc_solve_triangular(regular(ctx, x[0]), x[1], true, false, false); }
+
+FN(middle_and_mode)
+{
+    UNUSED;
+    tc_tensor middle, mode;
+    tc_nanmedian(x[0], -1, false, &middle, NULL);
+    tc_mode(x[0], -1, false, &mode, NULL);
+    return tc_mul(middle, mode);
+}
+FN(strided)
+{
+    UNUSED;
+    return tc_as_strided(tc_square(x[0]), 2, SIZES(3, 3), SIZES(2, 1), 1);
+}
+FN(smoothed)
+{
+    tc_tensor t = index_of(ctx, 3, SIZES(1, 0, 3), 1, SIZES(3));
+    return tc_cross_entropy_loss(x[0], t, tc_square(x[1]), -100, TC_REDUCE_SUM, 0.2);
+}
+FN(shared_heads)
+{
+    UNUSED;
+    return tc_scaled_dot_product_attention(x[0], x[1], x[2], TC_NONE, true, 0);
+}
+FN(state_scan)
+{
+    UNUSED;
+    return tc_ssm_scan(x[0], x[1], x[2], x[3], x[4], TC_NONE);
+}
 
 /* transforms: of pairs, of real numbers of an even and of an odd count, cut and filled up */
 FN(transformed) { UNUSED; return tc_mul(tc_fft(x[0], 0, 0, NULL), tc_ifft(x[1], 3, 0, "ortho")); }
@@ -588,6 +617,21 @@ static void add_matrices(void)
     c = add_case("solve_triangular", triangular);
     IN(c, 3, 3);
     IN(c, 2, 2, 3);
+    IN(add_case("nanmedian and mode", middle_and_mode), 2, 5);
+    IN(add_case("as_strided", strided), 2, 4);
+    c = add_case("cross_entropy_loss", smoothed);
+    IN(c, 3, 4);
+    IN(c, 4);
+    c = add_case("attention with shared heads", shared_heads);
+    IN(c, 4, 3, 2);
+    IN(c, 2, 3, 2);
+    IN(c, 2, 3, 3);
+    c = add_case("ssm_scan", state_scan);
+    IN(c, 1, 4, 2);
+    IN(c, 1, 4, 2);
+    IN(c, 2, 3);
+    IN(c, 1, 4, 3);
+    IN(c, 1, 4, 3);
     c = add_case("fft and ifft", transformed);
     IN(c, 3, 4, 2);
     IN(c, 4, 4, 2);

@@ -480,20 +480,6 @@ static void orc_rms_norm(orc_case *c)
 
 /* ---- losses ---- */
 
-static void orc_out_reduced(orc_case *c, tc_tensor loss)
-{
-    const char *how = orc_text(c, "reduction", "mean");
-    if (!strcmp(how, "mean")) {
-        orc_out(c, tc_mean(loss, TC_ALL, false));
-    } else if (!strcmp(how, "sum")) {
-        orc_out(c, tc_sum(loss, TC_ALL, false));
-    } else if (!strcmp(how, "none")) {
-        orc_out(c, loss);
-    } else {
-        orc_skip_argument(c, "reduction", orc_value(c, "reduction"));
-    }
-}
-
 /* batchmean: the sum over the size of axis 0 */
 static void orc_kl_div(orc_case *c)
 {
@@ -508,28 +494,17 @@ static void orc_class_loss(orc_case *c)
 {
     bool raw = strstr(json_string(c->spec, "op"), "cross_entropy") != NULL;
     tc_tensor x = orc_tensor(c, "input"), target = orc_tensor(c, "target");
-    int axis = tc_rank(x) > 1 ? 1 : 0;
     int64_t ignored = orc_int(c, "ignore_index", -100);
-    if (orc_number(c, "label_smoothing", 0) != 0) {
-        orc_skip_argument(c, "label_smoothing", orc_value(c, "label_smoothing"));
-    }
-    bool classes = !orc_is_float(tc_dtype_of(target)), weighted = orc_has(c, "weight");
-    if (!classes && weighted) {
-        orc_skip(c, "argument weight beside class probabilities");
-    }
-    if (c->skip[0]) {
-        return;
-    }
     bool mean = !strcmp(orc_text(c, "reduction", "mean"), "mean");
-    if (!classes) {
-        tc_tensor logs = tc_log_softmax(x, axis);
-        tc_tensor loss = tc_neg(tc_sum(tc_mul(target, logs), TC_AXES(axis), false));
-        orc_out_reduced(c, loss);
-    } else if (raw && mean && !weighted && ignored < 0) {
+    double smoothing = orc_number(c, "label_smoothing", 0);
+    bool plain = mean && !orc_has(c, "weight") && ignored < 0 && smoothing == 0;
+    if (!raw) {
+        orc_out(c, tc_nll_loss(x, target, orc_optional(c, "weight"), ignored, orc_reduction(c)));
+    } else if (plain && !orc_is_float(tc_dtype_of(target))) {
         orc_out(c, tc_cross_entropy(x, target));
     } else {
-        orc_out(c, tc_nll_loss(raw ? tc_log_softmax(x, axis) : x, target,
-                               orc_optional(c, "weight"), ignored, orc_reduction(c)));
+        orc_out(c, tc_cross_entropy_loss(x, target, orc_optional(c, "weight"), ignored,
+                                         orc_reduction(c), smoothing));
     }
 }
 

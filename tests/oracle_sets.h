@@ -29,12 +29,35 @@ static void orc_median(orc_case *c)
 {
     tc_tensor values, indices, x = orc_tensor(c, "input");
     const bool all = !orc_has(c, "dim");
-    tc_median(all ? tc_reshape(x, -1) : x, orc_axis_arg(c, "dim", 0), orc_bool(c, "keepdim"),
-              &values, &indices);
+    x = all ? tc_reshape(x, -1) : x;
+    if (!strcmp(json_string(c->spec, "op"), "nanmedian")) {
+        tc_nanmedian(x, orc_axis_arg(c, "dim", 0), orc_bool(c, "keepdim"), &values, &indices);
+    } else {
+        tc_median(x, orc_axis_arg(c, "dim", 0), orc_bool(c, "keepdim"), &values, &indices);
+    }
     orc_out(c, values);
     if (!all) {
         orc_out_index(c, indices);
     }
+}
+
+static void orc_mode(orc_case *c)
+{
+    tc_tensor values, indices;
+    tc_mode(orc_tensor(c, "input"), orc_axis_arg(c, "dim", -1), orc_bool(c, "keepdim"), &values,
+            &indices);
+    orc_out(c, values);
+    orc_out_index(c, indices);
+}
+
+/* A 1-d list of strides, of as many numbers as there are sizes. */
+static void orc_as_strided(orc_case *c)
+{
+    int64_t sizes[ORC_MAX_RANK], strides[ORC_MAX_RANK];
+    int n = orc_ints(c, "size", sizes, ORC_MAX_RANK);
+    int n_strides = orc_ints(c, "stride", strides, ORC_MAX_RANK);
+    orc_out(c, tc_as_strided_at(orc_tensor(c, "input"), n, sizes, n_strides, strides,
+                                orc_int(c, "storage_offset", 0), TC_HERE));
 }
 
 static void orc_bincount(orc_case *c)

@@ -354,19 +354,11 @@ static void orc_atleast(orc_case *c)
 
 static void orc_meshgrid(orc_case *c)
 {
-    tc_tensor items[ORC_MAX_TENSORS];
-    int64_t sizes[ORC_MAX_RANK], own[ORC_MAX_RANK];
-    int n = orc_tensors(c, "*tensors", items, ORC_MAX_RANK);
-    bool swap = !strcmp(orc_text(c, "indexing", "ij"), "xy") && n > 1;
-    for (int i = 0; i < n; i++) {
-        items[i] = tc_reshape(items[i], -1);
-        sizes[swap && i < 2 ? 1 - i : i] = tc_size(items[i], 0);
-    }
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < n; k++) {
-            own[k] = k == (swap && i < 2 ? 1 - i : i) ? sizes[k] : 1;
-        }
-        orc_out(c, tc_expand_at(tc_reshape_at(items[i], n, own, TC_HERE), n, sizes, TC_HERE));
+    tc_tensor items[ORC_MAX_TENSORS], grids[ORC_MAX_TENSORS];
+    tc_tensors list = {items, orc_tensors(c, "*tensors", items, ORC_MAX_RANK)};
+    tc_meshgrid(list, !strcmp(orc_text(c, "indexing", "ij"), "xy"), grids);
+    for (int i = 0; i < list.n; i++) {
+        orc_out(c, grids[i]);
     }
 }
 
@@ -509,9 +501,6 @@ static void orc_attention(orc_case *c)
 {
     if (orc_number(c, "dropout_p", 0) != 0) {
         orc_skip_argument(c, "dropout_p", orc_value(c, "dropout_p"));
-    }
-    if (orc_bool(c, "enable_gqa")) {
-        orc_skip_argument(c, "enable_gqa", orc_value(c, "enable_gqa"));
     }
     orc_out(c, tc_scaled_dot_product_attention(
                    orc_tensor(c, "query"), orc_tensor(c, "key"), orc_tensor(c, "value"),

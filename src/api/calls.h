@@ -42,6 +42,16 @@
 
 /* The calls of api/made.c and the rooms that follow it. */
 #define TCI_MADE_CALLS                                                                             \
+    TCI_CALL(multinomial, TCI_MUST(p, tensor) TCI_MUST(samples, integer)                           \
+                          TCI_MAY(replacement, flag, false) TCI_MUST(key, operand))                \
+    TCI_CALL(as_strided, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_MUST(strides, sizes)       \
+                         TCI_MAY(offset, integer, 0))                                              \
+    TCI_CALL(ssm_scan, TCI_MUST(u, tensor) TCI_MUST(delta, tensor) TCI_MUST(a, tensor)             \
+                       TCI_MUST(b, tensor) TCI_MUST(c, tensor) TCI_MAY(d, optional, TC_NONE))      \
+    TCI_CALL(cross_entropy_loss,                                                                   \
+             TCI_MUST(input, tensor) TCI_MUST(target, tensor) TCI_MAY(weight, optional, TC_NONE)   \
+             TCI_MAY(ignore_index, integer, -100) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
+             TCI_MAY(label_smoothing, real, 0))                                                    \
     TCI_TRANSFORM(fft)                                                                             \
     TCI_TRANSFORM(ifft)                                                                            \
     TCI_TRANSFORM(rfft)                                                                            \
@@ -256,6 +266,12 @@
     TCI_CALL_MANY(median, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                           \
                              TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                  \
                              TCI_STORED(indices, 1))                                               \
+    TCI_CALL_MANY(nanmedian, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                        \
+                                TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)               \
+                                TCI_STORED(indices, 1))                                            \
+    TCI_CALL_MANY(mode, 2, TCI_MUST(x, tensor) TCI_MAY(axis, axis, -1)                             \
+                           TCI_MAY(keepdims, flag, false) TCI_STORED(values, 0)                    \
+                           TCI_STORED(indices, 1))                                                 \
     TCI_CALL(histc, TCI_MUST(x, tensor) TCI_MAY(bins, integer, 100) TCI_MAY(low, real, 0)          \
                     TCI_MAY(high, real, 0))                                                        \
     TCI_CALL(bincount, TCI_MUST(x, tensor) TCI_MAY(weights, optional, TC_NONE)                     \

@@ -1,7 +1,7 @@
 /* api/fourier.c - discrete Fourier transforms along one axis, of any length.
  *
- * In: rows of numbers, or of pairs of real and imaginary parts along a last axis of 2. Out: the same
- * of the transform.
+ * In: rows of numbers, or of pairs of real and imaginary parts along a last axis of 2. Out: the
+ * same of the transform.
  * The one idea (Cooley and Tukey; Stockham's order): of n = r t points those t apart are
  * transformed, r at a time, by a small matrix, and each is turned by a twiddle factor; that leaves
  * transforms of t points. What is done stands innermost, [rows, r, t, done] -> [rows, t, r, done],

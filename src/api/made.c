@@ -13,6 +13,8 @@
 #include <string.h>
 
 /* The macros of api/ops.h take the place of the caller's that is called `here`. */
+enum { TCI_MADE_RANK = 16 }; /* heads of more axes are not shared */
+
 #pragma push_macro("TC_HERE")
 #undef TC_HERE
 #define TC_HERE here
@@ -462,6 +464,54 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
     return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
 }
 
+/* Axis -3 of x apart: so many groups of neighbours. */
+static tc_tensor tci_made_apart(tc_tensor x, int64_t groups, tc_site here)
+{
+    const int rank = tc_rank(x);
+    int64_t sizes[TCI_MADE_RANK];
+    for (int i = 0; i < rank; i++) {
+        sizes[i + (i > rank - 3)] = tc_size(x, i);
+    }
+    sizes[rank - 2] = tc_dim_div(tc_size(x, -3), groups);
+    sizes[rank - 3] = groups;
+    return tc_reshape_at(x, rank + 1, sizes, here);
+}
+
+/* And together again. */
+static tc_tensor tci_made_joined(tc_tensor x, tc_site here)
+{
+    const int rank = tc_rank(x);
+    int64_t sizes[TCI_MADE_RANK];
+    for (int i = 0; i < rank - 1; i++) {
+        sizes[i] = tc_size(x, i + (i > rank - 4));
+    }
+    sizes[rank - 4] = tc_dim_mul(tc_size(x, -4), tc_size(x, -3));
+    return tc_status_of(x) ? x : tc_reshape_at(x, rank - 1, sizes, here);
+}
+
+/* Where key has fewer heads than query, one for each group of neighbours: the groups become an axis
+ * of query and mask, along which key and value broadcast. */
+static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *value,
+                                 tc_tensor *mask, tc_site here)
+{
+    const int rank = tc_rank(*query);
+    if (rank < 3 || rank >= TCI_MADE_RANK || tc_rank(*key) != rank || tc_rank(*value) != rank) {
+        return;
+    }
+    const int64_t heads = tc_size(*query, -3), shared = tc_size(*key, -3);
+    if (shared == 1 || shared == heads || tc_size(*value, -3) != shared ||
+        !tci_dim_is_known(shared) || shared < 1 || !tci_dim_divides(shared, heads)) {
+        return; /* what does not fit is told by the product */
+    }
+    *query = tci_made_apart(*query, shared, here);
+    *key = tc_unsqueeze(*key, -3);
+    *value = tc_unsqueeze(*value, -3);
+    if (!tci_is_none(*mask) && tc_rank(*mask) >= 3) {
+        *mask = tc_size(*mask, -3) == 1 ? tc_unsqueeze(*mask, -3)
+                                        : tci_made_apart(*mask, shared, here);
+    }
+}
+
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here)
@@ -475,6 +525,8 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
                              "[..., rows, width]", tc_rank(query), tc_rank(key));
     }
     const double inf = (double)INFINITY;
+    const tc_tensor given = query;
+    tci_made_share_heads(&query, &key, &value, &mask, here);
     tc_tensor scores = tc_matmul(query, tc_transpose(key, -1, -2));
     int64_t width = tc_size(query, -1);
     if (scale == 0 && !tci_dim_is_known(width)) {
@@ -491,7 +543,8 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
-    return tci_made_end(&m, tc_matmul(tc_softmax(scores, -1), value));
+    tc_tensor y = tc_matmul(tc_softmax(scores, -1), value);
+    return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 
 /* ---- normalization ---- */
@@ -617,6 +670,84 @@ TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alp
     return tci_made_round(&m, tc_div(wide, tc_pow(base, beta)));
 }
 
+/* ---- elements by their places ---- */
+
+TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
+                                  const int64_t *strides, int64_t offset, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_as_strided", x, here)) {
+        return m.bad;
+    }
+    bool known = n >= 0 && n == n_strides && (!n || (sizes && strides)), empty = false;
+    double first = (double)offset, last = first; /* exact where they are inside of x */
+    for (int i = 0; known && i < n; i++) {
+        known = tci_dim_is_known(sizes[i]) && tci_dim_is_known(strides[i]) && sizes[i] >= 0;
+        double reach = known ? (double)strides[i] * (double)(sizes[i] - 1) : 0;
+        first += reach < 0 ? reach : 0;
+        last += reach > 0 ? reach : 0;
+        empty = empty || sizes[i] == 0;
+    }
+    tc_tensor flat = tc_reshape(x, -1);
+    const int64_t count = tc_size(flat, 0);
+    if (!known || !tci_dim_is_known(count)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "%d sizes and %d strides of an x of %s elements: "
+                             "expected as many, and numbers", n, n_strides, TCI_DIM_TEXT(count));
+    }
+    if (!empty && (first < 0 || last >= (double)count)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "elements %.0f to %.0f of an x of %s", first,
+                             last, TCI_DIM_TEXT(count));
+    }
+    tc_tensor place = tc_full(m.ctx->handle, offset, TC_I64);
+    for (int i = 0; i < n; i++) {
+        tc_tensor own = tc_mul(tc_arange(m.ctx->handle, 0, sizes[i], 1, TC_I64), strides[i]);
+        place = tc_add(tc_unsqueeze(place, -1), own);
+    }
+    if (!count) { /* and nothing is read */
+        return tci_made_end(&m, tc_cast(tc_reshape_at(place, n, sizes, here), tc_dtype_of(x)));
+    }
+    tc_tensor y = tc_index_select(flat, 0, tc_reshape(place, -1));
+    return tci_made_end(&m, tc_reshape_at(y, n, sizes, here));
+}
+
+/* xs.items[own] along its axis of the grid, or why there is none. */
+static tc_tensor tci_made_grid(const tci_made *m, tc_tensors xs, bool xy, int own)
+{
+    tc_site here = m->here;
+    tci_words w;
+    int64_t *sizes = tci_words_get(&m->ctx->graph, &w, 2 * xs.n), *line = sizes + xs.n;
+    tc_tensor bad = TC_NONE, y = TC_NONE;
+    for (int i = 0; sizes && i < xs.n && tci_is_none(bad); i++) {
+        const int from = xy && xs.n > 1 && i < 2 ? 1 - i : i;
+        const tc_tensor x = xs.items[from];
+        if (tc_status_of(x)) {
+            bad = tc_neg(x);
+        } else if (tc_rank(x) > 1) {
+            bad = tci_made_fail(m, TC_ERR_SHAPE, "operand %d has rank %d: expected one axis",
+                                from + 1, tc_rank(x));
+        } else {
+            sizes[i] = tc_rank(x) ? tc_size(x, 0) : 1;
+            line[i] = from == own ? sizes[i] : 1;
+        }
+    }
+    if (sizes && tci_is_none(bad)) {
+        y = tc_reshape_at(xs.items[own], xs.n, line, here);
+        y = tc_expand_at(y, xs.n, sizes, here);
+    }
+    tci_words_put(&m->ctx->graph, &w, NULL);
+    return !sizes ? tci_made_fail(m, TC_ERR_MEMORY, "out of memory") : tci_is_none(bad) ? y : bad;
+}
+
+TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here)
+{
+    for (int i = 0; i < xs.n; i++) {
+        tci_made m;
+        grids[i] = tci_made_begin(&m, "tc_meshgrid", xs.items[i], here)
+                       ? tci_made_end(&m, tci_made_grid(&m, xs, xy, i))
+                       : m.bad;
+    }
+}
+
 /* ---- bags of rows ---- */
 
 /* The bags of an index [B, L], which are its rows, or of one [N] that offsets cut. */
@@ -725,6 +856,62 @@ TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor wei
         share = tc_mul(share, tci_made_weights(weight, safe, here));
     }
     tc_tensor loss = tc_neg(tc_mul(tci_made_picked(x, safe, here), share));
+    if (reduction != TC_REDUCE_MEAN) {
+        return tci_made_reduced(&m, loss, reduction);
+    }
+    return tci_made_round(&m, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
+}
+
+/* Of targets that are probabilities. */
+static tc_tensor tci_made_soft_targets(const tci_made *m, tc_tensor logs, tc_tensor target,
+                                       tc_tensor weight, int axis, tc_arg spread,
+                                       tc_reduction reduction, double smoothing)
+{
+    tc_site here = m->here;
+    target = tci_made_wide(m, target);
+    target = smoothing == 0 ? target : tc_add_at(TC_ARG(tc_mul(target, 1 - smoothing)), spread,
+                                                 here);
+    tc_tensor loss = tci_made_affine(tc_mul(target, logs), tci_made_channels(m, weight, logs),
+                                     TC_NONE, here);
+    return tci_made_reduced(m, tc_neg(tc_sum(loss, TC_AXES(axis), false)), reduction);
+}
+
+TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                          int64_t ignore_index, tc_reduction reduction,
+                                          double label_smoothing, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_cross_entropy_loss", input, here)) {
+        return m.bad;
+    }
+    const int rank = tc_rank(input), axis = rank > 1;
+    const bool soft = !tc_status_of(target) && tci_dtype_is_float(tc_dtype_of(target));
+    if (tc_status_of(target)) {
+        return tci_made_end(&m, tc_neg(target));
+    }
+    if (rank < 1 || tc_rank(target) != rank - !soft ||
+        !(label_smoothing >= 0 && label_smoothing <= 1)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "input has rank %d, target %d, label_smoothing "
+                             "is %g: expected [N, C, ...], classes [N, ...] or floats of input's "
+                             "shape, and 0 to 1", rank, tc_rank(target), label_smoothing);
+    }
+    tc_tensor logs = tc_log_softmax(tci_made_wide(&m, input), axis);
+    tc_tensor classes = tc_full(m.ctx->handle, tc_size(input, axis), tc_dtype_of(logs));
+    tc_arg spread = tci_arg_tensor(tc_div(label_smoothing, classes));
+    if (soft) {
+        return tci_made_soft_targets(&m, logs, target, weight, axis, spread, reduction,
+                                     label_smoothing);
+    }
+    tc_tensor counts = tc_ne(target, ignore_index), safe = tc_where(counts, target, 0);
+    tc_tensor share = tc_cast(counts, tc_dtype_of(logs));
+    tc_tensor all = tci_made_affine(logs, tci_made_channels(&m, weight, logs), TC_NONE, here);
+    all = tc_mul(tc_sum(all, TC_AXES(axis), false), share);
+    share = tci_is_none(weight) ? share : tc_mul(share, tci_made_weights(weight, safe, here));
+    tc_tensor loss = tc_neg(tc_mul(tci_made_picked(logs, safe, here), share));
+    if (label_smoothing != 0) {
+        all = tc_mul_at(tci_arg_tensor(all), spread, here);
+        loss = tc_sub(tc_mul(loss, 1 - label_smoothing), all);
+    }
     if (reduction != TC_REDUCE_MEAN) {
         return tci_made_reduced(&m, loss, reduction);
     }
@@ -851,6 +1038,80 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
     }
     tc_tensor loss = tci_made_above(tc_sub(tc_add(near, margin), far), here);
     return tci_made_reduced(&m, loss, reduction);
+}
+
+/* ---- draws, and running states ---- */
+
+TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacement, tc_arg key,
+                                   tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_multinomial", p, here)) {
+        return m.bad;
+    }
+    const int rank = tc_rank(p);
+    if (rank < 1 || !tci_dtype_is_float(tc_dtype_of(p)) || samples < 0) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "p is %s of rank %d, and %lld samples: expected "
+                             "floats [..., n], and 0 or more", tci_dtype_get(tc_dtype_of(p))->name,
+                             rank, (long long)samples);
+    }
+    tc_tensor wide = tci_made_wide(&m, p);
+    tci_words w;
+    int64_t *sizes = tci_words_get(&m.ctx->graph, &w, rank + 1);
+    for (int i = 0; sizes && i < rank; i++) {
+        sizes[0] = tc_dtype_of(wide);
+        sizes[i + 1] = replacement && i == rank - 1 ? samples : tc_size(p, i);
+    }
+    tc_tensor u = sizes ? tc_rand_at(m.ctx->handle, key, rank + 1, sizes, here)
+                        : tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
+    tci_words_put(&m.ctx->graph, &w, NULL);
+    if (!replacement) { /* whose time, exponential with p as its rate, is first */
+        tc_tensor time = tc_div(tc_neg(tc_log1p(tc_neg(u))), wide), indices;
+        time = tc_where(tc_gt(wide, 0), time, (double)INFINITY);
+        tc_topk(time, -1, samples, false, NULL, &indices);
+        return tci_made_end(&m, indices);
+    }
+    tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(p, -1), 1, TC_I64);
+    tc_tensor sums = tc_cumsum(wide, -1);
+    u = tc_mul(u, tc_slice(sums, -1, -1, TC_END, 1));
+    /* rounded up to the sum of all, it would be behind the last that can be drawn */
+    tc_tensor last = tc_max(tc_where(tc_gt(wide, 0), place, 0), TC_AXES(-1), true);
+    return tci_made_end(&m, tc_minimum(tc_searchsorted(sums, u, true), last));
+}
+
+TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
+                                tc_tensor d, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_ssm_scan", u, here)) {
+        return m.bad;
+    }
+    const tc_tensor all[] = {delta, a, b, c};
+    bool fits = tc_rank(u) == 3;
+    for (int i = 0; i < TCI_COUNT(all); i++) {
+        if (tc_status_of(all[i])) {
+            return tci_made_end(&m, tc_neg(all[i]));
+        }
+        fits = fits && tc_rank(all[i]) == (i == 1 ? 2 : 3);
+    }
+    if (!fits) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d, %d, %d, %d and %d: expected u and delta "
+                             "[batch, length, width], a [width, states], b and c [batch, length, "
+                             "states]", tc_rank(u), tc_rank(delta), tc_rank(a), tc_rank(b),
+                             tc_rank(c));
+    }
+    tc_tensor wide = tci_made_wide(&m, u), step = tci_made_wide(&m, delta);
+    /* [batch, length, width, states]: what a state keeps, and what comes to it */
+    tc_tensor keep = tc_exp(tc_mul(tc_unsqueeze(step, -1), tci_made_wide(&m, a)));
+    tc_tensor state = tc_mul(tc_unsqueeze(tc_mul(step, wide), -1),
+                             tc_unsqueeze(tci_made_wide(&m, b), -2));
+    for (int64_t h = 1; !tc_status_of(state) && h < tci_dim_most(tc_size(u, 1)); h *= 2) {
+        state = tc_add(state, tc_mul(keep, tc_pad(state, 1, h, -h, 0)));
+        keep = tc_mul(keep, tc_pad(keep, 1, h, -h, 1));
+    }
+    tc_tensor y = tc_sum(tc_mul(state, tc_unsqueeze(tci_made_wide(&m, c), -2)), TC_AXES(-1), false);
+    y = tci_is_none(d) ? y : tc_add(y, tc_mul(wide, d));
+    return tci_made_round(&m, y);
 }
 
 #pragma pop_macro("TC_HERE")

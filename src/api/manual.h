@@ -147,6 +147,11 @@
  *     tc_unique(tc_reshape(x, -1), 0, 12, &kinds, NULL, &each, NULL);
  *     tc_tensor factor = tc_cholesky(tc_add(gram, tc_diag(tc_full(ctx, 1, TC_F32, 3), 0)), false);
  *     tc_tensor whitened = tc_solve_triangular(factor, x, false, true, false);
+ *     tc_tensor often, rows_of[2];             // the most frequent of each row; a grid of points
+ *     tc_mode(x, 1, false, &often, NULL);
+ *     tc_meshgrid(TC_TENSORS(often, tc_arange(ctx, 0, 5, 1, TC_F32)), false, rows_of);
+ *     tc_tensor windows = tc_as_strided(x, 2, (const int64_t[]){3, 2}, (const int64_t[]){4, 1}, 1);
+ *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);

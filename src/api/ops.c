@@ -951,6 +951,20 @@ TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values
     TCI_OPS_STORE(indices, "tc_median", tci_build_median(g, node, axis, keepdims, false))
 }
 
+TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                            tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_nanmedian", tci_build_nanmedian(g, node, axis, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_nanmedian", tci_build_nanmedian(g, node, axis, keepdims, false))
+}
+
+TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                       tc_tensor *indices, tc_site here)
+{
+    TCI_OPS_STORE(values, "tc_mode", tci_build_mode(g, node, axis, keepdims, true))
+    TCI_OPS_STORE(indices, "tc_mode", tci_build_mode(g, node, axis, keepdims, false))
+}
+
 TCI_OPS_ONE(histc, (tc_tensor x, int64_t bins, double low, double high, tc_site here),
             tci_build_histc, node, bins, low, high)
 

@@ -117,6 +117,13 @@ TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high,
 /* 1 with probability p, else 0: of the shape and float dtype of p. */
 TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
+/* Places along the last axis of p [..., n], drawn with probabilities in proportion to it (floats, 0
+ * or more, not all 0): [..., samples] i64. Without replacement none twice: TC_ERR_ARGUMENT if there
+ * are more samples than elements. */
+TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacement, tc_arg key,
+                                   tc_site here);
+#define tc_multinomial(p, samples, replacement, key)                                               \
+    tc_multinomial_at((p), (samples), (replacement), TC_ARG(key), TC_HERE)
 /* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
  * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
  * pass draws it again. */
@@ -179,6 +186,16 @@ TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values
                          tc_tensor *indices, tc_site here);
 #define tc_median(x, axis, keepdims, values, indices)                                              \
     tc_median_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
+/* The same of what is no NaN. */
+TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                            tc_tensor *indices, tc_site here);
+#define tc_nanmedian(x, axis, keepdims, values, indices)                                           \
+    tc_nanmedian_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
+/* The element that an axis has most often, the least of several, and where it stands last. */
+TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
+                       tc_tensor *indices, tc_site here);
+#define tc_mode(x, axis, keepdims, values, indices)                                                \
+    tc_mode_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
 /* How many elements of all of x lie in each of `bins` even bins from low to high; where these are
  * equal, from the least to the largest of x. Others are left out. x's dtype, a float. */
 TC_API tc_tensor tc_histc_at(tc_tensor x, int64_t bins, double low, double high, tc_site here);
@@ -296,7 +313,9 @@ TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, d
 TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here);
 #define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
 /* softmax(query key^T * scale + mask) value over [..., rows, width]; mask is TC_NONE, numbers, or
- * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width). */
+ * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width).
+ * Where query is [..., heads, rows, width] key and value may have fewer heads, a number that
+ * divides it: neighbouring heads of query share one. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here);
@@ -345,6 +364,14 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     tc_embedding_bag_at((index), (weight), (offsets), (mode), (per_sample_weights),                \
                         (include_last_offset), (padding_idx), TC_HERE)
 
+/* The selective scan of state spaces, h[t] = exp(delta[t] a) h[t - 1] + delta[t] b[t] u[t] from 0
+ * on, and y[t] = c[t] h[t] + d u[t]: u and delta [batch, length, width], a [width, states], b and c
+ * [batch, length, states], d [width] or TC_NONE. log2(length) steps over all states at once. */
+TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
+                                tc_tensor d, tc_site here);
+#define tc_ssm_scan(u, delta, a, b, c, d)                                                          \
+    tc_ssm_scan_at((u), (delta), (a), (b), (c), (d), TC_HERE)
+
 /* ---- losses of rows and classes; the last operand is the reduction, as above ---- */
 /* -input at its target's class: [N, C], [N, C, ...] or [C] of logarithms, and integers without C.
  * Each counts by the weight [C] of its class (TC_NONE: 1), those of ignore_index not at all; the
@@ -353,6 +380,15 @@ TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor wei
                                 int64_t ignore_index, tc_reduction reduction, tc_site here);
 #define tc_nll_loss(input, target, weight, ignore_index, reduction)                                \
     tc_nll_loss_at((input), (target), (weight), (ignore_index), (reduction), TC_HERE)
+/* The same of logits, through log_softmax. target may hold probabilities instead, floats of input's
+ * shape; the mean is then over all rows. label_smoothing, 0 to 1, is how much of it is spread over
+ * all classes. */
+TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                          int64_t ignore_index, tc_reduction reduction,
+                                          double label_smoothing, tc_site here);
+#define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
+    tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
+                             (label_smoothing), TC_HERE)
 /* target * (log(target) - input), or with log_target that of exp(target). */
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
                               tc_reduction reduction, tc_site here);
@@ -448,6 +484,16 @@ TC_API tc_tensor tc_rot90_at(tc_tensor x, int64_t k, int axis_a, int axis_b, tc_
  * windows, a new last axis their elements. */
 TC_API tc_tensor tc_unfold_at(tc_tensor x, int axis, int64_t size, int64_t step, tc_site here);
 #define tc_unfold(x, axis, size, step) tc_unfold_at((x), (axis), (size), (step), TC_HERE)
+/* Element [i, j, ...] is number offset + i * strides[0] + j * strides[1] + ... of x in row-major
+ * order; the gradient adds those read several times. The sizes are numbers. */
+TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
+                                  const int64_t *strides, int64_t offset, tc_site here);
+#define tc_as_strided(x, n, sizes, strides, offset)                                                \
+    tc_as_strided_at((x), (n), (sizes), (n), (strides), (offset), TC_HERE)
+/* Each of the n tensors xs [m0], [m1], ... along an axis of its own of [m0, m1, ...], to grids[0]
+ * to grids[n - 1]; xy: of [m1, m0, ...], as pictures have them. */
+TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here);
+#define tc_meshgrid(xs, xy, grids) tc_meshgrid_at((xs), (xy), (grids), TC_HERE)
 /* The elements whose place along axis_b is `offset` after that along axis_a, as a last axis. */
 TC_API tc_tensor tc_diagonal_at(tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here);
 #define tc_diagonal(x, offset, axis_a, axis_b)                                                     \
@@ -643,11 +689,11 @@ TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
-/* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A complex
- * number is a pair of real and imaginary part, so that complex x is [..., 2]; that last axis is not
- * counted by `axis`. n points, or 0 for the size of the axis: it is cut, or zeros follow. norm says
- * where the sums are divided: "backward" (NULL) by n in the inverse, "forward" by n in the other,
- * "ortho" by its root in both. Integers count as f32. ---- */
+/* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A
+ * complex number is a pair of real and imaginary part, so that complex x is [..., 2]; `axis` does
+ * not count that last axis. n points, or 0 for the size of the axis: it is cut, or zeros follow.
+ * norm says where the sums are divided: "backward" (NULL) by n in the inverse, "forward" by n in
+ * the other, "ortho" by its root in both. Integers count as f32. ---- */
 /* result[k] = sum of x[j] exp(-2 pi i j k / n), and back. */
 TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)

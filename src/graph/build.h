@@ -263,6 +263,9 @@ TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
                                     bool values);
 TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
+TCI_FN tci_node *tci_build_nanmedian(tci_graph *g, tci_node *x, int axis, bool keepdims,
+                                     bool values);
+TCI_FN tci_node *tci_build_mode(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
 TCI_FN tci_node *tci_build_bincount(tci_graph *g, tci_node *x, tci_node *weights, tci_dim size);
 TCI_FN tci_node *tci_build_histc(tci_graph *g, tci_node *x, tci_dim bins, double low, double high);
 TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list);

@@ -79,6 +79,60 @@ TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keep
     return tci_sets_at(g, values ? x : NULL, at, place, keepdims);
 }
 
+/* The same of the elements that are no NaN; the first NaN where none is. */
+TCI_FN tci_node *tci_build_nanmedian(tci_graph *g, tci_node *x, int axis, bool keepdims,
+                                     bool values)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    if (!x->rank || !tci_dtype_is_float((tc_dtype)x->dtype)) {
+        return tci_build_median(g, x, axis, keepdims, values);
+    }
+    if (!tci_build_can_read(g, "x", x, at, 1)) {
+        return NULL;
+    }
+    tc_axes one = {&at, 1, false};
+    tci_node *order = tci_build_topk(g, x, at, x->shape[at], false); /* NaN comes last */
+    tci_node *seen = tci_composite_binary(g, TCI_OP_EQ, x, x);
+    seen = tci_build_reduce(g, TCI_OP_SUM, tci_build_cast(g, seen, TC_I64), one, true);
+    seen = tci_composite_binary(g, TCI_OP_SUB, seen, tci_composite_whole(g, 1));
+    seen = tci_composite_binary(g, TCI_OP_MAXIMUM, seen, tci_composite_whole(g, 0));
+    tci_node *middle = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, seen,
+                                            tci_composite_whole(g, 2));
+    tci_node *place = tci_build_gather(g, order, at, middle);
+    return tci_sets_at(g, values ? x : NULL, at, place, keepdims);
+}
+
+/* In order equal elements are runs; the first of the longest runs ends where it has grown longest,
+ * and there, as the order is stable, stands the last of its elements. */
+TCI_FN tci_node *tci_build_mode(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    if (!x->rank) {
+        return values ? x : tci_composite_whole(g, 0);
+    }
+    if (!tci_build_can_read(g, "x", x, at, 1)) {
+        return NULL;
+    }
+    tc_axes one = {&at, 1, false};
+    tci_node *order = tci_build_topk(g, x, at, x->shape[at], false);
+    tci_node *sorted = tci_build_gather(g, x, at, order);
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    tci_node *differs = tci_composite_binary(g, TCI_OP_NE, sorted,
+                                             tci_build_pad(g, sorted, at, 1, -1, zero));
+    tci_node *step = tci_composite_ramp(g, x->shape[at], x->rank, at);
+    tci_node *start = tci_build_where(g, differs, step, tci_composite_whole(g, 0));
+    start = tci_build_scan(g, start, at, false, TCI_MODE_MAX);
+    tci_node *length = tci_composite_binary(g, TCI_OP_SUB, step, start);
+    tci_node *end = tci_build_reduce(g, TCI_OP_ARGMAX, length, one, true);
+    return tci_sets_at(g, values ? x : NULL, at, tci_build_gather(g, order, at, end), keepdims);
+}
+
 /* ---- how often ---- */
 
 /* Zeros [size] with `weights` added where `index` says; what is outside is left out. */

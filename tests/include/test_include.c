@@ -68,7 +68,7 @@ TEST(declarations_are_strict_cxx17_clang)
     CHECK_RUNS("clang++ -Wno-unknown-warning-option -x c++ -std=c++17 " CXX_STRICT
                "$I -fsyntax-only " CASES "declarations.c");
     CHECK_RUNS("clang++ -Wno-unknown-warning-option -std=c++17 " CXX_STRICT
-               "$I -fsyntax-only " CASES "two_c.cc");
+               "$I -fsyntax-only " CASES "two_c.cc " CASES "operators.cc");
 }
 
 /* Silent mistakes of a user's file end its compile, with words that say why. */
@@ -197,7 +197,8 @@ TEST(translation_units_in_c_and_cxx_and_no_foreign_symbol)
     tct_need("g++");
     CHECK_RUNS("$CC " FAST "$I -c " CASES "two_a.c -o $T/a.o &&"
                " $CC $I -c " CASES "two_b.c -o $T/b.o &&"
-               " g++ -std=c++17 $I $T/a.o $T/b.o " CASES "two_c.cc -o $T/two $L &&"
+               " g++ -std=c++17 " CXX_STRICT "$I $T/a.o $T/b.o " CASES "two_c.cc "
+               CASES "operators.cc -o $T/two $L &&"
                " $T/two || exit 1;"
                " nm -g --defined-only $T/a.o | awk '{print $NF}' |"
                " grep -vE '^(tc_|main$)' && exit 1; exit 0");

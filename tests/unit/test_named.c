@@ -402,12 +402,12 @@ static bool has_row(const char *name, size_t n)
     return tc_op_name(i) != NULL;
 }
 
-/* Macros of api/ops.h that make no tensors of tensors. */
+/* Macros of api/ops.h that make no tensors of tensors, or any number of them. */
 static bool is_no_op(const char *name, size_t n)
 {
     static const char *const others[] = {"next_key", "range", "param",       "param_from", "named",
                                          "param_write", "grad",  "op", "op_results",
-                                         "vjp", "jvp", "vmap"};
+                                         "vjp", "jvp", "vmap", "meshgrid"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;

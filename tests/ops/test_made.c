@@ -1,0 +1,201 @@
+/* tests/ops/test_made.c - calls made of calls, against values that PyTorch 2.11 and plain loops
+ * give: orders without NaN, what is most often, elements by strides, grids, smoothed labels, shared
+ * heads, draws, scans of states. */
+#include "inside.h"
+
+#include "tc_test.h"
+
+static tc_ctx *ctx;
+
+static void begin(void)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = 1};
+    ctx = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+static void check_values(int line, tc_tensor t, const double *want, int64_t n)
+{
+    double got[64];
+    tc_tensor wide = tc_cast(t, TC_F64);
+    REQUIRE(n <= 64);
+    if (tc_read(wide, got, n) != TC_OK) {
+        CHECK_MSG(false, "line %d: %s", line, tc_error(wide));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        bool same = isnan(want[i]) ? isnan(got[i]) : fabs(got[i] - want[i]) <= 1e-14;
+        CHECK_MSG(same, "line %d: element %d is %.17g, not %.17g", line, (int)i, got[i], want[i]);
+    }
+}
+#define VALUES(t, ...)                                                                             \
+    check_values(__LINE__, (t), (const double[]){__VA_ARGS__},                                     \
+                 (int64_t)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)))
+
+static tc_tensor numbers(const double *x, int rank, const int64_t *sizes)
+{
+    return tc_copy_in_at(ctx, x, TC_F64, rank, sizes, NULL, TC_HERE);
+}
+#define NUMBERS(rank, sizes, ...) numbers((const double[]){__VA_ARGS__}, (rank), (sizes))
+#define SIZES(...) ((const int64_t[]){__VA_ARGS__})
+
+TEST(middles_and_modes)
+{
+    tc_tensor values, indices;
+    begin();
+    tc_tensor x = NUMBERS(2, SIZES(2, 6), 3, NAN, 1, 1, 3, 2, NAN, 5, 4, 5, 7, 7);
+    tc_nanmedian(x, 1, false, &values, &indices);
+    VALUES(values, 2, 5);
+    CHECK_EQ_INT(tc_dtype_of(indices), TC_I64);
+    VALUES(indices, 5, 3);
+    tc_nanmedian(x, 0, true, &values, NULL);
+    CHECK_EQ_INT(tc_rank(values), 2);
+    VALUES(values, 3, 5, 1, 1, 3, 2);
+    tc_nanmedian(NUMBERS(1, SIZES(2), NAN, NAN), -1, false, &values, &indices);
+    VALUES(values, NAN);
+    VALUES(indices, 0);
+    tc_nanmedian(tc_full(ctx, 4, TC_I32), 0, false, &values, &indices);
+    VALUES(values, 4);
+    tc_mode(x, 1, false, &values, &indices);
+    VALUES(values, 1, 5);
+    VALUES(indices, 3, 3);
+    tc_mode(x, 0, true, &values, NULL);
+    VALUES(values, 3, 5, 1, 1, 3, 2);
+    tc_mode(tc_full(ctx, 7, TC_F32), 0, false, &values, &indices);
+    VALUES(values, 7);
+    VALUES(indices, 0);
+    tc_mode(tc_full(ctx, 7, TC_F32, 0), 0, false, &values, NULL);
+    CHECK_EQ_INT(tc_status_of(values), TC_ERR_SHAPE);
+    tc_nanmedian(tc_full(ctx, 7, TC_F32, 0), 0, false, &values, NULL);
+    CHECK_EQ_INT(tc_status_of(values), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+TEST(elements_by_strides)
+{
+    begin();
+    tc_tensor x = tc_reshape(tc_arange(ctx, 0, 12, 1, TC_F32), 3, 4);
+    VALUES(tc_as_strided(x, 2, SIZES(2, 3), SIZES(1, 4), 2), 2, 6, 10, 3, 7, 11);
+    VALUES(tc_as_strided(x, 2, SIZES(2, 2), SIZES(0, -1), 1), 1, 0, 1, 0);
+    VALUES(tc_as_strided(x, 0, NULL, NULL, 5), 5);
+    CHECK_EQ_INT(tc_size(tc_as_strided(x, 2, SIZES(0, 3), SIZES(9, 9), 0), 1), 3);
+    VALUES(tc_op(ctx, "as_strided", TC_TENSORS(x),
+                 TC_ATTRS(TC_ATTR_LIST("sizes", 2), TC_ATTR_LIST("strides", 5))), 0, 5);
+    tc_tensor bad = tc_as_strided(x, 1, SIZES(4), SIZES(4), 0);
+    CHECK(strstr(tc_error(bad), "tc_as_strided: elements 0 to 12 of an x of 12") != NULL);
+    bad = tc_as_strided(x, 1, SIZES(4), SIZES(-1), 2);
+    CHECK(strstr(tc_error(bad), "elements -1 to 2") != NULL);
+    bad = tc_as_strided(x, 1, SIZES(-4), SIZES(1), 0);
+    CHECK_EQ_INT(tc_status_of(bad), TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
+TEST(grids)
+{
+    tc_tensor grids[2];
+    begin();
+    tc_tensor a = tc_arange(ctx, 0, 2, 1, TC_F32), b = tc_arange(ctx, 5, 8, 1, TC_F32);
+    tc_meshgrid(TC_TENSORS(a, b), false, grids);
+    VALUES(grids[0], 0, 0, 0, 1, 1, 1);
+    VALUES(grids[1], 5, 6, 7, 5, 6, 7);
+    tc_meshgrid(TC_TENSORS(a, b), true, grids);
+    CHECK_EQ_INT(tc_size(grids[0], 0), 3);
+    VALUES(grids[0], 0, 1, 0, 1, 0, 1);
+    VALUES(grids[1], 5, 5, 6, 6, 7, 7);
+    tc_meshgrid(TC_TENSORS(a, tc_full(ctx, 1, TC_F32, 2, 2)), false, grids);
+    CHECK(strstr(tc_error(grids[0]), "tc_meshgrid: operand 2 has rank 2") != NULL);
+    CHECK_EQ_INT(tc_status_of(grids[1]), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+TEST(smoothed_labels)
+{
+    begin();
+    tc_tensor x = NUMBERS(2, SIZES(2, 3), 1, -2, 0.5, 0, 3, -1);
+    tc_tensor w = NUMBERS(1, SIZES(3), 1, 2, 0.5), p = NUMBERS(2, SIZES(2, 3), .2, .3, .5, 1, 0, 0);
+    tc_tensor t = tc_sub(2, tc_mul(tc_arange(ctx, 0, 2, 1, TC_I64), 2));
+    VALUES(tc_cross_entropy_loss(x, t, w, -100, TC_REDUCE_MEAN, 0.1), 2.4352801423204538);
+    VALUES(tc_cross_entropy_loss(x, t, w, -100, TC_REDUCE_NONE, 0.1), 0.7192715779939607,
+           2.9336486354867195);
+    VALUES(tc_cross_entropy_loss(x, t, w, 0, TC_REDUCE_SUM, 0.1), 0.7192715779939607);
+    VALUES(tc_cross_entropy_loss(x, p, w, -100, TC_REDUCE_MEAN, 0.1), 2.7050978400700556);
+    VALUES(tc_sub(tc_cross_entropy_loss(x, t, TC_NONE, -100, TC_REDUCE_MEAN, 0),
+                  tc_cross_entropy(x, t)), 0);
+    tc_tensor bad = tc_cross_entropy_loss(x, t, w, -100, TC_REDUCE_MEAN, 1.5);
+    CHECK(strstr(tc_error(bad), "label_smoothing is 1.5") != NULL);
+    tc_ctx_free(ctx);
+}
+
+/* Heads of key and value repeated are the same. */
+TEST(shared_heads)
+{
+    begin();
+    tc_tensor q = tc_randn(ctx, 1, TC_F64, 2, 6, 5, 4), k = tc_randn(ctx, 2, TC_F64, 2, 2, 7, 4);
+    tc_tensor v = tc_randn(ctx, 3, TC_F64, 2, 2, 7, 3), many = tc_randn(ctx, 4, TC_F64, 6, 5, 7);
+    tc_tensor one = tc_range(many, 0, 0, 1), masks[] = {TC_NONE, many, one, tc_squeeze(one, 0)};
+    for (int i = 0; i < 4; i++) {
+        tc_tensor own = tc_scaled_dot_product_attention(q, k, v, masks[i], i == 0, 0);
+        tc_tensor all = tc_scaled_dot_product_attention(
+            q, tc_repeat_interleave(k, 3, 1, 0), tc_repeat_interleave(v, 3, 1, 0), masks[i], i == 0,
+            0);
+        VALUES(tc_max(tc_abs(tc_sub(own, all)), TC_ALL, false), 0);
+        CHECK_EQ_INT(tc_size(own, 1), 6);
+    }
+    tc_tensor bad = tc_scaled_dot_product_attention(q, tc_randn(ctx, 2, TC_F64, 2, 4, 7, 4), v,
+                                                    TC_NONE, false, 0);
+    CHECK_EQ_INT(tc_status_of(bad), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+TEST(draws_in_proportion)
+{
+    enum { DRAWS = 4000 };
+    static int64_t got[2 * DRAWS];
+    int counts[2][4] = {{0}};
+    begin();
+    tc_tensor p = NUMBERS(2, SIZES(2, 4), 1, 0, 3, 4, 0, 2, 2, 0);
+    REQUIRE(tc_read(tc_multinomial(p, DRAWS, true, 7), got, 2 * DRAWS) == TC_OK);
+    for (int i = 0; i < 2 * DRAWS; i++) {
+        REQUIRE(got[i] >= 0 && got[i] < 4);
+        counts[i / DRAWS][got[i]]++;
+    }
+    static const double share[2][4] = {{1. / 8, 0, 3. / 8, 1. / 2}, {0, 1. / 2, 1. / 2, 0}};
+    for (int i = 0; i < 8; i++) {
+        double want = share[i / 4][i % 4], seen = (double)counts[i / 4][i % 4] / DRAWS;
+        CHECK_MSG(want == 0 ? seen == 0 : fabs(seen - want) < 0.03, "place %d: %g of the draws", i,
+                  seen);
+    }
+    /* without replacement: of rows alike the first draw has the shares, and none comes twice */
+    tc_tensor rows = tc_expand(tc_range(p, 0, 0, 1), DRAWS, 4);
+    REQUIRE(tc_read(tc_multinomial(rows, 2, false, 7), got, 2 * DRAWS) == TC_OK);
+    memset(counts, 0, sizeof(counts));
+    for (int i = 0; i < DRAWS; i++) {
+        CHECK(got[2 * i] != got[2 * i + 1] && got[2 * i] != 1 && got[2 * i + 1] != 1);
+        counts[0][got[2 * i]]++;
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK(fabs((double)counts[0][i] / DRAWS - share[0][i]) < 0.03);
+    }
+    CHECK_EQ_INT(tc_status_of(tc_multinomial(p, 5, false, 7)), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(tc_multinomial(tc_cast(p, TC_I32), 1, true, 7)), TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
+TEST(scans_of_states)
+{
+    begin();
+    tc_tensor u = tc_reshape(tc_linspace(ctx, -1, 1, 20, TC_F64), 2, 5, 2);
+    tc_tensor delta = tc_reshape(tc_linspace(ctx, 0.1, 0.9, 20, TC_F64), 2, 5, 2);
+    tc_tensor a = NUMBERS(2, SIZES(2, 3), -.5, -1, -2, -1.5, -.2, -.7);
+    tc_tensor ramp = tc_reshape(tc_arange(ctx, 0, 30, 1, TC_F64), 2, 5, 3);
+    VALUES(tc_ssm_scan(u, delta, a, tc_sin(ramp), tc_cos(ramp), NUMBERS(1, SIZES(2), .3, -.6)),
+           -0.3076247465758877, 0.5271474828855057, -0.22100285685631474, 0.4365281926787015,
+           -0.18723656844199482, 0.2635721424924703, -0.09802862807505065, 0.1998350151245972,
+           -0.057274662335537144, 0.004579909376145601, 0.01705752030243996, -0.09062529700979205,
+           0.08413808591599536, -0.24507791552387242, 0.155615238189675, -0.3816237399429063,
+           0.2205041357078199, -0.538904020471779, 0.28039909572591015, -0.675675470732784);
+    CHECK_EQ_INT(tc_status_of(tc_ssm_scan(u, delta, a, u, a, TC_NONE)), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN
