@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "8e718db9ff945344"
+#define TCI_BUILD "aeeeda93b80b2ae1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -489,6 +489,7 @@
  * tc_explain shows each kernel's schedule and those that come next. options.schedule (TC_SCHEDULE)
  * is a file of schedules to force, options.tune_ms a time in which a compile may measure the
  * likeliest ones of the kernels that take longest; the results are the same with any of them.
+ * options.fusion = -1 (TC_FUSION=0) gives every op a kernel of its own: what fusing is worth.
  *
  * TC_LOG=cache tells where each program was found, TC_LOG=recompiles which node of one that was not
  * makes it another than the nearest earlier one; TC_LOG=compile says once for each program when it
@@ -512,6 +513,7 @@
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
+ *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
  *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
@@ -835,6 +837,9 @@ typedef struct tc_options {
      * sizes: then all of them, and programs of symbolic and of fixed sizes, agree in every bit.
      * tc_explain says which faster orders that forbids */
     bool reproducible;
+    /* 0: ops share a kernel where that pays. -1: each op that computes has a kernel of its own,
+     * which shows what fusing is worth; sums may have another order */
+    int fusion;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
@@ -4605,6 +4610,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
+    X(FUSION, "TC_FUSION", "0: each op that computes has a kernel of its own")                     \
     X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \
     X(DUMP, "TC_DUMP",                                                                             \
       "to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all")             \
@@ -24048,6 +24054,7 @@ typedef struct tci_machine {
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/class.c) */
     bool reproducible;
+    bool apart; /* each op that computes has a kernel of its own */
     tc_machine facts;
 } tci_machine;
 
@@ -29154,6 +29161,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(DIVISION, "read in another shape its index would need a division for every element")         \
+    X(APART, "options.fusion keeps ops apart")                                                     \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
@@ -29255,6 +29263,7 @@ typedef struct tci_trail {
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
+    bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
@@ -32346,8 +32355,12 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
+        tci_node *n = f->nodes.items[i];
         p->home = p->group = p->operand_of = -1;
-        p->drawn = tci_store_is_drawn(f, f->nodes.items[i]);
+        p->drawn = tci_store_is_drawn(f, n);
+        if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced) {
+            tci_store_force(f, n, TCI_WHY_APART);
+        }
     }
 }
 
@@ -33921,6 +33934,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_ONCE;
         return false;
     }
+    if (f->apart) {
+        *why = TCI_WHY_APART;
+        return false;
+    }
     if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
@@ -34313,6 +34330,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->reproducible = machine.reproducible;
+    f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
@@ -34328,7 +34346,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                                     : TCI_STORE_NOTHING);
         from = f->first_forced;
     }
-    if (!machine.reproducible) { /* a row that is kept has another class */
+    if (!machine.reproducible && !f->apart) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
     }
     tci_group_report(f, why);
@@ -58723,6 +58741,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.has_work = b->calls && !b->calls->launch;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.reproducible = o->reproducible;
+    m.apart = o->fusion < 0;
     return m;
 }
 
@@ -59290,7 +59309,8 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     memcpy(k->at, &sum, sizeof(sum));
     k->at += sizeof(sum);
     *k->at++ = (uint8_t)o->math;
-    *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0));
+    *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
+                         (o->fusion < 0 ? 8 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
 }
 
@@ -71440,6 +71460,9 @@ static void tci_context_apply_env(tc_options *o)
     if (tci_env_int(TCI_ENV_REPRODUCIBLE, 0) == 1) {
         o->reproducible = true;
     }
+    if (!o->fusion && tci_env_int(TCI_ENV_FUSION, 1) == 0) {
+        o->fusion = -1;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }
@@ -76969,6 +76992,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(vector_bits)
     TCI_BATCH_TAKE(matrix)
     TCI_BATCH_TAKE(reproducible)
+    TCI_BATCH_TAKE(fusion)
     TCI_BATCH_TAKE(spin_us)
     TCI_BATCH_TAKE(cc)
     TCI_BATCH_TAKE(cc_timeout_s)

@@ -75,19 +75,6 @@ static inline nn nn_top(nn_model *model)
     return (nn){model, ""};
 }
 
-/* nn_in(m, "layer%d.%d", 1, 0): a place in m; by the empty name m itself. */
-NN_PRINTF static inline nn nn_in(nn m, const char *name, ...)
-{
-    char last[NN_NAME];
-    size_t n = strlen(m.path);
-    va_list list;
-    va_start(list, name);
-    vsnprintf(last, sizeof(last), name, list);
-    va_end(list);
-    snprintf(m.path + n, sizeof(m.path) - n, "%s%s", n && *last ? "." : "", last);
-    return m;
-}
-
 NN_PRINTF static inline tc_tensor nn_fail(nn_model *model, const char *format, ...)
 {
     va_list list;
@@ -97,6 +84,22 @@ NN_PRINTF static inline tc_tensor nn_fail(nn_model *model, const char *format, .
     }
     va_end(list);
     return TC_NONE;
+}
+
+/* nn_in(m, "layer%d.%d", 1, 0): a place in m; by the empty name m itself. */
+NN_PRINTF static inline nn nn_in(nn m, const char *name, ...)
+{
+    char last[NN_NAME];
+    size_t n = strlen(m.path);
+    va_list list;
+    va_start(list, name);
+    vsnprintf(last, sizeof(last), name, list);
+    va_end(list);
+    const char *point = n && *last ? "." : "";
+    if (snprintf(m.path + n, sizeof(m.path) - n, "%s%s", point, last) >= (int)(NN_NAME - n)) {
+        nn_fail(m.model, "a name is too long: %s", m.path);
+    }
+    return m;
 }
 
 /* The first mistake; "": none so far. */

@@ -221,6 +221,9 @@ static void tci_context_apply_env(tc_options *o)
     if (tci_env_int(TCI_ENV_REPRODUCIBLE, 0) == 1) {
         o->reproducible = true;
     }
+    if (!o->fusion && tci_env_int(TCI_ENV_FUSION, 1) == 0) {
+        o->fusion = -1;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }

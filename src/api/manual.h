@@ -480,6 +480,7 @@
  * tc_explain shows each kernel's schedule and those that come next. options.schedule (TC_SCHEDULE)
  * is a file of schedules to force, options.tune_ms a time in which a compile may measure the
  * likeliest ones of the kernels that take longest; the results are the same with any of them.
+ * options.fusion = -1 (TC_FUSION=0) gives every op a kernel of its own: what fusing is worth.
  *
  * TC_LOG=cache tells where each program was found, TC_LOG=recompiles which node of one that was not
  * makes it another than the nearest earlier one; TC_LOG=compile says once for each program when it
@@ -503,6 +504,7 @@
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
+ *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained
  *   TC_DUMP         to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)

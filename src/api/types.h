@@ -160,6 +160,9 @@ typedef struct tc_options {
      * sizes: then all of them, and programs of symbolic and of fixed sizes, agree in every bit.
      * tc_explain says which faster orders that forbids */
     bool reproducible;
+    /* 0: ops share a kernel where that pays. -1: each op that computes has a kernel of its own,
+     * which shows what fusing is worth; sums may have another order */
+    int fusion;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;

@@ -21,6 +21,7 @@
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
+    X(FUSION, "TC_FUSION", "0: each op that computes has a kernel of its own")                     \
     X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \
     X(DUMP, "TC_DUMP",                                                                             \
       "to dump: graph,rewrite,groups,plan,kernel,loop,interp,source,steps,dot or all")             \

@@ -189,6 +189,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.has_work = b->calls && !b->calls->launch;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.reproducible = o->reproducible;
+    m.apart = o->fusion < 0;
     return m;
 }
 

@@ -51,6 +51,7 @@ typedef struct tci_machine {
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/class.c) */
     bool reproducible;
+    bool apart; /* each op that computes has a kernel of its own */
     tc_machine facts;
 } tci_machine;
 

@@ -310,6 +310,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_ONCE;
         return false;
     }
+    if (f->apart) {
+        *why = TCI_WHY_APART;
+        return false;
+    }
     if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
@@ -702,6 +706,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->reproducible = machine.reproducible;
+    f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
@@ -717,7 +722,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                                     : TCI_STORE_NOTHING);
         from = f->first_forced;
     }
-    if (!machine.reproducible) { /* a row that is kept has another class */
+    if (!machine.reproducible && !f->apart) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
     }
     tci_group_report(f, why);

@@ -127,6 +127,7 @@ typedef struct tci_trail {
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
+    bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;

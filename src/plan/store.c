@@ -272,8 +272,12 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
+        tci_node *n = f->nodes.items[i];
         p->home = p->group = p->operand_of = -1;
-        p->drawn = tci_store_is_drawn(f, f->nodes.items[i]);
+        p->drawn = tci_store_is_drawn(f, n);
+        if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced) {
+            tci_store_force(f, n, TCI_WHY_APART);
+        }
     }
 }
 

@@ -21,6 +21,7 @@
     X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(DIVISION, "read in another shape its index would need a division for every element")         \
+    X(APART, "options.fusion keeps ops apart")                                                     \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {

@@ -278,6 +278,42 @@ TEST(attention_is_one_kernel)
     tc_ctx_free(ctx);
 }
 
+/* sin, cos, a product and a sum each have a kernel; what only moves has none. */
+TEST(ops_are_kept_apart_where_that_is_asked_for)
+{
+    float in[12], fused, apart;
+    open_ctx();
+    for (int i = 0; i < 12; i++) {
+        in[i] = (float)i / 7;
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
+    tc_tensor y = tc_mul(tc_cos(tc_sin(tc_transpose(x, 0, 1))), 3);
+    tc_tensor sum = tc_sum(tc_flip(y, 0), TC_ALL, false);
+    tc_options o = {.fusion = -1};
+    tc_program *together, *each;
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(sum), NULL, &together) == TC_OK);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(sum), &o, &each) == TC_OK);
+    tc_program_get_info(together, &info);
+    CHECK_EQ_INT(info.n_kernels, 1);
+    tc_program_get_info(each, &info);
+    CHECK_EQ_INT(info.n_kernels, 4);
+    CHECK_EQ_INT(tc_run(together, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(&fused, 1))), TC_OK);
+    CHECK_EQ_INT(tc_run(each, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(&apart, 1))), TC_OK);
+    CHECK_MSG(fabsf(fused - apart) < 1e-4f, "%g, %g", (double)fused, (double)apart);
+    FILE *text = tmpfile();
+    memset(why, 0, sizeof(why));
+    if (text) {
+        tc_explain(each, text);
+        rewind(text);
+        why[fread(why, 1, sizeof(why) - 1, text)] = 0;
+        fclose(text);
+        CHECK_MSG(strstr(why, "options.fusion keeps ops apart"), "%s", why);
+    }
+    tc_program_free(together);
+    tc_program_free(each);
+    tc_ctx_free(ctx);
+}
+
 TEST(every_refusal_has_a_reason)
 {
     open_ctx();
