@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "aeeeda93b80b2ae1"
+#define TCI_BUILD "1fc411956ef1a58f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3312,7 +3312,9 @@ typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_t
  * the same where both say it. last[j] is what carry j is after the last step, ys[k] [length, ...]
  * what the steps gave as y k, each where its x was; last may be NULL, ys where n_ys is 0. One
  * program does all steps: time and memory of a compile do not grow with their number, nor, but for
- * ys, does the memory of a run.
+ * ys, does the memory of a run. tc_grad goes back through all steps, by a repetition of its own,
+ * for which the carries of all steps are stored; tc_jvp and tc_vmap refuse a repetition
+ * (TC_ERR_UNSUPPORTED).
  *
  * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
  * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
@@ -13475,7 +13477,8 @@ TCI_FN void tci_graph_deinit(tci_graph *g)
  *
  * A REPEAT's operands, in order:
  *   outside  init   what each carry is before the first step
- *            xs     of which step i is given element i along the first axis
+ *            xs     of which step i is given element i along the first axis (or, of a reversed one,
+ *                   element length - 1 - i)
  *            held   values that are the same in all steps
  *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
  *   body     next   what each carry is after the step, of its shape and dtype
@@ -13485,8 +13488,10 @@ TCI_FN void tci_graph_deinit(tci_graph *g)
  * evaluated outside is known by the operands alone.
  *
  * Results, by number (RESULT): of each carry what it is after the last step; of each output its
- * elements, stacked along a new first axis; of each carry what it is before each step and after the
- * last, stacked likewise (gradients read that). Those that nobody asks for are not stored. */
+ * elements, stacked along a new first axis, each where its x was; of each carry its rows, one more
+ * than there are steps, stacked likewise: what it is before the step of element i is row i, and
+ * after it row i + 1 (reversed: row i + 1, and row i). Gradients read them. Results that nobody
+ * asks for are not stored. */
 #ifndef TCI_GRAPH_REPEAT_H
 #define TCI_GRAPH_REPEAT_H
 
@@ -13612,6 +13617,11 @@ typedef struct tci_repeat {
 
 /* The parts of a REPEAT node, in its lists. */
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
+/* The row of a carry before step `step`, or after so many. */
+static inline int64_t tci_repeat_row_at(const tci_repeat *r, int64_t step)
+{
+    return r->reverse ? r->length - step : step;
+}
 static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
@@ -13625,8 +13635,8 @@ TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roo
 
 /* A node that a body is given. */
 TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
-/* A REPEAT, with r's body closed: nodes of it that do not need the carry or x are held, but for
- * numbers and for movement of what is held. r->held, inner: not read. The xs have length elements
+/* A REPEAT, with r's body closed: nodes of it that need none of its BOUND nodes are held too, but
+ * for numbers and for movement of what is held. The xs have length elements
  * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), a
  * size is symbolic (TC_ERR_UNSUPPORTED), or no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
@@ -16538,8 +16548,9 @@ static tci_node *tci_repeat_inner(tci_repeat_close *c, tci_node *n)
 static void tci_repeat_close_body(tci_repeat_close *c, const tci_repeat *r, tci_node **body)
 {
     int n = r->n_carry + r->n_y;
-    for (int i = 0; i < r->n_carry + r->n_x; i++) {
-        tci_node *bound = i < r->n_carry ? r->carry[i] : r->x[i - r->n_carry];
+    for (int i = 0; i < r->n_carry + r->n_x + r->n_held; i++) {
+        int x = i - r->n_carry, held = x - r->n_x;
+        tci_node *bound = x < 0 ? r->carry[i] : held < 0 ? r->x[x] : r->inner[held];
         tci_table_add(&c->needs, bound);
         tci_table_put(&c->now, bound, bound);
     }
@@ -16608,6 +16619,10 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
     tci_repeat_close c = {.s = s, .g = g, .needs = tci_table_in(s, sizeof(bool)),
                           .now = tci_table_in(s, sizeof(tci_node *))};
     tci_node **body = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
+    for (int i = 0; i < r->n_held; i++) {
+        TCI_PUSH(s, c.held, c.n_held, c.cap_held, r->held[i]);
+        TCI_PUSH(s, c.inner, c.n_inner, c.cap_inner, r->inner[i]);
+    }
     for (int i = 0; i < n_body; i++) {
         body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
     }
@@ -21071,6 +21086,7 @@ TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_n
  *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
+ *   repeat.c a repetition's, which is one the other way round
  *   grad.c   the walk from the loss back to what is asked for
  *   widen.c  a graph in f64, in which differences are good enough to judge gradients
  *   jvp.c    the walk the other way: what changes in the inputs make of the results */
@@ -21099,6 +21115,11 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * over windows of n's gradient (a transposed convolution), without the operand's own, which is
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
+
+/* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
+ * NULL where leads[i] is not set, or it is no float. grads: NULL where a result has none. */
+TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
+                               tci_node **given);
 
 /* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
 typedef struct tci_grad_pairs {
@@ -22200,6 +22221,210 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #undef TCI_VJP_CALL_FLAT
     return tci_vjp_built(v, r);
 }
+/* ---- src/grad/repeat.c ---- */
+/* grad/repeat.c - the gradient of a repetition: another one, which goes the other way.
+ *
+ * In: a REPEAT, the gradients of its results. Out: those of what it takes from outside.
+ * The one idea: a step back is the body's gradient, and the body is nodes. Its carries are the
+ * gradients of the carries, and a sum for each held value of what all steps give it; its inputs are
+ * the carries as they were before each step, which the way forward stores because somebody asks,
+ * the inputs again, and the gradients of the outputs. Both bodies share their BOUND nodes, so what
+ * a step back needs of the way forward are the same nodes, computed again within the step.
+ *
+ * Only floats have gradients: carries that are none are inputs of the way back and no more. */
+
+typedef struct tci_grad_repeat {
+    const tci_vjp *v;             /* whose node is the REPEAT */
+    tci_repeat r;
+    const bool *leads;            /* per operand outside: its gradient is asked for */
+    tci_node *const *grads;       /* of the results; NULL: none */
+    /* the way back, in the order of tci_repeat */
+    tci_node **init, **carry, **next, **xs, **x, **y;
+    int n_carry, n_x, n_y;
+} tci_grad_repeat;
+
+static bool tci_grad_is_float(const tci_node *n)
+{
+    return tci_dtype_is_float((tc_dtype)n->dtype);
+}
+
+static tci_node *tci_grad_zeros(const tci_grad_repeat *w, tc_dtype t, const tci_node *like)
+{
+    tci_value zero = {.u = 0};
+    tci_node *n = tci_vjp_built(w->v, tci_graph_const(w->v->g, t, zero));
+    return tci_vjp_built(w->v, tci_build_broadcast(w->v->g, n, like->rank, like->shape));
+}
+
+/* a + b, where NULL is 0. */
+static tci_node *tci_grad_sum(const tci_grad_repeat *w, tci_node *a, tci_node *b)
+{
+    tci_node *both[2] = {a, b};
+    return !a ? b : !b ? a : tci_vjp_built(w->v, tci_build_ew(w->v->g, TCI_OP_ADD, both));
+}
+
+static tci_node *tci_grad_cast(const tci_grad_repeat *w, tci_node *n, int dtype)
+{
+    return tci_vjp_built(w->v, tci_build_cast(w->v->g, n, (tc_dtype)dtype));
+}
+
+static tci_node *tci_grad_bound(const tci_grad_repeat *w, int dtype, const tci_node *like)
+{
+    return tci_vjp_built(w->v,
+                         tci_build_bound(w->v->g, (tc_dtype)dtype, like->rank, like->shape));
+}
+
+/* ---- what the way back is given ---- */
+
+/* A carry of the way back that begins as `init`; returns what it is in a step. */
+static tci_node *tci_grad_carry(tci_grad_repeat *w, tci_node *init)
+{
+    w->init[w->n_carry] = init;
+    w->carry[w->n_carry] = tci_grad_bound(w, init->dtype, init);
+    return w->carry[w->n_carry++];
+}
+
+/* An input, with x for an element of it, or NULL where any will do; returns the element. */
+static tci_node *tci_grad_input(tci_grad_repeat *w, tci_node *xs, tci_node *like, tci_node *x)
+{
+    w->xs[w->n_x] = xs;
+    w->x[w->n_x] = x ? x : tci_grad_bound(w, xs->dtype, like);
+    return w->x[w->n_x++];
+}
+
+/* Of the rows of a carry those before each step, where the step's x is. */
+static tci_node *tci_grad_before(const tci_grad_repeat *w, tci_node *rows)
+{
+    int64_t first = w->r.reverse;
+    return tci_vjp_built(w->v, tci_build_slice(w->v->g, rows, 0, first, first + w->r.length, 1));
+}
+
+/* The gradient of carry i as the last step gave it. */
+static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
+{
+    const tci_repeat *r = &w->r;
+    tci_graph *g = w->v->g;
+    const tci_node *one = r->next[i];
+    tci_node *last = w->grads[i], *rows = w->grads[r->n_carry + r->n_y + i];
+    int64_t at = tci_repeat_row_at(r, r->length);
+    if (rows) {
+        rows = tci_vjp_built(w->v, tci_build_slice(g, rows, 0, at, at + 1, 1));
+        rows = tci_vjp_built(w->v, tci_build_reshape(g, rows, one->rank, one->shape));
+    }
+    last = tci_grad_sum(w, last, rows);
+    return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
+}
+
+static void tci_grad_give(tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int rows = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_carry; i++) {
+        tci_node *all = tci_vjp_built(w->v, tci_build_result(w->v->g, w->v->n, rows + i));
+        tci_grad_input(w, tci_grad_before(w, all), NULL, r->carry[i]);
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        tci_grad_input(w, r->xs[i], NULL, r->x[i]);
+    }
+}
+
+/* ---- a step back ---- */
+
+/* What the step takes back: gradients of its results, of the carries and the outputs. */
+static tci_grad_pairs tci_grad_step_roots(tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int n_most = r->n_carry + r->n_y + 1;
+    tci_node **nodes = TCI_NEW_ARRAY(w->v->s, tci_node *, n_most);
+    tci_node **with = TCI_NEW_ARRAY(w->v->s, tci_node *, n_most);
+    tci_grad_pairs roots = {nodes, with, 0};
+    for (int i = 0; i < r->n_carry; i++) {
+        if (tci_grad_is_float(r->carry[i])) {
+            nodes[roots.n] = r->next[i];
+            with[roots.n++] = tci_grad_carry(w, tci_grad_last(w, i));
+        }
+    }
+    for (int i = 0; i < r->n_y; i++) {
+        tci_node *grad = w->grads[r->n_carry + i];
+        if (grad) {
+            nodes[roots.n] = r->y[i];
+            with[roots.n++] = tci_grad_input(w, grad, r->y[i], NULL);
+        }
+    }
+    return roots;
+}
+
+/* Of BOUND node number i of the way forward: is its gradient a result of a step back? */
+static bool tci_grad_step_wants(const tci_grad_repeat *w, int i)
+{
+    bool is_carry = i < w->r.n_carry;
+    return tci_grad_is_float(w->r.carry[i]) && (is_carry || w->leads[i]);
+}
+
+static void tci_grad_step(tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int n_bound = r->n_carry + r->n_x + r->n_held, n = 0, rows = r->n_carry + r->n_y;
+    tci_node **wanted = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
+    tci_node **grads = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
+    tci_grad_pairs roots = tci_grad_step_roots(w);
+    for (int i = 0; i < n_bound; i++) {
+        if (tci_grad_step_wants(w, i)) {
+            wanted[n++] = r->carry[i];
+        }
+    }
+    tci_grad_build(w->v->s, w->v->g, roots, wanted, n, grads);
+    n = 0;
+    int at = 0;
+    for (int i = 0; i < n_bound; i++) {
+        if (!tci_grad_step_wants(w, i)) {
+            continue;
+        }
+        tci_node *one = r->carry[i], *grad = grads[n++];
+        if (i < r->n_carry) {
+            tci_node *row = w->grads[rows + i];
+            row = row ? tci_grad_input(w, tci_grad_before(w, row), one, NULL) : NULL;
+            grad = tci_grad_sum(w, grad, row);
+            w->next[at++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
+        } else if (i < r->n_carry + r->n_x) {
+            w->y[w->n_y++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
+        } else { /* summed as it is computed, not as it is stored */
+            int dtype = tci_dtype_get((tc_dtype)one->dtype)->compute;
+            tci_node *sum = tci_grad_carry(w, tci_grad_zeros(w, (tc_dtype)dtype, one));
+            w->next[at++] = grad ? tci_grad_sum(w, sum, tci_grad_cast(w, grad, dtype)) : sum;
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
+                               tci_node **given)
+{
+    tci_grad_repeat w = {.v = v, .r = tci_repeat_of(v->n), .leads = leads, .grads = grads};
+    const tci_repeat *r = &w.r;
+    int n_outside = tci_node_n_outside(v->n), room = 2 * n_outside + 2 * r->n_y + 1;
+    tci_node ***lists[6] = {&w.init, &w.carry, &w.next, &w.xs, &w.x, &w.y};
+    for (int i = 0; i < 6; i++) {
+        *lists[i] = TCI_NEW_ARRAY(v->s, tci_node *, room);
+    }
+    tci_grad_give(&w);
+    tci_grad_step(&w);
+    tci_repeat back = {.n_carry = w.n_carry, .n_x = w.n_x, .n_held = r->n_held, .n_y = w.n_y,
+                       .length = r->length, .reverse = !r->reverse, .init = w.init, .xs = w.xs,
+                       .held = r->held, .carry = w.carry, .x = w.x, .inner = r->inner,
+                       .next = w.next, .y = w.y};
+    tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
+    int carry = 0, y = w.n_carry;
+    for (int i = 0; i < n_outside; i++) {
+        bool is_x = i >= r->n_carry && i < r->n_carry + r->n_x;
+        given[i] = NULL;
+        if (tci_grad_step_wants(&w, i)) {
+            int result = is_x ? y++ : carry++;
+            given[i] = tci_vjp_built(v, tci_build_result(v->g, repeat, result));
+            given[i] = tci_grad_cast(&w, given[i], r->init[i]->dtype);
+        }
+    }
+}
 /* ---- src/grad/grad.c ---- */
 /* grad/grad.c - the walk from roots back to the nodes whose gradients are asked for.
  *
@@ -22221,6 +22446,7 @@ typedef struct tci_grad_place {
     tci_node *node;
     tci_node *grad;   /* the sum so far; NULL: nothing yet */
     int32_t old_at;
+    tci_node **results; /* of a REPEAT: the sum so far for each of its results */
     bool asked;       /* its gradient is a result */
     bool leads;       /* an asked-for node lies at or behind it, along floats */
     bool passes;      /* one lies behind it: its operands take their part */
@@ -22272,7 +22498,7 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     TCI_PUSH(w->s, stack, n, cap, first);
     while (n) {
         tci_grad_frame *top = &stack[n - 1];
-        if (top->next_in == top->node->n_in) {
+        if (top->next_in == tci_node_n_outside(top->node)) {
             tci_grad_add_place(w, top->node);
             n--;
             continue;
@@ -22290,9 +22516,10 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
     for (int i = 0; i < w->n; i++) {
         tci_grad_place *p = &w->places[i];
         tci_node *n = p->node;
-        bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
+        bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
+        bool may = i >= first && floats &&
                    tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
-        for (int k = 0; may && !p->passes && k < n->n_in; k++) {
+        for (int k = 0; may && !p->passes && k < tci_node_n_outside(n); k++) {
             p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }
         p->leads = p->asked || p->passes;
@@ -22338,10 +22565,43 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     }
 }
 
+/* n is a RESULT: its gradient waits at the REPEAT for those of the others. */
+static void tci_grad_result(tci_grad_walk *w, const tci_grad_place *p)
+{
+    tci_grad_place *to = tci_grad_place_of(w, p->node->in[0]);
+    tci_repeat r = tci_repeat_of(to->node);
+    if (!to->results) {
+        to->results = TCI_NEW_ARRAY(w->s, tci_node *, tci_repeat_n_results(&r));
+    }
+    to->results[p->node->attr[0]] = p->grad;
+    to->grad = p->grad; /* any: it has one */
+}
+
+static void tci_grad_repetition(tci_grad_walk *w, const tci_grad_place *p)
+{
+    const tci_vjp v = {.s = w->s, .g = w->g, .n = p->node};
+    int n_outside = tci_node_n_outside(p->node);
+    bool *leads = TCI_NEW_ARRAY(w->s, bool, n_outside + 1);
+    tci_node **given = TCI_NEW_ARRAY(w->s, tci_node *, n_outside + 1);
+    for (int i = 0; i < n_outside; i++) {
+        leads[i] = tci_grad_leads(w, p->node->in[i]);
+    }
+    tci_grad_of_repeat(&v, leads, p->results, given);
+    for (int i = 0; i < n_outside; i++) {
+        if (leads[i] && given[i]) {
+            tci_grad_add(w, &v, p->node->in[i], given[i]);
+        }
+    }
+}
+
 static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
 {
     tci_node *n = p->node;
     tci_vjp v = {.s = w->s, .g = w->g, .n = n, .grad = p->grad};
+    if (n->op == TCI_OP_RESULT || n->op == TCI_OP_REPEAT) {
+        (n->op == TCI_OP_RESULT ? tci_grad_result : tci_grad_repetition)(w, p);
+        return;
+    }
     tci_gradient kind = tci_formula_gradient_kind(n->op);
     if (kind == TCI_GRADIENT_EXPANSION) {
         tci_grad_expand(w, &v);
@@ -22960,6 +23220,9 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     if (n->op == TCI_OP_CONST && to == TC_F64) {
         return tci_graph_const(g, TC_F64, n->value);
     }
+    if (n->op == TCI_OP_BOUND) {
+        return tci_build_bound(g, to, n->rank, n->shape);
+    }
     if (!first) {
         return tci_build_cast(g, n, to);
     }
@@ -22969,10 +23232,6 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     if (n->op == TCI_OP_BITCAST) {
         first = tci_build_cast(g, first, (tc_dtype)n->in[0]->dtype);
         return tci_build_cast(g, tci_build_bitcast(g, first, t), to);
-    }
-    if (n->op == TCI_OP_REPEAT) {
-        tci_scratch_fail(s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) is not done in f64",
-                         tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
     }
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
@@ -36542,7 +36801,8 @@ typedef struct tci_plan_repeat {
     tci_node **outside;     /* operands as they lie in memory; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     int64_t *pitch;         /* bytes of a row: of each carry, input and output */
-    int64_t *rows;          /* of each carry */
+    bool *keeps;            /* of each carry: all rows, not two that take turns */
+    int64_t *skipped;       /* of each input, rows before the first in its memory */
     int64_t *own;           /* of a carry that is not stored: where its rows lie in the scratch */
     tci_plan *enter, *body; /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */
@@ -36557,6 +36817,11 @@ TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
         rounds *= within ? p->spans[i].rounds : 1;
     }
     return rounds;
+}
+
+static int64_t tci_repeat_n_rows(const tci_plan_repeat *x, int carry)
+{
+    return x->keeps[carry] ? x->r.length + 1 : TCI_REPEAT_TURNS;
 }
 
 /* ---- nodes ---- */
@@ -36608,6 +36873,18 @@ static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
     return n;
 }
 
+/* Where xs is some rows of a result, which are in memory anyway: that, of which so many rows are
+ * skipped. */
+static tci_node *tci_repeat_unsliced(tci_node *xs, int64_t *skipped)
+{
+    bool rows = xs->op == TCI_OP_SLICE && xs->in[0]->op == TCI_OP_RESULT && xs->attr[1] == 1;
+    for (int i = 1; i < xs->rank && rows; i++) {
+        rows = xs->shape[i] == xs->in[0]->shape[i] && xs->attr[2 * i + 1] == 1;
+    }
+    *skipped = rows ? xs->attr[0] : 0;
+    return rows ? xs->in[0] : xs;
+}
+
 /* The rows of xs, `row` elements from one to the next. */
 static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, int64_t row)
 {
@@ -36623,28 +36900,36 @@ static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, in
 
 /* Rows [from, to) of a stored result, in this shape. */
 static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, int64_t from,
-                                int64_t to, int64_t count, const tci_node *like)
+                                int64_t to, const tci_node *like)
 {
+    int64_t count = tci_repeat_count(like) / (to - from);
     rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 0, from, to, 1));
-    rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
+    if (tci_repeat_count(rows) != tci_repeat_count(like)) {
+        rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
+    }
     return tci_repeat_made(c, tci_build_reshape(c->g, rows, like->rank, like->shape));
 }
 
-/* The memory of carry, or output n_carry + k, `which`, for result n. */
-static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int which,
-                                  const tci_node *n)
+/* The memory of carry, or output n_carry + k, `which`: its rows, or where these are longer than
+ * they should be, [rows, elements of a row]. */
+static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int which)
 {
     tci_plan_repeat *x = &c->p->repeats[number];
     const tci_node *one = x->r.next[which]; /* outputs follow */
     bool is_carry = which < x->r.n_carry;
-    const tci_dim shape[2] = {is_carry ? x->rows[which] : x->r.length, tci_repeat_row(c, one)};
-    bool whole = !is_carry && tci_repeat_count(one) == tci_dim_known(shape[1]);
+    bool whole = tci_repeat_count(one) == tci_repeat_row(c, one);
+    tci_dim *shape = TCI_NEW_ARRAY(c->s, tci_dim, one->rank + 2);
     const int64_t attr[2] = {which, number};
     int n_in = x->r.n_carry + x->r.n_x + x->r.n_held;
+    shape[0] = is_carry ? tci_repeat_n_rows(x, which) : x->r.length;
+    shape[1] = tci_repeat_row(c, one);
+    for (int i = 0; i < one->rank && whole; i++) {
+        shape[i + 1] = one->shape[i];
+    }
     if (!x->stored[which]) {
         x->stored[which] = tci_graph_node(c->g, TCI_OP_RESULT, (tc_dtype)one->dtype,
-                                          whole ? n->rank : 2, whole ? n->shape : shape, n_in,
-                                          x->outside, 2, attr);
+                                          whole ? one->rank + 1 : 2, shape, n_in, x->outside, 2,
+                                          attr);
     }
     return x->stored[which];
 }
@@ -36658,16 +36943,20 @@ static int tci_repeat_number(const tci_repeat_finder *c, const tci_node *n)
 static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n)
 {
     int number = tci_repeat_number(c, n->in[0]);
-    const tci_repeat *r = &c->p->repeats[number].r;
+    const tci_plan_repeat *x = &c->p->repeats[number];
+    const tci_repeat *r = &x->r;
     int result = (int)n->attr[0], rows = result - r->n_carry - r->n_y;
     bool is_last = result < r->n_carry;
-    tci_node *stored = tci_repeat_store(c, number, rows < 0 ? result : rows, n);
+    tci_node *stored = tci_repeat_store(c, number, rows < 0 ? result : rows);
     if (tci_build_same_shape(stored->rank, stored->shape, n->rank, n->shape)) {
         return stored;
     }
     int64_t n_rows = tci_dim_known(stored->shape[0]);
-    int64_t from = is_last ? r->length % n_rows : 0, to = is_last ? from + 1 : n_rows;
-    return tci_repeat_cut(c, stored, from, to, tci_repeat_count(n) / (to - from), n);
+    int64_t from = !is_last           ? 0
+                   : x->keeps[result] ? tci_repeat_row_at(r, r->length)
+                                      : r->length % n_rows;
+    int64_t to = is_last ? from + 1 : n_rows;
+    return tci_repeat_cut(c, stored, from, to, n);
 }
 
 static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
@@ -36678,11 +36967,9 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     x.outside = TCI_NEW_ARRAY(c->s, tci_node *, n_outside + 1);
     x.stored = TCI_NEW_ARRAY(c->s, tci_node *, n_body + 1);
     x.pitch = TCI_NEW_ARRAY(c->s, int64_t, n_body + r->n_x + 1);
-    x.rows = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    x.keeps = TCI_NEW_ARRAY(c->s, bool, r->n_carry + 1);
+    x.skipped = TCI_NEW_ARRAY(c->s, int64_t, r->n_x + 1);
     x.own = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
-    for (int i = 0; i < r->n_carry; i++) {
-        x.rows[i] = TCI_REPEAT_TURNS;
-    }
     for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
         const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
                                                       : r->y[i - r->n_carry - r->n_x];
@@ -36703,7 +36990,7 @@ static void tci_repeat_list_all(tci_repeat_finder *c, tci_node_list list)
             tci_plan_repeat *x = &c->p->repeats[tci_repeat_number(c, n->in[0])];
             int rows = (int)n->attr[0] - x->r.n_carry - x->r.n_y;
             if (rows >= 0) {
-                x->rows[rows] = x->r.length + 1;
+                x->keeps[rows] = true;
             }
         }
     }
@@ -36716,7 +37003,8 @@ static void tci_repeat_take_operands(tci_repeat_finder *c, const tci_node *n)
         tci_node *in = tci_table_get(&c->now, n->in[i]);
         int k = i - x->r.n_carry;
         if (k >= 0 && k < x->r.n_x) {
-            in = tci_repeat_rows_of(c, in, tci_repeat_row(c, x->r.x[k]));
+            in = tci_repeat_rows_of(c, tci_repeat_unsliced(in, &x->skipped[k]),
+                                    tci_repeat_row(c, x->r.x[k]));
         }
         x->outside[i] = tci_repeat_in_memory(c, in);
     }
@@ -36799,7 +37087,7 @@ static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
     for (int i = 0; i < r->n_carry; i++) {
         x->scratch = (x->scratch + TCI_REPEAT_UNIT - 1) / TCI_REPEAT_UNIT * TCI_REPEAT_UNIT;
         x->own[i] = x->scratch;
-        x->scratch += x->stored[i] ? 0 : x->rows[i] * x->pitch[i];
+        x->scratch += x->stored[i] ? 0 : tci_repeat_n_rows(x, i) * x->pitch[i];
     }
 }
 
@@ -36891,14 +37179,17 @@ static void tci_repeat_find_spots(tci_repeat_placer *c, const tci_step *step)
     for (int i = 0; i < r->n_carry; i++) {
         int32_t buffer = x->stored[i] ? step->operands[at++] : c->scratch;
         int64_t pitch = x->pitch[i], offset = x->stored[i] ? 0 : x->own[i];
-        bool back = x->rows[i] == TCI_REPEAT_TURNS;
+        bool back = !x->keeps[i];
+        int64_t way = r->reverse && !back ? -pitch : pitch;
+        offset += back ? 0 : tci_repeat_row_at(r, 0) * pitch;
         c->init[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
-        c->inputs[i] = (tci_repeat_spot){buffer, offset, pitch, back};
-        c->outputs[i] = (tci_repeat_spot){buffer, offset + pitch, back ? -pitch : pitch, back};
+        c->inputs[i] = (tci_repeat_spot){buffer, offset, way, back};
+        c->outputs[i] = (tci_repeat_spot){buffer, offset + way, back ? -way : way, back};
     }
     for (int i = 0; i < r->n_x; i++) {
         int k = r->n_carry + i;
         c->inputs[k] = tci_repeat_walk(r, step->operands[k], x->pitch[k]);
+        c->inputs[k].offset += x->skipped[i] * x->pitch[k];
     }
     for (int i = r->n_carry + r->n_x; i < n_outside; i++) {
         c->inputs[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
@@ -58111,7 +58402,8 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
 {
     int64_t n = tci_ref_count(p->next[i]);
     tci_value *rows = out + tci_ref_result_at(p, p->n_carry + p->n_y + i);
-    memcpy(rows + steps * n, tci_ref_of(r, p->carry[i]), sizeof(*rows) * (size_t)n);
+    memcpy(rows + tci_repeat_row_at(p, steps) * n, tci_ref_of(r, p->carry[i]),
+           sizeof(*rows) * (size_t)n);
     if (steps == p->length) {
         memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
                sizeof(*out) * (size_t)n);

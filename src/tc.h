@@ -84,6 +84,7 @@
 
 #include "grad/vjp.c"
 #include "grad/rules.c"
+#include "grad/repeat.c"
 #include "grad/grad.c"
 #include "grad/jvp.c"
 #include "grad/vmap.c"

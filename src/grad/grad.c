@@ -11,6 +11,7 @@
  *
  * Walks share the table of the nodes' places; a walk inside a walk gives back what it found there,
  * which costs no more than the nodes it meets. */
+#include "../graph/repeat.h"
 #include "grad.h"
 
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct tci_grad_place {
     tci_node *node;
     tci_node *grad;   /* the sum so far; NULL: nothing yet */
     int32_t old_at;
+    tci_node **results; /* of a REPEAT: the sum so far for each of its results */
     bool asked;       /* its gradient is a result */
     bool leads;       /* an asked-for node lies at or behind it, along floats */
     bool passes;      /* one lies behind it: its operands take their part */
@@ -70,7 +72,7 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     TCI_PUSH(w->s, stack, n, cap, first);
     while (n) {
         tci_grad_frame *top = &stack[n - 1];
-        if (top->next_in == top->node->n_in) {
+        if (top->next_in == tci_node_n_outside(top->node)) {
             tci_grad_add_place(w, top->node);
             n--;
             continue;
@@ -88,9 +90,10 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
     for (int i = 0; i < w->n; i++) {
         tci_grad_place *p = &w->places[i];
         tci_node *n = p->node;
-        bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
+        bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
+        bool may = i >= first && floats &&
                    tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
-        for (int k = 0; may && !p->passes && k < n->n_in; k++) {
+        for (int k = 0; may && !p->passes && k < tci_node_n_outside(n); k++) {
             p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }
         p->leads = p->asked || p->passes;
@@ -136,10 +139,43 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     }
 }
 
+/* n is a RESULT: its gradient waits at the REPEAT for those of the others. */
+static void tci_grad_result(tci_grad_walk *w, const tci_grad_place *p)
+{
+    tci_grad_place *to = tci_grad_place_of(w, p->node->in[0]);
+    tci_repeat r = tci_repeat_of(to->node);
+    if (!to->results) {
+        to->results = TCI_NEW_ARRAY(w->s, tci_node *, tci_repeat_n_results(&r));
+    }
+    to->results[p->node->attr[0]] = p->grad;
+    to->grad = p->grad; /* any: it has one */
+}
+
+static void tci_grad_repetition(tci_grad_walk *w, const tci_grad_place *p)
+{
+    const tci_vjp v = {.s = w->s, .g = w->g, .n = p->node};
+    int n_outside = tci_node_n_outside(p->node);
+    bool *leads = TCI_NEW_ARRAY(w->s, bool, n_outside + 1);
+    tci_node **given = TCI_NEW_ARRAY(w->s, tci_node *, n_outside + 1);
+    for (int i = 0; i < n_outside; i++) {
+        leads[i] = tci_grad_leads(w, p->node->in[i]);
+    }
+    tci_grad_of_repeat(&v, leads, p->results, given);
+    for (int i = 0; i < n_outside; i++) {
+        if (leads[i] && given[i]) {
+            tci_grad_add(w, &v, p->node->in[i], given[i]);
+        }
+    }
+}
+
 static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
 {
     tci_node *n = p->node;
     tci_vjp v = {.s = w->s, .g = w->g, .n = n, .grad = p->grad};
+    if (n->op == TCI_OP_RESULT || n->op == TCI_OP_REPEAT) {
+        (n->op == TCI_OP_RESULT ? tci_grad_result : tci_grad_repetition)(w, p);
+        return;
+    }
     tci_gradient kind = tci_formula_gradient_kind(n->op);
     if (kind == TCI_GRADIENT_EXPANSION) {
         tci_grad_expand(w, &v);

@@ -4,6 +4,7 @@
  *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
+ *   repeat.c a repetition's, which is one the other way round
  *   grad.c   the walk from the loss back to what is asked for
  *   widen.c  a graph in f64, in which differences are good enough to judge gradients
  *   jvp.c    the walk the other way: what changes in the inputs make of the results */
@@ -35,6 +36,11 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * over windows of n's gradient (a transposed convolution), without the operand's own, which is
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
+
+/* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
+ * NULL where leads[i] is not set, or it is no float. grads: NULL where a result has none. */
+TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
+                               tci_node **given);
 
 /* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
 typedef struct tci_grad_pairs {

@@ -3,6 +3,7 @@
  * In: a root, and leaves that stand in f64 for some of its nodes. Out: the root in f64.
  * The one idea: a node of floats is the same node in f64 over inputs in f64; integers stay. Where
  * the dtype itself is what an op looks at, its bits, the value is rounded to it first. */
+#include "../graph/repeat.h"
 #include "grad.h"
 
 static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *wide)
@@ -11,6 +12,9 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     tci_node *first = n->n_in ? tci_table_get(wide, n->in[0]) : NULL;
     if (n->op == TCI_OP_CONST && to == TC_F64) {
         return tci_graph_const(g, TC_F64, n->value);
+    }
+    if (n->op == TCI_OP_BOUND) {
+        return tci_build_bound(g, to, n->rank, n->shape);
     }
     if (!first) {
         return tci_build_cast(g, n, to);
@@ -21,10 +25,6 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     if (n->op == TCI_OP_BITCAST) {
         first = tci_build_cast(g, first, (tc_dtype)n->in[0]->dtype);
         return tci_build_cast(g, tci_build_bitcast(g, first, t), to);
-    }
-    if (n->op == TCI_OP_REPEAT) {
-        tci_scratch_fail(s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) is not done in f64",
-                         tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
     }
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {

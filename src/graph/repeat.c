@@ -112,8 +112,9 @@ static tci_node *tci_repeat_inner(tci_repeat_close *c, tci_node *n)
 static void tci_repeat_close_body(tci_repeat_close *c, const tci_repeat *r, tci_node **body)
 {
     int n = r->n_carry + r->n_y;
-    for (int i = 0; i < r->n_carry + r->n_x; i++) {
-        tci_node *bound = i < r->n_carry ? r->carry[i] : r->x[i - r->n_carry];
+    for (int i = 0; i < r->n_carry + r->n_x + r->n_held; i++) {
+        int x = i - r->n_carry, held = x - r->n_x;
+        tci_node *bound = x < 0 ? r->carry[i] : held < 0 ? r->x[x] : r->inner[held];
         tci_table_add(&c->needs, bound);
         tci_table_put(&c->now, bound, bound);
     }
@@ -182,6 +183,10 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
     tci_repeat_close c = {.s = s, .g = g, .needs = tci_table_in(s, sizeof(bool)),
                           .now = tci_table_in(s, sizeof(tci_node *))};
     tci_node **body = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
+    for (int i = 0; i < r->n_held; i++) {
+        TCI_PUSH(s, c.held, c.n_held, c.cap_held, r->held[i]);
+        TCI_PUSH(s, c.inner, c.n_inner, c.cap_inner, r->inner[i]);
+    }
     for (int i = 0; i < n_body; i++) {
         body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
     }

@@ -2,7 +2,8 @@
  *
  * A REPEAT's operands, in order:
  *   outside  init   what each carry is before the first step
- *            xs     of which step i is given element i along the first axis
+ *            xs     of which step i is given element i along the first axis (or, of a reversed one,
+ *                   element length - 1 - i)
  *            held   values that are the same in all steps
  *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
  *   body     next   what each carry is after the step, of its shape and dtype
@@ -12,8 +13,10 @@
  * evaluated outside is known by the operands alone.
  *
  * Results, by number (RESULT): of each carry what it is after the last step; of each output its
- * elements, stacked along a new first axis; of each carry what it is before each step and after the
- * last, stacked likewise (gradients read that). Those that nobody asks for are not stored. */
+ * elements, stacked along a new first axis, each where its x was; of each carry its rows, one more
+ * than there are steps, stacked likewise: what it is before the step of element i is row i, and
+ * after it row i + 1 (reversed: row i + 1, and row i). Gradients read them. Results that nobody
+ * asks for are not stored. */
 #ifndef TCI_GRAPH_REPEAT_H
 #define TCI_GRAPH_REPEAT_H
 
@@ -30,6 +33,11 @@ typedef struct tci_repeat {
 
 /* The parts of a REPEAT node, in its lists. */
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
+/* The row of a carry before step `step`, or after so many. */
+static inline int64_t tci_repeat_row_at(const tci_repeat *r, int64_t step)
+{
+    return r->reverse ? r->length - step : step;
+}
 static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
@@ -43,8 +51,8 @@ TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roo
 
 /* A node that a body is given. */
 TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
-/* A REPEAT, with r's body closed: nodes of it that do not need the carry or x are held, but for
- * numbers and for movement of what is held. r->held, inner: not read. The xs have length elements
+/* A REPEAT, with r's body closed: nodes of it that need none of its BOUND nodes are held too, but
+ * for numbers and for movement of what is held. The xs have length elements
  * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), a
  * size is symbolic (TC_ERR_UNSUPPORTED), or no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);

@@ -933,7 +933,8 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
 {
     int64_t n = tci_ref_count(p->next[i]);
     tci_value *rows = out + tci_ref_result_at(p, p->n_carry + p->n_y + i);
-    memcpy(rows + steps * n, tci_ref_of(r, p->carry[i]), sizeof(*rows) * (size_t)n);
+    memcpy(rows + tci_repeat_row_at(p, steps) * n, tci_ref_of(r, p->carry[i]),
+           sizeof(*rows) * (size_t)n);
     if (steps == p->length) {
         memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
                sizeof(*out) * (size_t)n);

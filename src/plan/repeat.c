@@ -35,7 +35,8 @@ typedef struct tci_plan_repeat {
     tci_node **outside;     /* operands as they lie in memory; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     int64_t *pitch;         /* bytes of a row: of each carry, input and output */
-    int64_t *rows;          /* of each carry */
+    bool *keeps;            /* of each carry: all rows, not two that take turns */
+    int64_t *skipped;       /* of each input, rows before the first in its memory */
     int64_t *own;           /* of a carry that is not stored: where its rows lie in the scratch */
     tci_plan *enter, *body; /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */
@@ -50,6 +51,11 @@ TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
         rounds *= within ? p->spans[i].rounds : 1;
     }
     return rounds;
+}
+
+static int64_t tci_repeat_n_rows(const tci_plan_repeat *x, int carry)
+{
+    return x->keeps[carry] ? x->r.length + 1 : TCI_REPEAT_TURNS;
 }
 
 /* ---- nodes ---- */
@@ -101,6 +107,18 @@ static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
     return n;
 }
 
+/* Where xs is some rows of a result, which are in memory anyway: that, of which so many rows are
+ * skipped. */
+static tci_node *tci_repeat_unsliced(tci_node *xs, int64_t *skipped)
+{
+    bool rows = xs->op == TCI_OP_SLICE && xs->in[0]->op == TCI_OP_RESULT && xs->attr[1] == 1;
+    for (int i = 1; i < xs->rank && rows; i++) {
+        rows = xs->shape[i] == xs->in[0]->shape[i] && xs->attr[2 * i + 1] == 1;
+    }
+    *skipped = rows ? xs->attr[0] : 0;
+    return rows ? xs->in[0] : xs;
+}
+
 /* The rows of xs, `row` elements from one to the next. */
 static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, int64_t row)
 {
@@ -116,28 +134,36 @@ static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, in
 
 /* Rows [from, to) of a stored result, in this shape. */
 static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, int64_t from,
-                                int64_t to, int64_t count, const tci_node *like)
+                                int64_t to, const tci_node *like)
 {
+    int64_t count = tci_repeat_count(like) / (to - from);
     rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 0, from, to, 1));
-    rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
+    if (tci_repeat_count(rows) != tci_repeat_count(like)) {
+        rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
+    }
     return tci_repeat_made(c, tci_build_reshape(c->g, rows, like->rank, like->shape));
 }
 
-/* The memory of carry, or output n_carry + k, `which`, for result n. */
-static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int which,
-                                  const tci_node *n)
+/* The memory of carry, or output n_carry + k, `which`: its rows, or where these are longer than
+ * they should be, [rows, elements of a row]. */
+static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int which)
 {
     tci_plan_repeat *x = &c->p->repeats[number];
     const tci_node *one = x->r.next[which]; /* outputs follow */
     bool is_carry = which < x->r.n_carry;
-    const tci_dim shape[2] = {is_carry ? x->rows[which] : x->r.length, tci_repeat_row(c, one)};
-    bool whole = !is_carry && tci_repeat_count(one) == tci_dim_known(shape[1]);
+    bool whole = tci_repeat_count(one) == tci_repeat_row(c, one);
+    tci_dim *shape = TCI_NEW_ARRAY(c->s, tci_dim, one->rank + 2);
     const int64_t attr[2] = {which, number};
     int n_in = x->r.n_carry + x->r.n_x + x->r.n_held;
+    shape[0] = is_carry ? tci_repeat_n_rows(x, which) : x->r.length;
+    shape[1] = tci_repeat_row(c, one);
+    for (int i = 0; i < one->rank && whole; i++) {
+        shape[i + 1] = one->shape[i];
+    }
     if (!x->stored[which]) {
         x->stored[which] = tci_graph_node(c->g, TCI_OP_RESULT, (tc_dtype)one->dtype,
-                                          whole ? n->rank : 2, whole ? n->shape : shape, n_in,
-                                          x->outside, 2, attr);
+                                          whole ? one->rank + 1 : 2, shape, n_in, x->outside, 2,
+                                          attr);
     }
     return x->stored[which];
 }
@@ -151,16 +177,20 @@ static int tci_repeat_number(const tci_repeat_finder *c, const tci_node *n)
 static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n)
 {
     int number = tci_repeat_number(c, n->in[0]);
-    const tci_repeat *r = &c->p->repeats[number].r;
+    const tci_plan_repeat *x = &c->p->repeats[number];
+    const tci_repeat *r = &x->r;
     int result = (int)n->attr[0], rows = result - r->n_carry - r->n_y;
     bool is_last = result < r->n_carry;
-    tci_node *stored = tci_repeat_store(c, number, rows < 0 ? result : rows, n);
+    tci_node *stored = tci_repeat_store(c, number, rows < 0 ? result : rows);
     if (tci_build_same_shape(stored->rank, stored->shape, n->rank, n->shape)) {
         return stored;
     }
     int64_t n_rows = tci_dim_known(stored->shape[0]);
-    int64_t from = is_last ? r->length % n_rows : 0, to = is_last ? from + 1 : n_rows;
-    return tci_repeat_cut(c, stored, from, to, tci_repeat_count(n) / (to - from), n);
+    int64_t from = !is_last           ? 0
+                   : x->keeps[result] ? tci_repeat_row_at(r, r->length)
+                                      : r->length % n_rows;
+    int64_t to = is_last ? from + 1 : n_rows;
+    return tci_repeat_cut(c, stored, from, to, n);
 }
 
 static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
@@ -171,11 +201,9 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     x.outside = TCI_NEW_ARRAY(c->s, tci_node *, n_outside + 1);
     x.stored = TCI_NEW_ARRAY(c->s, tci_node *, n_body + 1);
     x.pitch = TCI_NEW_ARRAY(c->s, int64_t, n_body + r->n_x + 1);
-    x.rows = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    x.keeps = TCI_NEW_ARRAY(c->s, bool, r->n_carry + 1);
+    x.skipped = TCI_NEW_ARRAY(c->s, int64_t, r->n_x + 1);
     x.own = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
-    for (int i = 0; i < r->n_carry; i++) {
-        x.rows[i] = TCI_REPEAT_TURNS;
-    }
     for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
         const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
                                                       : r->y[i - r->n_carry - r->n_x];
@@ -196,7 +224,7 @@ static void tci_repeat_list_all(tci_repeat_finder *c, tci_node_list list)
             tci_plan_repeat *x = &c->p->repeats[tci_repeat_number(c, n->in[0])];
             int rows = (int)n->attr[0] - x->r.n_carry - x->r.n_y;
             if (rows >= 0) {
-                x->rows[rows] = x->r.length + 1;
+                x->keeps[rows] = true;
             }
         }
     }
@@ -209,7 +237,8 @@ static void tci_repeat_take_operands(tci_repeat_finder *c, const tci_node *n)
         tci_node *in = tci_table_get(&c->now, n->in[i]);
         int k = i - x->r.n_carry;
         if (k >= 0 && k < x->r.n_x) {
-            in = tci_repeat_rows_of(c, in, tci_repeat_row(c, x->r.x[k]));
+            in = tci_repeat_rows_of(c, tci_repeat_unsliced(in, &x->skipped[k]),
+                                    tci_repeat_row(c, x->r.x[k]));
         }
         x->outside[i] = tci_repeat_in_memory(c, in);
     }
@@ -292,7 +321,7 @@ static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
     for (int i = 0; i < r->n_carry; i++) {
         x->scratch = (x->scratch + TCI_REPEAT_UNIT - 1) / TCI_REPEAT_UNIT * TCI_REPEAT_UNIT;
         x->own[i] = x->scratch;
-        x->scratch += x->stored[i] ? 0 : x->rows[i] * x->pitch[i];
+        x->scratch += x->stored[i] ? 0 : tci_repeat_n_rows(x, i) * x->pitch[i];
     }
 }
 
@@ -384,14 +413,17 @@ static void tci_repeat_find_spots(tci_repeat_placer *c, const tci_step *step)
     for (int i = 0; i < r->n_carry; i++) {
         int32_t buffer = x->stored[i] ? step->operands[at++] : c->scratch;
         int64_t pitch = x->pitch[i], offset = x->stored[i] ? 0 : x->own[i];
-        bool back = x->rows[i] == TCI_REPEAT_TURNS;
+        bool back = !x->keeps[i];
+        int64_t way = r->reverse && !back ? -pitch : pitch;
+        offset += back ? 0 : tci_repeat_row_at(r, 0) * pitch;
         c->init[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
-        c->inputs[i] = (tci_repeat_spot){buffer, offset, pitch, back};
-        c->outputs[i] = (tci_repeat_spot){buffer, offset + pitch, back ? -pitch : pitch, back};
+        c->inputs[i] = (tci_repeat_spot){buffer, offset, way, back};
+        c->outputs[i] = (tci_repeat_spot){buffer, offset + way, back ? -way : way, back};
     }
     for (int i = 0; i < r->n_x; i++) {
         int k = r->n_carry + i;
         c->inputs[k] = tci_repeat_walk(r, step->operands[k], x->pitch[k]);
+        c->inputs[k].offset += x->skipped[i] * x->pitch[k];
     }
     for (int i = r->n_carry + r->n_x; i < n_outside; i++) {
         c->inputs[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};

@@ -325,6 +325,141 @@ static void compare(const char *backend)
 TEST(steps_give_what_they_do_unrolled) { compare("interp"); }
 TEST(steps_in_native_code) { compare("cpu"); }
 
+/* ---- gradients ---- */
+
+enum { PARTS = 6 };
+
+/* A loss of a case, and its gradients for leaves of it: those of the repetition and those of the
+ * unrolled steps. */
+typedef struct gradient_case {
+    const char *name;
+    int (*build)(steps *s, tc_tensor *wanted, tc_tensor *loss);
+} gradient_case;
+
+static tc_status weigh_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                            tc_tensor *y)
+{
+    const steps *s = user;
+    tc_tensor h = tc_tanh(tc_add(tc_matmul(c[0], s->held[0]), tc_mul(x[0], s->held[1])));
+    next[0] = h;
+    next[1] = tc_add(c[1], 1);
+    next[2] = tc_mul(c[2], tc_mean(h, TC_ALL, false));
+    y[0] = tc_mul(tc_sum(h, TC_AXES(1), false), tc_cast(c[1], TC_F32));
+    y[1] = x[0];
+    return TC_OK;
+}
+
+/* All that leads: carries, inputs, held values; a carry that is no float. */
+static int weigh(steps *s, tc_tensor *wanted, tc_tensor *loss)
+{
+    tc_tensor last[3], ys[2], count = tc_full(s->ctx, 0, TC_I32);
+    wanted[0] = RAMP(s->ctx, TC_F32, 3, 5);
+    wanted[1] = RAMP(s->ctx, TC_F32, 8, 3, 5);
+    wanted[2] = s->held[0] = RAMP(s->ctx, TC_F32, 5, 5);
+    wanted[3] = s->held[1] = RAMP(s->ctx, TC_F32, 5);
+    wanted[4] = tc_sum(RAMP(s->ctx, TC_F32, 4), TC_ALL, false);
+    repeat(s, TC_TENSORS(wanted[0], count, wanted[4]), TC_TENSORS(tc_mul(wanted[1], 2)), 0, true,
+           weigh_body, last, ys, 2);
+    *loss = tc_add(tc_sum(tc_mul(ys[0], ys[0]), TC_ALL, false),
+                   tc_mul(last[2], tc_sum(last[0], TC_ALL, false)));
+    return 5;
+}
+
+/* Only the last carry, of a repetition within one. */
+static int within(steps *s, tc_tensor *wanted, tc_tensor *loss)
+{
+    tc_tensor ys, last;
+    wanted[0] = RAMP(s->ctx, TC_F32, 4, 3);
+    wanted[1] = s->held[0] = tc_sum(RAMP(s->ctx, TC_F32, 2), TC_ALL, false);
+    repeat(s, TC_TENSORS(tc_sum(wanted[0], TC_ALL, false)), TC_TENSORS(wanted[0]), 0, false,
+           row_body, &last, &ys, 1);
+    *loss = last;
+    return 2;
+}
+
+/* One step, whose rows are as many as those that take turns. */
+static int once(steps *s, tc_tensor *wanted, tc_tensor *loss)
+{
+    tc_tensor last[3], ys[2], count = tc_full(s->ctx, 1, TC_I32);
+    wanted[0] = RAMP(s->ctx, TC_F32, 3, 5);
+    s->held[0] = RAMP(s->ctx, TC_F32, 5, 5);
+    s->held[1] = RAMP(s->ctx, TC_F32, 5);
+    repeat(s, TC_TENSORS(wanted[0], count, tc_full(s->ctx, 1, TC_F32)),
+           TC_TENSORS(tc_slice(RAMP(s->ctx, TC_F32, 8, 3, 5), 0, 2, 3, 1)), 0, true, weigh_body,
+           last, ys, 2);
+    *loss = tc_add(tc_sum(tc_mul(last[0], last[0]), TC_ALL, false), tc_sum(ys[0], TC_ALL, false));
+    return 1;
+}
+
+static const gradient_case gradient_cases[] = {
+    {"weigh", weigh}, {"within", within}, {"once", once}};
+
+/* second: the gradients of the sum of squares of the first ones. */
+static int run_gradient(const gradient_case *c, const char *backend, bool unrolled, bool second,
+                        float *out)
+{
+    steps s = {make_ctx(backend), unrolled, {TC_NONE, TC_NONE}};
+    tc_tensor wanted[PARTS], grads[PARTS], loss;
+    int n = c->build(&s, wanted, &loss), total = 0;
+    CHECK_MSG(!tc_grad(loss, wanted, n, grads), "%s: %s", c->name, tc_ctx_error(s.ctx));
+    if (second) {
+        loss = tc_sum(tc_mul(grads[0], grads[0]), TC_ALL, false);
+        for (int i = 1; i < n; i++) {
+            loss = tc_add(loss, tc_sum(tc_mul(grads[i], grads[i]), TC_ALL, false));
+        }
+        CHECK_MSG(!tc_grad(loss, wanted, n, grads), "%s: %s", c->name, tc_ctx_error(s.ctx));
+    }
+    tc_program *f = NULL;
+    tc_buf bufs[PARTS];
+    for (int i = 0; i < n; i++) {
+        bufs[i] = (tc_buf){out + total, tc_count(grads[i]), TC_F32, false, 0, NULL};
+        total += (int)tc_count(grads[i]);
+    }
+    tc_compile_fn(TC_TENSORS_N(NULL, 0), TC_TENSORS_N(grads, n), NULL, &f);
+    CHECK_MSG(f, "%s: %s", c->name, tc_ctx_error(s.ctx));
+    REQUIRE(f && total < ROOM);
+    CHECK_EQ_INT(tc_run(f, ((tc_bufs){NULL, 0}), ((tc_bufs){bufs, n})), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(s.ctx);
+    return total;
+}
+
+static void compare_gradients(const char *backend, bool second)
+{
+    static float looped[ROOM], unrolled[ROOM];
+    for (int i = 0; i < 3; i++) {
+        int n = run_gradient(&gradient_cases[i], backend, false, second, looped);
+        CHECK_EQ_INT(run_gradient(&gradient_cases[i], backend, true, second, unrolled), n);
+        float most = 0;
+        for (int k = 0; k < n; k++) {
+            most = fmaxf(most, fabsf(unrolled[k]));
+        }
+        CHECK(most > 1e-3f);
+        for (int k = 0; k < n; k++) {
+            CHECK_MSG(fabsf(looped[k] - unrolled[k]) <= 2e-5f * most,
+                      "%s: gradient %d is %g, %g unrolled", gradient_cases[i].name, k,
+                      (double)looped[k], (double)unrolled[k]);
+        }
+    }
+}
+
+TEST(gradients_go_back_through_all_steps) { compare_gradients("interp", false); }
+TEST(gradients_in_native_code) { compare_gradients("cpu", false); }
+/* In f64, against differences. */
+TEST(gradients_by_differences)
+{
+    for (int i = 0; i < 3; i++) {
+        steps s = {make_ctx("interp"), false, {TC_NONE, TC_NONE}};
+        tc_tensor wanted[PARTS], loss;
+        int n = gradient_cases[i].build(&s, wanted, &loss);
+        CHECK_MSG(!tc_gradcheck(loss, TC_TENSORS_N(wanted, n), NULL, NULL), "%s: %s",
+                  gradient_cases[i].name, tc_error(loss));
+        tc_ctx_free(s.ctx);
+    }
+}
+
+TEST(gradients_of_gradients) { compare_gradients("interp", true); }
+
 /* ---- what does not grow ---- */
 
 static void explain(const tc_program *f, char *text, size_t room)

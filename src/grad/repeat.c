@@ -1,0 +1,205 @@
+/* grad/repeat.c - the gradient of a repetition: another one, which goes the other way.
+ *
+ * In: a REPEAT, the gradients of its results. Out: those of what it takes from outside.
+ * The one idea: a step back is the body's gradient, and the body is nodes. Its carries are the
+ * gradients of the carries, and a sum for each held value of what all steps give it; its inputs are
+ * the carries as they were before each step, which the way forward stores because somebody asks,
+ * the inputs again, and the gradients of the outputs. Both bodies share their BOUND nodes, so what
+ * a step back needs of the way forward are the same nodes, computed again within the step.
+ *
+ * Only floats have gradients: carries that are none are inputs of the way back and no more. */
+#include "../graph/repeat.h"
+#include "grad.h"
+
+typedef struct tci_grad_repeat {
+    const tci_vjp *v;             /* whose node is the REPEAT */
+    tci_repeat r;
+    const bool *leads;            /* per operand outside: its gradient is asked for */
+    tci_node *const *grads;       /* of the results; NULL: none */
+    /* the way back, in the order of tci_repeat */
+    tci_node **init, **carry, **next, **xs, **x, **y;
+    int n_carry, n_x, n_y;
+} tci_grad_repeat;
+
+static bool tci_grad_is_float(const tci_node *n)
+{
+    return tci_dtype_is_float((tc_dtype)n->dtype);
+}
+
+static tci_node *tci_grad_zeros(const tci_grad_repeat *w, tc_dtype t, const tci_node *like)
+{
+    tci_value zero = {.u = 0};
+    tci_node *n = tci_vjp_built(w->v, tci_graph_const(w->v->g, t, zero));
+    return tci_vjp_built(w->v, tci_build_broadcast(w->v->g, n, like->rank, like->shape));
+}
+
+/* a + b, where NULL is 0. */
+static tci_node *tci_grad_sum(const tci_grad_repeat *w, tci_node *a, tci_node *b)
+{
+    tci_node *both[2] = {a, b};
+    return !a ? b : !b ? a : tci_vjp_built(w->v, tci_build_ew(w->v->g, TCI_OP_ADD, both));
+}
+
+static tci_node *tci_grad_cast(const tci_grad_repeat *w, tci_node *n, int dtype)
+{
+    return tci_vjp_built(w->v, tci_build_cast(w->v->g, n, (tc_dtype)dtype));
+}
+
+static tci_node *tci_grad_bound(const tci_grad_repeat *w, int dtype, const tci_node *like)
+{
+    return tci_vjp_built(w->v,
+                         tci_build_bound(w->v->g, (tc_dtype)dtype, like->rank, like->shape));
+}
+
+/* ---- what the way back is given ---- */
+
+/* A carry of the way back that begins as `init`; returns what it is in a step. */
+static tci_node *tci_grad_carry(tci_grad_repeat *w, tci_node *init)
+{
+    w->init[w->n_carry] = init;
+    w->carry[w->n_carry] = tci_grad_bound(w, init->dtype, init);
+    return w->carry[w->n_carry++];
+}
+
+/* An input, with x for an element of it, or NULL where any will do; returns the element. */
+static tci_node *tci_grad_input(tci_grad_repeat *w, tci_node *xs, tci_node *like, tci_node *x)
+{
+    w->xs[w->n_x] = xs;
+    w->x[w->n_x] = x ? x : tci_grad_bound(w, xs->dtype, like);
+    return w->x[w->n_x++];
+}
+
+/* Of the rows of a carry those before each step, where the step's x is. */
+static tci_node *tci_grad_before(const tci_grad_repeat *w, tci_node *rows)
+{
+    int64_t first = w->r.reverse;
+    return tci_vjp_built(w->v, tci_build_slice(w->v->g, rows, 0, first, first + w->r.length, 1));
+}
+
+/* The gradient of carry i as the last step gave it. */
+static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
+{
+    const tci_repeat *r = &w->r;
+    tci_graph *g = w->v->g;
+    const tci_node *one = r->next[i];
+    tci_node *last = w->grads[i], *rows = w->grads[r->n_carry + r->n_y + i];
+    int64_t at = tci_repeat_row_at(r, r->length);
+    if (rows) {
+        rows = tci_vjp_built(w->v, tci_build_slice(g, rows, 0, at, at + 1, 1));
+        rows = tci_vjp_built(w->v, tci_build_reshape(g, rows, one->rank, one->shape));
+    }
+    last = tci_grad_sum(w, last, rows);
+    return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
+}
+
+static void tci_grad_give(tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int rows = r->n_carry + r->n_y;
+    for (int i = 0; i < r->n_carry; i++) {
+        tci_node *all = tci_vjp_built(w->v, tci_build_result(w->v->g, w->v->n, rows + i));
+        tci_grad_input(w, tci_grad_before(w, all), NULL, r->carry[i]);
+    }
+    for (int i = 0; i < r->n_x; i++) {
+        tci_grad_input(w, r->xs[i], NULL, r->x[i]);
+    }
+}
+
+/* ---- a step back ---- */
+
+/* What the step takes back: gradients of its results, of the carries and the outputs. */
+static tci_grad_pairs tci_grad_step_roots(tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int n_most = r->n_carry + r->n_y + 1;
+    tci_node **nodes = TCI_NEW_ARRAY(w->v->s, tci_node *, n_most);
+    tci_node **with = TCI_NEW_ARRAY(w->v->s, tci_node *, n_most);
+    tci_grad_pairs roots = {nodes, with, 0};
+    for (int i = 0; i < r->n_carry; i++) {
+        if (tci_grad_is_float(r->carry[i])) {
+            nodes[roots.n] = r->next[i];
+            with[roots.n++] = tci_grad_carry(w, tci_grad_last(w, i));
+        }
+    }
+    for (int i = 0; i < r->n_y; i++) {
+        tci_node *grad = w->grads[r->n_carry + i];
+        if (grad) {
+            nodes[roots.n] = r->y[i];
+            with[roots.n++] = tci_grad_input(w, grad, r->y[i], NULL);
+        }
+    }
+    return roots;
+}
+
+/* Of BOUND node number i of the way forward: is its gradient a result of a step back? */
+static bool tci_grad_step_wants(const tci_grad_repeat *w, int i)
+{
+    bool is_carry = i < w->r.n_carry;
+    return tci_grad_is_float(w->r.carry[i]) && (is_carry || w->leads[i]);
+}
+
+static void tci_grad_step(tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int n_bound = r->n_carry + r->n_x + r->n_held, n = 0, rows = r->n_carry + r->n_y;
+    tci_node **wanted = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
+    tci_node **grads = TCI_NEW_ARRAY(w->v->s, tci_node *, n_bound + 1);
+    tci_grad_pairs roots = tci_grad_step_roots(w);
+    for (int i = 0; i < n_bound; i++) {
+        if (tci_grad_step_wants(w, i)) {
+            wanted[n++] = r->carry[i];
+        }
+    }
+    tci_grad_build(w->v->s, w->v->g, roots, wanted, n, grads);
+    n = 0;
+    int at = 0;
+    for (int i = 0; i < n_bound; i++) {
+        if (!tci_grad_step_wants(w, i)) {
+            continue;
+        }
+        tci_node *one = r->carry[i], *grad = grads[n++];
+        if (i < r->n_carry) {
+            tci_node *row = w->grads[rows + i];
+            row = row ? tci_grad_input(w, tci_grad_before(w, row), one, NULL) : NULL;
+            grad = tci_grad_sum(w, grad, row);
+            w->next[at++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
+        } else if (i < r->n_carry + r->n_x) {
+            w->y[w->n_y++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
+        } else { /* summed as it is computed, not as it is stored */
+            int dtype = tci_dtype_get((tc_dtype)one->dtype)->compute;
+            tci_node *sum = tci_grad_carry(w, tci_grad_zeros(w, (tc_dtype)dtype, one));
+            w->next[at++] = grad ? tci_grad_sum(w, sum, tci_grad_cast(w, grad, dtype)) : sum;
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
+                               tci_node **given)
+{
+    tci_grad_repeat w = {.v = v, .r = tci_repeat_of(v->n), .leads = leads, .grads = grads};
+    const tci_repeat *r = &w.r;
+    int n_outside = tci_node_n_outside(v->n), room = 2 * n_outside + 2 * r->n_y + 1;
+    tci_node ***lists[6] = {&w.init, &w.carry, &w.next, &w.xs, &w.x, &w.y};
+    for (int i = 0; i < 6; i++) {
+        *lists[i] = TCI_NEW_ARRAY(v->s, tci_node *, room);
+    }
+    tci_grad_give(&w);
+    tci_grad_step(&w);
+    tci_repeat back = {.n_carry = w.n_carry, .n_x = w.n_x, .n_held = r->n_held, .n_y = w.n_y,
+                       .length = r->length, .reverse = !r->reverse, .init = w.init, .xs = w.xs,
+                       .held = r->held, .carry = w.carry, .x = w.x, .inner = r->inner,
+                       .next = w.next, .y = w.y};
+    tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
+    int carry = 0, y = w.n_carry;
+    for (int i = 0; i < n_outside; i++) {
+        bool is_x = i >= r->n_carry && i < r->n_carry + r->n_x;
+        given[i] = NULL;
+        if (tci_grad_step_wants(&w, i)) {
+            int result = is_x ? y++ : carry++;
+            given[i] = tci_vjp_built(v, tci_build_result(v->g, repeat, result));
+            given[i] = tci_grad_cast(&w, given[i], r->init[i]->dtype);
+        }
+    }
+}
