@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1fc411956ef1a58f"
+#define TCI_BUILD "079c640b94865505"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -28901,7 +28901,10 @@ typedef struct tci_attention {
      * score, whatever their product is. */
     bool is_cut;
     int64_t cut_base, cut_rows;
+    int32_t seen;       /* what the score is of keys that a query sees: `score`, without the cut */
     int32_t rings;      /* of keys, and of values, each of scores.columns */
+    int32_t slots;      /* for the queries of a tile */
+    bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
 } tci_attention;
 
 /* Does the machine's unit take the kernel, and is it worth it? */
@@ -29168,10 +29171,12 @@ static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
     }
     if (masks_else && tci_attention_distance(k, guard.x, 1, x, &x->cut_base, &x->cut_rows)) {
         x->is_cut = true;
+        x->seen = select->args[1];
         x->cut_base -= tci_dim_known(guard.lo);
     } else if (masks_then &&
                tci_attention_distance(k, guard.x, -1, x, &x->cut_base, &x->cut_rows)) {
         x->is_cut = true;
+        x->seen = select->args[2];
         x->cut_base += tci_dim_known(guard.lo) - 1;
     }
 }
@@ -38360,10 +38365,12 @@ struct tci_loop {
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
-    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `score` the block for
-     * one score, which is read and written where `given` is. */
+    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `scores` the blocks
+     * for one score, which is read and written where `given` is: of any key, and, where keys are
+     * cut off, of one that the query sees. */
     const struct tci_attention *attention;
-    struct tci_loop *score;
+    struct tci_loop *scores[2];
+    int n_scores;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */
@@ -44924,7 +44931,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
 #define TCI_LOOP_ATTENTION_H
 
 
-enum { TCI_ATTENTION_TILES = 4 };
+enum { TCI_ATTENTION_TILES = 6 };
 
 /* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
 static inline int tci_attention_slabs(int64_t size)
@@ -44938,8 +44945,8 @@ TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
-/* The time of a kernel of attention with a tile (consumers, keys of a step); -1: it does not
- * fit. */
+/* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
+ * turns); -1: it does not fit. */
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
@@ -44953,10 +44960,12 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 enum {
     TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
+    TCI_ATTENTION_SLOTS = 2,       /* of queries, where there is room for those of the next tile */
     TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
     TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
     TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_MEET = 300,      /* cycles of a step for barriers, and to scale the sums */
     TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
     TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
 };
@@ -44981,7 +44990,7 @@ TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
 {
     int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
-    return TCI_ATTENTION_ALIGNED + tci_attention_queries_bytes(x) + x->rings * step +
+    return TCI_ATTENTION_ALIGNED + x->slots * tci_attention_queries_bytes(x) + x->rings * step +
            tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
 }
 
@@ -45016,7 +45025,8 @@ static void tci_attention_columns(tci_matrix *x)
 static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile, tci_attention *x)
 {
-    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128);
+    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
+                 (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
     if (!known || !tci_attention_find(k, x)) {
         return false;
     }
@@ -45026,14 +45036,30 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
     x->scores.columns = (int32_t)tile[1];
     tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
     x->rings = TCI_ATTENTION_RINGS;
+    x->slots = 1;
     int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
     int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
     int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
     if (room < 0 || held > TCI_ATTENTION_HELD) {
         return false;
     }
+    if (room >= tci_attention_queries_bytes(x)) {
+        room -= tci_attention_queries_bytes(x);
+        x->slots = TCI_ATTENTION_SLOTS;
+    }
     x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
+    x->turns = tile[2];
     return true;
+}
+
+/* Cycles of a step. Of two consumers one multiplies while the other has powers; turns keep them so,
+ * but cost more than they give where all products are short. */
+static double tci_attention_step(const tci_attention *x, double multiply, double powers)
+{
+    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->is_cut;
+    double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
+    double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
+    return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
 }
 
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
@@ -45049,14 +45075,13 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;
     double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
-    double step = x.scores.consumers > 1 ? TCI_MAX(multiply, powers) + 0.2 * (multiply + powers)
-                                         : multiply + powers;
+    double step = tci_attention_step(&x, multiply, powers);
     return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
 /* ---- the hole for scores ---- */
 
-static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x)
+static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x, int score)
 {
     const tci_kernel *k = of->k;
     const tci_matrix *m = &x->scores;
@@ -45079,8 +45104,9 @@ static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x)
     store.mem = TCI_MEM_STORE_ONE;
     store.base = ~local;
     store.x = tci_lx_const(l, 0);
-    store.args[0] = tci_build_value(b, x->score);
+    store.args[0] = tci_build_value(b, score);
     tci_loop_append(l, 0, store);
+    l->narrow = tci_loop_is_narrow(of->s, l);
     return l;
 }
 
@@ -45096,7 +45122,10 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     b->l->threads = x->result.row_threads;
     b->l->matrix = &x->result;
     b->l->attention = x;
-    b->l->score = tci_attention_score(b, x);
+    b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->score);
+    if (x->is_cut) {
+        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->seen);
+    }
     tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
@@ -46724,6 +46753,16 @@ static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, 
     }
 }
 
+/* Where a skeleton's main loop stands on an axis. */
+static tci_lnarrow_range tci_lnarrow_given(const tci_matrix *x, int axis)
+{
+    int64_t size = axis == x->m_axis ? x->m : axis == x->n_axis ? x->n : 0;
+    for (int i = 0; i < x->n_batch; i++) {
+        size = axis == x->batch_axis[i] ? x->batch[i] : size;
+    }
+    return tci_lnarrow_of(0, size - 1);
+}
+
 static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
 {
     tci_lnarrow_range a, b = tci_lnarrow_of(0, 0);
@@ -46737,6 +46776,7 @@ static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
     case TCI_LX_ROW: return tci_lnarrow_of(0, w->l->rows - 1);
     case TCI_LX_TASK_BEGIN:
     case TCI_LX_TASK_END: return tci_lnarrow_of(0, tci_dim_known(w->l->n_tasks));
+    case TCI_LX_GIVEN: return tci_lnarrow_given(w->l->matrix, (int)tci_dim_known(e->c));
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: b = tci_lnarrow_lx(w, e->b); break;
@@ -46802,7 +46842,7 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
 {
     tci_lnarrow w = {l, TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_indices + 1),
                      TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_lx + 1)};
-    return !l->matrix && tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
+    return tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
 }
 /* ---- src/loop/ask.c ---- */
 /* loop/ask.c - a kernel on a machine: what several forms of schedules ask of the two.
@@ -48953,8 +48993,9 @@ static int tci_attention_form_candidates(const tci_ask *a,
 {
     (void)a;
     for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
-        n[i][0] = 2 - i / 2;
+        n[i][0] = i < 4 ? 2 : 1;
         n[i][1] = i % 2 ? 64 : 128;
+        n[i][2] = i / 2 == 1;
     }
     return TCI_ATTENTION_TILES;
 }
@@ -48975,8 +49016,9 @@ static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tc
 {
     const tci_attention *x = b->l->attention;
     (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages",
-                   x->scores.rows, x->scores.columns, x->rings);
+    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
+                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
+                   x->is_cut ? ", longest first" : "");
 }
 
 /* ---- rows ---- */
@@ -49005,7 +49047,7 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
                                     tci_matrix_form_note};
-    static const tci_form attention = {"attention", {"consumers", "keys"},
+    static const tci_form attention = {"attention", {"consumers", "keys", "turns"},
                                        tci_attention_form_fits, tci_attention_form_candidates,
                                        tci_attention_form_cost, tci_attention_form_emit,
                                        tci_attention_form_note};
@@ -50530,8 +50572,8 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
     v.locals = TCI_NEW_ARRAY(s, uint8_t, l->n_locals + 1);
     tci_lverify_block(&v, 0, -1);
     tci_loop_walk(s, l);
-    if (l->score) {
-        tci_loop_verify(s, l->score);
+    for (int i = 0; i < l->n_scores; i++) {
+        tci_loop_verify(s, l->scores[i]);
     }
 }
 /* ---- src/emit/c_like.c ---- */
@@ -50576,10 +50618,10 @@ struct tci_dialect {
      * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
-    /* Of a skeleton with a block for scores: what stands before it and behind it, both before the
-     * function's own statements. */
-    void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
-    void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
+    /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
+     * the function's own statements. */
+    void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
+    void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
@@ -50746,7 +50788,10 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_ROW: tci_c_given(c, "row"); break;
     case TCI_LX_TASK_BEGIN: tci_c_given(c, "task_begin"); break;
     case TCI_LX_TASK_END: tci_c_given(c, "task_end"); break;
-    case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
+    case TCI_LX_GIVEN:
+        tci_c_given(c, "at_");
+        tci_str_printf(c->out, "%lld", (long long)e->c);
+        break;
     default: tci_c_head(c, e); break;
     }
 }
@@ -51031,11 +51076,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         tci_dialect_number(out, d->words->operand, i);
         tci_str_add(out, ";\n");
     }
-    if (l->score) {
-        tci_c_like score = {out, d, l->score};
-        d->score_head(d, out, symbol, l);
+    for (int i = 0; i < l->n_scores; i++) {
+        tci_c_like score = {out, d, l->scores[i]};
+        d->score_head(d, out, symbol, l, i);
         tci_c_block(&score, 0, 1);
-        d->score_tail(d, out, symbol, l);
+        d->score_tail(d, out, symbol, l, i);
     }
     tci_c_block(&c, 0, 1);
     d->tail(d, out, symbol, l);

@@ -640,11 +640,11 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 /* cuda/attention.c - see cuda/attention.h. The text of the main loop, in the layers of
  * cuda/matrix.c, whose small functions it shares.
  *
- * Shared memory, from a multiple of 1024: the queries of a tile, a ring of steps of keys, one of
- * values, what is left of the sums, barriers. Slot 0 is the queries, then come the keys' ring and
- * the values', each slot with a barrier that it is full and one that it is empty. Queries and keys
- * lie in slabs of 64 elements of d, a row for each query or key; values in parts of 64 keys, each
- * of slabs of 64 columns, a row for each key.
+ * Shared memory, from a multiple of 1024: the queries of a tile, and where there is room of the
+ * next one, a ring of steps of keys, one of values, what is left of the sums, barriers. The first
+ * slots are the queries', then come the keys' ring and the values', each slot with a barrier that
+ * it is full and one that it is empty. Queries and keys lie in slabs of 64 elements of d, a row for
+ * each query or key; values in parts of 64 keys, each of slabs of 64 columns, a row for each key.
  *
  * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key
  * 8 * (i / 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are the
@@ -653,11 +653,17 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
  * Where keys are cut off for a tile's queries, the steps beyond the cut are left out when the one
  * score of what is cut off is so far below the largest of each row that its power is 0: each warp
  * leaves how far it is, after the first step, and the loader and all consumers read what all of
- * them have left behind the last step before the cut.
+ * them have left behind the last step before the cut. Scores are asked whether they are cut off in
+ * the steps alone that the cut goes through, and tiles are handed out longest first: to the blocks
+ * in order, then in reverse, so that all get as many steps.
  *
- * Invariants: the sums of a step are waited for behind the powers of the next one: what would let
- * the compiler wait earlier is held by tc_attention_behind, and no register of a product under way
- * is touched: tc_registers_here, behind each wait, keeps the compiler from reading them before it.
+ * In turns, each group of four warps issues the products of a step when the other has issued its
+ * own, so that one has powers to make while the other's products run.
+ *
+ * Invariants: the sums of a step are waited for behind the powers of the next one: a branch, whose
+ * arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and no register of
+ * a product under way is touched: tc_registers_here, behind each wait, keeps the compiler from
+ * reading them before it.
  * Warps leave and take rows of their own, so a warp's meeting is enough there. */
 /* ---- src/cuda/attention.h ---- */
 /* cuda/attention.h - the main loop of attention on Hopper's matrix units, as text. */
@@ -670,18 +676,20 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_attention *x);
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_attention *x);
-/* The kernel up to its operands; from there to the hole for scores; behind that up to the hole for
- * rows; and the end. */
+/* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
+ * or to the hole for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
-TCI_FN void tci_cuda_attention_scores(tci_str *out, const char *symbol, const tci_loop *l);
-TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_loop *l);
+TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_attention_tail(tci_str *out);
 
 #endif
 
 /* ---- src/cuda/attention.c, continued ---- */
 #include <string.h>
+
+enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the last cache */
 
 /* ---- the prelude ---- */
 
@@ -705,19 +713,25 @@ static const char tci_cuda_attention_ptx[] =
     "        asm volatile(\"\" : \"+f\"(s[i]), \"+f\"(s[i + 1]), \"+f\"(s[i + 2]), "
     "\"+f\"(s[i + 3]), \"+f\"(s[i + 4]), \"+f\"(s[i + 5]), \"+f\"(s[i + 6]), \"+f\"(s[i + 7]) "
     ":: \"memory\");\n    }\n}\n"
-    "template <int n> TC_I void tc_attention_behind(float (&s)[n], float sum) {\n"
+    "template <int n> TC_I void tc_attention_behind(float (&s)[n], bool first) {\n"
     "    tc_registers_here(s);\n"
-    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.lt.f32 p, %0, 0f00000000;\\n@!p bra L%=;\\n"
-    "trap;\\nL%=:\\n}\" :: \"f\"(sum) : \"memory\");\n}\n"
+    "    if (first) {\n        tc_products_wait<0>();\n    } else {\n"
+    "        tc_products_wait<0>();\n    }\n}\n"
     "#endif\n";
 
-/* Behind the barriers of slots: one that all consumers' warps have left their distance, and the
- * distances, those of a tile while others read those of the tile before. */
+/* Behind the barriers of slots: one that all consumers' warps have left their distance, one for the
+ * turn of each consumer, and the distances, those of a tile while others read those of the tile
+ * before. */
 static const char tci_cuda_attention_loading[] =
     "template <class S> TC_I unsigned tc_attention_told(unsigned at) {\n"
     "    return at + S::barriers + 16 * S::stages;\n}\n"
+    "template <class S> TC_I unsigned tc_attention_turn(unsigned at, int group) {\n"
+    "    return tc_attention_told<S>(at) + 8 + 8 * group;\n}\n"
     "template <class S> TC_I unsigned tc_attention_word(unsigned at, unsigned turn, int warp) {\n"
-    "    return tc_attention_told<S>(at) + 8 + 8 * (turn * 4 * S::consumers + warp);\n}\n"
+    "    return tc_attention_turn<S>(at, S::consumers) + 8 * (turn * 4 * S::consumers + warp);\n}\n"
+    "TC_I int tc_attention_next(int round) {\n"
+    "    const int blocks = gridDim.x, block = blockIdx.x;\n"
+    "    return round * blocks + (round % 2 ? blocks - 1 - block : block);\n}\n"
     "template <class S> TC_I int tc_attention_rest(unsigned at, int end, unsigned &turn) {\n"
     "    tc_barrier_wait(tc_attention_told<S>(at), turn);\n"
     "    for (int i = 0; i < 4 * S::consumers; i++) {\n"
@@ -730,19 +744,22 @@ static const char tci_cuda_attention_loading[] =
     "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
     "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
     "        tc_barrier_init(tc_attention_told<S>(at), 4 * S::consumers);\n"
+    "        for (int i = 0; i < S::consumers; i++) {\n"
+    "            tc_barrier_init(tc_attention_turn<S>(at, i), 4);\n        }\n"
     "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_attention_load(unsigned at, const tc_map *maps) {\n"
-    "    int ring = 0;\n    unsigned parity = 1, first = 1, turn = 0;\n"
-    "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x, first ^= 1) {\n"
-    "        tc_place p = S::place(t);\n"
-    "        tc_barrier_wait(tc_empty<S>(at, 0), first);\n"
-    "        tc_barrier_expect(tc_full<S>(at, 0), S::queries_loaded);\n"
+    "    int ring = 0;\n    unsigned parity = 1, turn = 0;\n"
+    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
+    "        tc_place p = S::place(S::order(t));\n"
+    "        const int own = i % S::slots;\n"
+    "        tc_barrier_wait(tc_empty<S>(at, own), 1 - i / S::slots % 2);\n"
+    "        tc_barrier_expect(tc_full<S>(at, own), S::queries_loaded);\n"
     "        for (int k = 0; k < S::depth; k += 64) {\n"
-    "            S::load_queries(at + k / 64 * S::queries_slab, maps, tc_full<S>(at, 0), p, k);\n"
-    "        }\n"
+    "            S::load_queries(at + own * S::queries_bytes + k / 64 * S::queries_slab, maps, "
+    "tc_full<S>(at, own), p, k);\n        }\n"
     "        int end = S::end(p);\n        bool asks = end < S::keys;\n"
     "        for (int key = 0; key < end; key += S::step) {\n"
-    "            const int slot = 1 + ring, after = 1 + S::rings + ring;\n"
+    "            const int slot = S::slots + ring, after = slot + S::rings;\n"
     "            p.n = key;\n"
     "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
     "            tc_barrier_expect(tc_full<S>(at, slot), S::keys_loaded);\n"
@@ -768,8 +785,8 @@ static const char tci_cuda_attention_steps[] =
     "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
     "    unsigned w[S::step / 4];\n};\n"
     "template <class S>\n"
-    "TC_I void tc_attention_scores(tc_attention<S> &x, unsigned at, int group, int ring) {\n"
-    "    const unsigned long long q = tc_box(at + group * 8192);\n"
+    "TC_I void tc_attention_scores(tc_attention<S> &x, unsigned at, unsigned queries, int ring) {\n"
+    "    const unsigned long long q = tc_box(queries);\n"
     "    const unsigned long long k = tc_box(at + S::keys_at + ring * S::keys_bytes);\n"
     "    tc_products_begin();\n"
     "#pragma unroll\n"
@@ -787,7 +804,7 @@ static const char tci_cuda_attention_steps[] =
     "                         i > 0 ? 1 : add);\n    }\n"
     "    tc_products_commit();\n}\n"
     "template <class S, class F>\n"
-    "TC_I void tc_attention_values(tc_attention<S> &x, tc_place p, int group, int key, F score) {\n"
+    "TC_I void tc_attention_each(tc_attention<S> &x, tc_place p, int group, int key, F score) {\n"
     "    const int lane = tc_warp_lane<S>(), first = key + 2 * (lane & 3);\n"
     "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
     "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
@@ -800,14 +817,22 @@ static const char tci_cuda_attention_steps[] =
     "        for (int i = 0; i < S::step / 2; i++) {\n"
     "            x.s[i] = first + i / 4 * 8 + i % 2 < S::keys ? x.s[i] : -__builtin_inff();\n"
     "        }\n    }\n}\n"
+    "template <class S, class F, class G>\n"
+    "TC_I void tc_attention_values(tc_attention<S> &x, tc_place p, int group, int key, F score, "
+    "G seen) {\n"
+    "    if (key + S::step <= S::seen(p.m + 64 * group)) {\n"
+    "        tc_attention_each<S>(x, p, group, key, seen);\n    } else {\n"
+    "        tc_attention_each<S>(x, p, group, key, score);\n    }\n}\n"
     "template <class S> TC_I void tc_attention_powers(tc_attention<S> &x, bool fresh) {\n"
     "    const float log2e = 1.44269504f;\n"
     "#pragma unroll\n"
     "    for (int r = 0; r < 2; r++) {\n"
-    "        float most = fmaxf(x.s[2 * r], x.s[2 * r + 1]), sum = 0;\n"
+    "        float mosts[2] = {x.s[2 * r], x.s[2 * r + 1]}, sums[2] = {0, 0};\n"
     "#pragma unroll\n"
     "        for (int i = 4; i < S::step / 2; i += 4) {\n"
-    "            most = fmaxf(most, fmaxf(x.s[i + 2 * r], x.s[i + 2 * r + 1]));\n        }\n"
+    "            mosts[0] = fmaxf(mosts[0], x.s[i + 2 * r]);\n"
+    "            mosts[1] = fmaxf(mosts[1], x.s[i + 2 * r + 1]);\n        }\n"
+    "        float most = fmaxf(mosts[0], mosts[1]);\n"
     "        most = fmaxf(most, tc_swap(most, 1));\n"
     "        most = fmaxf(most, tc_swap(most, 2));\n"
     "        const float old = fresh ? -__builtin_inff() : x.most[r];\n"
@@ -819,7 +844,8 @@ static const char tci_cuda_attention_steps[] =
     "#pragma unroll\n"
     "            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {\n"
     "                x.s[j] = tc_power_of_2(__fmaf_rn(x.s[j], log2e, -off));\n"
-    "                sum += x.s[j];\n            }\n        }\n"
+    "                sums[j % 2] += x.s[j];\n            }\n        }\n"
+    "        const float sum = sums[0] + sums[1];\n"
     "        x.sum[r] = fresh ? sum : __fmaf_rn(x.sum[r], x.scale[r], sum);\n    }\n}\n"
     "template <class S> TC_I void tc_attention_round(tc_attention<S> &x) {\n"
     "#pragma unroll\n"
@@ -839,18 +865,21 @@ static const char tci_cuda_attention_telling[] =
     "        tc_store_two(tc_attention_word<S>(at, turn, tc_warp<S>()), far, far);\n    }\n"
     "    tc_warp_arrive<S>(tc_attention_told<S>(at));\n}\n";
 
-/* A tile: ring, parity, turn and first go on from the tile before. */
+/* A tile, the block's number i: ring, parity, turn and own, the parity of the group's own turn, go
+ * on from the tile before. */
 static const char tci_cuda_attention_tile[] =
-    "template <class S, class F>\n"
+    "template <class S, class F, class G>\n"
     "TC_I void tc_attention_tile(unsigned at, int group, int &ring, unsigned &parity, "
-    "unsigned &turn,\n                            unsigned first, tc_place p, F score) {\n"
-    "    tc_attention<S> x;\n"
-    "    tc_barrier_wait(tc_full<S>(at, 0), first);\n"
-    "    tc_barrier_wait(tc_full<S>(at, 1 + ring), parity);\n"
-    "    tc_attention_scores<S>(x, at, group, ring);\n"
+    "unsigned &turn,\n                            unsigned &own, int i, tc_place p, "
+    "F score, G seen) {\n"
+    "    tc_attention<S> x;\n    const int slot = i % S::slots;\n"
+    "    const unsigned queries = at + slot * S::queries_bytes + group * 8192;\n"
+    "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
+    "    tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "    tc_attention_scores<S>(x, at, queries, ring);\n"
     "    tc_products_wait<0>();\n    tc_registers_here(x.s);\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, 1 + ring));\n"
-    "    tc_attention_values<S>(x, p, group, 0, score);\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
+    "    tc_attention_values<S>(x, p, group, 0, score, seen);\n"
     "    tc_attention_powers<S>(x, true);\n"
     "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
     "    if (asks) {\n"
@@ -863,26 +892,30 @@ static const char tci_cuda_attention_tile[] =
     "        const int before = ring;\n        const unsigned old = parity;\n"
     "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
     "        }\n"
-    "        tc_barrier_wait(tc_full<S>(at, 1 + ring), parity);\n"
-    "        tc_attention_scores<S>(x, at, group, ring);\n"
-    "        tc_barrier_wait(tc_full<S>(at, 1 + S::rings + before), old);\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "        if (S::turns) {\n            tc_barrier_wait(tc_attention_turn<S>(at, group), own);\n"
+    "            own ^= 1;\n        }\n"
+    "        tc_attention_scores<S>(x, at, queries, ring);\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + before), old);\n"
     "        tc_attention_sums<S>(x, at, before, key > S::step);\n"
+    "        if (S::turns) {\n"
+    "            tc_warp_arrive<S>(tc_attention_turn<S>(at, (group + 1) % S::consumers));\n"
+    "        }\n"
     "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n"
-    "        tc_warp_arrive<S>(tc_empty<S>(at, 1 + ring));\n"
-    "        tc_attention_values<S>(x, p, group, key, score);\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
+    "        tc_attention_values<S>(x, p, group, key, score, seen);\n"
     "        tc_attention_powers<S>(x, false);\n"
-    "        tc_attention_behind(x.s, fminf(x.sum[0], x.sum[1]));\n"
-    "        tc_products_wait<0>();\n        tc_registers_here(x.o);\n"
-    "        tc_warp_arrive<S>(tc_empty<S>(at, 1 + S::rings + before));\n"
+    "        tc_attention_behind(x.s, key == S::step);\n        tc_registers_here(x.o);\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + before));\n"
     "#pragma unroll\n"
     "        for (int i = 0; i < S::columns / 2; i++) {\n"
     "            x.o[i] *= x.scale[i / 2 % 2];\n        }\n"
     "        tc_attention_round<S>(x);\n    }\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, 0));\n"
-    "    tc_barrier_wait(tc_full<S>(at, 1 + S::rings + ring), parity);\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
+    "    tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + ring), parity);\n"
     "    tc_attention_sums<S>(x, at, ring, end > S::step);\n"
     "    tc_products_wait<0>();\n    tc_registers_here(x.o);\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, 1 + S::rings + ring));\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + ring));\n"
     "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
     "    float by[2];\n"
     "#pragma unroll\n"
@@ -967,42 +1000,56 @@ static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
-/* Whole steps up to the last key that a query of the tile sees, one at least. */
+/* How many keys a query sees, and so all below it; whole steps up to the last key that a query of
+ * the tile sees, one at least; and the number of the tile that is in place t of the order: longest
+ * first, by so many heads that their keys and values stay near. */
 static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores;
     if (!x->is_cut) {
-        tci_str_add(out, "    TC_I int end(tc_place p) { return keys; }\n");
+        tci_str_add(out, "    TC_I int seen(int row) { return 0x7fffffff; }\n"
+                         "    TC_I int end(tc_place p) { return keys; }\n"
+                         "    TC_I int order(int t) { return t; }\n");
         return;
     }
+    long long bytes = (long long)(2 * s->n * (s->k + x->result.n)), all = s->tiles / s->tiles_m;
+    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
     tci_str_printf(out,
+                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
                    "    TC_I int end(tc_place p) {\n"
-                   "        const int last = p.m + %d < %lld ? p.m + %d : %lld;\n"
-                   "        const int seen = %lld + %lld * last;\n"
-                   "        const int steps = seen > step ? (seen + step - 1) / step : 1;\n"
-                   "        return steps * step < keys ? steps * step : keys;\n    }\n",
-                   s->rows - 1, (long long)s->m - 1, s->rows - 1, (long long)s->m - 1,
-                   (long long)x->cut_base + 1, (long long)x->cut_rows);
+                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
+                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
+                   "        return steps * step < keys ? steps * step : keys;\n    }\n"
+                   "    TC_I int order(int t) {\n"
+                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
+                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
+                   "        return (first + in %% heads) * %lld + %lld - in / heads;\n    }\n",
+                   (long long)x->cut_base + 1, (long long)x->cut_rows, s->rows - 1,
+                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1, heads * s->tiles_m,
+                   heads, heads * s->tiles_m, all, heads, all, heads, (long long)s->tiles_m,
+                   (long long)s->tiles_m - 1);
 }
 
 static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores, *r = &x->result;
     int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long keys_at = (long long)tci_attention_queries_bytes(x);
+    long long keys_at = (long long)(x->slots * tci_attention_queries_bytes(x));
     long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
     long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
     const char *type = tci_cuda_matrix_type(s);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
-                   "columns = %d, tiles = %lld, consumers = %d,\n        rings = %d, stages = %d, "
-                   "row_threads = %d, queries_slab = %d, queries_loaded = %d,\n"
+                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, "
+                   "slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
+                   "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
                    "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
                    "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
                    "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
                    "barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)s->n, s->columns, r->columns,
-                   (long long)s->tiles, s->consumers, x->rings, 2 * x->rings + 1, r->row_threads,
+                   (long long)s->tiles, s->consumers, x->turns, x->slots, x->rings,
+                   2 * x->rings + x->slots, r->row_threads, (int)tci_attention_queries_bytes(x),
                    s->rows * line, tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
                    (int)tci_attention_keys_bytes(x), s->columns * line,
                    tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
@@ -1060,33 +1107,43 @@ TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_
                    loader, symbol, symbol, moves ? "    tc_registers_more<240>();\n" : "");
 }
 
-TCI_FN void tci_cuda_attention_scores(tci_str *out, const char *symbol, const tci_loop *l)
+/* The loop over tiles up to what the blocks for scores need. */
+static void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_matrix *s)
 {
-    const tci_matrix *s = &l->attention->scores;
     tci_str_printf(out,
-                   "    int ring = 0;\n    unsigned parity = 0, first = 0, turn = 0;\n"
-                   "    for (int t = blockIdx.x; t < %s_shape::tiles; t += gridDim.x, "
-                   "first ^= 1) {\n"
-                   "    const tc_place p = %s_shape::place(t);\n",
-                   symbol, symbol);
+                   "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n"
+                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
+                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
+                   symbol, symbol, symbol);
     for (int i = 0; i < s->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
     }
-    tci_str_printf(out,
-                   "    const auto score = [&](float value, int row, int key) {\n"
-                   "    void *given = &value;\n"
-                   "    const tc_i64 at_%d = row, at_%d = key;\n",
-                   s->m_axis, s->n_axis);
 }
 
-TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_loop *l)
+TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_matrix *s = &l->attention->scores;
+    if (i == 0) {
+        tci_cuda_attention_open(out, symbol, s);
+    }
+    tci_str_printf(out,
+                   "    const auto score_%d = [&](float value, int row, int key) {\n"
+                   "    void *given = &value;\n"
+                   "    const tc_i64 at_%d = row, at_%d = key;\n",
+                   i, s->m_axis, s->n_axis);
+}
+
+TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     const tci_matrix *r = &l->attention->result;
     int groups = TCI_MATRIX_WARP / r->row_threads; /* of rows that a warp is at */
+    tci_str_add(out, "    return value;\n    };\n");
+    if (i + 1 < l->n_scores) {
+        return;
+    }
     tci_str_printf(out,
-                   "    return value;\n    };\n"
-                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, first, p, "
-                   "score);\n"
+                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, "
+                   "p, score_0, score_%d);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n"
                    "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
                    "row += %d) {\n"
@@ -1095,7 +1152,7 @@ TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_
                    "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
                    "%s_shape::staged_at + row * (%s_shape::staged_pitch * "
                    "%s_shape::staged_bytes);\n",
-                   symbol, groups, r->group_rows, groups * r->group_rows, r->m_axis, r->n_axis,
+                   symbol, i, groups, r->group_rows, groups * r->group_rows, r->m_axis, r->n_axis,
                    r->m_axis, (long long)r->m, symbol, symbol, symbol);
 }
 
@@ -1445,9 +1502,11 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
-/* bf16 by the one instruction that newer cards have for two of them; tests define TC_NO_PTX. The C
- * dialect's name is taken for it. */
-static const char tci_cuda_halves_name[] = "tc_narrow_f32_bf16";
+/* bf16 by the one instruction that newer cards have for two of them, f16 by the one that all have;
+ * tests define TC_NO_PTX. Back without one: where scores are rounded beside products (attention),
+ * ptxas has all products wait for the instruction (C7514). The C dialect's names are taken. */
+static const char *const tci_cuda_halves_names[] = {"tc_narrow_f32_bf16", "tc_narrow_f32_f16",
+                                                    "tc_widen_f32_f16"};
 static const char tci_cuda_halves_text[] =
     "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 800\n"
     "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
@@ -1461,7 +1520,16 @@ static const char tci_cuda_halves_text[] =
     "#endif\n"
     "TC_I unsigned short tc_narrow_f32_bf16(float a) {\n"
     "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
-    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
+    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n"
+    "#ifndef TC_NO_PTX\n"
+    "TC_I unsigned short tc_narrow_f32_f16(float a) {\n    unsigned short r;\n"
+    "    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(a));\n    return r;\n}\n"
+    "#endif\n"
+    "TC_I float tc_widen_f32_f16(unsigned short a) {\n"
+    "    const unsigned u = (a & 0x7fffu) << 13;\n"
+    "    const float f = u < 0x0f800000u ? __int_as_float((int)u) * 0x1p112f\n"
+    "                                    : __int_as_float((int)(u | 0x7f800000u));\n"
+    "    return __int_as_float(__float_as_int(f) | (int)((a & 0x8000u) << 16));\n}\n";
 
 /* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that
  * one may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
@@ -1542,17 +1610,17 @@ static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 }
 
 static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l)
+                                const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_scores(out, symbol, l);
+    tci_cuda_attention_score(out, symbol, l, i);
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l)
+                                const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_rows(out, symbol, l);
+    tci_cuda_attention_scored(out, symbol, l, i);
 }
 
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
@@ -1619,7 +1687,9 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
     bool is_new;
-    tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
+    for (int i = 0; i < TCI_COUNT(tci_cuda_halves_names); i++) {
+        tci_cd_intern(cd, tci_cuda_halves_names[i], &is_new);
+    }
     d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";

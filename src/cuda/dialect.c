@@ -328,9 +328,11 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
-/* bf16 by the one instruction that newer cards have for two of them; tests define TC_NO_PTX. The C
- * dialect's name is taken for it. */
-static const char tci_cuda_halves_name[] = "tc_narrow_f32_bf16";
+/* bf16 by the one instruction that newer cards have for two of them, f16 by the one that all have;
+ * tests define TC_NO_PTX. Back without one: where scores are rounded beside products (attention),
+ * ptxas has all products wait for the instruction (C7514). The C dialect's names are taken. */
+static const char *const tci_cuda_halves_names[] = {"tc_narrow_f32_bf16", "tc_narrow_f32_f16",
+                                                    "tc_widen_f32_f16"};
 static const char tci_cuda_halves_text[] =
     "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 800\n"
     "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
@@ -344,7 +346,16 @@ static const char tci_cuda_halves_text[] =
     "#endif\n"
     "TC_I unsigned short tc_narrow_f32_bf16(float a) {\n"
     "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
-    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
+    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n"
+    "#ifndef TC_NO_PTX\n"
+    "TC_I unsigned short tc_narrow_f32_f16(float a) {\n    unsigned short r;\n"
+    "    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(a));\n    return r;\n}\n"
+    "#endif\n"
+    "TC_I float tc_widen_f32_f16(unsigned short a) {\n"
+    "    const unsigned u = (a & 0x7fffu) << 13;\n"
+    "    const float f = u < 0x0f800000u ? __int_as_float((int)u) * 0x1p112f\n"
+    "                                    : __int_as_float((int)(u | 0x7f800000u));\n"
+    "    return __int_as_float(__float_as_int(f) | (int)((a & 0x8000u) << 16));\n}\n";
 
 /* tc_lane, tc_down and tc_below hold barriers before and after their use of the shared box, so that
  * one may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
@@ -425,17 +436,17 @@ static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 }
 
 static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l)
+                                const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_scores(out, symbol, l);
+    tci_cuda_attention_score(out, symbol, l, i);
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
-                                const tci_loop *l)
+                                const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_rows(out, symbol, l);
+    tci_cuda_attention_scored(out, symbol, l, i);
 }
 
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
@@ -502,7 +513,9 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
     bool is_new;
-    tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
+    for (int i = 0; i < TCI_COUNT(tci_cuda_halves_names); i++) {
+        tci_cd_intern(cd, tci_cuda_halves_names[i], &is_new);
+    }
     d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";

@@ -153,7 +153,10 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_ROW: tci_c_given(c, "row"); break;
     case TCI_LX_TASK_BEGIN: tci_c_given(c, "task_begin"); break;
     case TCI_LX_TASK_END: tci_c_given(c, "task_end"); break;
-    case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
+    case TCI_LX_GIVEN:
+        tci_c_given(c, "at_");
+        tci_str_printf(c->out, "%lld", (long long)e->c);
+        break;
     default: tci_c_head(c, e); break;
     }
 }
@@ -438,11 +441,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         tci_dialect_number(out, d->words->operand, i);
         tci_str_add(out, ";\n");
     }
-    if (l->score) {
-        tci_c_like score = {out, d, l->score};
-        d->score_head(d, out, symbol, l);
+    for (int i = 0; i < l->n_scores; i++) {
+        tci_c_like score = {out, d, l->scores[i]};
+        d->score_head(d, out, symbol, l, i);
         tci_c_block(&score, 0, 1);
-        d->score_tail(d, out, symbol, l);
+        d->score_tail(d, out, symbol, l, i);
     }
     tci_c_block(&c, 0, 1);
     d->tail(d, out, symbol, l);

@@ -37,10 +37,10 @@ struct tci_dialect {
      * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
-    /* Of a skeleton with a block for scores: what stands before it and behind it, both before the
-     * function's own statements. */
-    void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
-    void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
+    /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
+     * the function's own statements. */
+    void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
+    void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */

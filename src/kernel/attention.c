@@ -268,10 +268,12 @@ static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
     }
     if (masks_else && tci_attention_distance(k, guard.x, 1, x, &x->cut_base, &x->cut_rows)) {
         x->is_cut = true;
+        x->seen = select->args[1];
         x->cut_base -= tci_dim_known(guard.lo);
     } else if (masks_then &&
                tci_attention_distance(k, guard.x, -1, x, &x->cut_base, &x->cut_rows)) {
         x->is_cut = true;
+        x->seen = select->args[2];
         x->cut_base += tci_dim_known(guard.lo) - 1;
     }
 }

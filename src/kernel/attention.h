@@ -18,7 +18,10 @@ typedef struct tci_attention {
      * score, whatever their product is. */
     bool is_cut;
     int64_t cut_base, cut_rows;
+    int32_t seen;       /* what the score is of keys that a query sees: `score`, without the cut */
     int32_t rings;      /* of keys, and of values, each of scores.columns */
+    int32_t slots;      /* for the queries of a tile */
+    bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
 } tci_attention;
 
 /* Does the machine's unit take the kernel, and is it worth it? */

@@ -10,10 +10,12 @@
 enum {
     TCI_ATTENTION_BARRIERS = 512,  /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024,  /* the start of a box */
+    TCI_ATTENTION_SLOTS = 2,       /* of queries, where there is room for those of the next tile */
     TCI_ATTENTION_RINGS = 2,       /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4,  /* and at most */
     TCI_ATTENTION_HELD = 176,      /* registers of a thread for sums, scores and powers */
     TCI_ATTENTION_FILL = 3000,     /* cycles to a tile's first scores, and to leave its sums */
+    TCI_ATTENTION_MEET = 300,      /* cycles of a step for barriers, and to scale the sums */
     TCI_ATTENTION_POWERS = 16,     /* that a processor makes in a cycle */
     TCI_ATTENTION_ROUND = 8        /* columns of a product: a multiple of twice this */
 };
@@ -38,7 +40,7 @@ TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
 {
     int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
-    return TCI_ATTENTION_ALIGNED + tci_attention_queries_bytes(x) + x->rings * step +
+    return TCI_ATTENTION_ALIGNED + x->slots * tci_attention_queries_bytes(x) + x->rings * step +
            tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
 }
 
@@ -73,7 +75,8 @@ static void tci_attention_columns(tci_matrix *x)
 static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile, tci_attention *x)
 {
-    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128);
+    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
+                 (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
     if (!known || !tci_attention_find(k, x)) {
         return false;
     }
@@ -83,14 +86,30 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
     x->scores.columns = (int32_t)tile[1];
     tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
     x->rings = TCI_ATTENTION_RINGS;
+    x->slots = 1;
     int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
     int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
     int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
     if (room < 0 || held > TCI_ATTENTION_HELD) {
         return false;
     }
+    if (room >= tci_attention_queries_bytes(x)) {
+        room -= tci_attention_queries_bytes(x);
+        x->slots = TCI_ATTENTION_SLOTS;
+    }
     x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
+    x->turns = tile[2];
     return true;
+}
+
+/* Cycles of a step. Of two consumers one multiplies while the other has powers; turns keep them so,
+ * but cost more than they give where all products are short. */
+static double tci_attention_step(const tci_attention *x, double multiply, double powers)
+{
+    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->is_cut;
+    double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
+    double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
+    return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
 }
 
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
@@ -106,14 +125,13 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;
     double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
-    double step = x.scores.consumers > 1 ? TCI_MAX(multiply, powers) + 0.2 * (multiply + powers)
-                                         : multiply + powers;
+    double step = tci_attention_step(&x, multiply, powers);
     return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
 /* ---- the hole for scores ---- */
 
-static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x)
+static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x, int score)
 {
     const tci_kernel *k = of->k;
     const tci_matrix *m = &x->scores;
@@ -136,8 +154,9 @@ static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x)
     store.mem = TCI_MEM_STORE_ONE;
     store.base = ~local;
     store.x = tci_lx_const(l, 0);
-    store.args[0] = tci_build_value(b, x->score);
+    store.args[0] = tci_build_value(b, score);
     tci_loop_append(l, 0, store);
+    l->narrow = tci_loop_is_narrow(of->s, l);
     return l;
 }
 
@@ -153,7 +172,10 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     b->l->threads = x->result.row_threads;
     b->l->matrix = &x->result;
     b->l->attention = x;
-    b->l->score = tci_attention_score(b, x);
+    b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->score);
+    if (x->is_cut) {
+        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->seen);
+    }
     tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);

@@ -14,7 +14,7 @@
 #include "../kernel/attention.h"
 #include "matrix.h"
 
-enum { TCI_ATTENTION_TILES = 4 };
+enum { TCI_ATTENTION_TILES = 6 };
 
 /* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
 static inline int tci_attention_slabs(int64_t size)
@@ -28,8 +28,8 @@ TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
-/* The time of a kernel of attention with a tile (consumers, keys of a step); -1: it does not
- * fit. */
+/* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
+ * turns); -1: it does not fit. */
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */

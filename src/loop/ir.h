@@ -131,10 +131,12 @@ struct tci_loop {
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
-    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `score` the block for
-     * one score, which is read and written where `given` is. */
+    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `scores` the blocks
+     * for one score, which is read and written where `given` is: of any key, and, where keys are
+     * cut off, of one that the query sees. */
     const struct tci_attention *attention;
-    struct tci_loop *score;
+    struct tci_loop *scores[2];
+    int n_scores;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */

@@ -5,6 +5,7 @@
  * expression leaves 32 bits, a GPU computes indices in one instruction instead of several (a
  * quotient by a constant in three instead of thirty). What depends on data or on symbolic sizes
  * has no range, and the loop stays wide. */
+#include "../kernel/matrix.h"
 #include "ir.h"
 
 /* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range
@@ -45,6 +46,16 @@ static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, 
     }
 }
 
+/* Where a skeleton's main loop stands on an axis. */
+static tci_lnarrow_range tci_lnarrow_given(const tci_matrix *x, int axis)
+{
+    int64_t size = axis == x->m_axis ? x->m : axis == x->n_axis ? x->n : 0;
+    for (int i = 0; i < x->n_batch; i++) {
+        size = axis == x->batch_axis[i] ? x->batch[i] : size;
+    }
+    return tci_lnarrow_of(0, size - 1);
+}
+
 static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
 {
     tci_lnarrow_range a, b = tci_lnarrow_of(0, 0);
@@ -58,6 +69,7 @@ static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
     case TCI_LX_ROW: return tci_lnarrow_of(0, w->l->rows - 1);
     case TCI_LX_TASK_BEGIN:
     case TCI_LX_TASK_END: return tci_lnarrow_of(0, tci_dim_known(w->l->n_tasks));
+    case TCI_LX_GIVEN: return tci_lnarrow_given(w->l->matrix, (int)tci_dim_known(e->c));
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: b = tci_lnarrow_lx(w, e->b); break;
@@ -123,5 +135,5 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
 {
     tci_lnarrow w = {l, TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_indices + 1),
                      TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_lx + 1)};
-    return !l->matrix && tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
+    return tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
 }

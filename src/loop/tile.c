@@ -780,8 +780,9 @@ static int tci_attention_form_candidates(const tci_ask *a,
 {
     (void)a;
     for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
-        n[i][0] = 2 - i / 2;
+        n[i][0] = i < 4 ? 2 : 1;
         n[i][1] = i % 2 ? 64 : 128;
+        n[i][2] = i / 2 == 1;
     }
     return TCI_ATTENTION_TILES;
 }
@@ -802,8 +803,9 @@ static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tc
 {
     const tci_attention *x = b->l->attention;
     (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages",
-                   x->scores.rows, x->scores.columns, x->rings);
+    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
+                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
+                   x->is_cut ? ", longest first" : "");
 }
 
 /* ---- rows ---- */
@@ -832,7 +834,7 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
                                     tci_matrix_form_note};
-    static const tci_form attention = {"attention", {"consumers", "keys"},
+    static const tci_form attention = {"attention", {"consumers", "keys", "turns"},
                                        tci_attention_form_fits, tci_attention_form_candidates,
                                        tci_attention_form_cost, tci_attention_form_emit,
                                        tci_attention_form_note};

@@ -221,7 +221,7 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
     v.locals = TCI_NEW_ARRAY(s, uint8_t, l->n_locals + 1);
     tci_lverify_block(&v, 0, -1);
     tci_loop_walk(s, l);
-    if (l->score) {
-        tci_loop_verify(s, l->score);
+    for (int i = 0; i < l->n_scores; i++) {
+        tci_loop_verify(s, l->scores[i]);
     }
 }

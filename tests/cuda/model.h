@@ -425,7 +425,7 @@ static float tc_power_of_2(float x) { return exp2f(x); }
 template <int n> static void tc_registers_fewer() {}
 template <int n> static void tc_registers_more() {}
 template <int n> static void tc_registers_here(float (&)[n]) {}
-template <int n> static void tc_attention_behind(float (&)[n], float) {}
+template <int n> static void tc_attention_behind(float (&)[n], bool) { tc_products_wait<0>(); }
 
 static void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d)
 {
@@ -462,11 +462,12 @@ static unsigned model_to_f16(float f)
     return bits;
 }
 
-
 static unsigned tc_pair_f16(float low, float high)
 {
     return model_to_f16(high) << 16 | model_to_f16(low);
 }
+
+static unsigned short tc_narrow_f32_f16(float a) { return (unsigned short)model_to_f16(a); }
 
 #define TC_SHARED unsigned char *const tc_shared = model_memory
 static unsigned tc_shared_at(const void *p)

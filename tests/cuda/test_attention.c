@@ -294,6 +294,8 @@ static void check_plan(const problem *p)
     bool casts = p->c.groups > 0; /* heads by groups are cast by a second kernel */
     CHECK_MSG((strstr(text, "attention by steps") != NULL) == !p->c.apart, "%s:\n%s", p->c.name,
               text);
+    CHECK_MSG((strstr(text, "longest first") != NULL) == (p->c.mask == CAUSAL), "%s:\n%s", p->c.name,
+              text);
     tc_program_get_info(p->program, &info);
     CHECK_MSG(p->c.apart || info.n_kernels == 1 + casts, "%s: %d kernels", p->c.name,
               info.n_kernels);
