@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "079c640b94865505"
+#define TCI_BUILD "31579fc29c837efe"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -262,6 +262,39 @@
  *     given[tc_program_find_input(f, "x")] = TC_BUF(in, 12);
  *     tc_run(f, TC_BUFS_N(given, 1), TC_BUFS(TC_BUF(out, 12)));
  *
+ * What no op here does, a C function of yours does, called by the program between its kernels. It
+ * has a name and a version, a rule for the shape of its result and, if wanted, one for gradients:
+ *
+ *     #include "tc.h"
+ *
+ *     static bool pick_shape(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+ *     {
+ *         (void)user;
+ *         out->rank = 0;
+ *         return n == 1 && in[0].dtype == TC_F32 && in[0].n > 0;
+ *     }
+ *     static void pick(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+ *     {
+ *         const float *x = in[0].data;
+ *         (void)user;
+ *         (void)n;
+ *         *(float *)out->data = x[in[0].n / 2];
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         static const tc_custom_op op = {.name = "pick", .version = 1, .shape = pick_shape,
+ *                                         .run = pick};
+ *         tc_ctx *ctx;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor x = tc_arange(ctx, 0, 12, 1, TC_F32);
+ *         tc_print(stdout, tc_mul(tc_custom(&op, TC_TENSORS(tc_neg(x))), 2));
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
  * 8 LAZY FORM: VALUES
  *
  * No program is needed: reading compiles on demand (remembered like any compile), runs, and keeps
@@ -332,9 +365,9 @@
  *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
- * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named after those that they
- * change; parameters of bf16 and f16 are updated in f32. The rate is a number or a 0-d tensor, so a
- * schedule is an input:
+ * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named
+ * after those that they change; parameters of bf16 and f16 are updated in f32. The rate is a number
+ * or a 0-d tensor, so a schedule is an input:
  *
  *     tc_tensor rate = tc_input(ctx, "rate", TC_F32), slope, effects[TC_EFFECTS(1)];
  *     tc_tensor p = tc_named(tc_param(ctx, NULL, TC_F32, 3, 4), "p");
@@ -2974,11 +3007,11 @@ extern "C" {
  * them), and parameters of its own for what it remembers. effects[0] to effects[*n_effects - 1]
  * are outputs for tc_compile_fn; there is room for TC_EFFECTS(n). rate is a number or a 0-d tensor:
  * as an input of the program it is whatever schedule the caller likes. f16 and bf16 parameters are
- * updated in f32, in a copy that is remembered, and rounded from there; their gradients may be f32. What is remembered is named
- * after its parameter where that has a name ("fc1.weight.momentum"), so tc_save has it too; it is
- * made anew by each of these calls. options NULL or a field zero: its default.
- * TC_ERR_ARGUMENT: NULL, or one is no parameter; TC_ERR_DTYPE; TC_ERR_SHAPE; the error of a
- * gradient; *n_effects is then 0, and tc_error of the first parameter's context tells. */
+ * updated in f32, in a copy that is remembered, and rounded from there; their gradients may be f32.
+ * What is remembered is named after its parameter where that has a name ("fc1.weight.momentum"), so
+ * tc_save has it too; it is made anew by each of these calls. options NULL or a field zero: its
+ * default. TC_ERR_ARGUMENT: NULL, or one is no parameter; TC_ERR_DTYPE; TC_ERR_SHAPE; the error of
+ * a gradient; *n_effects is then 0, and tc_error of the first parameter's context tells. */
 #define TC_EFFECTS(n) (4 * (n) + 4)
 
 /* w -= rate * step; step: g, or, with momentum, m = momentum * m + g, or, of Nesterov, g + momentum
@@ -3324,6 +3357,56 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
                             tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
                             tc_site here);
 #define tc_scan(...) tc_scan_at(__VA_ARGS__, TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
+/* ---- src/api/custom.h ---- */
+/* api/custom.h - ops of the user's own: C functions that programs call. */
+#ifndef TC_API_CUSTOM_H
+#define TC_API_CUSTOM_H
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TC_CUSTOM_MOST = 16 }; /* inputs of a custom op, and axes of its result */
+
+/* An operand of a custom op: n elements, dense, in row-major order. */
+typedef struct tc_custom_array {
+    void *data;     /* NULL in a shape rule */
+    tc_dtype dtype;
+    int rank;
+    int64_t *sizes; /* `rank` of them */
+    int64_t n;
+} tc_custom_array;
+
+/* Name and version say what an op is: another op of both is refused. An op computes its result of
+ * its inputs alone, the same of the same ones: equal calls are one, and what does not change
+ * between runs may be computed once. */
+typedef struct tc_custom_op {
+    const char *name; /* copied */
+    int version;
+    void *user;       /* for the functions, which stay as long as programs do; not freed */
+    /* dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, which has those of
+     * the first input so far. false: the inputs do not fit. NULL: they are those of the first. */
+    bool (*shape)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
+    /* Computes the result. On any thread, also in several runs at once; makes no call of tc. */
+    void (*run)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
+    /* The gradient of input `which`, of its shape and dtype, given that of the result; made of tc's
+     * calls, of other custom ops too. TC_NONE: there is none. NULL: to ask for one fails. */
+    tc_tensor (*vjp)(void *user, tc_tensors inputs, tc_tensor result, tc_tensor grad, int which);
+} tc_custom_op;
+
+/* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
+ * the run. Sizes are numbers, not symbolic. A program with such a call runs interpreted or on
+ * "cpu", else its compile is TC_ERR_UNSUPPORTED, as are vmap and forward mode. TC_ERR_ARGUMENT: no
+ * name or run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape
+ * rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
+#define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -9117,6 +9200,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "what each step of a repetition gives its body anew")                                        \
     X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
     X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
+    X(CUSTOM, custom, 1, MANY, 0, CUSTOM, OWN, "a C function of the user's")                       \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
@@ -9251,6 +9335,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
+#define TCI_ATTRS_CUSTOM(X) X(op, COUNT, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)
 #define TCI_ATTRS_SLICE(X) X(start, PLACE, EACH) X(step, PLACE, EACH)
@@ -9450,7 +9535,7 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK)            \
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK) X(CUSTOM)                          \
     X(REPEAT) X(RESULT)
 
 #define TCI_ATTR_ROW(name, kind, times)                                                            \
@@ -10762,6 +10847,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_BOUND] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
     [TCI_OP_REPEAT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_RESULT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_CUSTOM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_LOG_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -11183,6 +11269,109 @@ TCI_FN int tci_red_cost(int red, tc_dtype t)
         cost += best ? 1 : op == TCI_W_K ? 0 : tci_prim_get((tci_prim)op)->cost;
     }
     return cost;
+}
+/* ---- src/ops/custom.c ---- */
+/* ops/custom.c - the list of the user's own ops, and their calls in a run.
+ *
+ * The list only grows, by its head, so nobody needs a lock to read it. */
+/* ---- src/ops/custom.h ---- */
+/* ops/custom.h - ops of the user's own: the list of those that this process knows, and calls. */
+#ifndef TCI_OPS_CUSTOM_H
+#define TCI_OPS_CUSTOM_H
+
+
+struct tci_graph;
+struct tci_node;
+
+typedef struct tci_custom tci_custom;
+struct tci_custom {
+    tc_custom_op op;      /* its name is ours */
+    int64_t number;       /* from 1 on: the attribute of a CUSTOM node */
+    /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
+    struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
+                            struct tci_node *grad, int which, bool *none);
+    const tci_custom *next;
+};
+
+/* One call: the arrays of its inputs and, last, of its result, without their memory. */
+typedef struct tci_custom_call {
+    const tci_custom *op;
+    int n_inputs;
+    tc_custom_array *arrays;
+} tci_custom_call;
+
+/* The op of that name and version, listed on its first use; lives as long as the process. A new one
+ * takes over `fresh` (heap, all but its number set). */
+TCI_FN const tci_custom *tci_custom_list(tci_custom *fresh);
+TCI_FN const tci_custom *tci_custom_find(const char *name, int version);
+TCI_FN const tci_custom *tci_custom_get(int64_t number);
+/* operands: memory of each input, then of n_results places for the result. */
+TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results);
+
+#endif
+
+/* ---- src/ops/custom.c, continued ---- */
+#include <string.h>
+
+static const tci_custom *tci_custom_head; /* atomic */
+
+static const tci_custom *tci_custom_first(void)
+{
+    return __atomic_load_n(&tci_custom_head, __ATOMIC_ACQUIRE);
+}
+
+static const tci_custom *tci_custom_find_from(const tci_custom *c, const char *name, int version)
+{
+    while (c && (c->op.version != version || strcmp(c->op.name, name) != 0)) {
+        c = c->next;
+    }
+    return c;
+}
+
+TCI_FN const tci_custom *tci_custom_find(const char *name, int version)
+{
+    return tci_custom_find_from(tci_custom_first(), name, version);
+}
+
+TCI_FN const tci_custom *tci_custom_list(tci_custom *fresh)
+{
+    const tci_custom *head = tci_custom_first();
+    for (;;) {
+        const tci_custom *there = tci_custom_find_from(head, fresh->op.name, fresh->op.version);
+        if (there) {
+            return there;
+        }
+        fresh->next = head;
+        fresh->number = head ? head->number + 1 : 1;
+        if (__atomic_compare_exchange_n(&tci_custom_head, &head, fresh, false, __ATOMIC_RELEASE,
+                                        __ATOMIC_ACQUIRE)) {
+            return fresh;
+        }
+    }
+}
+
+TCI_FN const tci_custom *tci_custom_get(int64_t number)
+{
+    const tci_custom *c = tci_custom_first();
+    while (c && c->number != number) {
+        c = c->next;
+    }
+    return c;
+}
+
+TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results)
+{
+    tc_custom_array arrays[TC_CUSTOM_MOST + 1];
+    int n = call->n_inputs;
+    for (int i = 0; i <= n; i++) {
+        arrays[i] = call->arrays[i];
+        arrays[i].data = operands[i];
+    }
+    call->op->op.run(call->op->op.user, arrays, n, &arrays[n]);
+    for (int i = 1; i < n_results; i++) { /* outputs that are the same value */
+        memcpy(operands[n + i], operands[n],
+               (size_t)call->arrays[n].n * (size_t)tc_dtype_size(call->arrays[n].dtype));
+    }
 }
 /* ---- src/ops/helpers.c ---- */
 /* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
@@ -17293,6 +17482,12 @@ static void tci_verify_topk(const tci_verify *v)
     }
 }
 
+static void tci_verify_custom(const tci_verify *v)
+{
+    bool known = v->n->n_in <= TC_CUSTOM_MOST && v->n->rank <= TC_CUSTOM_MOST;
+    tci_verify_that(v, known && tci_custom_get(v->n->attr[0]), "an op that nobody listed");
+}
+
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
@@ -17339,6 +17534,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
+    case TCI_OP_CUSTOM: tci_verify_custom(v); break;
     }
 }
 
@@ -22193,6 +22389,21 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
     return tci_build_cast(v->g, r, (tc_dtype)x->dtype);
 }
 
+static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
+{
+    const tci_custom *c = tci_custom_get(v->n->attr[0]);
+    bool none = false;
+    if (!c->vjp) {
+        tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED, "custom op '%.60s' has no gradient: its vjp is "
+                         "NULL", c->op.name);
+    }
+    tci_node *grad = c->vjp(c, v->g, v->n, v->grad, v->which, &none);
+    const tci_node *x = v->n->in[v->which];
+    return none ? tci_build_broadcast(v->g, tci_rule_number(v, (tc_dtype)x->dtype, 0), x->rank,
+                                      x->shape)
+                : grad;
+}
+
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
 #define TCI_VJP_CALL_OWN(op, call)                                                                 \
@@ -22848,6 +23059,8 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY: return tci_jvp_transposed(w, n);
+    case TCI_OP_CUSTOM:
+        tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "a custom op has no forward mode");
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
     return NULL;
@@ -23036,6 +23249,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_BOUND:
     case TCI_OP_REPEAT:
     case TCI_OP_RESULT:
+    case TCI_OP_CUSTOM:
     case TCI_OP_ASSIGN: break;
     }
     return TCI_VMAP_NEVER;
@@ -24639,6 +24853,9 @@ typedef struct tci_kernel {
     tci_koperand *operands; int n_operands, cap_operands;
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
+    /* A function of the user's in the place of axes and stages: it takes the operands in order,
+     * and the host calls it. NULL: none */
+    const tci_custom_call *call;
     bool faults;                             /* holds a FAULT instruction */
     bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
@@ -25592,6 +25809,20 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
     }
 }
 
+static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
+{
+    tci_str_printf(out, "  call %s version %d:", call->op->op.name, call->op->op.version);
+    for (int i = 0; i <= call->n_inputs; i++) {
+        const tc_custom_array *a = &call->arrays[i];
+        tci_str_printf(out, "%s %s [", i == call->n_inputs ? " ->" : "", tc_dtype_name(a->dtype));
+        for (int d = 0; d < a->rank; d++) {
+            tci_str_printf(out, "%s%lld", d ? ", " : "", (long long)a->sizes[d]);
+        }
+        tci_str_add(out, "]");
+    }
+    tci_str_add(out, "\n");
+}
+
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
@@ -25605,6 +25836,9 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
         tci_kernel_print_dim(out, k->operands[p].n, "]\n");
+    }
+    if (k->call) {
+        tci_kernel_print_call(out, k->call);
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);
@@ -26970,6 +27204,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_TOPK:                                                                              \
     case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_SEGMENT:                                                                           \
+    case TCI_OP_CUSTOM:                                                                            \
     case TCI_OP_CONTRACT:                                                                          \
     case TCI_OP_BOUND:                                                                             \
     case TCI_OP_REPEAT:                                                                            \
@@ -29416,6 +29651,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
     X(REPEAT, "a repetition has kernels of its own, and its results are stored")                   \
+    X(CUSTOM, "a function of the user's reads and writes memory")                                  \
     X(FEW, "the few points of the sums would leave most of the device idle")                       \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(SIZE, "the joined kernel would be too large")                                                \
@@ -29454,7 +29690,9 @@ typedef enum tci_root_kind {
     TCI_ROOT_CONTRACT,
     TCI_ROOT_SCAN,
     TCI_ROOT_SCATTER,
-    TCI_ROOT_REPEAT
+    TCI_ROOT_REPEAT,
+    TCI_ROOT_CUSTOM,   /* a call of the user's function: a group of its own */
+    TCI_ROOT_KINDS
 } tci_root_kind;
 
 typedef struct tci_read {
@@ -31932,6 +32170,27 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     return parts ? parts : n;
 }
 
+/* ---- calls ---- */
+
+/* A function of the user's reads dense memory. */
+static tci_node *tci_algo_custom(const tci_algo *a, tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *x = n->in[i];
+        if (x->strides) { /* a leaf's; what looks at it is no leaf */
+            x = tci_graph_node(a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x,
+                               0, NULL);
+        }
+        if (!tci_plan_is_leaf(x)) {
+            tci_algo_force(a, x);
+        }
+        in[i] = x;
+    }
+    return tci_graph_node(a->g, TCI_OP_CUSTOM, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                          n->n_attr, n->attr);
+}
+
 /* ---- the pass ---- */
 
 static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
@@ -31954,6 +32213,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_plan_order(a, n);
     } else if (n->op == TCI_OP_TOPK) {
         made = tci_plan_topk(a, n);
+    } else if (n->op == TCI_OP_CUSTOM) {
+        made = tci_algo_custom(a, n);
     }
     return made ? made : n;
 }
@@ -31999,6 +32260,7 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
+           : n->op == TCI_OP_CUSTOM   ? TCI_ROOT_CUSTOM
                                       : TCI_ROOT_VALUE;
 }
 
@@ -32241,7 +32503,7 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
-/* What a repetition needs is all in memory, and read as a whole. */
+/* What a repetition, or a call, needs is all in memory, and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
@@ -32272,7 +32534,7 @@ static void tci_root_probe(tci_fusion *f, int self)
         int axis = tci_kernel_axis(k, r->domain[i], false);
         domain[i] = tci_kx_axis(k, axis);
     }
-    if (r->kind == TCI_ROOT_REPEAT) {
+    if (r->kind == TCI_ROOT_REPEAT || r->kind == TCI_ROOT_CUSTOM) {
         tci_root_read_all(&p, &l);
     } else if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
@@ -33155,7 +33417,8 @@ static void tci_join_map_inner(tci_join *j, int i)
 /* Is its value there for the roots behind it, not only in memory? */
 static bool tci_join_is_evaluated(const tci_root *r)
 {
-    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT;
+    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT &&
+           r->kind != TCI_ROOT_CUSTOM;
 }
 
 /* Every read inside is pure, at the same outer and inner axes. */
@@ -33213,7 +33476,9 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
     case TCI_ROOT_CONTRACT: return (kept > 0) == j->keeps;
     case TCI_ROOT_SCAN:
     case TCI_ROOT_SCATTER:
-    case TCI_ROOT_REPEAT: return false;
+    case TCI_ROOT_REPEAT:
+    case TCI_ROOT_CUSTOM:
+    case TCI_ROOT_KINDS: return false;
     }
     return false;
 }
@@ -33242,7 +33507,7 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
 
 static bool tci_join_check(const tci_join *j, tci_why *why)
 {
-    int weight, operands, kinds[TCI_ROOT_REPEAT + 1] = {0};
+    int weight, operands, kinds[TCI_ROOT_KINDS] = {0};
     for (int i = 0; i < j->n_roots; i++) {
         kinds[j->f->roots[j->roots[i]].kind]++;
     }
@@ -34218,6 +34483,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_REPEAT;
         return false;
     }
+    if (r->kind == TCI_ROOT_CUSTOM || f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
+        *why = TCI_WHY_CUSTOM;
+        return false;
+    }
     if (r->kind == TCI_ROOT_REDUCE && (g->has_contract || g->has_scan)) {
         *why = TCI_WHY_CONTRACTION;
         return false;
@@ -34441,6 +34710,7 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
                              : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
                              : source->kind == TCI_ROOT_REPEAT   ? TCI_WHY_REPEAT
+                             : source->kind == TCI_ROOT_CUSTOM   ? TCI_WHY_CUSTOM
                              : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
                                                                  : TCI_WHY_SPACE);
         }
@@ -35838,12 +36108,66 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
     return kept;
 }
 
+/* ---- calls ---- */
+
+static void tci_pk_show_array(tci_scratch *s, const tci_node *n, tc_custom_array *to)
+{
+    *to = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
+    to->sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    to->n = tci_dim_known(tci_node_count(n));
+    for (int i = 0; i < n->rank; i++) {
+        to->sizes[i] = tci_dim_known(n->shape[i]);
+    }
+}
+
+static void tci_pk_call_operand(tci_pk *p, int buffer, bool is_output)
+{
+    const tci_buffer *b = &p->plan->buffers[buffer];
+    TCI_PUSH(p->s, p->operand_buffers, p->n_operand_buffers, p->cap_operand_buffers, buffer);
+    tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
+    p->k->all_bytes += tci_dim_known(b->bytes);
+}
+
+/* A kernel without stages: its operands are those of the user's function, in order. */
+static tci_lowered tci_pk_call(tci_pk *p)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[0]];
+    const tci_node *n = r->node;
+    tci_custom_call *call = TCI_NEW(p->s, tci_custom_call);
+    call->op = tci_custom_get(n->attr[0]);
+    call->n_inputs = n->n_in;
+    call->arrays = TCI_NEW_ARRAY(p->s, tc_custom_array, n->n_in + 1);
+    p->k = tci_kernel_make(p->s);
+    p->k->call = call;
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_pnode *in = tci_pnode_of(p->f, n->in[i]);
+        tci_pk_show_array(p->s, n->in[i], &call->arrays[i]);
+        tci_pk_call_operand(p, tci_plan_is_leaf(n->in[i]) ? in->buffer
+                                                          : p->f->roots[in->root].buffer, false);
+    }
+    tci_pk_show_array(p->s, n, &call->arrays[n->n_in]);
+    for (int o = -1; o < r->n_outputs; o++) {
+        int buffer = o < 0 ? r->buffer : r->outputs[o];
+        if (buffer >= 0) {
+            tci_pk_call_operand(p, buffer, true);
+        }
+    }
+    p->k->bytes = tci_dim_known(p->k->all_bytes);
+    tci_pk_name(p, p->k);
+    tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
+    out.offsets = TCI_NEW_ARRAY(p->s, int64_t, p->k->n_operands + 1);
+    return out;
+}
+
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine)
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan, .machine = machine};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
     p.red_of = plan->red_of;
+    if (f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
+        return tci_pk_call(&p);
+    }
     tci_pk_find_families(&p);
     bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
@@ -36424,6 +36748,9 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
                                    int in)
 {
     int store = -1;
+    if (k->call) {
+        return false; /* nobody knows in which order it reads and writes */
+    }
     for (int w = 0; w < k->n_stores; w++) {
         if (k->stores[w].operand == out) {
             if (store >= 0) {
@@ -37878,7 +38205,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
 {
     const tci_group *g = &f->groups[group];
     int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
-    bool kinds[TCI_ROOT_REPEAT + 1] = {false};
+    bool kinds[TCI_ROOT_KINDS] = {false};
     TCI_ASSERT(s, g->n_roots > 0 && (g->n_roots <= TCI_GROUP_MAX_ROOTS || g->has_repeat));
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
@@ -37899,7 +38226,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
         TCI_ASSERT(s, !g->has_repeat || !kinds[k]);
     }
     TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
-    TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
+    TCI_ASSERT(s, (!g->has_scatter && !kinds[TCI_ROOT_CUSTOM]) || g->n_roots == 1);
     TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
@@ -58510,6 +58837,36 @@ static void tci_ref_result(tci_ref *r, const tci_node *n, tci_value *out)
            sizeof(*out) * (size_t)tci_ref_count(n));
 }
 
+/* The op's function, on dense memory. */
+static void tci_ref_custom(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    void *memory[TC_CUSTOM_MOST + 1];
+    tc_custom_array arrays[TC_CUSTOM_MOST + 1];
+    tci_custom_call call = {tci_custom_get(n->attr[0]), n->n_in, arrays};
+    for (int i = 0; i <= n->n_in; i++) {
+        const tci_node *x = i < n->n_in ? n->in[i] : n;
+        const tc_dtype t = (tc_dtype)x->dtype;
+        const int64_t count = tci_ref_count(x), bytes = tci_dtype_get(t)->bytes;
+        arrays[i] = (tc_custom_array){NULL, t, x->rank, TCI_NEW_ARRAY(&r->s, int64_t, x->rank + 1),
+                                      count};
+        for (int d = 0; d < x->rank; d++) {
+            arrays[i].sizes[d] = tci_dim_known(x->shape[d]);
+        }
+        memory[i] = TCI_NEW_ARRAY(&r->s, char, count * bytes + 1);
+        for (int64_t e = 0; x != n && e < count; e++) {
+            tci_value v = tci_ref_of(r, x)[e];
+            v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
+            tci_value_store(t, (char *)memory[i] + e * bytes, v);
+        }
+    }
+    tci_custom_run(&call, memory, 1);
+    const tc_dtype t = (tc_dtype)n->dtype;
+    for (int64_t e = 0; e < tci_ref_count(n); e++) {
+        const char *at = (const char *)memory[n->n_in] + e * tci_dtype_get(t)->bytes;
+        out[e] = tci_ref_round(r, tci_value_load(t, at), t, t);
+    }
+}
+
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, const tci_node *n)
 {
@@ -58563,6 +58920,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
     case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
+    case TCI_OP_CUSTOM: tci_ref_custom(r, n, out); break;
     }
 }
 
@@ -58725,6 +59083,7 @@ typedef struct tci_code_kernel {
     tci_kernel_fn fn;      /* native code; NULL: interpreted */
     tci_interp *interp;    /* set when interpreted */
     int32_t module;        /* index in modules, when not interpreted */
+    const tci_custom_call *call; /* set when it is a function of the user's */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     tci_dim n_tasks;
     double task_ns, call_ns;
@@ -58790,6 +59149,7 @@ typedef struct tci_code {
     tci_module **modules; int32_t n_modules;
     tc_times times;
     bool from_disk;
+    bool calls;                /* functions of this process: never on disk */
     bool fallback;             /* interpreted although a native backend was asked for */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
@@ -62730,7 +63090,8 @@ static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
 
 static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
 {
-    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) + (k->kernel != NULL);
+    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) +
+               (k->kernel != NULL) + (k->call != NULL);
     bool native = k->fn || k->function;
     TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);
@@ -63082,7 +63443,7 @@ typedef struct tci_compile_job {
     tci_request_copy copy;    /* in the batch's scratch, as are the next four */
     tci_node **roots;         /* after rewriting */
     tci_plan *plan;
-    int *units;               /* plan kernel -> number in the batch's jit */
+    int *units;               /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
     tc_times times;
 } tci_compile_job;
@@ -63181,7 +63542,9 @@ static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *j
         tci_str interp = {.s = &b->scratch};
         for (int i = 0; i < job->code->n_kernels; i++) {
             tci_str_printf(&interp, "%s\n", job->code->kernels[i].symbol);
-            tci_interp_print(&interp, job->code->kernels[i].interp);
+            if (job->code->kernels[i].interp) {
+                tci_interp_print(&interp, job->code->kernels[i].interp);
+            }
             tci_str_add(&interp, "\n");
         }
         tci_dump_file(&job->dump, "interp.txt", &interp);
@@ -63221,12 +63584,31 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
 
 /* ---- stages of one request ---- */
 
+/* Functions of the user's run on the host, on memory of sizes that are known. */
+static void tci_compile_check_calls(tci_compile_batch_state *b, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        if (r->nodes[i]->op != TCI_OP_CUSTOM || tci_node_is_value(r->nodes[i])) {
+            continue;
+        }
+        const char *name = tci_custom_get(r->nodes[i]->attr[0])->op.name;
+        if (b->backend->calls && b->backend->calls->launch) {
+            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' runs on the host, "
+                             "not on \"%s\"", name, b->backend->name);
+        } else if (r->n_symbols) {
+            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' in a program of "
+                             "symbolic sizes", name);
+        }
+    }
+}
+
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
+    tci_compile_check_calls(b, r);
     job->copy = tci_request_copy_graph(s, r);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
@@ -63270,7 +63652,8 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
         int n = job->plan ? job->plan->n_kernels : 0;
         job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
         for (int k = 0; k < n; k++) {
-            job->units[k] = tci_jit_add(jit, job->plan->kernels[k]);
+            bool is_call = job->plan->kernels[k]->call;
+            job->units[k] = is_call ? -1 : tci_jit_add(jit, job->plan->kernels[k]);
         }
     }
     tci_jit_find(jit);
@@ -63457,6 +63840,9 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     const tc_backend *calls = b->backend->calls;
     c->modules = tci_compile_get(b, c, job->plan->n_kernels, sizeof(tci_module *));
     for (int i = 0; i < c->n_kernels; i++) {
+        if (job->units[i] < 0) {
+            continue;
+        }
         const tci_module_kernel *found = &b->jit.kernels[job->units[i]].found;
         tci_code_kernel *k = &c->kernels[i];
         k->symbol = tci_compile_text(b, c, found->record.symbol);
@@ -63506,6 +63892,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
         tci_code_kernel *k = &c->kernels[i];
+        if (from->call) {
+            continue;
+        }
         k->symbol = tci_compile_text(b, c, from->name);
         k->note = tci_compile_text(b, c, "interpreted");
         if (tci_compile_fill_kernel(b, c, k, from)) {
@@ -63525,6 +63914,32 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* Functions of the user's, which every executor on the host calls. */
+static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_plan *plan, tci_code *c)
+{
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_custom_call *from = plan->kernels[i]->call;
+        if (!from) {
+            continue;
+        }
+        int n = from->n_inputs + 1;
+        tci_custom_call *call = tci_compile_get(b, c, 1, sizeof(*call));
+        *call = *from;
+        call->arrays = tci_compile_get(b, c, n, sizeof(*call->arrays));
+        for (int a = 0; a < n; a++) {
+            size_t bytes = sizeof(int64_t) * (size_t)from->arrays[a].rank;
+            call->arrays[a] = from->arrays[a];
+            call->arrays[a].sizes = tci_compile_get(b, c, (int64_t)bytes, 1);
+            memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
+        }
+        c->kernels[i].call = call;
+        c->kernels[i].symbol = tci_compile_text(b, c, from->op->op.name);
+        c->kernels[i].note = tci_compile_text(b, c, "a function of the user's");
+        c->kernels[i].n_tasks = 1;
+        c->calls = true;
+    }
+}
+
 /* Source of a program: what this batch compiled, and where the kernels that were found come
  * from. */
 static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
@@ -63534,6 +63949,9 @@ static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
         tci_str_add_n(&text, b->jit.sources[i].text, b->jit.sources[i].n);
     }
     for (int i = 0; i < c->n_kernels && b->native; i++) {
+        if (c->kernels[i].call) {
+            continue;
+        }
         const tci_module *m = c->modules[c->kernels[i].module];
         if (!strstr(tci_str_text(&text), c->kernels[i].symbol)) {
             tci_str_printf(&text, "/* %s: compiled before, in %s */\n", c->kernels[i].symbol,
@@ -63579,6 +63997,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
             c->kernels[i].writes[o] = from->operands[o].is_output;
         }
     }
+    tci_compile_fill_calls(b, job->plan, c);
     if (b->native) {
         tci_compile_fill_native(b, job, c);
     } else {
@@ -63694,7 +64113,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native) {
+            if (b->native && !job->code->calls) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -64542,8 +64961,9 @@ typedef struct tci_ctx {
 
 /* One launch of a program, as the run loop wants it. */
 typedef struct tci_run_step {
-    tci_kernel_fn fn;          /* NULL: interp runs it */
+    tci_kernel_fn fn;          /* NULL: interp runs it, or */
     const tci_interp *interp;
+    const tci_custom_call *call; /* a function of the user's is called */
     const int64_t *literals;   /* words of this kernel's literal slots, in the program's block */
     int64_t n_tasks;
     int64_t least;             /* tasks that a thread takes at a time, at least */
@@ -66437,6 +66857,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         tci_run_step *step = &f->steps[i];
         step->fn = kernel->fn;
         step->interp = kernel->interp;
+        step->call = kernel->call;
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
                                                       : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
@@ -67704,6 +68125,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         step->fn(own, step->literals, fault, begin, end);
     } else if (step->fn) {
         step->fn(slots, step->literals, fault, begin, end);
+    } else if (step->call) {
+        tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
         char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;
         tci_interp_run(step->interp, workspace, slots, step->literals, fault, begin, end);
@@ -79194,6 +79617,185 @@ TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t 
 
 #undef TCI_T
 #undef TCI_N
+/* ---- src/api/custom.c ---- */
+/* api/custom.c - calls of the user's own ops.
+ *
+ * In: an op and its operands. Out: a CUSTOM node, whose shape and dtype the op's rule gives. The
+ * node knows the op by its number in the list of ops/custom.c. */
+
+#include <stddef.h>
+#include <string.h>
+
+
+/* ---- the op ---- */
+
+static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
+{
+    return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp;
+}
+
+/* The user's rule over handles; its result as a node. */
+static tci_node *tci_custom_vjp(const tci_custom *c, tci_graph *g, tci_node *n, tci_node *grad,
+                                int which, bool *none)
+{
+    tci_ctx *ctx = (tci_ctx *)((char *)g - offsetof(tci_ctx, graph));
+    tc_tensor inputs[TC_CUSTOM_MOST];
+    for (int i = 0; i < n->n_in; i++) {
+        inputs[i] = tci_handle_make(ctx, n->in[i], n->site);
+    }
+    tc_tensors list = {inputs, n->n_in};
+    tc_tensor r = c->op.vjp(c->op.user, list, tci_handle_make(ctx, n, n->site),
+                            tci_handle_make(ctx, grad, n->site), which);
+    *none = !r.ctx && r.id == TC_NONE.id;
+    if (*none) {
+        return NULL;
+    }
+    tci_node *made = tci_handle_node(r);
+    const tci_node *x = n->in[which];
+    char why[512];
+    if (!made) {
+        tc_status status = tci_handle_error(r, why, sizeof(why));
+        tci_graph_fail(g, status, "the gradient of custom op '%.60s': %s", c->op.name, why);
+    } else if (made->dtype != x->dtype ||
+               !tci_build_same_shape(made->rank, made->shape, x->rank, x->shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "custom op '%.60s' gives input %d, %s %s, a gradient %s %s",
+                       c->op.name, which, tc_dtype_name((tc_dtype)x->dtype), TCI_SHAPE_TEXT(x),
+                       tc_dtype_name((tc_dtype)made->dtype), TCI_SHAPE_TEXT(made));
+        made = NULL;
+    }
+    return made;
+}
+
+static const tci_custom *tci_custom_make(const tc_custom_op *op)
+{
+    size_t n = strlen(op->name) + 1;
+    tci_custom *fresh = tci_heap_get(sizeof(*fresh) + n);
+    if (!fresh) {
+        return NULL;
+    }
+    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL};
+    fresh->op.name = memcpy(fresh + 1, op->name, n);
+    const tci_custom *listed = tci_custom_list(fresh);
+    if (listed != fresh) {
+        tci_heap_free(fresh);
+    }
+    return listed;
+}
+
+/* NULL: the frame failed. */
+static const tci_custom *tci_custom_of(tci_frame *f, const tc_custom_op *op)
+{
+    if (!op || !op->name || !op->name[0] || !op->run) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "an op has a name and a function `run`");
+        return NULL;
+    }
+    const tci_custom *c = tci_custom_find(op->name, op->version);
+    c = c ? c : tci_custom_make(op);
+    if (!c) {
+        tci_frame_fail(f, TC_ERR_MEMORY, "out of memory for an op");
+    } else if (!tci_custom_is_same(&c->op, op)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "another op is '%.60s' version %d: give this one a "
+                       "version of its own", op->name, op->version);
+        c = NULL;
+    }
+    return c;
+}
+
+/* ---- the call ---- */
+
+/* Operands as the shape rule sees them. */
+typedef struct tci_custom_rule {
+    tc_custom_array arrays[TC_CUSTOM_MOST + 1];
+    int64_t sizes[TC_CUSTOM_MOST + 1][TC_CUSTOM_MOST];
+} tci_custom_rule;
+
+static bool tci_custom_show(tci_frame *f, tci_custom_rule *rule, int i, const tci_node *x)
+{
+    tc_custom_array *a = &rule->arrays[i];
+    *a = (tc_custom_array){NULL, (tc_dtype)x->dtype, x->rank, rule->sizes[i], 1};
+    if (x->rank > TC_CUSTOM_MOST) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "input %d has %d axes, expected at most %d", i, x->rank,
+                       (int)TC_CUSTOM_MOST);
+        return false;
+    }
+    for (int d = 0; d < x->rank; d++) {
+        if (!tci_dim_is_known(x->shape[d])) {
+            tci_frame_fail(f, TC_ERR_SHAPE, "input %d is %s: the sizes of a custom op are numbers",
+                           i, TCI_SHAPE_TEXT(x));
+            return false;
+        }
+        a->sizes[d] = tci_dim_known(x->shape[d]);
+        a->n *= a->sizes[d];
+    }
+    return true;
+}
+
+static bool tci_custom_judge(tci_frame *f, const tc_custom_op *op, const tc_custom_array *result)
+{
+    bool good = tci_dtype_is_valid((int)result->dtype) && result->rank >= 0 &&
+                result->rank <= TC_CUSTOM_MOST;
+    for (int i = 0; good && i < result->rank; i++) {
+        good = result->sizes[i] >= 0 && tci_dim_is_known(result->sizes[i]);
+    }
+    if (!good) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype, rank or "
+                       "size", op->name);
+    }
+    return good;
+}
+
+/* The rule's result lies behind the inputs; it begins as the first input. */
+static bool tci_custom_shape(tci_frame *f, const tc_custom_op *op, tci_custom_rule *rule,
+                             tci_node *const *in, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!tci_custom_show(f, rule, i, in[i])) {
+            return false;
+        }
+    }
+    tc_custom_array *result = &rule->arrays[n];
+    tci_custom_show(f, rule, n, in[0]);
+    if (op->shape && !op->shape(op->user, rule->arrays, n, result)) {
+        tci_str shapes = {0};
+        for (int i = 0; i < n; i++) {
+            tci_str_printf(&shapes, "%s%s %s", i ? ", " : "",
+                           tc_dtype_name((tc_dtype)in[i]->dtype), TCI_SHAPE_TEXT(in[i]));
+        }
+        tci_frame_fail(f, TC_ERR_SHAPE, "'%.60s' does not take %s", op->name,
+                       tci_str_text(&shapes));
+        tci_str_free(&shapes);
+        return false;
+    }
+    return tci_custom_judge(f, op, result);
+}
+
+TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_custom", here);
+    tci_node *in[TC_CUSTOM_MOST] = {NULL};
+    tci_custom_rule rule;
+    for (int i = 0; i < inputs.n && inputs.items; i++) {
+        tci_frame_use(&f, inputs.items[i]);
+    }
+    const tci_custom *c = tci_custom_of(&f, op);
+    if (c && (inputs.n < 1 || inputs.n > TC_CUSTOM_MOST || !inputs.items)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "given %d inputs, expected 1 to %d", inputs.n,
+                       (int)TC_CUSTOM_MOST);
+    }
+    for (int i = 0; i < inputs.n && !f.failed; i++) {
+        in[i] = tci_frame_node(&f, inputs.items[i], "an input");
+    }
+    if (f.failed || !tci_custom_shape(&f, op, &rule, in, inputs.n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    const tc_custom_array *result = &rule.arrays[inputs.n];
+    tci_dim shape[TC_CUSTOM_MOST];
+    for (int i = 0; i < result->rank; i++) {
+        shape[i] = result->sizes[i];
+    }
+    return tci_frame_end(&f, tci_graph_node(&f.ctx->graph, TCI_OP_CUSTOM, result->dtype,
+                                            result->rank, shape, inputs.n, in, 1, &c->number));
+}
 /* ---- src/api/inspect.c ---- */
 /* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */
 #include <stdio.h>

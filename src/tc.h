@@ -11,6 +11,7 @@
 #include "api/optim.h"
 #include "api/compile.h"
 #include "api/loops.h"
+#include "api/custom.h"
 #ifndef TC_NO_IO
 #include "api/io.h"
 #endif
@@ -61,6 +62,7 @@
 #include "ops/prim.c"
 #include "ops/formula.c"
 #include "ops/combine.c"
+#include "ops/custom.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
 
@@ -241,6 +243,7 @@
 #include "api/check.c"
 #include "api/state.c"
 #include "api/optim.c"
+#include "api/custom.c"
 #include "api/inspect.c"
 #include "api/print.c"
 

@@ -253,6 +253,39 @@
  *     given[tc_program_find_input(f, "x")] = TC_BUF(in, 12);
  *     tc_run(f, TC_BUFS_N(given, 1), TC_BUFS(TC_BUF(out, 12)));
  *
+ * What no op here does, a C function of yours does, called by the program between its kernels. It
+ * has a name and a version, a rule for the shape of its result and, if wanted, one for gradients:
+ *
+ *     #include "tc.h"
+ *
+ *     static bool pick_shape(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+ *     {
+ *         (void)user;
+ *         out->rank = 0;
+ *         return n == 1 && in[0].dtype == TC_F32 && in[0].n > 0;
+ *     }
+ *     static void pick(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+ *     {
+ *         const float *x = in[0].data;
+ *         (void)user;
+ *         (void)n;
+ *         *(float *)out->data = x[in[0].n / 2];
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         static const tc_custom_op op = {.name = "pick", .version = 1, .shape = pick_shape,
+ *                                         .run = pick};
+ *         tc_ctx *ctx;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor x = tc_arange(ctx, 0, 12, 1, TC_F32);
+ *         tc_print(stdout, tc_mul(tc_custom(&op, TC_TENSORS(tc_neg(x))), 2));
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
  * 8 LAZY FORM: VALUES
  *
  * No program is needed: reading compiles on demand (remembered like any compile), runs, and keeps
@@ -323,9 +356,9 @@
  *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
- * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named after those that they
- * change; parameters of bf16 and f16 are updated in f32. The rate is a number or a 0-d tensor, so a
- * schedule is an input:
+ * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named
+ * after those that they change; parameters of bf16 and f16 are updated in f32. The rate is a number
+ * or a 0-d tensor, so a schedule is an input:
  *
  *     tc_tensor rate = tc_input(ctx, "rate", TC_F32), slope, effects[TC_EFFECTS(1)];
  *     tc_tensor p = tc_named(tc_param(ctx, NULL, TC_F32, 3, 4), "p");

@@ -14,11 +14,11 @@ extern "C" {
  * them), and parameters of its own for what it remembers. effects[0] to effects[*n_effects - 1]
  * are outputs for tc_compile_fn; there is room for TC_EFFECTS(n). rate is a number or a 0-d tensor:
  * as an input of the program it is whatever schedule the caller likes. f16 and bf16 parameters are
- * updated in f32, in a copy that is remembered, and rounded from there; their gradients may be f32. What is remembered is named
- * after its parameter where that has a name ("fc1.weight.momentum"), so tc_save has it too; it is
- * made anew by each of these calls. options NULL or a field zero: its default.
- * TC_ERR_ARGUMENT: NULL, or one is no parameter; TC_ERR_DTYPE; TC_ERR_SHAPE; the error of a
- * gradient; *n_effects is then 0, and tc_error of the first parameter's context tells. */
+ * updated in f32, in a copy that is remembered, and rounded from there; their gradients may be f32.
+ * What is remembered is named after its parameter where that has a name ("fc1.weight.momentum"), so
+ * tc_save has it too; it is made anew by each of these calls. options NULL or a field zero: its
+ * default. TC_ERR_ARGUMENT: NULL, or one is no parameter; TC_ERR_DTYPE; TC_ERR_SHAPE; the error of
+ * a gradient; *n_effects is then 0, and tc_error of the first parameter's context tells. */
 #define TC_EFFECTS(n) (4 * (n) + 4)
 
 /* w -= rate * step; step: g, or, with momentum, m = momentum * m + g, or, of Nesterov, g + momentum

@@ -69,6 +69,7 @@ typedef struct tci_code_kernel {
     tci_kernel_fn fn;      /* native code; NULL: interpreted */
     tci_interp *interp;    /* set when interpreted */
     int32_t module;        /* index in modules, when not interpreted */
+    const tci_custom_call *call; /* set when it is a function of the user's */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     tci_dim n_tasks;
     double task_ns, call_ns;
@@ -134,6 +135,7 @@ typedef struct tci_code {
     tci_module **modules; int32_t n_modules;
     tc_times times;
     bool from_disk;
+    bool calls;                /* functions of this process: never on disk */
     bool fallback;             /* interpreted although a native backend was asked for */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */

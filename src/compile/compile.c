@@ -54,7 +54,7 @@ typedef struct tci_compile_job {
     tci_request_copy copy;    /* in the batch's scratch, as are the next four */
     tci_node **roots;         /* after rewriting */
     tci_plan *plan;
-    int *units;               /* plan kernel -> number in the batch's jit */
+    int *units;               /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
     tc_times times;
 } tci_compile_job;
@@ -153,7 +153,9 @@ static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *j
         tci_str interp = {.s = &b->scratch};
         for (int i = 0; i < job->code->n_kernels; i++) {
             tci_str_printf(&interp, "%s\n", job->code->kernels[i].symbol);
-            tci_interp_print(&interp, job->code->kernels[i].interp);
+            if (job->code->kernels[i].interp) {
+                tci_interp_print(&interp, job->code->kernels[i].interp);
+            }
             tci_str_add(&interp, "\n");
         }
         tci_dump_file(&job->dump, "interp.txt", &interp);
@@ -193,12 +195,31 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
 
 /* ---- stages of one request ---- */
 
+/* Functions of the user's run on the host, on memory of sizes that are known. */
+static void tci_compile_check_calls(tci_compile_batch_state *b, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        if (r->nodes[i]->op != TCI_OP_CUSTOM || tci_node_is_value(r->nodes[i])) {
+            continue;
+        }
+        const char *name = tci_custom_get(r->nodes[i]->attr[0])->op.name;
+        if (b->backend->calls && b->backend->calls->launch) {
+            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' runs on the host, "
+                             "not on \"%s\"", name, b->backend->name);
+        } else if (r->n_symbols) {
+            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' in a program of "
+                             "symbolic sizes", name);
+        }
+    }
+}
+
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
+    tci_compile_check_calls(b, r);
     job->copy = tci_request_copy_graph(s, r);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
@@ -242,7 +263,8 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
         int n = job->plan ? job->plan->n_kernels : 0;
         job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
         for (int k = 0; k < n; k++) {
-            job->units[k] = tci_jit_add(jit, job->plan->kernels[k]);
+            bool is_call = job->plan->kernels[k]->call;
+            job->units[k] = is_call ? -1 : tci_jit_add(jit, job->plan->kernels[k]);
         }
     }
     tci_jit_find(jit);
@@ -429,6 +451,9 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     const tc_backend *calls = b->backend->calls;
     c->modules = tci_compile_get(b, c, job->plan->n_kernels, sizeof(tci_module *));
     for (int i = 0; i < c->n_kernels; i++) {
+        if (job->units[i] < 0) {
+            continue;
+        }
         const tci_module_kernel *found = &b->jit.kernels[job->units[i]].found;
         tci_code_kernel *k = &c->kernels[i];
         k->symbol = tci_compile_text(b, c, found->record.symbol);
@@ -478,6 +503,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
         tci_code_kernel *k = &c->kernels[i];
+        if (from->call) {
+            continue;
+        }
         k->symbol = tci_compile_text(b, c, from->name);
         k->note = tci_compile_text(b, c, "interpreted");
         if (tci_compile_fill_kernel(b, c, k, from)) {
@@ -497,6 +525,32 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* Functions of the user's, which every executor on the host calls. */
+static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_plan *plan, tci_code *c)
+{
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_custom_call *from = plan->kernels[i]->call;
+        if (!from) {
+            continue;
+        }
+        int n = from->n_inputs + 1;
+        tci_custom_call *call = tci_compile_get(b, c, 1, sizeof(*call));
+        *call = *from;
+        call->arrays = tci_compile_get(b, c, n, sizeof(*call->arrays));
+        for (int a = 0; a < n; a++) {
+            size_t bytes = sizeof(int64_t) * (size_t)from->arrays[a].rank;
+            call->arrays[a] = from->arrays[a];
+            call->arrays[a].sizes = tci_compile_get(b, c, (int64_t)bytes, 1);
+            memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
+        }
+        c->kernels[i].call = call;
+        c->kernels[i].symbol = tci_compile_text(b, c, from->op->op.name);
+        c->kernels[i].note = tci_compile_text(b, c, "a function of the user's");
+        c->kernels[i].n_tasks = 1;
+        c->calls = true;
+    }
+}
+
 /* Source of a program: what this batch compiled, and where the kernels that were found come
  * from. */
 static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
@@ -506,6 +560,9 @@ static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
         tci_str_add_n(&text, b->jit.sources[i].text, b->jit.sources[i].n);
     }
     for (int i = 0; i < c->n_kernels && b->native; i++) {
+        if (c->kernels[i].call) {
+            continue;
+        }
         const tci_module *m = c->modules[c->kernels[i].module];
         if (!strstr(tci_str_text(&text), c->kernels[i].symbol)) {
             tci_str_printf(&text, "/* %s: compiled before, in %s */\n", c->kernels[i].symbol,
@@ -551,6 +608,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
             c->kernels[i].writes[o] = from->operands[o].is_output;
         }
     }
+    tci_compile_fill_calls(b, job->plan, c);
     if (b->native) {
         tci_compile_fill_native(b, job, c);
     } else {
@@ -666,7 +724,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native) {
+            if (b->native && !job->code->calls) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);

@@ -18,7 +18,8 @@ static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
 
 static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
 {
-    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) + (k->kernel != NULL);
+    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) +
+               (k->kernel != NULL) + (k->call != NULL);
     bool native = k->fn || k->function;
     TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);

@@ -13,6 +13,7 @@
 
 #include "../graph/build.h"
 #include "../graph/table.h"
+#include "../ops/custom.h"
 #include "../ops/formula.h"
 
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */

@@ -891,6 +891,21 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
     return tci_build_cast(v->g, r, (tc_dtype)x->dtype);
 }
 
+static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
+{
+    const tci_custom *c = tci_custom_get(v->n->attr[0]);
+    bool none = false;
+    if (!c->vjp) {
+        tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED, "custom op '%.60s' has no gradient: its vjp is "
+                         "NULL", c->op.name);
+    }
+    tci_node *grad = c->vjp(c, v->g, v->n, v->grad, v->which, &none);
+    const tci_node *x = v->n->in[v->which];
+    return none ? tci_build_broadcast(v->g, tci_rule_number(v, (tc_dtype)x->dtype, 0), x->rank,
+                                      x->shape)
+                : grad;
+}
+
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
 #define TCI_VJP_CALL_OWN(op, call)                                                                 \

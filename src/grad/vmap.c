@@ -106,6 +106,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_BOUND:
     case TCI_OP_REPEAT:
     case TCI_OP_RESULT:
+    case TCI_OP_CUSTOM:
     case TCI_OP_ASSIGN: break;
     }
     return TCI_VMAP_NEVER;

@@ -4,6 +4,7 @@
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
  * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
  * certainly broken is a breach: not every bound of an expression can be proven. */
+#include "../ops/custom.h"
 #include "build.h"
 #include "repeat.h"
 
@@ -473,6 +474,12 @@ static void tci_verify_topk(const tci_verify *v)
     }
 }
 
+static void tci_verify_custom(const tci_verify *v)
+{
+    bool known = v->n->n_in <= TC_CUSTOM_MOST && v->n->rank <= TC_CUSTOM_MOST;
+    tci_verify_that(v, known && tci_custom_get(v->n->attr[0]), "an op that nobody listed");
+}
+
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
@@ -519,6 +526,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
+    case TCI_OP_CUSTOM: tci_verify_custom(v); break;
     }
 }
 

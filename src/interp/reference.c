@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../graph/repeat.h"
+#include "../ops/custom.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "reference.h"
@@ -996,6 +997,36 @@ static void tci_ref_result(tci_ref *r, const tci_node *n, tci_value *out)
            sizeof(*out) * (size_t)tci_ref_count(n));
 }
 
+/* The op's function, on dense memory. */
+static void tci_ref_custom(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    void *memory[TC_CUSTOM_MOST + 1];
+    tc_custom_array arrays[TC_CUSTOM_MOST + 1];
+    tci_custom_call call = {tci_custom_get(n->attr[0]), n->n_in, arrays};
+    for (int i = 0; i <= n->n_in; i++) {
+        const tci_node *x = i < n->n_in ? n->in[i] : n;
+        const tc_dtype t = (tc_dtype)x->dtype;
+        const int64_t count = tci_ref_count(x), bytes = tci_dtype_get(t)->bytes;
+        arrays[i] = (tc_custom_array){NULL, t, x->rank, TCI_NEW_ARRAY(&r->s, int64_t, x->rank + 1),
+                                      count};
+        for (int d = 0; d < x->rank; d++) {
+            arrays[i].sizes[d] = tci_dim_known(x->shape[d]);
+        }
+        memory[i] = TCI_NEW_ARRAY(&r->s, char, count * bytes + 1);
+        for (int64_t e = 0; x != n && e < count; e++) {
+            tci_value v = tci_ref_of(r, x)[e];
+            v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
+            tci_value_store(t, (char *)memory[i] + e * bytes, v);
+        }
+    }
+    tci_custom_run(&call, memory, 1);
+    const tc_dtype t = (tc_dtype)n->dtype;
+    for (int64_t e = 0; e < tci_ref_count(n); e++) {
+        const char *at = (const char *)memory[n->n_in] + e * tci_dtype_get(t)->bytes;
+        out[e] = tci_ref_round(r, tci_value_load(t, at), t, t);
+    }
+}
+
 /* Effects and parameters are of programs, segments of plans: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, const tci_node *n)
 {
@@ -1049,6 +1080,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
     case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
+    case TCI_OP_CUSTOM: tci_ref_custom(r, n, out); break;
     }
 }
 

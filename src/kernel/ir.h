@@ -81,6 +81,7 @@
 
 #include "../base/dim.h"
 #include "../ops/combine.h"
+#include "../ops/custom.h"
 #include "../ops/info.h"
 #include "../ops/prim.h"
 
@@ -228,6 +229,9 @@ typedef struct tci_kernel {
     tci_koperand *operands; int n_operands, cap_operands;
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
+    /* A function of the user's in the place of axes and stages: it takes the operands in order,
+     * and the host calls it. NULL: none */
+    const tci_custom_call *call;
     bool faults;                             /* holds a FAULT instruction */
     bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */

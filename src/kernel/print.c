@@ -167,6 +167,20 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
     }
 }
 
+static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
+{
+    tci_str_printf(out, "  call %s version %d:", call->op->op.name, call->op->op.version);
+    for (int i = 0; i <= call->n_inputs; i++) {
+        const tc_custom_array *a = &call->arrays[i];
+        tci_str_printf(out, "%s %s [", i == call->n_inputs ? " ->" : "", tc_dtype_name(a->dtype));
+        for (int d = 0; d < a->rank; d++) {
+            tci_str_printf(out, "%s%lld", d ? ", " : "", (long long)a->sizes[d]);
+        }
+        tci_str_add(out, "]");
+    }
+    tci_str_add(out, "\n");
+}
+
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
@@ -180,6 +194,9 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
         tci_kernel_print_dim(out, k->operands[p].n, "]\n");
+    }
+    if (k->call) {
+        tci_kernel_print_call(out, k->call);
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);

@@ -7,7 +7,7 @@
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
-    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK)            \
+    X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK) X(CUSTOM)                          \
     X(REPEAT) X(RESULT)
 
 #define TCI_ATTR_ROW(name, kind, times)                                                            \

@@ -340,6 +340,7 @@
       "what each step of a repetition gives its body anew")                                        \
     X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
     X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
+    X(CUSTOM, custom, 1, MANY, 0, CUSTOM, OWN, "a C function of the user's")                       \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
@@ -474,6 +475,7 @@
 #define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
+#define TCI_ATTRS_CUSTOM(X) X(op, COUNT, FIRST)
 #define TCI_ATTRS_TOPK(X) X(axis, AXIS, FIRST) X(largest, FLAG, FIRST)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH)
 #define TCI_ATTRS_SLICE(X) X(start, PLACE, EACH) X(step, PLACE, EACH)

@@ -750,6 +750,27 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     return parts ? parts : n;
 }
 
+/* ---- calls ---- */
+
+/* A function of the user's reads dense memory. */
+static tci_node *tci_algo_custom(const tci_algo *a, tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *x = n->in[i];
+        if (x->strides) { /* a leaf's; what looks at it is no leaf */
+            x = tci_graph_node(a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x,
+                               0, NULL);
+        }
+        if (!tci_plan_is_leaf(x)) {
+            tci_algo_force(a, x);
+        }
+        in[i] = x;
+    }
+    return tci_graph_node(a->g, TCI_OP_CUSTOM, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                          n->n_attr, n->attr);
+}
+
 /* ---- the pass ---- */
 
 static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
@@ -772,6 +793,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
         made = tci_plan_order(a, n);
     } else if (n->op == TCI_OP_TOPK) {
         made = tci_plan_topk(a, n);
+    } else if (n->op == TCI_OP_CUSTOM) {
+        made = tci_algo_custom(a, n);
     }
     return made ? made : n;
 }

@@ -330,6 +330,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_REPEAT;
         return false;
     }
+    if (r->kind == TCI_ROOT_CUSTOM || f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
+        *why = TCI_WHY_CUSTOM;
+        return false;
+    }
     if (r->kind == TCI_ROOT_REDUCE && (g->has_contract || g->has_scan)) {
         *why = TCI_WHY_CONTRACTION;
         return false;
@@ -553,6 +557,7 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
                              : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
                              : source->kind == TCI_ROOT_REPEAT   ? TCI_WHY_REPEAT
+                             : source->kind == TCI_ROOT_CUSTOM   ? TCI_WHY_CUSTOM
                              : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
                                                                  : TCI_WHY_SPACE);
         }

@@ -54,7 +54,9 @@ typedef enum tci_root_kind {
     TCI_ROOT_CONTRACT,
     TCI_ROOT_SCAN,
     TCI_ROOT_SCATTER,
-    TCI_ROOT_REPEAT
+    TCI_ROOT_REPEAT,
+    TCI_ROOT_CUSTOM,   /* a call of the user's function: a group of its own */
+    TCI_ROOT_KINDS
 } tci_root_kind;
 
 typedef struct tci_read {

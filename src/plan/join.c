@@ -203,7 +203,8 @@ static void tci_join_map_inner(tci_join *j, int i)
 /* Is its value there for the roots behind it, not only in memory? */
 static bool tci_join_is_evaluated(const tci_root *r)
 {
-    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT;
+    return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT &&
+           r->kind != TCI_ROOT_CUSTOM;
 }
 
 /* Every read inside is pure, at the same outer and inner axes. */
@@ -261,7 +262,9 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
     case TCI_ROOT_CONTRACT: return (kept > 0) == j->keeps;
     case TCI_ROOT_SCAN:
     case TCI_ROOT_SCATTER:
-    case TCI_ROOT_REPEAT: return false;
+    case TCI_ROOT_REPEAT:
+    case TCI_ROOT_CUSTOM:
+    case TCI_ROOT_KINDS: return false;
     }
     return false;
 }
@@ -290,7 +293,7 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
 
 static bool tci_join_check(const tci_join *j, tci_why *why)
 {
-    int weight, operands, kinds[TCI_ROOT_REPEAT + 1] = {0};
+    int weight, operands, kinds[TCI_ROOT_KINDS] = {0};
     for (int i = 0; i < j->n_roots; i++) {
         kinds[j->f->roots[j->roots[i]].kind]++;
     }

@@ -795,12 +795,66 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
     return kept;
 }
 
+/* ---- calls ---- */
+
+static void tci_pk_show_array(tci_scratch *s, const tci_node *n, tc_custom_array *to)
+{
+    *to = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
+    to->sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    to->n = tci_dim_known(tci_node_count(n));
+    for (int i = 0; i < n->rank; i++) {
+        to->sizes[i] = tci_dim_known(n->shape[i]);
+    }
+}
+
+static void tci_pk_call_operand(tci_pk *p, int buffer, bool is_output)
+{
+    const tci_buffer *b = &p->plan->buffers[buffer];
+    TCI_PUSH(p->s, p->operand_buffers, p->n_operand_buffers, p->cap_operand_buffers, buffer);
+    tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
+    p->k->all_bytes += tci_dim_known(b->bytes);
+}
+
+/* A kernel without stages: its operands are those of the user's function, in order. */
+static tci_lowered tci_pk_call(tci_pk *p)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[0]];
+    const tci_node *n = r->node;
+    tci_custom_call *call = TCI_NEW(p->s, tci_custom_call);
+    call->op = tci_custom_get(n->attr[0]);
+    call->n_inputs = n->n_in;
+    call->arrays = TCI_NEW_ARRAY(p->s, tc_custom_array, n->n_in + 1);
+    p->k = tci_kernel_make(p->s);
+    p->k->call = call;
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_pnode *in = tci_pnode_of(p->f, n->in[i]);
+        tci_pk_show_array(p->s, n->in[i], &call->arrays[i]);
+        tci_pk_call_operand(p, tci_plan_is_leaf(n->in[i]) ? in->buffer
+                                                          : p->f->roots[in->root].buffer, false);
+    }
+    tci_pk_show_array(p->s, n, &call->arrays[n->n_in]);
+    for (int o = -1; o < r->n_outputs; o++) {
+        int buffer = o < 0 ? r->buffer : r->outputs[o];
+        if (buffer >= 0) {
+            tci_pk_call_operand(p, buffer, true);
+        }
+    }
+    p->k->bytes = tci_dim_known(p->k->all_bytes);
+    tci_pk_name(p, p->k);
+    tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
+    out.offsets = TCI_NEW_ARRAY(p->s, int64_t, p->k->n_operands + 1);
+    return out;
+}
+
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine)
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan, .machine = machine};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
     p.red_of = plan->red_of;
+    if (f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
+        return tci_pk_call(&p);
+    }
     tci_pk_find_families(&p);
     bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {

@@ -101,6 +101,9 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
                                    int in)
 {
     int store = -1;
+    if (k->call) {
+        return false; /* nobody knows in which order it reads and writes */
+    }
     for (int w = 0; w < k->n_stores; w++) {
         if (k->stores[w].operand == out) {
             if (store >= 0) {

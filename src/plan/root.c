@@ -23,6 +23,7 @@ TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
            : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_SEGMENT  ? TCI_ROOT_SCATTER
            : n->op == TCI_OP_RESULT   ? TCI_ROOT_REPEAT
+           : n->op == TCI_OP_CUSTOM   ? TCI_ROOT_CUSTOM
                                       : TCI_ROOT_VALUE;
 }
 
@@ -265,7 +266,7 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
-/* What a repetition needs is all in memory, and read as a whole. */
+/* What a repetition, or a call, needs is all in memory, and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
@@ -296,7 +297,7 @@ static void tci_root_probe(tci_fusion *f, int self)
         int axis = tci_kernel_axis(k, r->domain[i], false);
         domain[i] = tci_kx_axis(k, axis);
     }
-    if (r->kind == TCI_ROOT_REPEAT) {
+    if (r->kind == TCI_ROOT_REPEAT || r->kind == TCI_ROOT_CUSTOM) {
         tci_root_read_all(&p, &l);
     } else if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);

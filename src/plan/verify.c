@@ -101,7 +101,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
 {
     const tci_group *g = &f->groups[group];
     int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
-    bool kinds[TCI_ROOT_REPEAT + 1] = {false};
+    bool kinds[TCI_ROOT_KINDS] = {false};
     TCI_ASSERT(s, g->n_roots > 0 && (g->n_roots <= TCI_GROUP_MAX_ROOTS || g->has_repeat));
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
@@ -122,7 +122,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
         TCI_ASSERT(s, !g->has_repeat || !kinds[k]);
     }
     TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1 || g->keeps);
-    TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
+    TCI_ASSERT(s, (!g->has_scatter && !kinds[TCI_ROOT_CUSTOM]) || g->n_roots == 1);
     TCI_ASSERT(s, !g->keeps || (g->has_contract && !g->has_scan && !g->has_scatter));
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }

@@ -12,6 +12,7 @@
     X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
     X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
     X(REPEAT, "a repetition has kernels of its own, and its results are stored")                   \
+    X(CUSTOM, "a function of the user's reads and writes memory")                                  \
     X(FEW, "the few points of the sums would leave most of the device idle")                       \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(SIZE, "the joined kernel would be too large")                                                \

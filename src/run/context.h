@@ -32,8 +32,9 @@ typedef struct tci_ctx {
 
 /* One launch of a program, as the run loop wants it. */
 typedef struct tci_run_step {
-    tci_kernel_fn fn;          /* NULL: interp runs it */
+    tci_kernel_fn fn;          /* NULL: interp runs it, or */
     const tci_interp *interp;
+    const tci_custom_call *call; /* a function of the user's is called */
     const int64_t *literals;   /* words of this kernel's literal slots, in the program's block */
     int64_t n_tasks;
     int64_t least;             /* tasks that a thread takes at a time, at least */

@@ -289,6 +289,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         tci_run_step *step = &f->steps[i];
         step->fn = kernel->fn;
         step->interp = kernel->interp;
+        step->call = kernel->call;
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
                                                       : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);

@@ -59,6 +59,8 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
         step->fn(own, step->literals, fault, begin, end);
     } else if (step->fn) {
         step->fn(slots, step->literals, fault, begin, end);
+    } else if (step->call) {
+        tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
         char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;
         tci_interp_run(step->interp, workspace, slots, step->literals, fault, begin, end);

@@ -60,6 +60,32 @@ TEST(a_program_goes_through_every_function)
     CHECK_EQ_INT(null_seen.blocks, 0);
 }
 
+static void copy_run(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+{
+    (void)user;
+    (void)n;
+    memcpy(out->data, in[0].data, (size_t)out->n * sizeof(float));
+}
+
+/* Functions of the user's run on the host: a backend that launches has none. */
+TEST(custom_ops_are_not_for_devices)
+{
+    static const tc_custom_op copy = {.name = "copy", .run = copy_run};
+    (void)tc_register_backend(&null_backend);
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "null";
+    o.no_disk_cache = true;
+    tc_ctx *ctx;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_program *f;
+    tc_tensor y = tc_neg(tc_custom(&copy, TC_TENSORS(tc_input(ctx, "x", TC_F32, 4))));
+    CHECK_EQ_INT(tc_compile(y, &f), TC_ERR_UNSUPPORTED);
+    CHECK(f == NULL);
+    CHECK_HAS(tc_error(y), "custom op 'copy' runs on the host, not on \"null\"");
+    tc_ctx_free(ctx);
+}
+
 TEST(an_unknown_backend_is_an_error)
 {
     tc_options o;

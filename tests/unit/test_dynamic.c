@@ -674,6 +674,31 @@ TEST(ports_have_the_sizes_of_the_user)
     tc_ctx_free(ctx);
 }
 
+static void copy_run(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+{
+    (void)user;
+    (void)n;
+    memcpy(out->data, in[0].data, (size_t)out->n * sizeof(float));
+}
+
+TEST(custom_ops_have_sizes_that_are_numbers)
+{
+    static const tc_custom_op copy = {.name = "copy", .run = copy_run};
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    CHECK_OK(tc_ctx_make(&ctx, &o));
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, TC_DIM("batch", 1, 50));
+    tc_tensor y = tc_custom(&copy, TC_TENSORS(x));
+    CHECK_EQ_INT(tc_status_of(y), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(y), "input 0 is [batch]: the sizes of a custom op are numbers");
+    tc_tensor two = tc_custom(&copy, TC_TENSORS(tc_full(ctx, 2, TC_F32)));
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile(tc_mul(x, two), &f), TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "custom op 'copy' in a program of symbolic sizes");
+    tc_ctx_free(ctx);
+}
+
 TEST(memory_limit_is_that_of_the_sizes)
 {
     tc_ctx *ctx = NULL;

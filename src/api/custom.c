@@ -1,0 +1,182 @@
+/* api/custom.c - calls of the user's own ops.
+ *
+ * In: an op and its operands. Out: a CUSTOM node, whose shape and dtype the op's rule gives. The
+ * node knows the op by its number in the list of ops/custom.c. */
+#include "custom.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "../ops/custom.h"
+#include "frame.h"
+
+/* ---- the op ---- */
+
+static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
+{
+    return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp;
+}
+
+/* The user's rule over handles; its result as a node. */
+static tci_node *tci_custom_vjp(const tci_custom *c, tci_graph *g, tci_node *n, tci_node *grad,
+                                int which, bool *none)
+{
+    tci_ctx *ctx = (tci_ctx *)((char *)g - offsetof(tci_ctx, graph));
+    tc_tensor inputs[TC_CUSTOM_MOST];
+    for (int i = 0; i < n->n_in; i++) {
+        inputs[i] = tci_handle_make(ctx, n->in[i], n->site);
+    }
+    tc_tensors list = {inputs, n->n_in};
+    tc_tensor r = c->op.vjp(c->op.user, list, tci_handle_make(ctx, n, n->site),
+                            tci_handle_make(ctx, grad, n->site), which);
+    *none = !r.ctx && r.id == TC_NONE.id;
+    if (*none) {
+        return NULL;
+    }
+    tci_node *made = tci_handle_node(r);
+    const tci_node *x = n->in[which];
+    char why[512];
+    if (!made) {
+        tc_status status = tci_handle_error(r, why, sizeof(why));
+        tci_graph_fail(g, status, "the gradient of custom op '%.60s': %s", c->op.name, why);
+    } else if (made->dtype != x->dtype ||
+               !tci_build_same_shape(made->rank, made->shape, x->rank, x->shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "custom op '%.60s' gives input %d, %s %s, a gradient %s %s",
+                       c->op.name, which, tc_dtype_name((tc_dtype)x->dtype), TCI_SHAPE_TEXT(x),
+                       tc_dtype_name((tc_dtype)made->dtype), TCI_SHAPE_TEXT(made));
+        made = NULL;
+    }
+    return made;
+}
+
+static const tci_custom *tci_custom_make(const tc_custom_op *op)
+{
+    size_t n = strlen(op->name) + 1;
+    tci_custom *fresh = tci_heap_get(sizeof(*fresh) + n);
+    if (!fresh) {
+        return NULL;
+    }
+    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL};
+    fresh->op.name = memcpy(fresh + 1, op->name, n);
+    const tci_custom *listed = tci_custom_list(fresh);
+    if (listed != fresh) {
+        tci_heap_free(fresh);
+    }
+    return listed;
+}
+
+/* NULL: the frame failed. */
+static const tci_custom *tci_custom_of(tci_frame *f, const tc_custom_op *op)
+{
+    if (!op || !op->name || !op->name[0] || !op->run) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "an op has a name and a function `run`");
+        return NULL;
+    }
+    const tci_custom *c = tci_custom_find(op->name, op->version);
+    c = c ? c : tci_custom_make(op);
+    if (!c) {
+        tci_frame_fail(f, TC_ERR_MEMORY, "out of memory for an op");
+    } else if (!tci_custom_is_same(&c->op, op)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "another op is '%.60s' version %d: give this one a "
+                       "version of its own", op->name, op->version);
+        c = NULL;
+    }
+    return c;
+}
+
+/* ---- the call ---- */
+
+/* Operands as the shape rule sees them. */
+typedef struct tci_custom_rule {
+    tc_custom_array arrays[TC_CUSTOM_MOST + 1];
+    int64_t sizes[TC_CUSTOM_MOST + 1][TC_CUSTOM_MOST];
+} tci_custom_rule;
+
+static bool tci_custom_show(tci_frame *f, tci_custom_rule *rule, int i, const tci_node *x)
+{
+    tc_custom_array *a = &rule->arrays[i];
+    *a = (tc_custom_array){NULL, (tc_dtype)x->dtype, x->rank, rule->sizes[i], 1};
+    if (x->rank > TC_CUSTOM_MOST) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "input %d has %d axes, expected at most %d", i, x->rank,
+                       (int)TC_CUSTOM_MOST);
+        return false;
+    }
+    for (int d = 0; d < x->rank; d++) {
+        if (!tci_dim_is_known(x->shape[d])) {
+            tci_frame_fail(f, TC_ERR_SHAPE, "input %d is %s: the sizes of a custom op are numbers",
+                           i, TCI_SHAPE_TEXT(x));
+            return false;
+        }
+        a->sizes[d] = tci_dim_known(x->shape[d]);
+        a->n *= a->sizes[d];
+    }
+    return true;
+}
+
+static bool tci_custom_judge(tci_frame *f, const tc_custom_op *op, const tc_custom_array *result)
+{
+    bool good = tci_dtype_is_valid((int)result->dtype) && result->rank >= 0 &&
+                result->rank <= TC_CUSTOM_MOST;
+    for (int i = 0; good && i < result->rank; i++) {
+        good = result->sizes[i] >= 0 && tci_dim_is_known(result->sizes[i]);
+    }
+    if (!good) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype, rank or "
+                       "size", op->name);
+    }
+    return good;
+}
+
+/* The rule's result lies behind the inputs; it begins as the first input. */
+static bool tci_custom_shape(tci_frame *f, const tc_custom_op *op, tci_custom_rule *rule,
+                             tci_node *const *in, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!tci_custom_show(f, rule, i, in[i])) {
+            return false;
+        }
+    }
+    tc_custom_array *result = &rule->arrays[n];
+    tci_custom_show(f, rule, n, in[0]);
+    if (op->shape && !op->shape(op->user, rule->arrays, n, result)) {
+        tci_str shapes = {0};
+        for (int i = 0; i < n; i++) {
+            tci_str_printf(&shapes, "%s%s %s", i ? ", " : "",
+                           tc_dtype_name((tc_dtype)in[i]->dtype), TCI_SHAPE_TEXT(in[i]));
+        }
+        tci_frame_fail(f, TC_ERR_SHAPE, "'%.60s' does not take %s", op->name,
+                       tci_str_text(&shapes));
+        tci_str_free(&shapes);
+        return false;
+    }
+    return tci_custom_judge(f, op, result);
+}
+
+TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_custom", here);
+    tci_node *in[TC_CUSTOM_MOST] = {NULL};
+    tci_custom_rule rule;
+    for (int i = 0; i < inputs.n && inputs.items; i++) {
+        tci_frame_use(&f, inputs.items[i]);
+    }
+    const tci_custom *c = tci_custom_of(&f, op);
+    if (c && (inputs.n < 1 || inputs.n > TC_CUSTOM_MOST || !inputs.items)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "given %d inputs, expected 1 to %d", inputs.n,
+                       (int)TC_CUSTOM_MOST);
+    }
+    for (int i = 0; i < inputs.n && !f.failed; i++) {
+        in[i] = tci_frame_node(&f, inputs.items[i], "an input");
+    }
+    if (f.failed || !tci_custom_shape(&f, op, &rule, in, inputs.n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    const tc_custom_array *result = &rule.arrays[inputs.n];
+    tci_dim shape[TC_CUSTOM_MOST];
+    for (int i = 0; i < result->rank; i++) {
+        shape[i] = result->sizes[i];
+    }
+    return tci_frame_end(&f, tci_graph_node(&f.ctx->graph, TCI_OP_CUSTOM, result->dtype,
+                                            result->rank, shape, inputs.n, in, 1, &c->number));
+}

@@ -1,0 +1,50 @@
+/* api/custom.h - ops of the user's own: C functions that programs call. */
+#ifndef TC_API_CUSTOM_H
+#define TC_API_CUSTOM_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TC_CUSTOM_MOST = 16 }; /* inputs of a custom op, and axes of its result */
+
+/* An operand of a custom op: n elements, dense, in row-major order. */
+typedef struct tc_custom_array {
+    void *data;     /* NULL in a shape rule */
+    tc_dtype dtype;
+    int rank;
+    int64_t *sizes; /* `rank` of them */
+    int64_t n;
+} tc_custom_array;
+
+/* Name and version say what an op is: another op of both is refused. An op computes its result of
+ * its inputs alone, the same of the same ones: equal calls are one, and what does not change
+ * between runs may be computed once. */
+typedef struct tc_custom_op {
+    const char *name; /* copied */
+    int version;
+    void *user;       /* for the functions, which stay as long as programs do; not freed */
+    /* dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, which has those of
+     * the first input so far. false: the inputs do not fit. NULL: they are those of the first. */
+    bool (*shape)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
+    /* Computes the result. On any thread, also in several runs at once; makes no call of tc. */
+    void (*run)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
+    /* The gradient of input `which`, of its shape and dtype, given that of the result; made of tc's
+     * calls, of other custom ops too. TC_NONE: there is none. NULL: to ask for one fails. */
+    tc_tensor (*vjp)(void *user, tc_tensors inputs, tc_tensor result, tc_tensor grad, int which);
+} tc_custom_op;
+
+/* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
+ * the run. Sizes are numbers, not symbolic. A program with such a call runs interpreted or on
+ * "cpu", else its compile is TC_ERR_UNSUPPORTED, as are vmap and forward mode. TC_ERR_ARGUMENT: no
+ * name or run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape
+ * rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
+#define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,36 @@
+/* ops/custom.h - ops of the user's own: the list of those that this process knows, and calls. */
+#ifndef TCI_OPS_CUSTOM_H
+#define TCI_OPS_CUSTOM_H
+
+#include "../api/custom.h"
+#include "../base/platform.h"
+
+struct tci_graph;
+struct tci_node;
+
+typedef struct tci_custom tci_custom;
+struct tci_custom {
+    tc_custom_op op;      /* its name is ours */
+    int64_t number;       /* from 1 on: the attribute of a CUSTOM node */
+    /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
+    struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
+                            struct tci_node *grad, int which, bool *none);
+    const tci_custom *next;
+};
+
+/* One call: the arrays of its inputs and, last, of its result, without their memory. */
+typedef struct tci_custom_call {
+    const tci_custom *op;
+    int n_inputs;
+    tc_custom_array *arrays;
+} tci_custom_call;
+
+/* The op of that name and version, listed on its first use; lives as long as the process. A new one
+ * takes over `fresh` (heap, all but its number set). */
+TCI_FN const tci_custom *tci_custom_list(tci_custom *fresh);
+TCI_FN const tci_custom *tci_custom_find(const char *name, int version);
+TCI_FN const tci_custom *tci_custom_get(int64_t number);
+/* operands: memory of each input, then of n_results places for the result. */
+TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results);
+
+#endif
