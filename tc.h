@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "31579fc29c837efe"
+#define TCI_BUILD "5899702e9fb5b153"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -466,10 +466,12 @@
  * A context belongs to one thread at a time, which is not checked; programs to all, also those that
  * share parameters: a run sees them as one run left them, whatever others set meanwhile, and of two
  * runs that set the same one at once the second gets TC_ERR_BUSY. Large kernels are split over a
- * pool of workers (options.threads, TC_THREADS), small ones run on the caller; at threads = 1 a run
- * without parameters takes no lock. options.parallel_for hands the work to the host's own job
- * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
- * for a plugin that will be unloaded: no tensor, program or call may be used after it.
+ * pool of workers (options.threads, TC_THREADS), small ones run on the caller; who is done goes on
+ * with what others have left, so a slow thread holds up nobody, and no bit depends on how many
+ * there are or who did what. At threads = 1 a run without parameters takes no lock.
+ * options.parallel_for hands the work to the host's own job system. The pool ends with the last
+ * context and program; tc_shutdown() also drops cached code, for a plugin that will be unloaded:
+ * no tensor, program or call may be used after it.
  *
  * A run that its caller does not wait for goes to a queue, which does its runs in order; an event
  * says when one ended, and how:
@@ -24491,6 +24493,8 @@ enum {
     TCI_ALIGNED_BYTES = 16,   /* what one thread takes at once; all memory starts at a multiple */
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
     TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MACHINE_FEW = 4,      /* threads that a processor's code is made for, */
+    TCI_MACHINE_MANY = 16,    /* and from half as many processors on */
     TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_COLUMNS = 16,
@@ -24533,6 +24537,9 @@ typedef struct tci_machine {
 
 /* With careful values for the facts that are not known. */
 TCI_FN tci_machine tci_machine_complete(tci_machine machine);
+/* For how many threads a processor's code is made, which any number may run. There are two such
+ * numbers, so that machines of about as many processors share their code. */
+TCI_FN int tci_machine_threads(const tci_machine *machine);
 /* The part of the facts that generated code may depend on, as text for keys. */
 TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n);
 
@@ -24597,12 +24604,19 @@ TCI_FN tci_machine tci_machine_complete(tci_machine machine)
     return machine;
 }
 
+TCI_FN int tci_machine_threads(const tci_machine *machine)
+{
+    return 2 * machine->facts.processors < TCI_MACHINE_MANY ? TCI_MACHINE_FEW : TCI_MACHINE_MANY;
+}
+
 TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
 {
     tci_machine m = tci_machine_complete(*machine);
     const tc_machine *f = &m.facts;
-    char blocks[100] = ""; /* how many cores share the work is no part of a CPU's code */
-    if (m.block_threads > 0) {
+    char blocks[100] = ""; /* how many cores there are exactly is no part of a CPU's code */
+    if (m.block_threads == 0) {
+        snprintf(blocks, sizeof(blocks), "about %d threads, ", tci_machine_threads(&m));
+    } else {
         snprintf(blocks, sizeof(blocks),
                  "%d processors, subgroup %d, shared %lld %lld, %.4g GB/s, ", f->processors,
                  f->subgroup, (long long)f->shared_bytes, (long long)f->shared_most,
@@ -43310,9 +43324,9 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */
 TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);
-/* Time of packing a block of columns, in all its depths. */
+/* Time of packing so many columns, in all their depth. */
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_blocked *p);
+                                  const tci_blocked *p, double columns);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
 
@@ -43333,6 +43347,8 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
 /* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p);
+/* Cycles of packing as many elements of the row factor as vectors have lanes. */
+TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p);
 /* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
  * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
 TCI_FN bool tci_blocked_is_crowded(const tci_kernel *k, const tci_blocked *p);
@@ -43510,8 +43526,7 @@ static bool tci_blocked_stores_rows(const tci_kernel *k, const tci_blocked *p)
     return rows;
 }
 
-/* Cycles of packing as many elements of the row factor as vectors have lanes. */
-static double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
 {
     const int32_t *axes = k->stages[p->stage].axes;
     int last = axes[p->n_inner - 1];
@@ -43540,9 +43555,9 @@ static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tc
 }
 
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_blocked *p)
+                                  const tci_blocked *p, double columns)
 {
-    double vectors = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size)) / lanes;
+    double vectors = columns / lanes;
     for (int i = 0; i < p->n_inner; i++) {
         vectors *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
     }
@@ -43671,7 +43686,9 @@ enum {
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
     TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
     TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
-    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
+    TCI_BLOCKED_PIECES = 2,         /* blocks of columns to have there, for each thread */
+    TCI_BLOCKED_NARROW = 64,        /* COLUMNS for the threads' sake, at least, */
+    TCI_BLOCKED_GAIN = 95,          /* and percent of the time from which that is worth it */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_EVEN = 16           /* depths are a multiple */
@@ -43727,18 +43744,66 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     return true;
 }
 
+/* Time of each thread by blocks of so many columns: it packs those of blocks that it works on,
+ * and rows again for each, and waits for half of what another one took last. */
+static double tci_blocked_thread_ns(const tci_kernel *k, tci_machine machine, int lanes,
+                                    const tci_blocked *p, int64_t columns)
+{
+    const tc_machine *m = &machine.facts;
+    int threads = tci_machine_threads(&machine);
+    double size = (double)TCI_MAX(tci_dim_known(p->of_columns.size), 1);
+    double blocks = (double)tci_ceil_div((int64_t)size, columns), width = size / blocks;
+    double tiles = (double)TCI_MAX(tci_dim_hint(p->n_tiles), 1);
+    double points = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1) / tiles;
+    for (int a = 0; a < k->n_outer; a++) {
+        blocks *= tci_blocked_has(p, a) ? 1 : (double)TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
+    }
+    for (int i = 0; i < p->n_inner; i++) {
+        points *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
+    }
+    double pack_ns = tci_blocked_pack_ns(k, machine, lanes, p, width);
+    double tile_ns = points / (m->ghz * lanes) *
+                     (width / m->ports + tci_blocked_row_cycles(k, lanes, p));
+    return TCI_MAX(blocks / threads, 1) * pack_ns + blocks * tiles * tile_ns / threads +
+           (pack_ns + tile_ns) / 2;
+}
+
+/* At most so many columns: fewer where threads have more to gain by it than is lost. */
+static int64_t tci_blocked_narrow(const tci_kernel *k, tci_machine machine, int lanes,
+                                  const tci_blocked *p, int64_t columns)
+{
+    int64_t tile = (int64_t)p->unroll * lanes, best = columns, fewer = columns;
+    int64_t least = tci_ceil_div(TCI_BLOCKED_NARROW, tile) * tile;
+    double ns = tci_blocked_thread_ns(k, machine, lanes, p, columns);
+    for (int64_t parts = 2; fewer > least; parts *= 2) {
+        fewer = TCI_MAX(tci_ceil_div(tci_ceil_div(columns, parts), tile) * tile, least);
+        double there = tci_blocked_thread_ns(k, machine, lanes, p, fewer);
+        if (100 * there < TCI_BLOCKED_GAIN * ns) {
+            best = fewer;
+            ns = there;
+        }
+    }
+    return best;
+}
+
 /* The columns of a block, and the row tiles that share it. */
-static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+static void tci_blocked_cut_points(const tci_kernel *k, tci_machine machine, int lanes,
+                                   tci_blocked *p)
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
     int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes);
     block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
     if (p->fused) {
-        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+        int pieces = TCI_BLOCKED_PIECES * tci_machine_threads(&machine);
+        block = TCI_MAX(TCI_MIN(columns / pieces, TCI_BLOCKED_LONG), block);
     }
-    block = p->columns > 0 ? p->columns : block;
+    bool is_free = p->columns == 0;
+    block = is_free ? block : p->columns;
     p->columns = tci_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    if (is_free && !p->fused) {
+        p->columns = tci_blocked_narrow(k, machine, lanes, p, p->columns);
+    }
     int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
     int64_t pieces = tci_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
@@ -43799,7 +43864,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    tci_blocked_cut_points(k, lanes, p);
+    tci_blocked_cut_points(k, machine, lanes, p);
     return true;
 }
 /* ---- src/loop/packing.c ---- */
@@ -49066,7 +49131,9 @@ static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool on_unit,
     nest.group = tci_dim_max(tci_dim_min(p->group, p->n_tiles), 1);
     nest.share = p->share;
     tci_nest_run(&nest, tci_packed_body, &packed, launch);
-    launch->call_ns = p->fused ? 0 : tci_blocked_pack_ns(a->k, a->machine, a->lanes, p);
+    double columns = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size));
+    launch->call_ns =
+        p->fused ? 0 : tci_blocked_pack_ns(a->k, a->machine, a->lanes, p, columns);
 }
 
 static void tci_packed_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -64378,7 +64445,7 @@ TCI_FN void tci_fpenv_leave(tci_fpenv saved);
 
 enum {
     TCI_POOL_PARTS = 64,    /* at most; threads beyond share them */
-    TCI_POOL_FRACTION = 4,  /* of what a part has left is taken at a time */
+    TCI_POOL_FRACTION = 3,  /* of what a part has left is taken at a time */
     TCI_POOL_WAKES = 4,     /* workers that one thread wakes */
     TCI_POOL_LINE = 64      /* bytes that two processors do not write to at once */
 };
@@ -66589,7 +66656,9 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 8.0      /* and so many times what a call does besides */
+#define TCI_PROGRAM_CALLS 2.0      /* and so many times what a call does besides, at least, */
+#define TCI_PROGRAM_CALLS_MOST 16.0
+#define TCI_PROGRAM_TAKES 6        /* where each thread takes about so often */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -66803,12 +66872,17 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-/* Tasks that are worth being taken by themselves. */
-static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks)
+/* Tasks that are worth being taken by themselves: a thread calls several times, so that others can
+ * help it, but not so often that what each call does besides takes long. */
+static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
-    double wanted = TCI_MAX(TCI_PROGRAM_TAKE_NS, TCI_PROGRAM_CALLS * kernel->call_ns);
-    return wanted < ns * (double)n_tasks ? TCI_MAX((int64_t)(wanted / ns), 1) : n_tasks;
+    double wanted = (double)n_tasks / threads / TCI_PROGRAM_TAKES * ns;
+    wanted = TCI_MIN(wanted, TCI_PROGRAM_CALLS_MOST * kernel->call_ns);
+    wanted = TCI_MAX(wanted, TCI_PROGRAM_CALLS * kernel->call_ns);
+    wanted = TCI_MAX(wanted, TCI_PROGRAM_TAKE_NS);
+    int64_t part = n_tasks / threads;
+    return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
 
 /* For tci_run_bind: which parameter or effect the buffer, none of the user's, is; -1: neither. */
@@ -66861,8 +66935,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
                                                       : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
-        step->least = tci_program_least(kernel, TCI_MAX(step->n_tasks, 1));
-        step->least = TCI_MIN(step->least, step->n_tasks / step->threads);
+        step->least = tci_program_least(kernel, step->n_tasks, step->threads);
         step->faults = kernel->faults;
         step->literals = literal_words;
         step->first_slot = f->n_slots;
@@ -67148,6 +67221,8 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 #undef TCI_PROGRAM_PART_NS
 #undef TCI_PROGRAM_TAKE_NS
 #undef TCI_PROGRAM_CALLS
+#undef TCI_PROGRAM_CALLS_MOST
+#undef TCI_PROGRAM_TAKES
 #undef TCI_PROGRAM_INTERP_FACTOR
 /* ---- src/run/check.c ---- */
 /* run/check.c - are these the buffers that a program takes?

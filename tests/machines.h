@@ -1,4 +1,5 @@
-/* tests/machines.h - machines that need not be there: a laptop of two cores, a small GPU, an H200.
+/* tests/machines.h - machines that need not be there: a laptop of two cores, a small GPU, an H200,
+ * a server of 32 cores.
  * After inside.h. */
 #ifndef TESTS_MACHINES_H
 #define TESTS_MACHINES_H
@@ -40,7 +41,15 @@ static const test_machine test_machines[] = {
                 .near_bytes = 64,
                 .all_bytes = 6150,
                 .memory_gbs = 4800}}},
+    {"server",
+     {.vector_bytes = 64,
+      .has_work = true,
+      .facts = {.processors = 32,
+                .ghz = 3,
+                .cache_bytes = {48 << 10, 2 << 20, 32 << 20},
+                .one_gbs = 12,
+                .memory_gbs = 200}}},
 };
-enum { TEST_LAPTOP, TEST_SMALL_GPU, TEST_H200, TEST_MACHINES };
+enum { TEST_LAPTOP, TEST_SMALL_GPU, TEST_H200, TEST_SERVER, TEST_MACHINES };
 
 #endif

@@ -457,10 +457,12 @@
  * A context belongs to one thread at a time, which is not checked; programs to all, also those that
  * share parameters: a run sees them as one run left them, whatever others set meanwhile, and of two
  * runs that set the same one at once the second gets TC_ERR_BUSY. Large kernels are split over a
- * pool of workers (options.threads, TC_THREADS), small ones run on the caller; at threads = 1 a run
- * without parameters takes no lock. options.parallel_for hands the work to the host's own job
- * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
- * for a plugin that will be unloaded: no tensor, program or call may be used after it.
+ * pool of workers (options.threads, TC_THREADS), small ones run on the caller; who is done goes on
+ * with what others have left, so a slow thread holds up nobody, and no bit depends on how many
+ * there are or who did what. At threads = 1 a run without parameters takes no lock.
+ * options.parallel_for hands the work to the host's own job system. The pool ends with the last
+ * context and program; tc_shutdown() also drops cached code, for a plugin that will be unloaded:
+ * no tensor, program or call may be used after it.
  *
  * A run that its caller does not wait for goes to a queue, which does its runs in order; an event
  * says when one ended, and how:

@@ -62,12 +62,19 @@ TCI_FN tci_machine tci_machine_complete(tci_machine machine)
     return machine;
 }
 
+TCI_FN int tci_machine_threads(const tci_machine *machine)
+{
+    return 2 * machine->facts.processors < TCI_MACHINE_MANY ? TCI_MACHINE_FEW : TCI_MACHINE_MANY;
+}
+
 TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
 {
     tci_machine m = tci_machine_complete(*machine);
     const tc_machine *f = &m.facts;
-    char blocks[100] = ""; /* how many cores share the work is no part of a CPU's code */
-    if (m.block_threads > 0) {
+    char blocks[100] = ""; /* how many cores there are exactly is no part of a CPU's code */
+    if (m.block_threads == 0) {
+        snprintf(blocks, sizeof(blocks), "about %d threads, ", tci_machine_threads(&m));
+    } else {
         snprintf(blocks, sizeof(blocks),
                  "%d processors, subgroup %d, shared %lld %lld, %.4g GB/s, ", f->processors,
                  f->subgroup, (long long)f->shared_bytes, (long long)f->shared_most,

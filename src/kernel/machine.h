@@ -15,6 +15,8 @@ enum {
     TCI_ALIGNED_BYTES = 16,   /* what one thread takes at once; all memory starts at a multiple */
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
     TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MACHINE_FEW = 4,      /* threads that a processor's code is made for, */
+    TCI_MACHINE_MANY = 16,    /* and from half as many processors on */
     TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_COLUMNS = 16,
@@ -57,6 +59,9 @@ typedef struct tci_machine {
 
 /* With careful values for the facts that are not known. */
 TCI_FN tci_machine tci_machine_complete(tci_machine machine);
+/* For how many threads a processor's code is made, which any number may run. There are two such
+ * numbers, so that machines of about as many processors share their code. */
+TCI_FN int tci_machine_threads(const tci_machine *machine);
 /* The part of the facts that generated code may depend on, as text for keys. */
 TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n);
 

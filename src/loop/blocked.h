@@ -67,9 +67,9 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */
 TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p);
-/* Time of packing a block of columns, in all its depths. */
+/* Time of packing so many columns, in all their depth. */
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_blocked *p);
+                                  const tci_blocked *p, double columns);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
 

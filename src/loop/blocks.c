@@ -13,7 +13,9 @@ enum {
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
     TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
     TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
-    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
+    TCI_BLOCKED_PIECES = 2,         /* blocks of columns to have there, for each thread */
+    TCI_BLOCKED_NARROW = 64,        /* COLUMNS for the threads' sake, at least, */
+    TCI_BLOCKED_GAIN = 95,          /* and percent of the time from which that is worth it */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_EVEN = 16           /* depths are a multiple */
@@ -69,18 +71,66 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     return true;
 }
 
+/* Time of each thread by blocks of so many columns: it packs those of blocks that it works on,
+ * and rows again for each, and waits for half of what another one took last. */
+static double tci_blocked_thread_ns(const tci_kernel *k, tci_machine machine, int lanes,
+                                    const tci_blocked *p, int64_t columns)
+{
+    const tc_machine *m = &machine.facts;
+    int threads = tci_machine_threads(&machine);
+    double size = (double)TCI_MAX(tci_dim_known(p->of_columns.size), 1);
+    double blocks = (double)tci_ceil_div((int64_t)size, columns), width = size / blocks;
+    double tiles = (double)TCI_MAX(tci_dim_hint(p->n_tiles), 1);
+    double points = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1) / tiles;
+    for (int a = 0; a < k->n_outer; a++) {
+        blocks *= tci_blocked_has(p, a) ? 1 : (double)TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
+    }
+    for (int i = 0; i < p->n_inner; i++) {
+        points *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
+    }
+    double pack_ns = tci_blocked_pack_ns(k, machine, lanes, p, width);
+    double tile_ns = points / (m->ghz * lanes) *
+                     (width / m->ports + tci_blocked_row_cycles(k, lanes, p));
+    return TCI_MAX(blocks / threads, 1) * pack_ns + blocks * tiles * tile_ns / threads +
+           (pack_ns + tile_ns) / 2;
+}
+
+/* At most so many columns: fewer where threads have more to gain by it than is lost. */
+static int64_t tci_blocked_narrow(const tci_kernel *k, tci_machine machine, int lanes,
+                                  const tci_blocked *p, int64_t columns)
+{
+    int64_t tile = (int64_t)p->unroll * lanes, best = columns, fewer = columns;
+    int64_t least = tci_ceil_div(TCI_BLOCKED_NARROW, tile) * tile;
+    double ns = tci_blocked_thread_ns(k, machine, lanes, p, columns);
+    for (int64_t parts = 2; fewer > least; parts *= 2) {
+        fewer = TCI_MAX(tci_ceil_div(tci_ceil_div(columns, parts), tile) * tile, least);
+        double there = tci_blocked_thread_ns(k, machine, lanes, p, fewer);
+        if (100 * there < TCI_BLOCKED_GAIN * ns) {
+            best = fewer;
+            ns = there;
+        }
+    }
+    return best;
+}
+
 /* The columns of a block, and the row tiles that share it. */
-static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+static void tci_blocked_cut_points(const tci_kernel *k, tci_machine machine, int lanes,
+                                   tci_blocked *p)
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
     int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes);
     block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
     if (p->fused) {
-        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+        int pieces = TCI_BLOCKED_PIECES * tci_machine_threads(&machine);
+        block = TCI_MAX(TCI_MIN(columns / pieces, TCI_BLOCKED_LONG), block);
     }
-    block = p->columns > 0 ? p->columns : block;
+    bool is_free = p->columns == 0;
+    block = is_free ? block : p->columns;
     p->columns = tci_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    if (is_free && !p->fused) {
+        p->columns = tci_blocked_narrow(k, machine, lanes, p, p->columns);
+    }
     int64_t sums = p->columns * (p->base + 1) * bytes;
     int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
     int64_t pieces = tci_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
@@ -141,6 +191,6 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    tci_blocked_cut_points(k, lanes, p);
+    tci_blocked_cut_points(k, machine, lanes, p);
     return true;
 }

@@ -182,8 +182,7 @@ static bool tci_blocked_stores_rows(const tci_kernel *k, const tci_blocked *p)
     return rows;
 }
 
-/* Cycles of packing as many elements of the row factor as vectors have lanes. */
-static double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
+TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
 {
     const int32_t *axes = k->stages[p->stage].axes;
     int last = axes[p->n_inner - 1];
@@ -212,9 +211,9 @@ static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tc
 }
 
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
-                                  const tci_blocked *p)
+                                  const tci_blocked *p, double columns)
 {
-    double vectors = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size)) / lanes;
+    double vectors = columns / lanes;
     for (int i = 0; i < p->n_inner; i++) {
         vectors *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
     }

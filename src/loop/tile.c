@@ -526,7 +526,9 @@ static void tci_packed_run(const tci_ask *a, const tci_blocked *p, bool on_unit,
     nest.group = tci_dim_max(tci_dim_min(p->group, p->n_tiles), 1);
     nest.share = p->share;
     tci_nest_run(&nest, tci_packed_body, &packed, launch);
-    launch->call_ns = p->fused ? 0 : tci_blocked_pack_ns(a->k, a->machine, a->lanes, p);
+    double columns = (double)TCI_MIN(p->columns, tci_dim_known(p->of_columns.size));
+    launch->call_ns =
+        p->fused ? 0 : tci_blocked_pack_ns(a->k, a->machine, a->lanes, p, columns);
 }
 
 static void tci_packed_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)

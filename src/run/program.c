@@ -21,7 +21,9 @@
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 8.0      /* and so many times what a call does besides */
+#define TCI_PROGRAM_CALLS 2.0      /* and so many times what a call does besides, at least, */
+#define TCI_PROGRAM_CALLS_MOST 16.0
+#define TCI_PROGRAM_TAKES 6        /* where each thread takes about so often */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -235,12 +237,17 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-/* Tasks that are worth being taken by themselves. */
-static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks)
+/* Tasks that are worth being taken by themselves: a thread calls several times, so that others can
+ * help it, but not so often that what each call does besides takes long. */
+static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
-    double wanted = TCI_MAX(TCI_PROGRAM_TAKE_NS, TCI_PROGRAM_CALLS * kernel->call_ns);
-    return wanted < ns * (double)n_tasks ? TCI_MAX((int64_t)(wanted / ns), 1) : n_tasks;
+    double wanted = (double)n_tasks / threads / TCI_PROGRAM_TAKES * ns;
+    wanted = TCI_MIN(wanted, TCI_PROGRAM_CALLS_MOST * kernel->call_ns);
+    wanted = TCI_MAX(wanted, TCI_PROGRAM_CALLS * kernel->call_ns);
+    wanted = TCI_MAX(wanted, TCI_PROGRAM_TAKE_NS);
+    int64_t part = n_tasks / threads;
+    return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
 
 /* For tci_run_bind: which parameter or effect the buffer, none of the user's, is; -1: neither. */
@@ -293,8 +300,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
                                                       : tci_dim_known(kernel->n_tasks);
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
-        step->least = tci_program_least(kernel, TCI_MAX(step->n_tasks, 1));
-        step->least = TCI_MIN(step->least, step->n_tasks / step->threads);
+        step->least = tci_program_least(kernel, step->n_tasks, step->threads);
         step->faults = kernel->faults;
         step->literals = literal_words;
         step->first_slot = f->n_slots;
@@ -580,4 +586,6 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 #undef TCI_PROGRAM_PART_NS
 #undef TCI_PROGRAM_TAKE_NS
 #undef TCI_PROGRAM_CALLS
+#undef TCI_PROGRAM_CALLS_MOST
+#undef TCI_PROGRAM_TAKES
 #undef TCI_PROGRAM_INTERP_FACTOR

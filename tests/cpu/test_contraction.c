@@ -65,7 +65,7 @@ static bool is_one_kernel(tc_program *f)
 
 static void check_product(product p)
 {
-    static const int threads[] = {1, 2, 5};
+    static const int threads[] = {1, 2, 5, 16};
     int64_t n_a = (int64_t)p.m * p.k, n_b = (int64_t)p.k * p.n, n_c = (int64_t)p.m * p.n;
     float *a = random_floats(n_a), *b = random_floats(n_b), *bias = random_floats(p.n);
     float *residual = random_floats(n_c), *want = random_floats(n_c), *got = random_floats(n_c);

@@ -431,6 +431,43 @@ TEST(choices)
     end();
 }
 
+/* Tasks of the last kernel of y, and how much of its time a call takes before the first one. */
+static int64_t tasks_of(tc_tensor y, int machine, double *call_share)
+{
+    const tci_plan *p = plan_for(y, test_machines[machine].machine);
+    tci_launch launch;
+    tci_loop_schedule(&scratch, p->kernels[p->n_kernels - 1], test_machines[machine].machine,
+                      &launch);
+    CHECK_HAS(launch.why, "packed ");
+    *call_share = launch.call_ns / (launch.task_ns * (double)tci_dim_known(launch.n_tasks));
+    return tci_dim_known(launch.n_tasks);
+}
+
+/* Where there are many threads, columns are packed in narrower blocks, so that what each packs is
+ * a small part of what it multiplies; but not where that has no use. */
+TEST(threads_have_their_own_columns)
+{
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    double few, many;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 512, 512), b = tc_input(ctx, "b", TC_F32, 512, 512);
+    tc_tensor image = tc_input(ctx, "image", TC_F32, 1, 256, 14, 14);
+    tc_tensor filter = tc_input(ctx, "filter", TC_F32, 256, 256, 3, 3);
+    tc_tensor large = tc_input(ctx, "large", TC_F32, 4096, 4096);
+    tc_tensor y = tc_conv2d(image, filter, TC_NONE, &(tc_conv){.padding = {1, 1}});
+    int64_t at_home = tasks_of(y, TEST_LAPTOP, &few), there = tasks_of(y, TEST_SERVER, &many);
+    CHECK_MSG(there >= 64, "%lld tasks, %lld at home", (long long)there, (long long)at_home);
+    CHECK_MSG(many < 0.03, "packing before the first task: %g, at home %g", many, few);
+    there = tasks_of(tc_matmul(a, b), TEST_SERVER, &many);
+    CHECK_MSG(there >= 128 && many < 0.01, "%lld tasks, %g", (long long)there, many);
+    check_choice(tc_matmul(large, large), TEST_SERVER, " columns=256 ");
+    end();
+}
+
 static void check_refused(const char *text, const char *part)
 {
     tci_str why = {.s = &scratch};
@@ -478,14 +515,20 @@ TEST(forced)
     end();
 }
 
-/* What schedules go by is in the keys, and how many cores there are is not. */
+/* What schedules go by is in the keys, and how many cores there are is not, but whether many. */
 TEST(record_in_keys)
 {
     tci_machine one = test_machines[TEST_LAPTOP].machine, other = one;
     char a[320], b[320];
     tci_machine_text(&one, a, sizeof(a));
     CHECK(strlen(a) < sizeof(a) - 40);
-    other.facts.processors = 64;
+    other.facts.processors = 6;
+    tci_machine_text(&other, b, sizeof(b));
+    CHECK(!strcmp(a, b));
+    other.facts.processors = one.facts.processors = 64;
+    tci_machine_text(&one, a, sizeof(a));
+    CHECK(strcmp(a, b) != 0);
+    other.facts.processors = 12;
     tci_machine_text(&other, b, sizeof(b));
     CHECK(!strcmp(a, b));
     other.facts.cache_bytes[1] *= 2;
