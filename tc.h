@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5899702e9fb5b153"
+#define TCI_BUILD "bfbd80a2c1678d18"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -851,6 +851,11 @@ typedef struct tc_allocator {
 
 /* FAST leaves tc free to approximate. So far it does not: both compute the same */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
+/* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
+ * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
+ * or a normalization, is computed again behind the step that needs most memory; ALL sums and
+ * contractions too. Taken where that makes the workspace smaller */
+typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
@@ -875,6 +880,9 @@ typedef struct tc_options {
     /* 0: ops share a kernel where that pays. -1: each op that computes has a kernel of its own,
      * which shows what fusing is worth; sums may have another order */
     int fusion;
+    /* less workspace for more work; values are the same. tc_explain says what is computed again,
+     * and the peak with and without */
+    tc_remat remat;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;
@@ -23084,7 +23092,8 @@ static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root);
 
 static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
 {
-    if (!tci_dtype_is_float((tc_dtype)n->dtype) || !tci_jvp_changes(w, n)) {
+    bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
+    if (!floats || !tci_jvp_changes(w, n)) {
         return NULL;
     }
     switch (tci_formula_gradient_kind(n->op)) {
@@ -24532,6 +24541,7 @@ typedef struct tci_machine {
      * any sizes (plan/class.c) */
     bool reproducible;
     bool apart; /* each op that computes has a kernel of its own */
+    tc_remat remat;   /* plans: tc_options.remat */
     tc_machine facts;
 } tci_machine;
 
@@ -29589,6 +29599,7 @@ typedef struct tci_step {
     int32_t *operands;      /* buffer of each operand of the kernel, */
     int64_t *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
+    int32_t group;          /* of plan.fusion */
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
@@ -29623,6 +29634,7 @@ typedef struct tci_plan {
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
+    tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
@@ -29677,6 +29689,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(DIVISION, "read in another shape its index would need a division for every element")         \
     X(APART, "options.fusion keeps ops apart")                                                     \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
+    X(LATE, "one is computed again behind the peak of memory, the other before it")                \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
 #define TCI_ROW(id, text) TCI_WHY_##id,
@@ -29781,6 +29794,7 @@ typedef struct tci_fusion {
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
+    const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
@@ -29891,10 +29905,22 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
-/* plan/group.c; forced: of tci_algo. Tells in `why` what was refused, and what got memory. */
+/* plan/group.c; forced: of tci_algo; late: as in
+ * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *forced, tci_node *const *changed, int n_changed,
-                                 tci_machine machine, tci_str *why);
+                                 const tci_table *forced, const tci_table *late,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
+                                 tci_str *why);
+/* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
+ * to what the next plan is to compute; forced grows by what has memory in it; late is the set of
+ * what it computes behind the peak. */
+typedef struct tci_remat_result {
+    int n;
+    double bytes;
+} tci_remat_result;
+TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
+                                       tci_node **outputs, int n_outputs, tci_table *forced,
+                                       tci_table *late);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
@@ -34481,6 +34507,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_APART;
         return false;
     }
+    if (f->late && tci_table_has(f->late, r->node) != tci_table_has(f->late, first)) {
+        *why = TCI_WHY_LATE;
+        return false;
+    }
     if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
@@ -34873,10 +34903,12 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *forced, tci_node *const *changed, int n_changed,
-                                 tci_machine machine, tci_str *why)
+                                 const tci_table *forced, const tci_table *late,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
+                                 tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
+    f->late = late;
     f->reproducible = machine.reproducible;
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
@@ -36225,10 +36257,14 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 typedef enum tci_sequence_rule {
     TCI_SEQUENCE_FIRST,    /* what came first */
     TCI_SEQUENCE_RELEASE,  /* what adds nothing, the most negative growth before others; FIRST */
-    TCI_SEQUENCE_LEAST     /* the least growth */
+    TCI_SEQUENCE_LEAST,    /* the least growth */
+    TCI_SEQUENCE_AHEAD     /* RELEASE, with what up to two steps that follow let go */
 } tci_sequence_rule;
 
-enum { TCI_SEQUENCE_MANY = 4096 /* steps from which the first rule has to do */ };
+enum {
+    TCI_SEQUENCE_MANY = 4096, /* steps from which the first rule has to do */
+    TCI_SEQUENCE_DEPTH = 2    /* steps that AHEAD looks at behind one */
+};
 
 typedef struct tci_sequence_step {
     int32_t *touches; int32_t n_touches;           /* buffers, each once */
@@ -36255,6 +36291,7 @@ typedef struct tci_sequence {
     int32_t *ready; int n_ready; /* steps that may be done */
     int32_t *stack;
     int32_t walk;
+    bool *was_alive; int most_touches; /* of tci_sequence_ahead: room for each depth */
 } tci_sequence;
 
 /* ---- what waits for what ---- */
@@ -36370,6 +36407,10 @@ static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
     for (int i = 0; i < p->n_assigns; i++) {
         tci_sequence_update_last(&q, &p->assigns[i]);
     }
+    for (int t = 0; t < p->n_steps; t++) {
+        q.most_touches = TCI_MAX(q.most_touches, q.steps[t].n_touches);
+    }
+    q.was_alive = TCI_NEW_ARRAY(s, bool, (TCI_SEQUENCE_DEPTH + 1) * q.most_touches + 1);
     return q;
 }
 
@@ -36397,16 +36438,47 @@ static int64_t tci_sequence_ends(const tci_sequence *q, int t)
     return bytes;
 }
 
+static int64_t tci_sequence_growth(const tci_sequence *q, int t)
+{
+    return tci_sequence_begins(q, t) - tci_sequence_ends(q, t);
+}
+
+static void tci_sequence_done(tci_sequence *q, int t);
+static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool *was_alive);
+
+/* The least growth by t and up to `depth` steps that t alone still holds up: where a value is
+ * computed again, what follows lets go of it. */
+static int64_t tci_sequence_ahead(tci_sequence *q, int t, int depth)
+{
+    int64_t own = tci_sequence_growth(q, t), best = own;
+    int n_ready = q->n_ready;
+    if (depth == 0) {
+        return own;
+    }
+    bool *was_alive = q->was_alive + (size_t)depth * (size_t)q->most_touches;
+    for (int i = 0; i < q->steps[t].n_touches; i++) {
+        was_alive[i] = q->buffers[q->steps[t].touches[i]].is_alive;
+    }
+    tci_sequence_done(q, t);
+    for (int i = n_ready, end = q->n_ready; i < end; i++) {
+        int64_t more = own + tci_sequence_ahead(q, q->ready[i], depth - 1);
+        best = TCI_MIN(best, more);
+    }
+    tci_sequence_undone(q, t, n_ready, was_alive);
+    return best;
+}
+
 /* The place among those that may be done of the one that is. */
-static int tci_sequence_choose(const tci_sequence *q, tci_sequence_rule rule)
+static int tci_sequence_choose(tci_sequence *q, tci_sequence_rule rule)
 {
     int best = -1;
     int64_t least = 0;
     for (int i = 0; i < q->n_ready; i++) {
-        int64_t growth = rule == TCI_SEQUENCE_FIRST ? 0
-                                                    : tci_sequence_begins(q, q->ready[i]) -
-                                                          tci_sequence_ends(q, q->ready[i]);
-        growth = rule == TCI_SEQUENCE_RELEASE && growth > 0 ? INT64_MAX : growth;
+        int64_t growth = rule == TCI_SEQUENCE_FIRST   ? 0
+                         : rule == TCI_SEQUENCE_AHEAD ? tci_sequence_ahead(q, q->ready[i],
+                                                                           TCI_SEQUENCE_DEPTH)
+                                                      : tci_sequence_growth(q, q->ready[i]);
+        growth = rule != TCI_SEQUENCE_LEAST && growth > 0 ? INT64_MAX : growth;
         if (best < 0 || growth < least || (growth == least && q->ready[i] < q->ready[best])) {
             best = i;
             least = growth;
@@ -36427,6 +36499,20 @@ static void tci_sequence_done(tci_sequence *q, int t)
             q->ready[q->n_ready++] = step->leads_to[i];
         }
     }
+}
+
+/* As it was before t was done. */
+static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool *was_alive)
+{
+    const tci_sequence_step *step = &q->steps[t];
+    for (int i = 0; i < step->n_touches; i++) {
+        q->buffers[step->touches[i]].is_alive = was_alive[i];
+        q->buffers[step->touches[i]].left++;
+    }
+    for (int i = 0; i < step->n_leads; i++) {
+        q->steps[step->leads_to[i]].waits++;
+    }
+    q->n_ready = n_ready;
 }
 
 /* The order by a rule; returns the most bytes that are needed at once. */
@@ -36461,7 +36547,8 @@ static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int
 TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
 {
     tci_sequence q = tci_sequence_make(s, p);
-    int rules = p->n_steps < TCI_SEQUENCE_MANY ? TCI_SEQUENCE_LEAST + 1 : 1;
+    int last = p->fusion->late ? TCI_SEQUENCE_AHEAD : TCI_SEQUENCE_LEAST;
+    int rules = p->n_steps < TCI_SEQUENCE_MANY ? last + 1 : 1;
     int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1), *best = NULL;
     tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
     int64_t least = 0;
@@ -37112,6 +37199,201 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
     }
     tci_once_keep(p);
 }
+/* ---- src/plan/remat.c ---- */
+/* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there.
+ *
+ * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
+ * the most bytes alive, values that are only kept for later steps are computed from others that are
+ * kept too.
+ *
+ * The one idea: at the peak a value that was computed before and is read behind it takes memory
+ * and does nothing. If what lies between it and other values that wait anyway is cheap, its late
+ * readers get a copy of that expression. A copy must not be the node it is a copy of: it reads what
+ * is kept through a RESHAPE to the same shape, which no builder makes, and groups keep apart what
+ * comes before the peak and what comes behind it, so that no kernel computes both. The copy has the
+ * same nodes over the same values, so it has the same bits. */
+
+enum {
+    TCI_REMAT_BYTES = 1 << 16,  /* least size of a value that is worth it */
+    TCI_REMAT_SMALL = 16,       /* what has so many times fewer bytes may be kept for it */
+    TCI_REMAT_NODES = 64        /* of an expression */
+};
+
+typedef struct tci_remat {
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_plan *p;
+    const tci_fusion *f;
+    bool all;               /* reductions and contractions may be done again */
+    int peak;               /* a step */
+    const int32_t *step_of; /* per group */
+    bool *chosen;           /* per root: is computed again */
+    tci_table now;          /* of tci_node *: what late steps read in place of a node */
+} tci_remat;
+
+/* The step of a run with the most bytes of temporaries alive. */
+static int tci_remat_peak(tci_scratch *s, const tci_plan *p)
+{
+    int64_t *change = TCI_NEW_ARRAY(s, int64_t, p->n_steps + 2), now = 0, most = -1;
+    int at = p->n_init;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *x = &p->buffers[b];
+        if (x->kind == TCI_BUF_TEMP && x->last >= x->first && x->first >= 0) {
+            change[x->first] += tci_dim_hint(x->bytes);
+            change[x->last + 1] -= tci_dim_hint(x->bytes);
+        }
+    }
+    for (int t = 0; t < p->n_steps; t++) {
+        now += change[t];
+        at = t >= p->n_init && now > most ? t : at;
+        most = t >= p->n_init ? TCI_MAX(most, now) : most;
+    }
+    return at;
+}
+
+static bool tci_remat_is_late(const tci_remat *m, const tci_root *r)
+{
+    return m->step_of[r->group] > m->peak;
+}
+
+static bool tci_remat_waits(const tci_remat *m, const tci_root *r)
+{
+    const tci_buffer *b = r->buffer >= 0 ? &m->p->buffers[r->buffer] : NULL;
+    return b && b->kind == TCI_BUF_TEMP && b->first < m->peak && b->last > m->peak;
+}
+
+static bool tci_remat_may_redo(const tci_remat *m, const tci_node *n)
+{
+    bool cheap = tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW) || n->op == TCI_OP_PAD;
+    return cheap || (m->all && (tci_op_is_reduce(n->op) || n->op == TCI_OP_CONTRACT));
+}
+
+static bool tci_remat_is_leaf(const tci_node *n)
+{
+    return tci_plan_is_leaf(n) || n->n_in == 0;
+}
+
+/* Can v be computed from what is kept anyway? Small values are kept for it. */
+static bool tci_remat_pays(const tci_remat *m, const tci_root *v)
+{
+    tci_node *stack[2 * TCI_REMAT_NODES + 1];
+    int n = 0, walked = 0;
+    bool reads_large = false;
+    double small = tci_node_value_bytes(v->node) / TCI_REMAT_SMALL;
+    stack[n++] = v->node;
+    while (n > 0) {
+        tci_node *u = stack[--n];
+        int root = tci_remat_is_leaf(u) || u == v->node ? -1 : tci_pnode_of(m->f, u)->root;
+        if (root >= 0) {
+            bool large = tci_node_value_bytes(u) > small;
+            if (large && (m->chosen[root] || !tci_remat_waits(m, &m->f->roots[root]))) {
+                return false;
+            }
+            reads_large = reads_large || large;
+        } else if (!tci_remat_is_leaf(u)) {
+            if (!tci_remat_may_redo(m, u) || ++walked > TCI_REMAT_NODES ||
+                n + u->n_in > 2 * TCI_REMAT_NODES) {
+                return false;
+            }
+            for (int i = 0; i < u->n_in; i++) {
+                stack[n++] = u->in[i];
+            }
+        }
+    }
+    return reads_large;
+}
+
+static tci_node *tci_remat_made(const tci_remat *m, tci_node *like, int op, int n_in, tci_node **in)
+{
+    bool copy = op == like->op;
+    return tci_graph_node(m->g, op, (tc_dtype)like->dtype, like->rank, like->shape, n_in, in,
+                          copy ? like->n_attr : 0, copy ? like->attr : NULL);
+}
+
+/* The expression of u over what is kept. Not deeper than TCI_REMAT_NODES. */
+static tci_node *tci_remat_copy(const tci_remat *m, tci_node *u, bool top)
+{
+    if (tci_remat_is_leaf(u)) {
+        return u;
+    }
+    if (!top && tci_pnode_of(m->f, u)->root >= 0) {
+        return tci_remat_made(m, u, TCI_OP_RESHAPE, 1, &u);
+    }
+    tci_node **in = TCI_NEW_ARRAY(m->s, tci_node *, u->n_in);
+    for (int i = 0; i < u->n_in; i++) {
+        in[i] = tci_remat_copy(m, u->in[i], false);
+    }
+    return tci_remat_made(m, u, u->op, u->n_in, in);
+}
+
+/* Bytes of what is chosen. */
+static double tci_remat_choose(tci_remat *m, int *n)
+{
+    double bytes = 0;
+    for (int r = 0; r < m->f->n_roots; r++) {
+        const tci_root *v = &m->f->roots[r];
+        bool kind = v->kind == TCI_ROOT_VALUE ||
+                    (m->all && (v->kind == TCI_ROOT_REDUCE || v->kind == TCI_ROOT_CONTRACT));
+        double own = tci_node_value_bytes(v->node);
+        m->chosen[r] = kind && own >= TCI_REMAT_BYTES && !tci_remat_is_late(m, v) &&
+                       tci_remat_waits(m, v) && tci_remat_pays(m, v);
+        *n += m->chosen[r];
+        bytes += m->chosen[r] ? own : 0;
+    }
+    return bytes;
+}
+
+/* What late steps read in place of u. */
+static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
+{
+    int root = tci_pnode_of(m->f, u)->root;
+    if (root >= 0 && m->chosen[root]) {
+        tci_node *copy = tci_remat_copy(m, u, true);
+        tci_table_add(late, copy);
+        return copy;
+    }
+    if (tci_remat_is_leaf(u) || (root >= 0 && !tci_remat_is_late(m, &m->f->roots[root]))) {
+        return u;
+    }
+    tci_node *now = tci_graph_rebuild(m->s, m->g, u, &m->now);
+    if (root >= 0) {
+        tci_table_add(late, now);
+    }
+    return now;
+}
+
+TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
+                                       tci_node **outputs, int n_outputs, tci_table *forced,
+                                       tci_table *late)
+{
+    const tci_fusion *f = p->fusion;
+    int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, f->n_groups + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        step_of[p->steps[t].group] = t;
+    }
+    tci_remat m = {s, g, p, f, all, tci_remat_peak(s, p), step_of,
+                   TCI_NEW_ARRAY(s, bool, f->n_roots + 1), tci_table_in(s, sizeof(tci_node *))};
+    tci_remat_result r = {0};
+    r.bytes = tci_remat_choose(&m, &r.n);
+    for (int i = 0; i < f->nodes.n && r.n; i++) {
+        tci_node *u = f->nodes.items[i], *now = tci_remat_now(&m, u, late);
+        int root = tci_pnode_of(f, u)->root;
+        tci_table_put(&m.now, u, now);
+        if (tci_pnode_of(f, u)->forced) { /* what had memory has it again */
+            tci_table_add(forced, u);
+            tci_table_add(forced, now);
+        }
+        if (root >= 0 && m.chosen[root]) {
+            tci_table_add(forced, now);
+        }
+    }
+    for (int i = 0; i < n_outputs && r.n; i++) {
+        if (tci_remat_is_late(&m, &f->roots[tci_pnode_of(f, outputs[i])->root])) {
+            outputs[i] = tci_table_get(&m.now, outputs[i]);
+        }
+    }
+    return r;
+}
 /* ---- src/plan/repeat.c ---- */
 /* plan/repeat.c - repetitions: bodies as plans of their own, and their steps in the one list.
  *
@@ -37574,7 +37856,7 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, boo
         const tci_step *from = &body->steps[t];
         int n = body->kernels[from->kernel]->n_operands;
         tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
-                         TCI_NEW_ARRAY(c->s, int64_t, n + 1), from->literals};
+                         TCI_NEW_ARRAY(c->s, int64_t, n + 1), from->literals, -1};
         for (int o = 0; o < n; o++) {
             tci_repeat_spot spot = tci_repeat_spot_of(c, &body->buffers[from->operands[o]], enters);
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
@@ -37875,7 +38157,8 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
-                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
+                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
+                         f->order[i]};
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
@@ -37889,6 +38172,91 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
     return !any;
 }
 
+/* What a plan is made of. */
+typedef struct tci_plan_job {
+    tci_repeat_maker maker;
+    tci_node *const *inputs;
+    int n_inputs;
+    tci_node **outputs, **changed;
+    int n_outputs;
+    tci_table *forced;
+    const tci_table *late;  /* NULL: nothing is computed again */
+} tci_plan_job;
+
+/* A plan that has its inputs and effects, but for them. */
+static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
+{
+    const tci_repeat_maker *m = &j->maker;
+    tci_str stored = {.s = m->s};
+    int n_buffers = p->n_buffers;
+    size_t n_why = p->why.n;
+    for (int round = 1;; round++) {
+        tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, j->forced, j->late,
+                                      j->changed, p->n_assigns, m->machine, &p->why);
+        p->fusion = f;
+        tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
+        tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
+        bool last = round == TCI_PLAN_ROUNDS;
+        if (tci_plan_steps(m, p, f, last ? NULL : j->forced, &stored)) {
+            break;
+        }
+        p->n_buffers = n_buffers;
+        p->n_steps = p->n_kernels = 0;
+        p->why.n = n_why;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        tci_class_report(p->kernels[i], m->machine, &p->orders);
+    }
+    tci_str_add(&p->why, tci_str_text(&stored));
+    tci_plan_once(m->s, p, j->inputs, j->n_inputs);
+    tci_plan_memory(m->s, p, m->machine.block_threads > 0);
+    tci_repeat_place(m->s, p);
+}
+
+/* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing
+ * is. */
+static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, const tci_plan *start,
+                                 bool all)
+{
+    tci_scratch *s = job->maker.s;
+    tci_plan_job j = *job;
+    tci_table late = tci_table_in(s, sizeof(bool));
+    j.outputs = tci_scratch_copy(s, job->outputs, sizeof(tci_node *) * (size_t)job->n_outputs);
+    j.late = &late;
+    tci_remat_result r =
+        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, &late);
+    if (!r.n) {
+        return NULL;
+    }
+    tci_plan *q = TCI_NEW(s, tci_plan);
+    *q = *start;
+    q->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
+    q->cap_buffers = start->n_buffers;
+    q->why = q->orders = q->again = (tci_str){.s = s};
+    tci_str_printf(&q->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
+    tci_str_printf(&q->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_plan_fill(&j, q);
+    tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
+                   r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6,
+                   (double)p->arena_bytes / 1e6);
+    return q;
+}
+
+/* The one with the smallest workspace. */
+static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_plan *start,
+                                  tc_remat remat)
+{
+    tci_plan *best = p;
+    for (int mode = TC_REMAT_MINCUT; mode <= (int)remat; mode++) {
+        tci_plan *q = tci_plan_leaner(j, p, start, mode == TC_REMAT_ALL);
+        best = q && q->arena_bytes < best->arena_bytes ? q : best;
+    }
+    if (best == p) {
+        tci_str_add(&p->again, "nothing: the workspace would be no smaller\n");
+    }
+    return best;
+}
+
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
@@ -37896,6 +38264,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
     p->orders.s = s;
+    p->again.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);
     for (int i = 0; i < n_inputs; i++) {
@@ -37910,35 +38279,17 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
+    const tc_remat remat = machine.remat;
+    machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_algo algorithm = {s, g, machine, &p->orders, &forced};
     tci_plan_algorithm(&algorithm, outputs, n_roots);
-    tci_str stored = {.s = s};
-    int n_buffers = p->n_buffers;
-    size_t n_why = p->why.n;
-    for (int round = 1;; round++) {
-        tci_fusion *f =
-            tci_plan_fuse(s, outputs, n_roots, &forced, changed, p->n_assigns, machine, &p->why);
-        p->fusion = f;
-        tci_plan_leaf_buffers(p, f, literals, n_literals);
-        tci_plan_root_buffers(s, p, f, outputs, n_roots);
-        bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(&maker, p, f, last ? NULL : &forced, &stored)) {
-            break;
-        }
-        p->n_buffers = n_buffers;
-        p->n_steps = p->n_kernels = 0;
-        p->why.n = n_why;
-    }
-    for (int i = 0; i < p->n_kernels; i++) {
-        tci_class_report(p->kernels[i], machine, &p->orders);
-    }
-    tci_str_add(&p->why, tci_str_text(&stored));
-    tci_plan_once(s, p, inputs, n_inputs);
-    tci_plan_memory(s, p, machine.block_threads > 0);
-    tci_repeat_place(s, p);
-    return p;
+    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL};
+    const tci_plan start = *p;
+    tci_plan_fill(&job, p);
+    bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
+    return leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
 }
 /* ---- src/plan/print.c ---- */
 /* plan/print.c - the texts of groups and plans, for dumps, golden tests and tc_explain.
@@ -59506,6 +59857,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
+    m.remat = o->remat;
     return m;
 }
 
@@ -60074,7 +60426,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     k->at += sizeof(sum);
     *k->at++ = (uint8_t)o->math;
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
-                         (o->fusion < 0 ? 8 : 0));
+                         (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4));
     *k->at++ = (uint8_t)sizeof(void *);
 }
 
@@ -71404,6 +71756,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_str_add(out, "orders of sums:\n");
         tci_explain_lines(out, "  ", tci_str_text(&plan->orders));
     }
+    if (plan->again.n > 0) {
+        tci_str_add(out, "computed again, for less memory:\n");
+        tci_explain_lines(out, "  ", tci_str_text(&plan->again));
+    }
     if (plan->why.n > 0) {
         tci_str_printf(out, "not fused, and why:\n%s", tci_str_text(&plan->why));
     }
@@ -77828,6 +78184,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(matrix)
     TCI_BATCH_TAKE(reproducible)
     TCI_BATCH_TAKE(fusion)
+    TCI_BATCH_TAKE(remat)
     TCI_BATCH_TAKE(spin_us)
     TCI_BATCH_TAKE(cc)
     TCI_BATCH_TAKE(cc_timeout_s)

@@ -127,6 +127,7 @@
 #include "plan/place.c"
 #include "plan/memory.c"
 #include "plan/once.c"
+#include "plan/remat.c"
 #include "plan/repeat.c"
 #include "plan/plan.c"
 #include "plan/print.c"

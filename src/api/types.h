@@ -139,6 +139,11 @@ typedef struct tc_allocator {
 
 /* FAST leaves tc free to approximate. So far it does not: both compute the same */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
+/* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
+ * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
+ * or a normalization, is computed again behind the step that needs most memory; ALL sums and
+ * contractions too. Taken where that makes the workspace smaller */
+typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
@@ -163,6 +168,9 @@ typedef struct tc_options {
     /* 0: ops share a kernel where that pays. -1: each op that computes has a kernel of its own,
      * which shows what fusing is worth; sums may have another order */
     int fusion;
+    /* less workspace for more work; values are the same. tc_explain says what is computed again,
+     * and the peak with and without */
+    tc_remat remat;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */
     int spin_us;

@@ -190,6 +190,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
+    m.remat = o->remat;
     return m;
 }
 

@@ -191,7 +191,8 @@ static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root);
 
 static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
 {
-    if (!tci_dtype_is_float((tc_dtype)n->dtype) || !tci_jvp_changes(w, n)) {
+    bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
+    if (!floats || !tci_jvp_changes(w, n)) {
         return NULL;
     }
     switch (tci_formula_gradient_kind(n->op)) {

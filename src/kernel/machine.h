@@ -54,6 +54,7 @@ typedef struct tci_machine {
      * any sizes (plan/class.c) */
     bool reproducible;
     bool apart; /* each op that computes has a kernel of its own */
+    tc_remat remat;   /* plans: tc_options.remat */
     tc_machine facts;
 } tci_machine;
 

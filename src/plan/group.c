@@ -314,6 +314,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_APART;
         return false;
     }
+    if (f->late && tci_table_has(f->late, r->node) != tci_table_has(f->late, first)) {
+        *why = TCI_WHY_LATE;
+        return false;
+    }
     if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
@@ -706,10 +710,12 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *forced, tci_node *const *changed, int n_changed,
-                                 tci_machine machine, tci_str *why)
+                                 const tci_table *forced, const tci_table *late,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
+                                 tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
+    f->late = late;
     f->reproducible = machine.reproducible;
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;

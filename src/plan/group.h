@@ -131,6 +131,7 @@ typedef struct tci_fusion {
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
+    const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
@@ -241,10 +242,22 @@ TCI_FN void tci_once_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
-/* plan/group.c; forced: of tci_algo. Tells in `why` what was refused, and what got memory. */
+/* plan/group.c; forced: of tci_algo; late: as in
+ * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 const tci_table *forced, tci_node *const *changed, int n_changed,
-                                 tci_machine machine, tci_str *why);
+                                 const tci_table *forced, const tci_table *late,
+                                 tci_node *const *changed, int n_changed, tci_machine machine,
+                                 tci_str *why);
+/* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
+ * to what the next plan is to compute; forced grows by what has memory in it; late is the set of
+ * what it computes behind the peak. */
+typedef struct tci_remat_result {
+    int n;
+    double bytes;
+} tci_remat_result;
+TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
+                                       tci_node **outputs, int n_outputs, tci_table *forced,
+                                       tci_table *late);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);

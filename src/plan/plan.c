@@ -200,7 +200,8 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
-                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
+                         low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
+                         f->order[i]};
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
@@ -214,6 +215,91 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
     return !any;
 }
 
+/* What a plan is made of. */
+typedef struct tci_plan_job {
+    tci_repeat_maker maker;
+    tci_node *const *inputs;
+    int n_inputs;
+    tci_node **outputs, **changed;
+    int n_outputs;
+    tci_table *forced;
+    const tci_table *late;  /* NULL: nothing is computed again */
+} tci_plan_job;
+
+/* A plan that has its inputs and effects, but for them. */
+static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
+{
+    const tci_repeat_maker *m = &j->maker;
+    tci_str stored = {.s = m->s};
+    int n_buffers = p->n_buffers;
+    size_t n_why = p->why.n;
+    for (int round = 1;; round++) {
+        tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, j->forced, j->late,
+                                      j->changed, p->n_assigns, m->machine, &p->why);
+        p->fusion = f;
+        tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
+        tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
+        bool last = round == TCI_PLAN_ROUNDS;
+        if (tci_plan_steps(m, p, f, last ? NULL : j->forced, &stored)) {
+            break;
+        }
+        p->n_buffers = n_buffers;
+        p->n_steps = p->n_kernels = 0;
+        p->why.n = n_why;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        tci_class_report(p->kernels[i], m->machine, &p->orders);
+    }
+    tci_str_add(&p->why, tci_str_text(&stored));
+    tci_plan_once(m->s, p, j->inputs, j->n_inputs);
+    tci_plan_memory(m->s, p, m->machine.block_threads > 0);
+    tci_repeat_place(m->s, p);
+}
+
+/* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing
+ * is. */
+static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, const tci_plan *start,
+                                 bool all)
+{
+    tci_scratch *s = job->maker.s;
+    tci_plan_job j = *job;
+    tci_table late = tci_table_in(s, sizeof(bool));
+    j.outputs = tci_scratch_copy(s, job->outputs, sizeof(tci_node *) * (size_t)job->n_outputs);
+    j.late = &late;
+    tci_remat_result r =
+        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, &late);
+    if (!r.n) {
+        return NULL;
+    }
+    tci_plan *q = TCI_NEW(s, tci_plan);
+    *q = *start;
+    q->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
+    q->cap_buffers = start->n_buffers;
+    q->why = q->orders = q->again = (tci_str){.s = s};
+    tci_str_printf(&q->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
+    tci_str_printf(&q->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_plan_fill(&j, q);
+    tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
+                   r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6,
+                   (double)p->arena_bytes / 1e6);
+    return q;
+}
+
+/* The one with the smallest workspace. */
+static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_plan *start,
+                                  tc_remat remat)
+{
+    tci_plan *best = p;
+    for (int mode = TC_REMAT_MINCUT; mode <= (int)remat; mode++) {
+        tci_plan *q = tci_plan_leaner(j, p, start, mode == TC_REMAT_ALL);
+        best = q && q->arena_bytes < best->arena_bytes ? q : best;
+    }
+    if (best == p) {
+        tci_str_add(&p->again, "nothing: the workspace would be no smaller\n");
+    }
+    return best;
+}
+
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
@@ -221,6 +307,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
     p->orders.s = s;
+    p->again.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     tci_node **changed = TCI_NEW_ARRAY(s, tci_node *, n_roots + 1);
     for (int i = 0; i < n_inputs; i++) {
@@ -235,33 +322,15 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
+    const tc_remat remat = machine.remat;
+    machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_algo algorithm = {s, g, machine, &p->orders, &forced};
     tci_plan_algorithm(&algorithm, outputs, n_roots);
-    tci_str stored = {.s = s};
-    int n_buffers = p->n_buffers;
-    size_t n_why = p->why.n;
-    for (int round = 1;; round++) {
-        tci_fusion *f =
-            tci_plan_fuse(s, outputs, n_roots, &forced, changed, p->n_assigns, machine, &p->why);
-        p->fusion = f;
-        tci_plan_leaf_buffers(p, f, literals, n_literals);
-        tci_plan_root_buffers(s, p, f, outputs, n_roots);
-        bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(&maker, p, f, last ? NULL : &forced, &stored)) {
-            break;
-        }
-        p->n_buffers = n_buffers;
-        p->n_steps = p->n_kernels = 0;
-        p->why.n = n_why;
-    }
-    for (int i = 0; i < p->n_kernels; i++) {
-        tci_class_report(p->kernels[i], machine, &p->orders);
-    }
-    tci_str_add(&p->why, tci_str_text(&stored));
-    tci_plan_once(s, p, inputs, n_inputs);
-    tci_plan_memory(s, p, machine.block_threads > 0);
-    tci_repeat_place(s, p);
-    return p;
+    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL};
+    const tci_plan start = *p;
+    tci_plan_fill(&job, p);
+    bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
+    return leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
 }

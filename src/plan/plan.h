@@ -44,6 +44,7 @@ typedef struct tci_step {
     int32_t *operands;      /* buffer of each operand of the kernel, */
     int64_t *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
+    int32_t group;          /* of plan.fusion */
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
@@ -78,6 +79,7 @@ typedef struct tci_plan {
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
+    tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;

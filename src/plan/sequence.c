@@ -14,10 +14,14 @@
 typedef enum tci_sequence_rule {
     TCI_SEQUENCE_FIRST,    /* what came first */
     TCI_SEQUENCE_RELEASE,  /* what adds nothing, the most negative growth before others; FIRST */
-    TCI_SEQUENCE_LEAST     /* the least growth */
+    TCI_SEQUENCE_LEAST,    /* the least growth */
+    TCI_SEQUENCE_AHEAD     /* RELEASE, with what up to two steps that follow let go */
 } tci_sequence_rule;
 
-enum { TCI_SEQUENCE_MANY = 4096 /* steps from which the first rule has to do */ };
+enum {
+    TCI_SEQUENCE_MANY = 4096, /* steps from which the first rule has to do */
+    TCI_SEQUENCE_DEPTH = 2    /* steps that AHEAD looks at behind one */
+};
 
 typedef struct tci_sequence_step {
     int32_t *touches; int32_t n_touches;           /* buffers, each once */
@@ -44,6 +48,7 @@ typedef struct tci_sequence {
     int32_t *ready; int n_ready; /* steps that may be done */
     int32_t *stack;
     int32_t walk;
+    bool *was_alive; int most_touches; /* of tci_sequence_ahead: room for each depth */
 } tci_sequence;
 
 /* ---- what waits for what ---- */
@@ -159,6 +164,10 @@ static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
     for (int i = 0; i < p->n_assigns; i++) {
         tci_sequence_update_last(&q, &p->assigns[i]);
     }
+    for (int t = 0; t < p->n_steps; t++) {
+        q.most_touches = TCI_MAX(q.most_touches, q.steps[t].n_touches);
+    }
+    q.was_alive = TCI_NEW_ARRAY(s, bool, (TCI_SEQUENCE_DEPTH + 1) * q.most_touches + 1);
     return q;
 }
 
@@ -186,16 +195,47 @@ static int64_t tci_sequence_ends(const tci_sequence *q, int t)
     return bytes;
 }
 
+static int64_t tci_sequence_growth(const tci_sequence *q, int t)
+{
+    return tci_sequence_begins(q, t) - tci_sequence_ends(q, t);
+}
+
+static void tci_sequence_done(tci_sequence *q, int t);
+static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool *was_alive);
+
+/* The least growth by t and up to `depth` steps that t alone still holds up: where a value is
+ * computed again, what follows lets go of it. */
+static int64_t tci_sequence_ahead(tci_sequence *q, int t, int depth)
+{
+    int64_t own = tci_sequence_growth(q, t), best = own;
+    int n_ready = q->n_ready;
+    if (depth == 0) {
+        return own;
+    }
+    bool *was_alive = q->was_alive + (size_t)depth * (size_t)q->most_touches;
+    for (int i = 0; i < q->steps[t].n_touches; i++) {
+        was_alive[i] = q->buffers[q->steps[t].touches[i]].is_alive;
+    }
+    tci_sequence_done(q, t);
+    for (int i = n_ready, end = q->n_ready; i < end; i++) {
+        int64_t more = own + tci_sequence_ahead(q, q->ready[i], depth - 1);
+        best = TCI_MIN(best, more);
+    }
+    tci_sequence_undone(q, t, n_ready, was_alive);
+    return best;
+}
+
 /* The place among those that may be done of the one that is. */
-static int tci_sequence_choose(const tci_sequence *q, tci_sequence_rule rule)
+static int tci_sequence_choose(tci_sequence *q, tci_sequence_rule rule)
 {
     int best = -1;
     int64_t least = 0;
     for (int i = 0; i < q->n_ready; i++) {
-        int64_t growth = rule == TCI_SEQUENCE_FIRST ? 0
-                                                    : tci_sequence_begins(q, q->ready[i]) -
-                                                          tci_sequence_ends(q, q->ready[i]);
-        growth = rule == TCI_SEQUENCE_RELEASE && growth > 0 ? INT64_MAX : growth;
+        int64_t growth = rule == TCI_SEQUENCE_FIRST   ? 0
+                         : rule == TCI_SEQUENCE_AHEAD ? tci_sequence_ahead(q, q->ready[i],
+                                                                           TCI_SEQUENCE_DEPTH)
+                                                      : tci_sequence_growth(q, q->ready[i]);
+        growth = rule != TCI_SEQUENCE_LEAST && growth > 0 ? INT64_MAX : growth;
         if (best < 0 || growth < least || (growth == least && q->ready[i] < q->ready[best])) {
             best = i;
             least = growth;
@@ -216,6 +256,20 @@ static void tci_sequence_done(tci_sequence *q, int t)
             q->ready[q->n_ready++] = step->leads_to[i];
         }
     }
+}
+
+/* As it was before t was done. */
+static void tci_sequence_undone(tci_sequence *q, int t, int n_ready, const bool *was_alive)
+{
+    const tci_sequence_step *step = &q->steps[t];
+    for (int i = 0; i < step->n_touches; i++) {
+        q->buffers[step->touches[i]].is_alive = was_alive[i];
+        q->buffers[step->touches[i]].left++;
+    }
+    for (int i = 0; i < step->n_leads; i++) {
+        q->steps[step->leads_to[i]].waits++;
+    }
+    q->n_ready = n_ready;
 }
 
 /* The order by a rule; returns the most bytes that are needed at once. */
@@ -250,7 +304,8 @@ static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int
 TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
 {
     tci_sequence q = tci_sequence_make(s, p);
-    int rules = p->n_steps < TCI_SEQUENCE_MANY ? TCI_SEQUENCE_LEAST + 1 : 1;
+    int last = p->fusion->late ? TCI_SEQUENCE_AHEAD : TCI_SEQUENCE_LEAST;
+    int rules = p->n_steps < TCI_SEQUENCE_MANY ? last + 1 : 1;
     int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1), *best = NULL;
     tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
     int64_t least = 0;

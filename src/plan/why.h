@@ -24,6 +24,7 @@
     X(DIVISION, "read in another shape its index would need a division for every element")         \
     X(APART, "options.fusion keeps ops apart")                                                     \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
+    X(LATE, "one is computed again behind the peak of memory, the other before it")                \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
 #define TCI_ROW(id, text) TCI_WHY_##id,

@@ -246,4 +246,106 @@ TEST(training_steps_keep_little_more_than_the_way_back_reads)
     }
 }
 
+/* ---- computed again ---- */
+
+/* Less memory at once where much waits, by what elementwise ops make; never more. */
+TEST(what_waits_is_computed_again)
+{
+    static const struct {
+        const char *name;
+        tc_tensor (*make)(network *n);
+        double most; /* of the workspace without */
+    } cases[] = {{"perceptron", perceptron, 1},
+                 {"residual blocks", residual_blocks, 0.75},
+                 {"transformer", transformer_blocks, 0.8}};
+    for (int c = 0; c < TCI_COUNT(cases); c++) {
+        double bytes[TC_REMAT_ALL + 1] = {0};
+        for (int mode = TC_REMAT_NONE; mode <= TC_REMAT_ALL; mode++) {
+            tci_machine machine = test_machines[0].machine;
+            network n;
+            begin(&n);
+            if (setjmp(n.s.escape)) {
+                CHECK_MSG(false, "%s", n.s.message);
+                return;
+            }
+            machine.remat = (tc_remat)mode;
+            bytes[mode] = (double)training_step(&n, cases[c].make(&n), machine)->arena_bytes;
+            end(&n);
+        }
+        CHECK_MSG(bytes[1] <= cases[c].most * bytes[0] && bytes[2] <= bytes[1],
+                  "%s: %.1f MB, %.1f, %.1f", cases[c].name, bytes[0] / 1e6, bytes[1] / 1e6,
+                  bytes[2] / 1e6);
+    }
+}
+
+enum { AGAIN_ROWS = 96, AGAIN_WIDE = 256, AGAIN_LAYERS = 5 };
+
+/* The gradients of the weights of some layers of matmul, layer_norm and gelu. */
+static tc_program *again_program(tc_ctx *ctx, tc_remat remat)
+{
+    tc_tensor in[1 + AGAIN_LAYERS] = {tc_input(ctx, "x", TC_F32, AGAIN_ROWS, AGAIN_WIDE)};
+    tc_tensor x = in[0], grads[AGAIN_LAYERS];
+    for (int i = 0; i < AGAIN_LAYERS; i++) {
+        in[1 + i] = tc_input(ctx, "w", TC_F32, AGAIN_WIDE, AGAIN_WIDE);
+        x = tc_layer_norm(tc_matmul(x, in[1 + i]), TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+        x = tc_sin(tc_gelu(x));
+    }
+    tc_tensor loss = tc_sum(tc_square(x), TC_ALL, false);
+    CHECK_EQ_INT(tc_grad(loss, in + 1, AGAIN_LAYERS, grads), TC_OK);
+    const tc_options o = {.remat = remat};
+    tc_program *f;
+    tc_status status = tc_compile_fn(TC_TENSORS_N(in, 1 + AGAIN_LAYERS),
+                                     TC_TENSORS_N(grads, AGAIN_LAYERS), &o, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(grads[0]));
+    return f;
+}
+
+static void check_again(const char *backend)
+{
+    static float x[AGAIN_ROWS * AGAIN_WIDE], w[AGAIN_WIDE * AGAIN_WIDE];
+    static float got[TC_REMAT_ALL + 1][AGAIN_LAYERS][AGAIN_WIDE * AGAIN_WIDE];
+    const tc_options o = {.backend = backend, .verify = true};
+    int64_t bytes[TC_REMAT_ALL + 1];
+    tc_ctx *ctx;
+    char text[1 << 16] = "";
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (int i = 0; i < TCI_COUNT(x); i++) {
+        x[i] = (float)sin(i * 0.37);
+    }
+    for (int i = 0; i < TCI_COUNT(w); i++) {
+        w[i] = (float)cos(i * 0.73) * 0.1f;
+    }
+    for (int mode = TC_REMAT_NONE; mode <= TC_REMAT_ALL; mode++) {
+        tc_program *f = again_program(ctx, (tc_remat)mode);
+        tc_program_info info;
+        tc_buf in[1 + AGAIN_LAYERS] = {TC_BUF(x, TCI_COUNT(x))}, out[AGAIN_LAYERS];
+        for (int i = 0; i < AGAIN_LAYERS; i++) {
+            in[1 + i] = TC_BUF(w, TCI_COUNT(w));
+            out[i] = TC_BUF(got[mode][i], TCI_COUNT(w));
+        }
+        REQUIRE(tc_program_get_info(f, &info) == TC_OK);
+        bytes[mode] = info.arena_bytes;
+        CHECK_EQ_INT(tc_run(f, (tc_bufs){in, 1 + AGAIN_LAYERS}, (tc_bufs){out, AGAIN_LAYERS}),
+                     TC_OK);
+        CHECK_MSG(!memcmp(got[mode], got[0], sizeof(got[0])), "mode %d on %s: other bits", mode,
+                  backend);
+        FILE *shown = tmpfile();
+        REQUIRE(shown && tc_explain(f, shown) == TC_OK);
+        rewind(shown);
+        text[fread(text, 1, sizeof(text) - 1, shown)] = 0;
+        fclose(shown);
+        bool told = strstr(text, "computed again, for less memory:\n  ") != NULL;
+        CHECK_MSG(told == (mode != TC_REMAT_NONE), "mode %d: %s", mode, text);
+        tc_program_free(f);
+    }
+    CHECK_HAS(text, " MB instead of ");
+    bool less = (double)bytes[1] < 0.85 * (double)bytes[0] && bytes[2] <= bytes[1];
+    CHECK_MSG(less, "%lld, %lld, %lld bytes", (long long)bytes[0], (long long)bytes[1],
+              (long long)bytes[2]);
+    tc_ctx_free(ctx);
+}
+
+TEST(computed_again_it_has_the_same_bits_interp) { check_again("interp"); }
+TEST(computed_again_it_has_the_same_bits_cpu) { check_again("cpu"); }
+
 TEST_MAIN

@@ -370,6 +370,15 @@ static void reads(const tc_tensor *x, tc_tensor *y, void *user)
     y[0] = x[0];
 }
 
+static tc_status halves(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                        tc_tensor *y)
+{
+    (void)user;
+    (void)y;
+    next[0] = tc_add(tc_mul(carry[0], 0.5), x[0]);
+    return TC_OK;
+}
+
 static void makes_nothing(const tc_tensor *x, tc_tensor *y, void *user)
 {
     (void)x;
@@ -396,6 +405,12 @@ TEST(misuse_has_a_text)
     CHECK_HAS(tc_error(y[0]), "result 0 is i32: only floats have gradients");
     CHECK_EQ_INT(tc_jvp(TC_TENSORS(tc_bitcast(tc_bitcast(x, TC_I32), TC_F32)), TC_TENSORS(x),
                         TC_TENSORS(x), y), TC_OK); /* integers lie between: it does not change */
+
+    tc_tensor zero = tc_full(ctx, 0, TC_F32, 3), last;
+    REQUIRE(tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 2, false, halves, NULL, &last, NULL, 0) ==
+            TC_OK);
+    CHECK_EQ_INT(tc_jvp(TC_TENSORS(last), TC_TENSORS(x), TC_TENSORS(x), y), TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(y[0]), "repeat (made in ");
 
     CHECK_EQ_INT(tc_vmap(NULL, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x, whole), ((const int[]){1, 0}), y, NULL, 1),
