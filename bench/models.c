@@ -4,11 +4,12 @@
  *     build/bench_models [--backend cpu|cuda] [--train] [--batch N] [--dtype f32|bf16] [--size N]
  *                        [--json] [NAME...]
  *
- * A line each: the step as it is fused and with every op a kernel of its own, in turns (medians);
- * kernels and launches of both; how long a compile takes with nothing cached and with everything on
- * disk; workspace of a run, and what is kept between runs. Weights are random numbers, the same in
- * both, and so are images and words; what both computed is compared: losses of the first and the
- * last step, or the outputs. Weights and what the network reads lie in memory of the device.
+ * A line each: the step as it is fused and with every op a kernel of its own, in turns (times are
+ * of the best round, the ratio is the median of the rounds'); kernels and launches of both; how
+ * long a compile takes with nothing cached and with everything on disk; workspace of a run, and
+ * what is kept between runs. Weights are random numbers, the same in both, and so are images and words;
+ * what both computed is printed: losses of the first and the last step, or the size of the output.
+ * Weights and what the network reads lie in memory of the device.
  * bench/models_peers.py runs this program and PyTorch in turns. */
 #define _GNU_SOURCE
 #define TC_CUDA
@@ -225,7 +226,7 @@ static double result_of(const net *n)
 static void say(const nn_network *network, const net *fused, const net *apart, double cold_ms,
                 const bench_side *sides)
 {
-    double ms = sides[0].ns / 1e6, apart_ms = sides[1].ns / 1e6, mb = 1 / 1e6;
+    double ms = sides[0].best_ns / 1e6, apart_ms = sides[1].best_ns / 1e6, mb = 1 / 1e6;
     double arena = (double)fused->info.arena_bytes * mb, kept = (double)fused->info.kept_bytes * mb;
     if (ask.json) {
         printf("{\"name\": \"%s\", \"ms\": %.5g, \"apart_ms\": %.5g, \"kernels\": %d, "
