@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "bfbd80a2c1678d18"
+#define TCI_BUILD "c0c7d418149328f1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -159,7 +159,8 @@
  *     tc_tensor often, rows_of[2];             // the most frequent of each row; a grid of points
  *     tc_mode(x, 1, false, &often, NULL);
  *     tc_meshgrid(TC_TENSORS(often, tc_arange(ctx, 0, 5, 1, TC_F32)), false, rows_of);
- *     tc_tensor windows = tc_as_strided(x, 2, (const int64_t[]){3, 2}, (const int64_t[]){4, 1}, 1);
+ *     const int64_t of[] = {3, 2}, apart[] = {4, 1};      // columns 1 and 2 of each row
+ *     tc_tensor windows = tc_as_strided(x, 2, of, apart, 1);
  *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
@@ -348,21 +349,37 @@
  * way: what a change of the inputs makes of the results. Gradients of gradients are gradients; the
  * Hessian times a vector v is forward over backward:
  *
- *     tc_tensor v = tc_input(ctx, "v", TC_F32, 3, 4), hv;
- *     tc_jvp(TC_TENSORS(g), TC_TENSORS(w), TC_TENSORS(v), &hv);
+ *     tc_tensor at = tc_input(ctx, "at", TC_F32, 3, 4), v = tc_input(ctx, "v", TC_F32, 3, 4);
+ *     tc_tensor slope, hv;
+ *     tc_grad(tc_sum(tc_exp(at), TC_ALL, false), &at, 1, &slope);
+ *     tc_jvp(TC_TENSORS(slope), TC_TENSORS(at), TC_TENSORS(v), &hv);
  *
  * tc_gradcheck holds the gradients of an expression against differences in f64 and names the op at
  * fault; tc_stop_gradient(x) is x as a constant. tc_vmap makes of a function that builds a graph
  * for one example the graph for many, along any axis; here the gradient of each of 10 by itself:
  *
+ *     #include "tc.h"
+ *
  *     static void slope_of(const tc_tensor *x, tc_tensor *y, void *user)  // x[0] [4], x[1] [3, 4]
  *     {
+ *         (void)user;
  *         tc_grad(tc_sum(tc_square(tc_matmul(x[1], x[0])), TC_ALL, false), &x[1], 1, &y[0]);
  *     }
- *     ...
- *     tc_tensor many = tc_input(ctx, "many", TC_F32, 10, 4), slopes;      // [10, 3, 4]
- *     const int axes[] = {0, TC_UNMAPPED};
- *     tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
+ *
+ *     int main(void)
+ *     {
+ *         tc_ctx *ctx;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor many = tc_full(ctx, 0.5, TC_F32, 10, 4), w = tc_full(ctx, 2, TC_F32, 3, 4);
+ *         tc_tensor slopes;                                               // [10, 3, 4]
+ *         const int axes[] = {0, TC_UNMAPPED};
+ *         tc_vmap(slope_of, NULL, TC_TENSORS(many, w), axes, &slopes, NULL, 1);
+ *         tc_print(stdout, slopes);
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named
@@ -385,12 +402,13 @@
  * whose gradients overflow sets nothing:
  *
  *     tc_tensor half = tc_param(ctx, NULL, TC_F16, 3, 4), wide = tc_cast(half, TC_F32);
- *     tc_tensor scale = tc_param_from(tc_full(ctx, 65536, TC_F32)), moves[TC_EFFECTS(1)];
+ *     tc_tensor scale = tc_param_from(tc_full(ctx, 65536, TC_F32)), moves[TC_EFFECTS(1)], steep;
  *     tc_tensor off = tc_sum(tc_square(tc_sub(wide, x)), TC_ALL, false);
- *     tc_grad(tc_mul(off, scale), &half, 1, &slope);
- *     tc_tensor finite = tc_unscale_grads(&slope, 1, scale, &slope);
- *     tc_muon(&half, &slope, 1, rate, NULL, moves, &n_effects);
- *     tc_scale_effects(scale, finite, 2000, moves, &n_effects);
+ *     int n_moves;
+ *     tc_grad(tc_mul(off, scale), &half, 1, &steep);
+ *     tc_tensor finite = tc_unscale_grads(&steep, 1, scale, &steep);
+ *     tc_muon(&half, &steep, 1, 0.02, NULL, moves, &n_moves);
+ *     tc_scale_effects(scale, finite, 2000, moves, &n_moves);
  *
  * Random numbers are a function of a key, an integer, and of the index of an element, and of
  * nothing else: the same on every backend, at any size, fused or not. Two draws with one key are
