@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c0c7d418149328f1"
+#define TCI_BUILD "52b392c260beeb62"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -217,6 +217,12 @@
  * Movement (reshape, permute, slice, pad, ...) copies nothing by itself. Where several elements go
  * to one place (tc_scatter_add, _min, _max, tc_scatter, tc_index_add), they do so in their order
  * along the axis, on every machine and with any number of threads.
+ *
+ * Steps that follow from each other are tc_scan (carries, an element of each input a step, an
+ * element of each output), tc_while (until its values say that it is done) and tc_cond (one of two
+ * branches): each is given functions that build a step of ordinary ops, and all steps are one
+ * program, whose compile takes as long as one step's. tc_grad goes back through tc_scan and
+ * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums.
  *
  * 7 COMPILED FORM: PROGRAMS
  *
@@ -3385,6 +3391,36 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
                             tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
                             tc_site here);
 #define tc_scan(...) tc_scan_at(__VA_ARGS__, TC_HERE)
+
+/* Repeats a body as long as a test says so, of which the steps are not known beforehand:
+ *
+ *     tc_while(init, most, test, body, user, last)
+ *
+ * carry = init; while test(carry), but no more than `most` times (0: any number), carry =
+ * body(carry); last[j] is carry j in the end. Both functions are called while the loop is built,
+ * the test twice; they make a bool of shape [], and the next carries, of the shapes and dtypes that
+ * the carries have. A step that is not to be done is not. There is no gradient
+ * (TC_ERR_UNSUPPORTED). On a device the host looks at the test after every step. Errors as of
+ * tc_scan. */
+typedef tc_status (*tc_while_test)(void *user, const tc_tensor *carry, tc_tensor *go);
+typedef tc_status (*tc_while_body)(void *user, const tc_tensor *carry, tc_tensor *next);
+TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
+                             void *user, tc_tensor *last, tc_site here);
+#define tc_while(...) tc_while_at(__VA_ARGS__, TC_HERE)
+
+/* One of two branches, by a bool of shape [] that a run computes:
+ *
+ *     tc_cond(condition, operands, then, otherwise, user, results, n)
+ *
+ * Both functions make the n results, alike in shapes and dtypes, of the operands. What a branch
+ * computes of its operands is computed only where it is taken; what it computes of other tensors
+ * alone is computed either way. tc_grad goes back through the branch that was taken. Errors as of
+ * tc_scan. */
+typedef tc_status (*tc_branch)(void *user, const tc_tensor *x, tc_tensor *y);
+TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch then,
+                            tc_branch otherwise, void *user, tc_tensor *results, int n,
+                            tc_site here);
+#define tc_cond(...) tc_cond_at(__VA_ARGS__, TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -9375,7 +9411,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(labels, LABEL, REST)
 #define TCI_ATTRS_REPEAT(X)                                                                        \
     X(carries, COUNT, FIRST) X(inputs, COUNT, FIRST) X(held, COUNT, FIRST)                         \
-    X(outputs, COUNT, FIRST) X(length, COUNT, FIRST) X(reverse, FLAG, FIRST)
+    X(outputs, COUNT, FIRST) X(length, COUNT, FIRST) X(reverse, FLAG, FIRST)                       \
+    X(stops, COUNT, FIRST)
 #define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
@@ -13062,8 +13099,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
  *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
  *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
- *                    reverse: the last element of the inputs first. No value of its own. Operands:
- *                    graph/repeat.h
+ *                    reverse: the last element of the inputs first. stops: 0, or the
+ *                    number of a carry and 1. No value of its own. Operands: graph/repeat.h
  *   RESULT           which of a REPEAT's results (graph/repeat.h); input 0 is the REPEAT. In plan/
  *                    its inputs are those that the REPEAT has outside of its body, and the second
  *                    word is the repetition's number there
@@ -13700,6 +13737,9 @@ TCI_FN void tci_graph_deinit(tci_graph *g)
  *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
  *   body     next   what each carry is after the step, of its shape and dtype
  *            y      what the step adds to each output
+ * A repetition that stops has a carry, `stops`, that is a 0-d bool: a step is done only while it is
+ * true, and length is the most steps. It has no outputs, and nobody asks for rows.
+ *
  * A body is closed: its nodes need nothing but the BOUND nodes of their own REPEAT and numbers
  * (LITERAL, CONST, IOTA). So passes see it as nodes like all others, keys cover it, and what is
  * evaluated outside is known by the operands alone.
@@ -13827,6 +13867,7 @@ typedef struct tci_repeat {
     int n_carry, n_x, n_held, n_y;
     int64_t length;
     bool reverse;
+    int stops; /* -1: it does not */
     tci_node *const *init, *const *xs, *const *held;
     tci_node *const *carry, *const *x, *const *inner;
     tci_node *const *next, *const *y;
@@ -16666,7 +16707,8 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
 {
     tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3], n->attr[4],
-                    n->attr[5] != 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+                    n->attr[5] != 0, (int)n->attr[6] - 1,
+                    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
     r.init = n->in;
     r.xs = r.init + r.n_carry;
     r.held = r.xs + r.n_x;
@@ -16859,8 +16901,9 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
             in[n++] = lists[i].items[k];
         }
     }
-    const int64_t attr[6] = {r->n_carry, r->n_x, c.n_held, r->n_y, r->length, r->reverse};
-    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 6, attr);
+    const int64_t attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
+                             r->length,  r->reverse, r->stops + 1};
+    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, attr);
 }
 
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
@@ -17452,6 +17495,12 @@ static void tci_verify_repeat(const tci_verify *v)
     for (int i = 0; i < r.n_carry; i++) {
         tci_verify_like(v, r.carry[i], 0, r.next[i]);
     }
+    tci_verify_that(v, r.stops < r.n_carry, "stops by a carry that is not there");
+    if (r.stops >= 0) {
+        const tci_node *go = r.carry[r.stops];
+        tci_verify_that(v, go->dtype == TC_BOOL && !go->rank && !r.n_x && !r.n_y,
+                        "stops by no 0-d bool, or walks along something");
+    }
     tci_verify_closed(v, &r);
 }
 
@@ -17462,7 +17511,8 @@ static void tci_verify_result(const tci_verify *v)
                     "not of a repetition");
     tci_repeat r = tci_repeat_of(n->in[0]);
     int i = (int)n->attr[0], rows = i - r.n_carry - r.n_y;
-    tci_verify_that(v, i < tci_repeat_n_results(&r), "a result that is not there");
+    tci_verify_that(v, i < tci_repeat_n_results(&r) && (r.stops < 0 || i < r.n_carry),
+                    "a result that is not there");
     tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
     tci_verify_that(v, i < r.n_carry || n->shape[0] == r.length + (rows >= 0), "not all steps");
 }
@@ -22470,7 +22520,10 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
  * the inputs again, and the gradients of the outputs. Both bodies share their BOUND nodes, so what
  * a step back needs of the way forward are the same nodes, computed again within the step.
  *
- * Only floats have gradients: carries that are none are inputs of the way back and no more. */
+ * Only floats have gradients: carries that are none are inputs of the way back and no more.
+ *
+ * A repetition of at most one step (a branch) goes back if it went forward, and is given its
+ * carries as they began. One of any number of steps that stops by its values has no gradient. */
 
 typedef struct tci_grad_repeat {
     const tci_vjp *v;             /* whose node is the REPEAT */
@@ -22556,6 +22609,9 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
 static void tci_grad_give(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
+    if (r->stops >= 0) { /* of one step at most: what it is given are the carries as they begin */
+        return;
+    }
     int rows = r->n_carry + r->n_y;
     for (int i = 0; i < r->n_carry; i++) {
         tci_node *all = tci_vjp_built(w->v, tci_build_result(w->v->g, w->v->n, rows + i));
@@ -22634,6 +22690,15 @@ static void tci_grad_step(tci_grad_repeat *w)
     }
 }
 
+/* A branch goes back if it went forward, once; returns the number of that carry. */
+static int tci_grad_stop(tci_grad_repeat *w)
+{
+    tci_value no = {.u = 0};
+    tci_grad_carry(w, w->r.init[w->r.stops]);
+    w->next[w->n_carry - 1] = tci_vjp_built(w->v, tci_graph_const(w->v->g, TC_BOOL, no));
+    return w->n_carry - 1;
+}
+
 /* ---- the whole ---- */
 
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
@@ -22646,12 +22711,25 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
     for (int i = 0; i < 6; i++) {
         *lists[i] = TCI_NEW_ARRAY(v->s, tci_node *, room);
     }
+    bool branch = r->stops >= 0;
+    if (branch && r->length != 1) {
+        tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
+                         "a repetition (made in %.120s, line %d) that stops by its values has no "
+                         "gradient",
+                         v->n->site.file ? v->n->site.file : "?", v->n->site.line);
+    }
     tci_grad_give(&w);
     tci_grad_step(&w);
+    int stops = branch ? tci_grad_stop(&w) : -1;
     tci_repeat back = {.n_carry = w.n_carry, .n_x = w.n_x, .n_held = r->n_held, .n_y = w.n_y,
-                       .length = r->length, .reverse = !r->reverse, .init = w.init, .xs = w.xs,
-                       .held = r->held, .carry = w.carry, .x = w.x, .inner = r->inner,
-                       .next = w.next, .y = w.y};
+                       .length = r->length, .reverse = !r->reverse, .stops = stops,
+                       .init = w.init, .xs = w.xs, .held = r->held, .carry = w.carry, .x = w.x,
+                       .inner = r->inner, .next = w.next, .y = w.y};
+    if (branch) { /* all that is outside */
+        back.n_held = n_outside;
+        back.held = r->init;
+        back.inner = r->carry;
+    }
     tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
     int carry = 0, y = w.n_carry;
     for (int i = 0; i < n_outside; i++) {
@@ -29630,12 +29708,20 @@ typedef struct tci_move {
     int64_t by;
     bool back;
 } tci_move;
+typedef struct tci_turn {       /* a carry of a span that stops: its two rows */
+    int32_t step, operand;      /* where the first row is written, before the rounds */
+    int64_t bytes;              /* from row to row */
+} tci_turn;
 typedef struct tci_span {       /* steps that are repeated */
     int32_t enter;              /* steps [enter, first) set the carries, */
     int32_t first, last;        /* steps [first, last) are done in each round */
     int32_t n_within;           /* of the spans that follow, those within it */
     int64_t rounds;
     int32_t first_move, n_moves;
+    /* Of one that stops: its carries, in order, and the number of that which says whether there is
+     * another round; n_turns 0: it does not stop. What carries are in the end is in their first
+     * rows. */
+    int32_t first_turn, n_turns, stops;
 } tci_span;
 
 typedef struct tci_plan {
@@ -29647,6 +29733,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     tci_span *spans; int n_spans, cap_spans;
     tci_move *moves; int n_moves, cap_moves;
+    tci_turn *turns; int n_turns, cap_turns;
     struct tci_plan_repeat *repeats; int n_repeats, cap_repeats; /* while planning */
     int64_t arena_bytes, kept_bytes;
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
@@ -29674,7 +29761,8 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);
-/* How often step t is done: the product of the rounds of the spans that it is in. */
+/* How often step t is done: the product of the rounds of the spans that it is in, of those that
+ * stop one. */
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
@@ -37444,7 +37532,7 @@ typedef struct tci_repeat_spot {
 
 typedef struct tci_plan_repeat {
     tci_repeat r;
-    tci_node **outside;     /* operands as they lie in memory; */
+    tci_node **outside;     /* operands as they lie in memory, before plan/algorithm.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     int64_t *pitch;         /* bytes of a row: of each carry, input and output */
     bool *keeps;            /* of each carry: all rows, not two that take turns */
@@ -37460,7 +37548,7 @@ TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
     int64_t rounds = 1;
     for (int i = 0; i < p->n_spans; i++) {
         bool within = p->spans[i].first <= t && t < p->spans[i].last;
-        rounds *= within ? p->spans[i].rounds : 1;
+        rounds *= within && !p->spans[i].n_turns ? p->spans[i].rounds : 1;
     }
     return rounds;
 }
@@ -37600,6 +37688,7 @@ static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n
     int64_t n_rows = tci_dim_known(stored->shape[0]);
     int64_t from = !is_last           ? 0
                    : x->keeps[result] ? tci_repeat_row_at(r, r->length)
+                   : r->stops >= 0    ? 0
                                       : r->length % n_rows;
     int64_t to = is_last ? from + 1 : n_rows;
     return tci_repeat_cut(c, stored, from, to, n);
@@ -37751,6 +37840,18 @@ static int tci_repeat_buffer(const tci_fusion *f, const tci_node *n)
     return tci_plan_is_leaf(n) ? known->buffer : f->roots[known->root].buffer;
 }
 
+/* The buffer of what group g stores as `which`. plan/algorithm.c may have made the node anew. */
+static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_group *g, int which)
+{
+    int buffer = -1;
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        buffer = r->node->attr[0] == which ? r->buffer : buffer;
+    }
+    TCI_ASSERT(s, buffer >= 0);
+    return buffer;
+}
+
 static int tci_repeat_scratch(const tci_repeat_maker *m, tci_plan *p, int64_t bytes)
 {
     tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = TC_U8, .index = -1, .n = bytes, .bytes = bytes};
@@ -37773,11 +37874,11 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     k->is_repeat = true;
     x->kernel = k;
     for (int i = 0; i < n_outside; i++) {
-        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->outside[i]), false);
+        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, first->in[i]), false);
     }
     for (int i = 0; i < n_stored; i++) {
         if (x->stored[i]) {
-            tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->stored[i]), true);
+            tci_repeat_operand(m, p, k, &step, tci_repeat_stored(m->s, f, g, i), true);
         }
     }
     tci_repeat_operand(m, p, k, &step, tci_repeat_scratch(m, p, x->scratch), true);
@@ -37862,6 +37963,30 @@ static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_
                                        : temp;
 }
 
+/* Carries of a repetition that stops, whose first rows the last steps that were added write. */
+static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
+{
+    const tci_plan *enter = c->x->enter;
+    span->first_turn = c->to.n_turns;
+    span->stops = c->x->r.stops;
+    span->n_turns = span->stops < 0 ? 0 : c->x->r.n_carry;
+    for (int i = 0; i < span->n_turns; i++) {
+        tci_turn turn = {-1, 0, c->x->pitch[i]};
+        for (int t = 0; t < enter->n_steps; t++) {
+            const tci_step *step = &enter->steps[t];
+            for (int o = 0; o < enter->kernels[step->kernel]->n_operands; o++) {
+                const tci_buffer *b = &enter->buffers[step->operands[o]];
+                if (b->kind == TCI_BUF_OUTPUT && b->index == i) {
+                    turn.step = span->enter + t;
+                    turn.operand = o;
+                }
+            }
+        }
+        TCI_ASSERT(c->s, turn.step >= 0);
+        TCI_PUSH(c->s, c->to.turns, c->to.n_turns, c->to.cap_turns, turn);
+    }
+}
+
 /* The steps and kernels of a plan become ours; enters: of that which is done once, before all
  * rounds. */
 static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
@@ -37895,6 +38020,7 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
                      .n_within = body->n_spans};
     tci_repeat_find_spots(c, step);
     tci_repeat_add_steps(c, c->x->enter, true);
+    tci_repeat_add_turns(c, &span);
     span.first = c->to.n_steps;
     span.first_move = c->to.n_moves;
     tci_repeat_add_steps(c, body, false);
@@ -37907,7 +38033,13 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
         within.first += span.first;
         within.last += span.first;
         within.first_move += span.first_move + span.n_moves;
+        within.first_turn += span.first_turn + span.n_turns;
         TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, within);
+    }
+    for (int i = 0; i < body->n_turns; i++) {
+        tci_turn turn = body->turns[i];
+        turn.step += span.first;
+        TCI_PUSH(c->s, c->to.turns, c->to.n_turns, c->to.cap_turns, turn);
     }
     for (int i = 0; i < body->n_moves; i++) {
         tci_move move = body->moves[i];
@@ -37972,6 +38104,8 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
     p->n_spans = c.to.n_spans;
     p->moves = c.to.moves;
     p->n_moves = c.to.n_moves;
+    p->turns = c.to.turns;
+    p->n_turns = c.to.n_turns;
     tci_repeat_add_texts(p);
 }
 /* ---- src/plan/plan.c ---- */
@@ -38727,6 +38861,11 @@ static void tci_plan_verify_spans(tci_scratch *s, const tci_plan *p)
         TCI_ASSERT(s, p->n_init <= x->enter && x->enter <= x->first && x->first <= x->last);
         TCI_ASSERT(s, x->last <= p->n_steps && x->rounds > 0 && i + x->n_within < p->n_spans);
         TCI_ASSERT(s, x->first_move >= 0 && x->first_move + x->n_moves <= p->n_moves);
+        TCI_ASSERT(s, x->first_turn >= 0 && x->first_turn + x->n_turns <= p->n_turns);
+        TCI_ASSERT(s, !x->n_turns || x->stops < x->n_turns);
+        for (int k = x->first_turn; k < x->first_turn + x->n_turns; k++) {
+            TCI_ASSERT(s, x->enter <= p->turns[k].step && p->turns[k].step < x->first);
+        }
         for (int k = i + 1; k < p->n_spans; k++) {
             const tci_span *y = &p->spans[k];
             TCI_ASSERT(s, k <= i + x->n_within ? x->first <= y->enter && y->last <= x->last
@@ -59195,7 +59334,7 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
     int64_t at = 0;
-    for (int i = 0; i < result; i++) {
+    for (int i = 0; i < result && (p->stops < 0 || i < p->n_carry); i++) {
         int y = i - p->n_carry, rows = y - p->n_y;
         at += y < 0     ? tci_ref_count(p->next[i])
               : rows < 0 ? p->length * tci_ref_count(p->y[y])
@@ -59251,14 +59390,22 @@ static void tci_ref_repeat(tci_ref *r, const tci_node *n)
     for (int i = 0; i < n_bound; i++) {
         *tci_ref_slot(r, p.carry[i]) = *tci_ref_slot(r, p.init[i]);
     }
+    bool stops = p.stops >= 0;
     for (int64_t step = 0; step < p.length; step++) {
-        for (int i = 0; i < p.n_carry; i++) {
+        for (int i = 0; i < p.n_carry && !stops; i++) {
             tci_ref_keep_carry(r, &p, out, i, step);
+        }
+        if (stops && !tci_ref_of(r, p.carry[p.stops])->i) {
+            break;
         }
         tci_ref_step(r, &p, body, out, step);
     }
-    for (int i = 0; i < p.n_carry; i++) {
+    for (int i = 0; i < p.n_carry && !stops; i++) {
         tci_ref_keep_carry(r, &p, out, i, p.length);
+    }
+    for (int i = 0; i < p.n_carry && stops; i++) {
+        memcpy(out + tci_ref_result_at(&p, i), tci_ref_of(r, p.carry[i]),
+               sizeof(*out) * (size_t)tci_ref_count(p.next[i]));
     }
     for (int i = 0; i < n_bound; i++) {
         *tci_ref_slot(r, p.carry[i]) = NULL;
@@ -59545,6 +59692,8 @@ typedef struct tci_code_repeat {
     int32_t enter, first, last, n_within;
     int64_t rounds;
     tci_move *moves; int32_t n_moves;
+    tci_turn *turns; int32_t n_turns;
+    int32_t stops;
 } tci_code_repeat;
 
 typedef struct tci_code_buffer {
@@ -61966,6 +62115,24 @@ static void tci_wire_moves(tci_wire *w, const tci_code *c, tci_code_repeat *r)
     }
 }
 
+static void tci_wire_turns(tci_wire *w, const tci_code *c, tci_code_repeat *r)
+{
+    r->n_turns = tci_wire_count(w, r->n_turns, 24);
+    r->stops = (int32_t)tci_wire_range(w, r->stops, -1, TCI_MAX((int64_t)r->n_turns - 1, -1));
+    r->turns = tci_wire_array(w, r->turns, r->n_turns, sizeof(*r->turns));
+    for (int32_t i = 0; i < r->n_turns && !w->bad; i++) {
+        tci_turn *t = &r->turns[i];
+        t->step = (int32_t)tci_wire_range(w, t->step, r->enter, (int64_t)r->first - 1);
+        if (w->bad) {
+            return;
+        }
+        int32_t n_operands = c->kernels[c->steps[t->step].kernel].n_operands;
+        t->operand = (int32_t)tci_wire_range(w, t->operand, 0, (int64_t)n_operands - 1);
+        t->bytes = tci_wire_range(w, t->bytes, 0, INT64_MAX);
+    }
+    w->bad |= r->n_turns > 0 && r->stops < 0;
+}
+
 static void tci_wire_repeats(tci_wire *w, tci_code *c)
 {
     c->n_repeats = tci_wire_count(w, c->n_repeats, 48);
@@ -61978,6 +62145,7 @@ static void tci_wire_repeats(tci_wire *w, tci_code *c)
         r->n_within = (int32_t)tci_wire_range(w, r->n_within, 0, (int64_t)c->n_repeats - 1 - i);
         r->rounds = tci_wire_range(w, r->rounds, 1, INT64_MAX);
         tci_wire_moves(w, c, r);
+        tci_wire_turns(w, c, r);
     }
 }
 
@@ -63467,8 +63635,8 @@ static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t i = 0; i < c->n_repeats; i++) {
         const tci_code_repeat *r = &c->repeats[i];
         if (r->first == t) {
-            tci_str_printf(out, "    %lld rounds of %d to %d\n", (long long)r->rounds, (int)t,
-                           (int)r->last - 1);
+            tci_str_printf(out, "    %s%lld rounds of %d to %d\n", r->n_turns ? "up to " : "",
+                           (long long)r->rounds, (int)t, (int)r->last - 1);
         }
     }
 }
@@ -63571,6 +63739,12 @@ static void tci_code_verify_repeat(tci_scratch *s, const tci_code *c, int i)
         const tci_code_repeat *other = &c->repeats[k];
         TCI_ASSERT(s, k <= i + r->n_within ? r->first <= other->enter && other->last <= r->last
                                            : r->last <= other->enter);
+    }
+    TCI_ASSERT(s, !r->n_turns || (r->stops >= 0 && r->stops < r->n_turns));
+    for (int k = 0; k < r->n_turns; k++) {
+        const tci_turn *turn = &r->turns[k];
+        TCI_ASSERT(s, r->enter <= turn->step && turn->step < r->first && turn->operand >= 0);
+        TCI_ASSERT(s, turn->operand < c->kernels[c->steps[turn->step].kernel].n_operands);
     }
     for (int m = 0; m < r->n_moves; m++) {
         const tci_move *move = &r->moves[m];
@@ -64252,9 +64426,20 @@ static void tci_compile_fill_repeats(tci_compile_batch_state *b, const tci_plan 
         for (int m = 0; m < from->n_moves; m++) {
             moves[m] = p->moves[from->first_move + m];
         }
-        c->repeats[i] = (tci_code_repeat){from->enter,    from->first,  from->last,
-                                          from->n_within, from->rounds, moves,
-                                          from->n_moves};
+        tci_turn *turns = tci_compile_get(b, c, from->n_turns, sizeof(*turns));
+        for (int k = 0; k < from->n_turns; k++) {
+            turns[k] = p->turns[from->first_turn + k];
+        }
+        c->repeats[i] = (tci_code_repeat){.enter = from->enter,
+                                          .first = from->first,
+                                          .last = from->last,
+                                          .n_within = from->n_within,
+                                          .rounds = from->rounds,
+                                          .moves = moves,
+                                          .n_moves = from->n_moves,
+                                          .turns = turns,
+                                          .n_turns = from->n_turns,
+                                          .stops = from->stops};
     }
 }
 
@@ -65420,6 +65605,7 @@ typedef struct tci_run_repeat {
     int32_t first, last, n_within;
     int64_t rounds;
     tci_run_move *moves; int32_t n_moves;
+    const tci_code_repeat *code; /* of the turns of one that stops */
 } tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
@@ -67340,8 +67526,8 @@ static void tci_program_fill_repeats(tc_program *f)
     tci_run_move *move = f->moves;
     for (int i = 0; i < f->code->n_repeats; i++) {
         const tci_code_repeat *from = &f->code->repeats[i];
-        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
-                                         from->rounds, move,       from->n_moves};
+        f->repeats[i] = (tci_run_repeat){from->first, from->last,    from->n_within, from->rounds,
+                                         move,        from->n_moves, from};
         for (int m = 0; m < from->n_moves; m++) {
             const tci_move *x = &from->moves[m];
             int32_t slot = f->steps[x->step].first_slot + x->operand;
@@ -68698,6 +68884,65 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
     return TC_OK;
 }
 
+/* Carry `which` of a repetition that stops, as it is after so many rounds. */
+static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which, int64_t rounds)
+{
+    const tci_turn *turn = &r->turns[which];
+    char *row = c->slots[c->program->steps[turn->step].first_slot + turn->operand];
+    return row + rounds % 2 * turn->bytes;
+}
+
+/* Is there another round? *status: what a device that was asked said. */
+static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t rounds,
+                             tc_status *status)
+{
+    const tc_backend *device = c->program->code->device;
+    if (rounds == r->rounds || !r->n_turns) {
+        return rounds < r->rounds;
+    }
+    const char *at = tci_walk_turn(c, r, r->stops, rounds);
+    uint8_t go = 0;
+    if (device) {
+        *status = device->sync(device->user);
+    }
+    if (device && device->alloc) {
+        *status = *status ? *status : device->download(device->user, &go, at, 1);
+    } else {
+        memcpy(&go, at, 1);
+    }
+    return !*status && go;
+}
+
+/* A row of device memory to another, through host memory where the device does not copy itself. */
+static tc_status tci_walk_copy(const tc_backend *device, void *to, const void *from, int64_t bytes)
+{
+    if (device->copy) {
+        return device->copy(device->user, to, from, bytes);
+    }
+    void *host = tci_heap_get((size_t)bytes);
+    tc_status status = host ? device->download(device->user, host, from, bytes) : TC_ERR_MEMORY;
+    status = status ? status : device->upload(device->user, to, host, bytes);
+    tci_heap_free(host);
+    return status;
+}
+
+/* After so many rounds of a repetition that stops its carries go to their first rows. */
+static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t rounds)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = 0; i < r->n_turns && rounds % 2 && !status; i++) {
+        void *to = tci_walk_turn(c, r, i, 0);
+        const void *from = tci_walk_turn(c, r, i, rounds);
+        if (device && device->alloc) {
+            status = tci_walk_copy(device, to, from, r->turns[i].bytes);
+        } else {
+            memcpy(to, from, (size_t)r->turns[i].bytes);
+        }
+    }
+    return status;
+}
+
 /* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
  * in rounds. Nested as deep as the user's calls of tc_scan are. */
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
@@ -68707,11 +68952,12 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
         const tci_run_repeat *r = &c->program->repeats[i];
         int64_t round = 0;
         status = tci_walk_plain(c, begin, r->first);
-        for (; round < r->rounds && !status; round++) {
+        for (; !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
             status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
             tci_walk_move(c, r, round);
         }
         tci_walk_move_back(c, r, round);
+        status = status ? status : tci_walk_settle(c, r->code, round);
         begin = r->last;
         i += 1 + r->n_within;
     }
@@ -71716,8 +71962,8 @@ static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *x = &p->spans[i];
         if (x->first == t && x->last > x->first) {
-            tci_str_printf(out, "  %d to %d, %lld times, one after the other:\n", t + 1, x->last,
-                           (long long)x->rounds);
+            tci_str_printf(out, "  %d to %d, %s%lld times, one after the other:\n", t + 1, x->last,
+                           x->n_turns ? "while carry says so, up to " : "", (long long)x->rounds);
         }
     }
 }
@@ -77348,11 +77594,13 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
     return c.f.failed ? tc_status_of(c.f.bad) : TC_OK;
 }
 /* ---- src/api/loops.c ---- */
-/* api/loops.c - repetitions: tc_scan.
+/* api/loops.c - repetitions and branches: tc_scan, tc_while, tc_cond.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
  * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
- * of the context's graph, which graph/repeat.c closes. */
+ * of the context's graph, which graph/repeat.c closes. A loop that goes on while its carries say so
+ * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
+ * given the results of the first, which are zeros if that was not taken. */
 
 #include <stdio.h>
 
@@ -77364,6 +77612,10 @@ typedef struct tci_loops_call {
     int64_t length;
     bool reverse;
     tc_scan_body body;
+    tc_while_test test;
+    tc_while_body step;
+    tc_branch branches[2];
+    tc_tensor condition;
     void *user;
     int n_ys;
     tci_node **results; /* per carry, then per output */
@@ -77433,25 +77685,42 @@ static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int sk
     }
 }
 
-/* Calls the body. The frame's own name and place are set again behind it. */
-static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
-                           tci_node **next, tci_node **y)
+/* Around the user's own functions: the name and place of the call are set aside. */
+typedef struct tci_loops_aside {
+    tc_site site;
+    const char *call, *within;
+} tci_loops_aside;
+
+static tci_loops_aside tci_loops_to_user(tci_loops_call *c)
 {
     tci_graph *g = &c->f->ctx->graph;
-    tc_site site = g->site;
-    const char *call = g->call, *within = c->f->ctx->within;
-    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
+    tci_loops_aside aside = {g->site, g->call, c->f->ctx->within};
     c->f->ctx->within = NULL;
     tci_fpenv_leave(c->f->caller);
-    tc_status status = c->body(c->user, carry, x, made, made + c->init.n);
+    return aside;
+}
+
+/* What the user's function said; false: the frame is failed. */
+static bool tci_loops_from_user(tci_loops_call *c, tci_loops_aside aside, tc_status status)
+{
     c->f->caller = tci_fpenv_enter();
-    c->f->ctx->within = within;
-    g->site = site;
-    g->call = call;
+    c->f->ctx->within = aside.within;
+    c->f->ctx->graph.site = aside.site;
+    c->f->ctx->graph.call = aside.call;
     if (status) {
         tci_frame_fail(c->f, status, "the body gave up: %s", tc_status_text(status));
     }
-    return tci_loops_take(c, made, c->init.n, "the next carry", next) &&
+    return !status;
+}
+
+static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
+                           tci_node **next, tci_node **y)
+{
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->body(c->user, carry, x, made, made + c->init.n);
+    return tci_loops_from_user(c, aside, status) &&
+           tci_loops_take(c, made, c->init.n, "the next carry", next) &&
            tci_loops_take(c, made + c->init.n, c->n_ys, "output", y);
 }
 
@@ -77498,8 +77767,8 @@ static void tci_loops_make(tci_loops_call *c)
         return;
     }
     tci_repeat r = {.n_carry = n_carry, .n_x = n_x, .n_y = c->n_ys, .length = c->length,
-                    .reverse = c->reverse, .init = init, .xs = xs, .carry = carry, .x = x,
-                    .next = next, .y = y};
+                    .reverse = c->reverse, .stops = -1, .init = init, .xs = xs, .carry = carry,
+                    .x = x, .next = next, .y = y};
     if (!c->length) {
         tci_loops_empty(c, &r);
         return;
@@ -77510,6 +77779,151 @@ static void tci_loops_make(tci_loops_call *c)
     }
 }
 
+/* ---- repetitions that stop ---- */
+
+enum { TCI_LOOPS_MOST = 62 }; /* steps, as a power of two, of a loop without a bound */
+
+static bool tci_loops_check_go(tci_loops_call *c, const tci_node *go, const char *what)
+{
+    if (go && (go->dtype != TC_BOOL || go->rank)) {
+        tci_frame_fail(c->f, go->rank ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                       "%s is %s %s: expected a bool of shape []", what,
+                       tci_dtype_get((tc_dtype)go->dtype)->name, TCI_SHAPE_TEXT(go));
+    }
+    return !c->f->failed;
+}
+
+static bool tci_loops_test(tci_loops_call *c, const tc_tensor *carry, tci_node **go)
+{
+    tc_tensor made = {NULL, TCI_NULL_ZERO, 0};
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->test(c->user, carry, &made);
+    return tci_loops_from_user(c, aside, status) && tci_loops_take(c, &made, 1, "the test", go) &&
+           tci_loops_check_go(c, *go, "what the test gives");
+}
+
+static void tci_loops_make_while(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->init.n;
+    tci_node **init = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **carry = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **next = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tc_tensor *carries = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    if (!tci_loops_take(c, c->init.items, n, "carry", init) ||
+        !tci_loops_test(c, c->init.items, &init[n])) {
+        return;
+    }
+    tci_loops_bind(c, init, n + 1, 0, carry, carries);
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->step(c->user, carries, made);
+    if (!tci_loops_from_user(c, aside, status) ||
+        !tci_loops_take(c, made, n, "the next carry", next) || !tci_loops_test(c, made, &next[n])) {
+        return;
+    }
+    int64_t most = c->length ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
+    tci_repeat r = {.n_carry = n + 1, .length = most, .stops = n, .init = init, .carry = carry,
+                    .next = next};
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < n; i++) {
+        c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
+    }
+}
+
+/* ---- branches ---- */
+
+/* What branch `which` makes of the operands: y, over BOUND nodes. */
+static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const *operands,
+                                   tci_node **bound, tci_node **y)
+{
+    tc_tensor *handles = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + 1);
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->n_ys + 1);
+    tci_loops_bind(c, operands, c->init.n, 0, bound, handles);
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->branches[which](c->user, handles, made);
+    return tci_loops_from_user(c, aside, status) &&
+           tci_loops_take(c, made, c->n_ys, "result", y);
+}
+
+/* If `go`, y in the place of `before`: at most one step, whose carries are the results and go. */
+static void tci_loops_branch(tci_loops_call *c, tci_node *go, tci_node *const *operands,
+                             tci_node *const *bound, tci_node *const *y, tci_node *const *before)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->n_ys;
+    tci_value no = {.u = 0};
+    tci_node **init = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **carry = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **next = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tc_tensor *unused = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
+    for (int i = 0; i < n; i++) {
+        init[i] = before[i];
+        next[i] = y[i];
+    }
+    init[n] = go;
+    next[n] = tci_loops_built(c, tci_graph_const(g, TC_BOOL, no));
+    tci_loops_bind(c, init, n + 1, 0, carry, unused);
+    tci_repeat r = {.n_carry = n + 1, .n_held = c->init.n, .length = 1, .stops = n, .init = init,
+                    .held = operands, .carry = carry, .inner = bound, .next = next};
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < n; i++) {
+        c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
+    }
+}
+
+static bool tci_loops_check_alike(tci_loops_call *c, tci_node *const *a, tci_node *const *b)
+{
+    for (int i = 0; i < c->n_ys; i++) {
+        bool same = tci_build_same_shape(a[i]->rank, a[i]->shape, b[i]->rank, b[i]->shape);
+        if (!same || a[i]->dtype != b[i]->dtype) {
+            tci_frame_fail(c->f, same ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                           "result %d is %s %s of one branch and %s %s of the other: expected the "
+                           "same",
+                           i, tci_dtype_get((tc_dtype)a[i]->dtype)->name, TCI_SHAPE_TEXT(a[i]),
+                           tci_dtype_get((tc_dtype)b[i]->dtype)->name, TCI_SHAPE_TEXT(b[i]));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tci_loops_make_cond(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->init.n;
+    tci_node *go = tci_frame_node(c->f, c->condition, "the condition");
+    tci_node **operands = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **bound[2], **y[2];
+    tci_value zero = {.u = 0};
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+    if (!go || !tci_loops_check_go(c, go, "the condition") ||
+        !tci_loops_take(c, c->init.items, n, "operand", operands)) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        bound[i] = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+        y[i] = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+        if (!tci_loops_trace_branch(c, i, operands, bound[i], y[i])) {
+            return;
+        }
+    }
+    if (!tci_loops_check_alike(c, y[0], y[1])) {
+        return;
+    }
+    for (int i = 0; i < c->n_ys; i++) {
+        tci_node *none = tci_graph_const(g, (tc_dtype)y[0][i]->dtype, zero);
+        none = tci_build_broadcast(g, tci_loops_built(c, none), y[0][i]->rank, y[0][i]->shape);
+        c->results[i] = tci_loops_built(c, none);
+    }
+    tci_loops_branch(c, go, operands, bound[0], y[0], c->results);
+    tci_node *other = tci_loops_built(c, tci_build_ew(g, TCI_OP_LOGICAL_NOT, &go));
+    tci_loops_branch(c, other, operands, bound[1], y[1], c->results);
+}
+
+/* ---- the calls ---- */
+
 /* The frame is failed, or c->results are made. */
 static void tci_loops_run(tci_loops_call *c)
 {
@@ -77518,7 +77932,13 @@ static void tci_loops_run(tci_loops_call *c)
         c->f->ctx->graph.error = TC_OK;
         return;
     }
-    tci_loops_make(c);
+    if (c->body) {
+        tci_loops_make(c);
+    } else if (c->step) {
+        tci_loops_make_while(c);
+    } else {
+        tci_loops_make_cond(c);
+    }
 }
 
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
@@ -77556,6 +77976,54 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
     tci_scratch_free(&c.s);
     tci_frame_leave(&f);
     return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
+
+/* Runs a call whose frame is begun; its results, or poison, to `to`. */
+static tc_status tci_loops_end(tci_loops_call *c, tc_tensor *to, int n, bool fits)
+{
+    tci_frame *f = c->f;
+    tc_tensor none = {NULL, TCI_NULL_EMPTY, 0};
+    if (!f->ctx) { /* then the first tensor says why */
+        (void)tci_frame_node(f, c->step && c->init.n < 1 ? none
+                                : c->step                ? c->init.items[0]
+                                                         : c->condition,
+                             "operand 0");
+    } else if (!fits) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "given a list without items, or no function");
+    }
+    tci_scratch_init(&c->s);
+    if (!f->failed) {
+        tci_loops_run(c);
+    }
+    for (int i = 0; i < n && to; i++) {
+        to[i] = tci_frame_end(f, f->failed ? NULL : c->results[i]);
+    }
+    tci_scratch_free(&c->s);
+    tci_frame_leave(f);
+    return f->failed ? tc_status_of(f->bad) : TC_OK;
+}
+
+TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
+                             void *user, tc_tensor *last, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_while", here);
+    tci_loops_call c = {.f = &f, .init = init, .length = most, .test = test, .step = body,
+                        .user = user};
+    for (int i = 0; i < init.n; i++) {
+        tci_frame_use(&f, init.items[i]);
+    }
+    return tci_loops_end(&c, last, init.n, init.n > 0 && last && test && body && most >= 0);
+}
+
+TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch then,
+                            tc_branch otherwise, void *user, tc_tensor *results, int n,
+                            tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_cond", here);
+    tci_loops_call c = {.f = &f, .init = operands, .branches = {then, otherwise}, .user = user,
+                        .condition = condition, .n_ys = n};
+    tci_frame_use(&f, condition);
+    return tci_loops_end(&c, results, n, operands.n >= 0 && n > 0 && results && then && otherwise);
 }
 /* ---- src/api/named.c ---- */
 /* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,
@@ -80307,7 +80775,7 @@ static int64_t tci_inspect_rounds(const tci_code *code, int t)
     int64_t rounds = 1;
     for (int i = 0; i < code->n_repeats; i++) {
         const tci_code_repeat *r = &code->repeats[i];
-        rounds *= r->first <= t && t < r->last ? r->rounds : 1;
+        rounds *= r->first <= t && t < r->last && !r->n_turns ? r->rounds : 1;
     }
     return rounds;
 }

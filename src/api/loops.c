@@ -1,8 +1,10 @@
-/* api/loops.c - repetitions: tc_scan.
+/* api/loops.c - repetitions and branches: tc_scan, tc_while, tc_cond.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
  * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
- * of the context's graph, which graph/repeat.c closes. */
+ * of the context's graph, which graph/repeat.c closes. A loop that goes on while its carries say so
+ * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
+ * given the results of the first, which are zeros if that was not taken. */
 #include "frame.h"
 
 #include <stdio.h>
@@ -17,6 +19,10 @@ typedef struct tci_loops_call {
     int64_t length;
     bool reverse;
     tc_scan_body body;
+    tc_while_test test;
+    tc_while_body step;
+    tc_branch branches[2];
+    tc_tensor condition;
     void *user;
     int n_ys;
     tci_node **results; /* per carry, then per output */
@@ -86,25 +92,42 @@ static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int sk
     }
 }
 
-/* Calls the body. The frame's own name and place are set again behind it. */
-static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
-                           tci_node **next, tci_node **y)
+/* Around the user's own functions: the name and place of the call are set aside. */
+typedef struct tci_loops_aside {
+    tc_site site;
+    const char *call, *within;
+} tci_loops_aside;
+
+static tci_loops_aside tci_loops_to_user(tci_loops_call *c)
 {
     tci_graph *g = &c->f->ctx->graph;
-    tc_site site = g->site;
-    const char *call = g->call, *within = c->f->ctx->within;
-    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
+    tci_loops_aside aside = {g->site, g->call, c->f->ctx->within};
     c->f->ctx->within = NULL;
     tci_fpenv_leave(c->f->caller);
-    tc_status status = c->body(c->user, carry, x, made, made + c->init.n);
+    return aside;
+}
+
+/* What the user's function said; false: the frame is failed. */
+static bool tci_loops_from_user(tci_loops_call *c, tci_loops_aside aside, tc_status status)
+{
     c->f->caller = tci_fpenv_enter();
-    c->f->ctx->within = within;
-    g->site = site;
-    g->call = call;
+    c->f->ctx->within = aside.within;
+    c->f->ctx->graph.site = aside.site;
+    c->f->ctx->graph.call = aside.call;
     if (status) {
         tci_frame_fail(c->f, status, "the body gave up: %s", tc_status_text(status));
     }
-    return tci_loops_take(c, made, c->init.n, "the next carry", next) &&
+    return !status;
+}
+
+static bool tci_loops_trace(tci_loops_call *c, const tc_tensor *carry, const tc_tensor *x,
+                           tci_node **next, tci_node **y)
+{
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + c->n_ys + 1);
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->body(c->user, carry, x, made, made + c->init.n);
+    return tci_loops_from_user(c, aside, status) &&
+           tci_loops_take(c, made, c->init.n, "the next carry", next) &&
            tci_loops_take(c, made + c->init.n, c->n_ys, "output", y);
 }
 
@@ -151,8 +174,8 @@ static void tci_loops_make(tci_loops_call *c)
         return;
     }
     tci_repeat r = {.n_carry = n_carry, .n_x = n_x, .n_y = c->n_ys, .length = c->length,
-                    .reverse = c->reverse, .init = init, .xs = xs, .carry = carry, .x = x,
-                    .next = next, .y = y};
+                    .reverse = c->reverse, .stops = -1, .init = init, .xs = xs, .carry = carry,
+                    .x = x, .next = next, .y = y};
     if (!c->length) {
         tci_loops_empty(c, &r);
         return;
@@ -163,6 +186,151 @@ static void tci_loops_make(tci_loops_call *c)
     }
 }
 
+/* ---- repetitions that stop ---- */
+
+enum { TCI_LOOPS_MOST = 62 }; /* steps, as a power of two, of a loop without a bound */
+
+static bool tci_loops_check_go(tci_loops_call *c, const tci_node *go, const char *what)
+{
+    if (go && (go->dtype != TC_BOOL || go->rank)) {
+        tci_frame_fail(c->f, go->rank ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                       "%s is %s %s: expected a bool of shape []", what,
+                       tci_dtype_get((tc_dtype)go->dtype)->name, TCI_SHAPE_TEXT(go));
+    }
+    return !c->f->failed;
+}
+
+static bool tci_loops_test(tci_loops_call *c, const tc_tensor *carry, tci_node **go)
+{
+    tc_tensor made = {NULL, TCI_NULL_ZERO, 0};
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->test(c->user, carry, &made);
+    return tci_loops_from_user(c, aside, status) && tci_loops_take(c, &made, 1, "the test", go) &&
+           tci_loops_check_go(c, *go, "what the test gives");
+}
+
+static void tci_loops_make_while(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->init.n;
+    tci_node **init = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **carry = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **next = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tc_tensor *carries = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    if (!tci_loops_take(c, c->init.items, n, "carry", init) ||
+        !tci_loops_test(c, c->init.items, &init[n])) {
+        return;
+    }
+    tci_loops_bind(c, init, n + 1, 0, carry, carries);
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->step(c->user, carries, made);
+    if (!tci_loops_from_user(c, aside, status) ||
+        !tci_loops_take(c, made, n, "the next carry", next) || !tci_loops_test(c, made, &next[n])) {
+        return;
+    }
+    int64_t most = c->length ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
+    tci_repeat r = {.n_carry = n + 1, .length = most, .stops = n, .init = init, .carry = carry,
+                    .next = next};
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < n; i++) {
+        c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
+    }
+}
+
+/* ---- branches ---- */
+
+/* What branch `which` makes of the operands: y, over BOUND nodes. */
+static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const *operands,
+                                   tci_node **bound, tci_node **y)
+{
+    tc_tensor *handles = TCI_NEW_ARRAY(&c->s, tc_tensor, c->init.n + 1);
+    tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, c->n_ys + 1);
+    tci_loops_bind(c, operands, c->init.n, 0, bound, handles);
+    tci_loops_aside aside = tci_loops_to_user(c);
+    tc_status status = c->branches[which](c->user, handles, made);
+    return tci_loops_from_user(c, aside, status) &&
+           tci_loops_take(c, made, c->n_ys, "result", y);
+}
+
+/* If `go`, y in the place of `before`: at most one step, whose carries are the results and go. */
+static void tci_loops_branch(tci_loops_call *c, tci_node *go, tci_node *const *operands,
+                             tci_node *const *bound, tci_node *const *y, tci_node *const *before)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->n_ys;
+    tci_value no = {.u = 0};
+    tci_node **init = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **carry = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **next = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tc_tensor *unused = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
+    for (int i = 0; i < n; i++) {
+        init[i] = before[i];
+        next[i] = y[i];
+    }
+    init[n] = go;
+    next[n] = tci_loops_built(c, tci_graph_const(g, TC_BOOL, no));
+    tci_loops_bind(c, init, n + 1, 0, carry, unused);
+    tci_repeat r = {.n_carry = n + 1, .n_held = c->init.n, .length = 1, .stops = n, .init = init,
+                    .held = operands, .carry = carry, .inner = bound, .next = next};
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < n; i++) {
+        c->results[i] = tci_loops_built(c, tci_build_result(g, repeat, i));
+    }
+}
+
+static bool tci_loops_check_alike(tci_loops_call *c, tci_node *const *a, tci_node *const *b)
+{
+    for (int i = 0; i < c->n_ys; i++) {
+        bool same = tci_build_same_shape(a[i]->rank, a[i]->shape, b[i]->rank, b[i]->shape);
+        if (!same || a[i]->dtype != b[i]->dtype) {
+            tci_frame_fail(c->f, same ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                           "result %d is %s %s of one branch and %s %s of the other: expected the "
+                           "same",
+                           i, tci_dtype_get((tc_dtype)a[i]->dtype)->name, TCI_SHAPE_TEXT(a[i]),
+                           tci_dtype_get((tc_dtype)b[i]->dtype)->name, TCI_SHAPE_TEXT(b[i]));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tci_loops_make_cond(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->init.n;
+    tci_node *go = tci_frame_node(c->f, c->condition, "the condition");
+    tci_node **operands = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **bound[2], **y[2];
+    tci_value zero = {.u = 0};
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+    if (!go || !tci_loops_check_go(c, go, "the condition") ||
+        !tci_loops_take(c, c->init.items, n, "operand", operands)) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        bound[i] = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+        y[i] = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+        if (!tci_loops_trace_branch(c, i, operands, bound[i], y[i])) {
+            return;
+        }
+    }
+    if (!tci_loops_check_alike(c, y[0], y[1])) {
+        return;
+    }
+    for (int i = 0; i < c->n_ys; i++) {
+        tci_node *none = tci_graph_const(g, (tc_dtype)y[0][i]->dtype, zero);
+        none = tci_build_broadcast(g, tci_loops_built(c, none), y[0][i]->rank, y[0][i]->shape);
+        c->results[i] = tci_loops_built(c, none);
+    }
+    tci_loops_branch(c, go, operands, bound[0], y[0], c->results);
+    tci_node *other = tci_loops_built(c, tci_build_ew(g, TCI_OP_LOGICAL_NOT, &go));
+    tci_loops_branch(c, other, operands, bound[1], y[1], c->results);
+}
+
+/* ---- the calls ---- */
+
 /* The frame is failed, or c->results are made. */
 static void tci_loops_run(tci_loops_call *c)
 {
@@ -171,7 +339,13 @@ static void tci_loops_run(tci_loops_call *c)
         c->f->ctx->graph.error = TC_OK;
         return;
     }
-    tci_loops_make(c);
+    if (c->body) {
+        tci_loops_make(c);
+    } else if (c->step) {
+        tci_loops_make_while(c);
+    } else {
+        tci_loops_make_cond(c);
+    }
 }
 
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
@@ -209,4 +383,52 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
     tci_scratch_free(&c.s);
     tci_frame_leave(&f);
     return f.failed ? tc_status_of(f.bad) : TC_OK;
+}
+
+/* Runs a call whose frame is begun; its results, or poison, to `to`. */
+static tc_status tci_loops_end(tci_loops_call *c, tc_tensor *to, int n, bool fits)
+{
+    tci_frame *f = c->f;
+    tc_tensor none = {NULL, TCI_NULL_EMPTY, 0};
+    if (!f->ctx) { /* then the first tensor says why */
+        (void)tci_frame_node(f, c->step && c->init.n < 1 ? none
+                                : c->step                ? c->init.items[0]
+                                                         : c->condition,
+                             "operand 0");
+    } else if (!fits) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "given a list without items, or no function");
+    }
+    tci_scratch_init(&c->s);
+    if (!f->failed) {
+        tci_loops_run(c);
+    }
+    for (int i = 0; i < n && to; i++) {
+        to[i] = tci_frame_end(f, f->failed ? NULL : c->results[i]);
+    }
+    tci_scratch_free(&c->s);
+    tci_frame_leave(f);
+    return f->failed ? tc_status_of(f->bad) : TC_OK;
+}
+
+TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
+                             void *user, tc_tensor *last, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_while", here);
+    tci_loops_call c = {.f = &f, .init = init, .length = most, .test = test, .step = body,
+                        .user = user};
+    for (int i = 0; i < init.n; i++) {
+        tci_frame_use(&f, init.items[i]);
+    }
+    return tci_loops_end(&c, last, init.n, init.n > 0 && last && test && body && most >= 0);
+}
+
+TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch then,
+                            tc_branch otherwise, void *user, tc_tensor *results, int n,
+                            tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_cond", here);
+    tci_loops_call c = {.f = &f, .init = operands, .branches = {then, otherwise}, .user = user,
+                        .condition = condition, .n_ys = n};
+    tci_frame_use(&f, condition);
+    return tci_loops_end(&c, results, n, operands.n >= 0 && n > 0 && results && then && otherwise);
 }

@@ -36,6 +36,36 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
                             tc_site here);
 #define tc_scan(...) tc_scan_at(__VA_ARGS__, TC_HERE)
 
+/* Repeats a body as long as a test says so, of which the steps are not known beforehand:
+ *
+ *     tc_while(init, most, test, body, user, last)
+ *
+ * carry = init; while test(carry), but no more than `most` times (0: any number), carry =
+ * body(carry); last[j] is carry j in the end. Both functions are called while the loop is built,
+ * the test twice; they make a bool of shape [], and the next carries, of the shapes and dtypes that
+ * the carries have. A step that is not to be done is not. There is no gradient
+ * (TC_ERR_UNSUPPORTED). On a device the host looks at the test after every step. Errors as of
+ * tc_scan. */
+typedef tc_status (*tc_while_test)(void *user, const tc_tensor *carry, tc_tensor *go);
+typedef tc_status (*tc_while_body)(void *user, const tc_tensor *carry, tc_tensor *next);
+TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
+                             void *user, tc_tensor *last, tc_site here);
+#define tc_while(...) tc_while_at(__VA_ARGS__, TC_HERE)
+
+/* One of two branches, by a bool of shape [] that a run computes:
+ *
+ *     tc_cond(condition, operands, then, otherwise, user, results, n)
+ *
+ * Both functions make the n results, alike in shapes and dtypes, of the operands. What a branch
+ * computes of its operands is computed only where it is taken; what it computes of other tensors
+ * alone is computed either way. tc_grad goes back through the branch that was taken. Errors as of
+ * tc_scan. */
+typedef tc_status (*tc_branch)(void *user, const tc_tensor *x, tc_tensor *y);
+TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch then,
+                            tc_branch otherwise, void *user, tc_tensor *results, int n,
+                            tc_site here);
+#define tc_cond(...) tc_cond_at(__VA_ARGS__, TC_HERE)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -209,6 +209,12 @@
  * to one place (tc_scatter_add, _min, _max, tc_scatter, tc_index_add), they do so in their order
  * along the axis, on every machine and with any number of threads.
  *
+ * Steps that follow from each other are tc_scan (carries, an element of each input a step, an
+ * element of each output), tc_while (until its values say that it is done) and tc_cond (one of two
+ * branches): each is given functions that build a step of ordinary ops, and all steps are one
+ * program, whose compile takes as long as one step's. tc_grad goes back through tc_scan and
+ * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums.
+ *
  * 7 COMPILED FORM: PROGRAMS
  *
  * tc_compile takes the inputs that y needs in the order in which they were made; tc_compile_fn

@@ -95,6 +95,8 @@ typedef struct tci_code_repeat {
     int32_t enter, first, last, n_within;
     int64_t rounds;
     tci_move *moves; int32_t n_moves;
+    tci_turn *turns; int32_t n_turns;
+    int32_t stops;
 } tci_code_repeat;
 
 typedef struct tci_code_buffer {

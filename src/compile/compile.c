@@ -426,9 +426,20 @@ static void tci_compile_fill_repeats(tci_compile_batch_state *b, const tci_plan 
         for (int m = 0; m < from->n_moves; m++) {
             moves[m] = p->moves[from->first_move + m];
         }
-        c->repeats[i] = (tci_code_repeat){from->enter,    from->first,  from->last,
-                                          from->n_within, from->rounds, moves,
-                                          from->n_moves};
+        tci_turn *turns = tci_compile_get(b, c, from->n_turns, sizeof(*turns));
+        for (int k = 0; k < from->n_turns; k++) {
+            turns[k] = p->turns[from->first_turn + k];
+        }
+        c->repeats[i] = (tci_code_repeat){.enter = from->enter,
+                                          .first = from->first,
+                                          .last = from->last,
+                                          .n_within = from->n_within,
+                                          .rounds = from->rounds,
+                                          .moves = moves,
+                                          .n_moves = from->n_moves,
+                                          .turns = turns,
+                                          .n_turns = from->n_turns,
+                                          .stops = from->stops};
     }
 }
 

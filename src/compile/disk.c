@@ -595,6 +595,24 @@ static void tci_wire_moves(tci_wire *w, const tci_code *c, tci_code_repeat *r)
     }
 }
 
+static void tci_wire_turns(tci_wire *w, const tci_code *c, tci_code_repeat *r)
+{
+    r->n_turns = tci_wire_count(w, r->n_turns, 24);
+    r->stops = (int32_t)tci_wire_range(w, r->stops, -1, TCI_MAX((int64_t)r->n_turns - 1, -1));
+    r->turns = tci_wire_array(w, r->turns, r->n_turns, sizeof(*r->turns));
+    for (int32_t i = 0; i < r->n_turns && !w->bad; i++) {
+        tci_turn *t = &r->turns[i];
+        t->step = (int32_t)tci_wire_range(w, t->step, r->enter, (int64_t)r->first - 1);
+        if (w->bad) {
+            return;
+        }
+        int32_t n_operands = c->kernels[c->steps[t->step].kernel].n_operands;
+        t->operand = (int32_t)tci_wire_range(w, t->operand, 0, (int64_t)n_operands - 1);
+        t->bytes = tci_wire_range(w, t->bytes, 0, INT64_MAX);
+    }
+    w->bad |= r->n_turns > 0 && r->stops < 0;
+}
+
 static void tci_wire_repeats(tci_wire *w, tci_code *c)
 {
     c->n_repeats = tci_wire_count(w, c->n_repeats, 48);
@@ -607,6 +625,7 @@ static void tci_wire_repeats(tci_wire *w, tci_code *c)
         r->n_within = (int32_t)tci_wire_range(w, r->n_within, 0, (int64_t)c->n_repeats - 1 - i);
         r->rounds = tci_wire_range(w, r->rounds, 1, INT64_MAX);
         tci_wire_moves(w, c, r);
+        tci_wire_turns(w, c, r);
     }
 }
 

@@ -130,8 +130,8 @@ static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t i = 0; i < c->n_repeats; i++) {
         const tci_code_repeat *r = &c->repeats[i];
         if (r->first == t) {
-            tci_str_printf(out, "    %lld rounds of %d to %d\n", (long long)r->rounds, (int)t,
-                           (int)r->last - 1);
+            tci_str_printf(out, "    %s%lld rounds of %d to %d\n", r->n_turns ? "up to " : "",
+                           (long long)r->rounds, (int)t, (int)r->last - 1);
         }
     }
 }

@@ -63,6 +63,12 @@ static void tci_code_verify_repeat(tci_scratch *s, const tci_code *c, int i)
         TCI_ASSERT(s, k <= i + r->n_within ? r->first <= other->enter && other->last <= r->last
                                            : r->last <= other->enter);
     }
+    TCI_ASSERT(s, !r->n_turns || (r->stops >= 0 && r->stops < r->n_turns));
+    for (int k = 0; k < r->n_turns; k++) {
+        const tci_turn *turn = &r->turns[k];
+        TCI_ASSERT(s, r->enter <= turn->step && turn->step < r->first && turn->operand >= 0);
+        TCI_ASSERT(s, turn->operand < c->kernels[c->steps[turn->step].kernel].n_operands);
+    }
     for (int m = 0; m < r->n_moves; m++) {
         const tci_move *move = &r->moves[m];
         TCI_ASSERT(s, r->first <= move->step && move->step < r->last && move->operand >= 0);

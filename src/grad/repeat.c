@@ -7,7 +7,10 @@
  * the inputs again, and the gradients of the outputs. Both bodies share their BOUND nodes, so what
  * a step back needs of the way forward are the same nodes, computed again within the step.
  *
- * Only floats have gradients: carries that are none are inputs of the way back and no more. */
+ * Only floats have gradients: carries that are none are inputs of the way back and no more.
+ *
+ * A repetition of at most one step (a branch) goes back if it went forward, and is given its
+ * carries as they began. One of any number of steps that stops by its values has no gradient. */
 #include "../graph/repeat.h"
 #include "grad.h"
 
@@ -95,6 +98,9 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
 static void tci_grad_give(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
+    if (r->stops >= 0) { /* of one step at most: what it is given are the carries as they begin */
+        return;
+    }
     int rows = r->n_carry + r->n_y;
     for (int i = 0; i < r->n_carry; i++) {
         tci_node *all = tci_vjp_built(w->v, tci_build_result(w->v->g, w->v->n, rows + i));
@@ -173,6 +179,15 @@ static void tci_grad_step(tci_grad_repeat *w)
     }
 }
 
+/* A branch goes back if it went forward, once; returns the number of that carry. */
+static int tci_grad_stop(tci_grad_repeat *w)
+{
+    tci_value no = {.u = 0};
+    tci_grad_carry(w, w->r.init[w->r.stops]);
+    w->next[w->n_carry - 1] = tci_vjp_built(w->v, tci_graph_const(w->v->g, TC_BOOL, no));
+    return w->n_carry - 1;
+}
+
 /* ---- the whole ---- */
 
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
@@ -185,12 +200,25 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
     for (int i = 0; i < 6; i++) {
         *lists[i] = TCI_NEW_ARRAY(v->s, tci_node *, room);
     }
+    bool branch = r->stops >= 0;
+    if (branch && r->length != 1) {
+        tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
+                         "a repetition (made in %.120s, line %d) that stops by its values has no "
+                         "gradient",
+                         v->n->site.file ? v->n->site.file : "?", v->n->site.line);
+    }
     tci_grad_give(&w);
     tci_grad_step(&w);
+    int stops = branch ? tci_grad_stop(&w) : -1;
     tci_repeat back = {.n_carry = w.n_carry, .n_x = w.n_x, .n_held = r->n_held, .n_y = w.n_y,
-                       .length = r->length, .reverse = !r->reverse, .init = w.init, .xs = w.xs,
-                       .held = r->held, .carry = w.carry, .x = w.x, .inner = r->inner,
-                       .next = w.next, .y = w.y};
+                       .length = r->length, .reverse = !r->reverse, .stops = stops,
+                       .init = w.init, .xs = w.xs, .held = r->held, .carry = w.carry, .x = w.x,
+                       .inner = r->inner, .next = w.next, .y = w.y};
+    if (branch) { /* all that is outside */
+        back.n_held = n_outside;
+        back.held = r->init;
+        back.inner = r->carry;
+    }
     tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
     int carry = 0, y = w.n_carry;
     for (int i = 0; i < n_outside; i++) {

@@ -48,8 +48,8 @@
  *                    the axis, in that order, as SCATTER does. Made by plan/order.c alone
  *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
  *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
- *                    reverse: the last element of the inputs first. No value of its own. Operands:
- *                    graph/repeat.h
+ *                    reverse: the last element of the inputs first. stops: 0, or the
+ *                    number of a carry and 1. No value of its own. Operands: graph/repeat.h
  *   RESULT           which of a REPEAT's results (graph/repeat.h); input 0 is the REPEAT. In plan/
  *                    its inputs are those that the REPEAT has outside of its body, and the second
  *                    word is the repetition's number there

@@ -13,7 +13,8 @@
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
 {
     tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3], n->attr[4],
-                    n->attr[5] != 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+                    n->attr[5] != 0, (int)n->attr[6] - 1,
+                    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
     r.init = n->in;
     r.xs = r.init + r.n_carry;
     r.held = r.xs + r.n_x;
@@ -206,8 +207,9 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
             in[n++] = lists[i].items[k];
         }
     }
-    const int64_t attr[6] = {r->n_carry, r->n_x, c.n_held, r->n_y, r->length, r->reverse};
-    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 6, attr);
+    const int64_t attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
+                             r->length,  r->reverse, r->stops + 1};
+    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, attr);
 }
 
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)

@@ -8,6 +8,9 @@
  *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
  *   body     next   what each carry is after the step, of its shape and dtype
  *            y      what the step adds to each output
+ * A repetition that stops has a carry, `stops`, that is a 0-d bool: a step is done only while it is
+ * true, and length is the most steps. It has no outputs, and nobody asks for rows.
+ *
  * A body is closed: its nodes need nothing but the BOUND nodes of their own REPEAT and numbers
  * (LITERAL, CONST, IOTA). So passes see it as nodes like all others, keys cover it, and what is
  * evaluated outside is known by the operands alone.
@@ -26,6 +29,7 @@ typedef struct tci_repeat {
     int n_carry, n_x, n_held, n_y;
     int64_t length;
     bool reverse;
+    int stops; /* -1: it does not */
     tci_node *const *init, *const *xs, *const *held;
     tci_node *const *carry, *const *x, *const *inner;
     tci_node *const *next, *const *y;

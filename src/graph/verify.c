@@ -416,6 +416,12 @@ static void tci_verify_repeat(const tci_verify *v)
     for (int i = 0; i < r.n_carry; i++) {
         tci_verify_like(v, r.carry[i], 0, r.next[i]);
     }
+    tci_verify_that(v, r.stops < r.n_carry, "stops by a carry that is not there");
+    if (r.stops >= 0) {
+        const tci_node *go = r.carry[r.stops];
+        tci_verify_that(v, go->dtype == TC_BOOL && !go->rank && !r.n_x && !r.n_y,
+                        "stops by no 0-d bool, or walks along something");
+    }
     tci_verify_closed(v, &r);
 }
 
@@ -426,7 +432,8 @@ static void tci_verify_result(const tci_verify *v)
                     "not of a repetition");
     tci_repeat r = tci_repeat_of(n->in[0]);
     int i = (int)n->attr[0], rows = i - r.n_carry - r.n_y;
-    tci_verify_that(v, i < tci_repeat_n_results(&r), "a result that is not there");
+    tci_verify_that(v, i < tci_repeat_n_results(&r) && (r.stops < 0 || i < r.n_carry),
+                    "a result that is not there");
     tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
     tci_verify_that(v, i < r.n_carry || n->shape[0] == r.length + (rows >= 0), "not all steps");
 }

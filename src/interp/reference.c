@@ -919,7 +919,7 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
     int64_t at = 0;
-    for (int i = 0; i < result; i++) {
+    for (int i = 0; i < result && (p->stops < 0 || i < p->n_carry); i++) {
         int y = i - p->n_carry, rows = y - p->n_y;
         at += y < 0     ? tci_ref_count(p->next[i])
               : rows < 0 ? p->length * tci_ref_count(p->y[y])
@@ -975,14 +975,22 @@ static void tci_ref_repeat(tci_ref *r, const tci_node *n)
     for (int i = 0; i < n_bound; i++) {
         *tci_ref_slot(r, p.carry[i]) = *tci_ref_slot(r, p.init[i]);
     }
+    bool stops = p.stops >= 0;
     for (int64_t step = 0; step < p.length; step++) {
-        for (int i = 0; i < p.n_carry; i++) {
+        for (int i = 0; i < p.n_carry && !stops; i++) {
             tci_ref_keep_carry(r, &p, out, i, step);
+        }
+        if (stops && !tci_ref_of(r, p.carry[p.stops])->i) {
+            break;
         }
         tci_ref_step(r, &p, body, out, step);
     }
-    for (int i = 0; i < p.n_carry; i++) {
+    for (int i = 0; i < p.n_carry && !stops; i++) {
         tci_ref_keep_carry(r, &p, out, i, p.length);
+    }
+    for (int i = 0; i < p.n_carry && stops; i++) {
+        memcpy(out + tci_ref_result_at(&p, i), tci_ref_of(r, p.carry[i]),
+               sizeof(*out) * (size_t)tci_ref_count(p.next[i]));
     }
     for (int i = 0; i < n_bound; i++) {
         *tci_ref_slot(r, p.carry[i]) = NULL;

@@ -57,12 +57,20 @@ typedef struct tci_move {
     int64_t by;
     bool back;
 } tci_move;
+typedef struct tci_turn {       /* a carry of a span that stops: its two rows */
+    int32_t step, operand;      /* where the first row is written, before the rounds */
+    int64_t bytes;              /* from row to row */
+} tci_turn;
 typedef struct tci_span {       /* steps that are repeated */
     int32_t enter;              /* steps [enter, first) set the carries, */
     int32_t first, last;        /* steps [first, last) are done in each round */
     int32_t n_within;           /* of the spans that follow, those within it */
     int64_t rounds;
     int32_t first_move, n_moves;
+    /* Of one that stops: its carries, in order, and the number of that which says whether there is
+     * another round; n_turns 0: it does not stop. What carries are in the end is in their first
+     * rows. */
+    int32_t first_turn, n_turns, stops;
 } tci_span;
 
 typedef struct tci_plan {
@@ -74,6 +82,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     tci_span *spans; int n_spans, cap_spans;
     tci_move *moves; int n_moves, cap_moves;
+    tci_turn *turns; int n_turns, cap_turns;
     struct tci_plan_repeat *repeats; int n_repeats, cap_repeats; /* while planning */
     int64_t arena_bytes, kept_bytes;
     int64_t arena_least;    /* no arena is smaller: bytes that are needed at once by some step */
@@ -101,7 +110,8 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);
-/* How often step t is done: the product of the rounds of the spans that it is in. */
+/* How often step t is done: the product of the rounds of the spans that it is in, of those that
+ * stop one. */
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);

@@ -32,7 +32,7 @@ typedef struct tci_repeat_spot {
 
 typedef struct tci_plan_repeat {
     tci_repeat r;
-    tci_node **outside;     /* operands as they lie in memory; */
+    tci_node **outside;     /* operands as they lie in memory, before plan/algorithm.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     int64_t *pitch;         /* bytes of a row: of each carry, input and output */
     bool *keeps;            /* of each carry: all rows, not two that take turns */
@@ -48,7 +48,7 @@ TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
     int64_t rounds = 1;
     for (int i = 0; i < p->n_spans; i++) {
         bool within = p->spans[i].first <= t && t < p->spans[i].last;
-        rounds *= within ? p->spans[i].rounds : 1;
+        rounds *= within && !p->spans[i].n_turns ? p->spans[i].rounds : 1;
     }
     return rounds;
 }
@@ -188,6 +188,7 @@ static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n
     int64_t n_rows = tci_dim_known(stored->shape[0]);
     int64_t from = !is_last           ? 0
                    : x->keeps[result] ? tci_repeat_row_at(r, r->length)
+                   : r->stops >= 0    ? 0
                                       : r->length % n_rows;
     int64_t to = is_last ? from + 1 : n_rows;
     return tci_repeat_cut(c, stored, from, to, n);
@@ -339,6 +340,18 @@ static int tci_repeat_buffer(const tci_fusion *f, const tci_node *n)
     return tci_plan_is_leaf(n) ? known->buffer : f->roots[known->root].buffer;
 }
 
+/* The buffer of what group g stores as `which`. plan/algorithm.c may have made the node anew. */
+static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_group *g, int which)
+{
+    int buffer = -1;
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        buffer = r->node->attr[0] == which ? r->buffer : buffer;
+    }
+    TCI_ASSERT(s, buffer >= 0);
+    return buffer;
+}
+
 static int tci_repeat_scratch(const tci_repeat_maker *m, tci_plan *p, int64_t bytes)
 {
     tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = TC_U8, .index = -1, .n = bytes, .bytes = bytes};
@@ -361,11 +374,11 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     k->is_repeat = true;
     x->kernel = k;
     for (int i = 0; i < n_outside; i++) {
-        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->outside[i]), false);
+        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, first->in[i]), false);
     }
     for (int i = 0; i < n_stored; i++) {
         if (x->stored[i]) {
-            tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, x->stored[i]), true);
+            tci_repeat_operand(m, p, k, &step, tci_repeat_stored(m->s, f, g, i), true);
         }
     }
     tci_repeat_operand(m, p, k, &step, tci_repeat_scratch(m, p, x->scratch), true);
@@ -450,6 +463,30 @@ static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_
                                        : temp;
 }
 
+/* Carries of a repetition that stops, whose first rows the last steps that were added write. */
+static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
+{
+    const tci_plan *enter = c->x->enter;
+    span->first_turn = c->to.n_turns;
+    span->stops = c->x->r.stops;
+    span->n_turns = span->stops < 0 ? 0 : c->x->r.n_carry;
+    for (int i = 0; i < span->n_turns; i++) {
+        tci_turn turn = {-1, 0, c->x->pitch[i]};
+        for (int t = 0; t < enter->n_steps; t++) {
+            const tci_step *step = &enter->steps[t];
+            for (int o = 0; o < enter->kernels[step->kernel]->n_operands; o++) {
+                const tci_buffer *b = &enter->buffers[step->operands[o]];
+                if (b->kind == TCI_BUF_OUTPUT && b->index == i) {
+                    turn.step = span->enter + t;
+                    turn.operand = o;
+                }
+            }
+        }
+        TCI_ASSERT(c->s, turn.step >= 0);
+        TCI_PUSH(c->s, c->to.turns, c->to.n_turns, c->to.cap_turns, turn);
+    }
+}
+
 /* The steps and kernels of a plan become ours; enters: of that which is done once, before all
  * rounds. */
 static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
@@ -483,6 +520,7 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
                      .n_within = body->n_spans};
     tci_repeat_find_spots(c, step);
     tci_repeat_add_steps(c, c->x->enter, true);
+    tci_repeat_add_turns(c, &span);
     span.first = c->to.n_steps;
     span.first_move = c->to.n_moves;
     tci_repeat_add_steps(c, body, false);
@@ -495,7 +533,13 @@ static void tci_repeat_add_body(tci_repeat_placer *c, const tci_step *step)
         within.first += span.first;
         within.last += span.first;
         within.first_move += span.first_move + span.n_moves;
+        within.first_turn += span.first_turn + span.n_turns;
         TCI_PUSH(c->s, c->to.spans, c->to.n_spans, c->to.cap_spans, within);
+    }
+    for (int i = 0; i < body->n_turns; i++) {
+        tci_turn turn = body->turns[i];
+        turn.step += span.first;
+        TCI_PUSH(c->s, c->to.turns, c->to.n_turns, c->to.cap_turns, turn);
     }
     for (int i = 0; i < body->n_moves; i++) {
         tci_move move = body->moves[i];
@@ -560,5 +604,7 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
     p->n_spans = c.to.n_spans;
     p->moves = c.to.moves;
     p->n_moves = c.to.n_moves;
+    p->turns = c.to.turns;
+    p->n_turns = c.to.n_turns;
     tci_repeat_add_texts(p);
 }

@@ -240,6 +240,11 @@ static void tci_plan_verify_spans(tci_scratch *s, const tci_plan *p)
         TCI_ASSERT(s, p->n_init <= x->enter && x->enter <= x->first && x->first <= x->last);
         TCI_ASSERT(s, x->last <= p->n_steps && x->rounds > 0 && i + x->n_within < p->n_spans);
         TCI_ASSERT(s, x->first_move >= 0 && x->first_move + x->n_moves <= p->n_moves);
+        TCI_ASSERT(s, x->first_turn >= 0 && x->first_turn + x->n_turns <= p->n_turns);
+        TCI_ASSERT(s, !x->n_turns || x->stops < x->n_turns);
+        for (int k = x->first_turn; k < x->first_turn + x->n_turns; k++) {
+            TCI_ASSERT(s, x->enter <= p->turns[k].step && p->turns[k].step < x->first);
+        }
         for (int k = i + 1; k < p->n_spans; k++) {
             const tci_span *y = &p->spans[k];
             TCI_ASSERT(s, k <= i + x->n_within ? x->first <= y->enter && y->last <= x->last

@@ -335,8 +335,8 @@ static void tci_program_fill_repeats(tc_program *f)
     tci_run_move *move = f->moves;
     for (int i = 0; i < f->code->n_repeats; i++) {
         const tci_code_repeat *from = &f->code->repeats[i];
-        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
-                                         from->rounds, move,       from->n_moves};
+        f->repeats[i] = (tci_run_repeat){from->first, from->last,    from->n_within, from->rounds,
+                                         move,        from->n_moves, from};
         for (int m = 0; m < from->n_moves; m++) {
             const tci_move *x = &from->moves[m];
             int32_t slot = f->steps[x->step].first_slot + x->operand;

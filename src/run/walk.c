@@ -187,6 +187,65 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
     return TC_OK;
 }
 
+/* Carry `which` of a repetition that stops, as it is after so many rounds. */
+static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which, int64_t rounds)
+{
+    const tci_turn *turn = &r->turns[which];
+    char *row = c->slots[c->program->steps[turn->step].first_slot + turn->operand];
+    return row + rounds % 2 * turn->bytes;
+}
+
+/* Is there another round? *status: what a device that was asked said. */
+static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t rounds,
+                             tc_status *status)
+{
+    const tc_backend *device = c->program->code->device;
+    if (rounds == r->rounds || !r->n_turns) {
+        return rounds < r->rounds;
+    }
+    const char *at = tci_walk_turn(c, r, r->stops, rounds);
+    uint8_t go = 0;
+    if (device) {
+        *status = device->sync(device->user);
+    }
+    if (device && device->alloc) {
+        *status = *status ? *status : device->download(device->user, &go, at, 1);
+    } else {
+        memcpy(&go, at, 1);
+    }
+    return !*status && go;
+}
+
+/* A row of device memory to another, through host memory where the device does not copy itself. */
+static tc_status tci_walk_copy(const tc_backend *device, void *to, const void *from, int64_t bytes)
+{
+    if (device->copy) {
+        return device->copy(device->user, to, from, bytes);
+    }
+    void *host = tci_heap_get((size_t)bytes);
+    tc_status status = host ? device->download(device->user, host, from, bytes) : TC_ERR_MEMORY;
+    status = status ? status : device->upload(device->user, to, host, bytes);
+    tci_heap_free(host);
+    return status;
+}
+
+/* After so many rounds of a repetition that stops its carries go to their first rows. */
+static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t rounds)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = TC_OK;
+    for (int i = 0; i < r->n_turns && rounds % 2 && !status; i++) {
+        void *to = tci_walk_turn(c, r, i, 0);
+        const void *from = tci_walk_turn(c, r, i, rounds);
+        if (device && device->alloc) {
+            status = tci_walk_copy(device, to, from, r->turns[i].bytes);
+        } else {
+            memcpy(to, from, (size_t)r->turns[i].bytes);
+        }
+    }
+    return status;
+}
+
 /* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
  * in rounds. Nested as deep as the user's calls of tc_scan are. */
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
@@ -196,11 +255,12 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
         const tci_run_repeat *r = &c->program->repeats[i];
         int64_t round = 0;
         status = tci_walk_plain(c, begin, r->first);
-        for (; round < r->rounds && !status; round++) {
+        for (; !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
             status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
             tci_walk_move(c, r, round);
         }
         tci_walk_move_back(c, r, round);
+        status = status ? status : tci_walk_settle(c, r->code, round);
         begin = r->last;
         i += 1 + r->n_within;
     }
