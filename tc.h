@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "52b392c260beeb62"
+#define TCI_BUILD "37d2289d013af126"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -51524,6 +51524,9 @@ struct tci_dialect {
      * the function's own statements. */
     void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
+    /* Of scores: what makes a prim of two values that bf16 holds and rounds it to bf16, NULL where
+     * nothing does. May be NULL. */
+    const char *(*rounded)(tci_dialect *d, tci_prim p);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
@@ -51548,6 +51551,7 @@ typedef struct tci_c_like {
     tci_str *out;
     tci_dialect *d;
     const tci_loop *l;
+    const tci_lstmt **prims; /* of a block for scores, by value: what defines it; else NULL */
 } tci_c_like;
 
 static void tci_c_indent(tci_c_like *c, int depth)
@@ -51709,8 +51713,38 @@ static void tci_c_define(tci_c_like *c, int v)
     tci_str_add(c->out, " = ");
 }
 
+static bool tci_c_is_prim(const tci_c_like *c, int v, tci_prim p)
+{
+    return v >= 0 && c->prims[v] && c->prims[v]->prim == p;
+}
+
+/* ROUNDB16 of a product or a sum of two values that are rounded so: it at once, where the dialect
+ * can; in scores alone, as what has no bits in bf16 may be rounded another way. */
+static bool tci_c_rounded(tci_c_like *c, const tci_lstmt *st)
+{
+    const tci_lstmt *of = st->prim == TCI_P_ROUNDB16 ? c->prims[st->args[0]] : NULL;
+    const char *name = of && c->d->rounded ? c->d->rounded(c->d, (tci_prim)of->prim) : NULL;
+    if (!name || !tci_c_is_prim(c, of->args[0], TCI_P_ROUNDB16) ||
+        !tci_c_is_prim(c, of->args[1], TCI_P_ROUNDB16)) {
+        return false;
+    }
+    tci_c_define(c, st->dst);
+    tci_str_printf(c->out, "%s(", name);
+    tci_c_value(c, of->args[0]);
+    tci_str_add(c->out, ", ");
+    tci_c_value(c, of->args[1]);
+    tci_str_add(c->out, ");\n");
+    return true;
+}
+
 static void tci_c_prim(tci_c_like *c, const tci_lstmt *st)
 {
+    if (c->prims) {
+        c->prims[st->dst] = st;
+        if (tci_c_rounded(c, st)) {
+            return;
+        }
+    }
     const tci_lvalue *values = c->l->values;
     int shape = st->prim == TCI_P_SELECT ? st->args[1] : st->args[0];
     tc_dtype t = (tc_dtype)values[shape].dtype, to = (tc_dtype)values[st->dst].dtype;
@@ -51961,7 +51995,7 @@ static void tci_c_block(tci_c_like *c, int block, int depth)
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol)
 {
-    tci_c_like c = {out, d, l};
+    tci_c_like c = {out, d, l, NULL};
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
     d->head(d, out, symbol, l, k->n_literals + l->n_dims);
     for (int i = 0; i < l->n_dims; i++) {
@@ -51979,7 +52013,8 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         tci_str_add(out, ";\n");
     }
     for (int i = 0; i < l->n_scores; i++) {
-        tci_c_like score = {out, d, l->scores[i]};
+        const tci_loop *of = l->scores[i];
+        tci_c_like score = {out, d, of, TCI_NEW_ARRAY(d->s, const tci_lstmt *, of->n_values + 1)};
         d->score_head(d, out, symbol, l, i);
         tci_c_block(&score, 0, 1);
         d->score_tail(d, out, symbol, l, i);

@@ -34,6 +34,7 @@ enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the 
 
 /* ---- the prelude ---- */
 
+/* tc_fma_bf16: of two halves at once, the lower ones 0; c: -0 in both, or another such value. */
 static const char tci_cuda_attention_ptx[] =
     "#ifndef TC_NO_PTX\n"
     "#define TC_MULTIPLY_HELD(type, columns) tc_multiply_held_##type##_##columns\n"
@@ -43,6 +44,12 @@ static const char tci_cuda_attention_ptx[] =
     "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
     "TC_I float tc_swap(float x, int lanes) {\n"
     "    return __shfl_xor_sync(0xffffffffu, x, lanes);\n}\n"
+    "TC_I float tc_fma_bf16(float a, float b, unsigned c) {\n    unsigned r;\n"
+    "    asm(\"fma.rn.bf16x2 %0, %1, %2, %3;\" : \"=r\"(r) : \"r\"(__float_as_int(a)), "
+    "\"r\"(__float_as_int(b)), \"r\"(c));\n    return __int_as_float((int)r);\n}\n"
+    "TC_I float tc_mul_bf16(float a, float b) { return tc_fma_bf16(a, b, 0x80008000u); }\n"
+    "TC_I float tc_add_bf16(float a, float b) {\n"
+    "    return tc_fma_bf16(a, 1.0f, (unsigned)__float_as_int(b));\n}\n"
     "TC_I float tc_power_of_2(float x) {\n    float r;\n"
     "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n    return r;\n}\n"
     "TC_I float tc_load_one(unsigned from) {\n    float r;\n"

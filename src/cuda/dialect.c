@@ -449,6 +449,12 @@ static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol
     tci_cuda_attention_scored(out, symbol, l, i);
 }
 
+static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
+{
+    (void)d;
+    return p == TCI_P_MUL ? "tc_mul_bf16" : p == TCI_P_ADD ? "tc_add_bf16" : NULL;
+}
+
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                           int n_words)
@@ -526,6 +532,7 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->head = tci_cuda_head;
     d->score_head = tci_cuda_score_head;
     d->score_tail = tci_cuda_score_tail;
+    d->rounded = tci_cuda_rounded;
     d->tail = tci_cuda_tail;
     return d;
 }

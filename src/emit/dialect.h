@@ -41,6 +41,9 @@ struct tci_dialect {
      * the function's own statements. */
     void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
+    /* Of scores: what makes a prim of two values that bf16 holds and rounds it to bf16, NULL where
+     * nothing does. May be NULL. */
+    const char *(*rounded)(tci_dialect *d, tci_prim p);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */

@@ -422,6 +422,18 @@ static float tc_load_one(unsigned from)
 }
 
 static float tc_power_of_2(float x) { return exp2f(x); }
+
+static float model_round_bf16(float f)
+{
+    unsigned u;
+    memcpy(&u, &f, 4);
+    u = f != f ? 0x7fff0000u : (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+static float tc_mul_bf16(float a, float b) { return model_round_bf16(a * b); }
+static float tc_add_bf16(float a, float b) { return model_round_bf16(a + b); }
 template <int n> static void tc_registers_fewer() {}
 template <int n> static void tc_registers_more() {}
 template <int n> static void tc_registers_here(float (&)[n]) {}

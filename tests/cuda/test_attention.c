@@ -294,8 +294,10 @@ static void check_plan(const problem *p)
     bool casts = p->c.groups > 0; /* heads by groups are cast by a second kernel */
     CHECK_MSG((strstr(text, "attention by steps") != NULL) == !p->c.apart, "%s:\n%s", p->c.name,
               text);
-    CHECK_MSG((strstr(text, "longest first") != NULL) == (p->c.mask == CAUSAL), "%s:\n%s", p->c.name,
-              text);
+    CHECK_MSG((strstr(text, "longest first") != NULL) == (p->c.mask == CAUSAL), "%s:\n%s",
+              p->c.name, text);
+    bool is_bf16 = !p->c.half && !p->c.wide; /* scaled and rounded at once */
+    CHECK_MSG(!is_bf16 || strstr(tc_source(p->program), "= tc_mul_bf16("), "%s", p->c.name);
     tc_program_get_info(p->program, &info);
     CHECK_MSG(p->c.apart || info.n_kernels == 1 + casts, "%s: %d kernels", p->c.name,
               info.n_kernels);
