@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "37d2289d013af126"
+#define TCI_BUILD "0ab07088e176a116"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -386,6 +386,10 @@
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
+ *
+ * A training step keeps what its way forward made for the way back. Where memory is short,
+ * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
+ * TC_REMAT_ALL sums and products too; tc_explain says what that saves.
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named
@@ -878,7 +882,7 @@ typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
  * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
  * or a normalization, is computed again behind the step that needs most memory; ALL sums and
- * contractions too. Taken where that makes the workspace smaller */
+ * contractions too. Taken where that makes the workspace smaller by more than a 64th */
 typedef enum tc_remat { TC_REMAT_NONE, TC_REMAT_MINCUT, TC_REMAT_ALL } tc_remat;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
@@ -3466,9 +3470,9 @@ typedef struct tc_custom_op {
 
 /* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
  * the run. Sizes are numbers, not symbolic. A program with such a call runs interpreted or on
- * "cpu", else its compile is TC_ERR_UNSUPPORTED, as are vmap and forward mode. TC_ERR_ARGUMENT: no
- * name or run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape
- * rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+ * "cpu", else its compile is TC_ERR_UNSUPPORTED, as is vmap; tc_jvp differentiates what vjp makes
+ * by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, another op of that name and
+ * version; TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 
@@ -23164,9 +23168,8 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_LAYER_NORM:
-    case TCI_OP_CROSS_ENTROPY: return tci_jvp_transposed(w, n);
-    case TCI_OP_CUSTOM:
-        tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "a custom op has no forward mode");
+    case TCI_OP_CROSS_ENTROPY:
+    case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
     return NULL;
@@ -23557,6 +23560,14 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         in[i] = tci_table_get(wide, n->in[i]);
+        if (n->op == TCI_OP_CUSTOM) { /* a C function takes what it was written for */
+            in[i] = tci_build_cast(g, in[i], (tc_dtype)n->in[i]->dtype);
+        }
+    }
+    if (n->op == TCI_OP_CUSTOM) {
+        tci_node *own = tci_graph_node(g, n->op, t, n->rank, n->shape, n->n_in, in, n->n_attr,
+                                       n->attr);
+        return tci_build_cast(g, own, to);
     }
     return tci_graph_node(g, n->op, to, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
 }
@@ -38115,6 +38126,7 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
  * with equal text are one kernel launched several times. */
 
 enum {
+    TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
@@ -38401,7 +38413,8 @@ static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_
     tci_plan *best = p;
     for (int mode = TC_REMAT_MINCUT; mode <= (int)remat; mode++) {
         tci_plan *q = tci_plan_leaner(j, p, start, mode == TC_REMAT_ALL);
-        best = q && q->arena_bytes < best->arena_bytes ? q : best;
+        bool pays = q && q->arena_bytes < best->arena_bytes - best->arena_bytes / TCI_PLAN_LEANER;
+        best = pays ? q : best;
     }
     if (best == p) {
         tci_str_add(&p->again, "nothing: the workspace would be no smaller\n");

@@ -378,6 +378,10 @@
  *         return 0;
  *     }
  *
+ * A training step keeps what its way forward made for the way back. Where memory is short,
+ * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
+ * TC_REMAT_ALL sums and products too; tc_explain says what that saves.
+ *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named
  * after those that they change; parameters of bf16 and f16 are updated in f32. The rate is a number

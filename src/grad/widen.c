@@ -29,6 +29,14 @@ static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         in[i] = tci_table_get(wide, n->in[i]);
+        if (n->op == TCI_OP_CUSTOM) { /* a C function takes what it was written for */
+            in[i] = tci_build_cast(g, in[i], (tc_dtype)n->in[i]->dtype);
+        }
+    }
+    if (n->op == TCI_OP_CUSTOM) {
+        tci_node *own = tci_graph_node(g, n->op, t, n->rank, n->shape, n->n_in, in, n->n_attr,
+                                       n->attr);
+        return tci_build_cast(g, own, to);
     }
     return tci_graph_node(g, n->op, to, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
 }

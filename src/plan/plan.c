@@ -6,6 +6,7 @@
 #include "why.h"
 
 enum {
+    TCI_PLAN_LEANER = 64, /* part of a workspace that is worth computing values again */
     TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
     TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
 };
@@ -292,7 +293,8 @@ static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_
     tci_plan *best = p;
     for (int mode = TC_REMAT_MINCUT; mode <= (int)remat; mode++) {
         tci_plan *q = tci_plan_leaner(j, p, start, mode == TC_REMAT_ALL);
-        best = q && q->arena_bytes < best->arena_bytes ? q : best;
+        bool pays = q && q->arena_bytes < best->arena_bytes - best->arena_bytes / TCI_PLAN_LEANER;
+        best = pays ? q : best;
     }
     if (best == p) {
         tci_str_add(&p->again, "nothing: the workspace would be no smaller\n");

@@ -162,6 +162,12 @@ static void oom_evaluate(oom_walk *w)
     }
 }
 
+static void oom_square(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    (void)user;
+    y[0] = tc_square(x[0]);
+}
+
 static void oom_train(oom_walk *w)
 {
     tc_tensor p = tc_param(w->ctx, oom_x, TC_F32, 4), g = p;
@@ -173,6 +179,18 @@ static void oom_train(oom_walk *w)
     if (oom_worked(w, "gradient", tc_read(g, out, 4))) {
         oom_close(w, out[3], 8);
     }
+    tc_tensor t, many;
+    if (oom_worked(w, "tc_jvp", tc_jvp(TC_TENSORS(g), TC_TENSORS(p), TC_TENSORS(p), &t)) &&
+        oom_worked(w, "tangent", tc_read(t, out, 4))) {
+        oom_close(w, out[3], 8);
+    }
+    tc_tensor rows = tc_reshape(p, 2, 2);
+    tc_status mapped = tc_vmap(oom_square, NULL, TC_TENSORS(rows), NULL, &many, NULL, 1);
+    if (oom_worked(w, "tc_vmap", mapped) &&
+        oom_worked(w, "examples", tc_read(many, out, 4))) {
+        oom_close(w, out[3], 16);
+    }
+    oom_worked(w, "tc_gradcheck", tc_gradcheck(loss, TC_TENSORS(p), NULL, NULL));
     bool stepped = oom_worked(w, "tc_assign", tc_eval(tc_assign(p, tc_sub(p, tc_mul(g, 0.25)))));
     if (oom_worked(w, "parameter", tc_read(p, out, 4))) {
         oom_close(w, out[3], stepped ? 2 : 4);

@@ -204,6 +204,35 @@ static bool bad_shape(void *user, const tc_custom_array *in, int n, tc_custom_ar
     return true;
 }
 
+static tc_tensor cube_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad, int which)
+{
+    (void)y;
+    (void)which;
+    return tc_mul(grad, tc_mul(tc_square(in.items[0]), *(const double *)user));
+}
+
+/* Forward mode follows from the rule, and a rule that is wrong is found. */
+TEST(rules_are_transposed_and_checked)
+{
+    static double three = 3, one = 1;
+    const tc_custom_op good = {"good cube", 1, &three, NULL, cube_run, cube_vjp};
+    const tc_custom_op wrong = {"wrong cube", 1, &one, NULL, cube_run, cube_vjp};
+    const double data[3] = {0.5, -2, 3};
+    double got[3];
+    tc_gradcheck_report r;
+    tc_ctx *ctx = begin("interp");
+    tc_tensor x = tc_copy_in(ctx, data, TC_F64, 3), v = tc_exp(x), t;
+    tc_tensor y = tc_custom(&good, TC_TENSORS(x));
+    CHECK_EQ_INT(tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(v), &t), TC_OK);
+    CHECK_EQ_INT(tc_read(t, got, 3), TC_OK);
+    CHECK(fabs(got[2] - 27 * exp(3)) < 1e-9);
+    CHECK_EQ_INT(tc_gradcheck(tc_sin(y), TC_TENSORS(x), NULL, NULL), TC_OK);
+    y = tc_sin(tc_custom(&wrong, TC_TENSORS(tc_mul(x, 0.5))));
+    CHECK_EQ_INT(tc_gradcheck(y, TC_TENSORS(x), NULL, &r), TC_ERR_GRADIENT);
+    CHECK_STR(r.op, "tc_custom");
+    tc_ctx_free(ctx);
+}
+
 TEST(what_an_op_is_and_takes)
 {
     static const tc_custom_op other = {.name = "cube", .run = rows_run};
