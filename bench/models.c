@@ -7,9 +7,9 @@
  * A line each: the step as it is fused and with every op a kernel of its own, in turns (times are
  * of the best round, the ratio is the median of the rounds'); kernels and launches of both; how
  * long a compile takes with nothing cached and with everything on disk; workspace of a run, and
- * what is kept between runs. Weights are random numbers, the same in both, and so are images and words;
- * what both computed is printed: losses of the first and the last step, or the size of the output.
- * Weights and what the network reads lie in memory of the device.
+ * what is kept between runs. Weights are random numbers, the same in both, and so are images and
+ * words; what both computed is printed: losses of the first and the last step, or the size of the
+ * output. Weights and what the network reads lie in memory of the device.
  * bench/models_peers.py runs this program and PyTorch in turns. */
 #define _GNU_SOURCE
 #define TC_CUDA

@@ -401,7 +401,8 @@ static void mdl_compute(mdl_run *r)
 static void mdl_replay(mdl_run *r, const char *path)
 {
     tc_ctx *ctx;
-    tc_options options = {.backend = r->backend, .fallback = TC_FALLBACK_REFUSE};
+    tc_options options = {.backend = r->backend, .fallback = TC_FALLBACK_REFUSE,
+                          .cc_timeout_s = 900};
     r->network = nn_find(r->name);
     if (!r->network || !r->meta || tc_ctx_make(&ctx, &options)) {
         mdl_say(r, "", "there is no such network");
