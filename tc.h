@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0ab07088e176a116"
+#define TCI_BUILD "bbd32aef037292d3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -162,6 +162,8 @@
  *     const int64_t of[] = {3, 2}, apart[] = {4, 1};      // columns 1 and 2 of each row
  *     tc_tensor windows = tc_as_strided(x, 2, of, apart, 1);
  *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
+ *     tc_tensor left, strength, right;         // x is their product; also tc_qr, tc_eigh
+ *     tc_svd(x, &left, &strength, &right);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
@@ -2395,6 +2397,17 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
 #define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
     tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
                              (label_smoothing), TC_HERE)
+/* -log of the probability of all ways to say targets [batch, labels] in time, where each place
+ * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which sequence i
+ * has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean is of what
+ * each target has by label. Inf where there is no way; zero_infinity: 0, as is its gradient. */
+TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
+                                tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
+                                bool zero_infinity, tc_site here);
+#define tc_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction,           \
+                    zero_infinity)                                                                 \
+    tc_ctc_loss_at((log_probs), (targets), (input_lengths), (target_lengths), (blank),             \
+                   (reduction), (zero_infinity), TC_HERE)
 /* target * (log(target) - input), or with log_target that of exp(target). */
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
                               tc_reduction reduction, tc_site here);
@@ -2694,6 +2707,20 @@ TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc
 /* n factors x; of the inverse where n is negative. */
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
+
+/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256;
+ * NULL: not wanted, and on a mistake all are handles that say it ---- */
+/* x = q r: q [..., m, k] with orthogonal columns of length 1, r [..., k, n] an upper triangle. */
+TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
+#define tc_qr(x, q, r) tc_qr_at((x), (q), (r), TC_HERE)
+/* Of (x + its transpose) / 2, [..., n, n]: the eigenvalues from the least on, [..., n], and the
+ * vectors as columns. Vectors of one value are any that fit; they have no gradient. */
+TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here);
+#define tc_eigh(x, values, vectors) tc_eigh_at((x), (values), (vectors), TC_HERE)
+/* x = u diag(s) vh: u [..., m, k], the singular values s [..., k] from the largest on, vh
+ * [..., k, n]. */
+TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
+#define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
 
 /* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A
  * complex number is a pair of real and imaginary part, so that complex x is [..., 2]; `axis` does
@@ -37879,6 +37906,10 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     int n_outside = first->n_in, n_stored = x->r.n_carry + x->r.n_y;
     tci_step step = {.operands = TCI_NEW_ARRAY(m->s, int32_t, n_outside + n_stored + 1),
                      .offsets = TCI_NEW_ARRAY(m->s, int64_t, n_outside + n_stored + 1)};
+    for (int i = 0; i < g->n_roots; i++) { /* as they are after algorithms were chosen */
+        tci_node *now = f->roots[g->roots[i]].node;
+        x->stored[now->attr[0]] = now;
+    }
     if (!x->body) {
         tci_repeat_plan(m, x);
     }
@@ -73870,6 +73901,14 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
              TCI_MUST(input, tensor) TCI_MUST(target, tensor) TCI_MAY(weight, optional, TC_NONE)   \
              TCI_MAY(ignore_index, integer, -100) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
              TCI_MAY(label_smoothing, real, 0))                                                    \
+    TCI_CALL_MANY(qr, 2, TCI_MUST(x, tensor) TCI_STORED(q, 0) TCI_STORED(r, 1))                    \
+    TCI_CALL_MANY(eigh, 2, TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(vectors, 1))       \
+    TCI_CALL_MANY(svd, 3, TCI_MUST(x, tensor) TCI_STORED(u, 0) TCI_STORED(s, 1)                    \
+                          TCI_STORED(vh, 2))                                                       \
+    TCI_CALL(ctc_loss, TCI_MUST(log_probs, tensor) TCI_MUST(targets, tensor)                       \
+                       TCI_MUST(input_lengths, tensor) TCI_MUST(target_lengths, tensor)            \
+                       TCI_MAY(blank, integer, 0) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
+                       TCI_MAY(zero_infinity, flag, false))                                        \
     TCI_TRANSFORM(fft)                                                                             \
     TCI_TRANSFORM(ifft)                                                                            \
     TCI_TRANSFORM(rfft)                                                                            \
@@ -75696,6 +75735,8 @@ TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *for
 TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x);
 /* The end, rounded to the dtype of the result. */
 TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y);
+/* The end of a loss: its elements reduced, and rounded. */
+TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how);
 TCI_FN bool tci_made_is_left_out(tc_arg a);
 /* How many elements there are for each place along an axis. */
 TCI_FN int64_t tci_made_others(tc_tensor x, int axis);
@@ -75765,8 +75806,7 @@ TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
     return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
 }
 
-/* The loss of elements reduced and rounded. */
-static tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
+TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
 {
     tci_frame f = tci_frame_begin(m->name, m->here);
     tci_frame_use(&f, loss);
@@ -78073,6 +78113,451 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
     tci_frame_use(&f, condition);
     return tci_loops_end(&c, results, n, operands.n >= 0 && n > 0 && results && then && otherwise);
 }
+/* ---- src/api/factor.c ---- */
+/* api/factor.c - factors of small matrices that take iterations: QR, eigenvalues, singular values.
+ *
+ * In: matrices [..., m, n]. Out: their factors, largest numbers of rows and columns as in
+ * ops/linear.c; all steps of all matrices are one repetition (tc_scan), so that a program does not
+ * grow with n.
+ * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
+ * a round each row meets one other, and between rounds they change places as players of a tournament
+ * do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on halves of all
+ * rows. Householder's reflections give triangles; of these the rotations need few sweeps.
+ *
+ * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
+ * whose value is taken off again: its derivative is that of the factors, and after two such steps
+ * so is the second one (Ogita and Aishima's refinement). */
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+enum { TCI_FACTOR_MOST = 256, TCI_FACTOR_SWEEPS = 5 }; /* and one for each doubling of n */
+
+/* What the body of a repetition is to know. */
+typedef struct tci_factor {
+    const tci_made *m;
+    int64_t length; /* of rows: elements of which products are taken; of columns: all */
+} tci_factor;
+
+/* Whether x is matrices that are small enough; square: of as many rows as columns. */
+static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, tc_tensor *bad)
+{
+    const int rank = tc_rank(x);
+    const int64_t rows = rank < 2 ? 0 : tc_size(x, -2), columns = rank < 2 ? 0 : tc_size(x, -1);
+    const bool known = tci_dim_is_known(rows) && tci_dim_is_known(columns);
+    if (rank < 2 || (square && rows != columns) || !tci_dtype_is_float(tc_dtype_of(x))) {
+        *bad = tci_made_fail(m, rank < 2 || square ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                             "given %s of rank %d: expected %smatrices of floats",
+                             tci_dtype_get(tc_dtype_of(x))->name, rank, square ? "square " : "");
+    } else if (!known || rows < 1 || columns < 1 || TCI_MIN(rows, columns) > TCI_FACTOR_MOST) {
+        *bad = tci_made_fail(m, TC_ERR_LIMIT, "matrices of %s rows and %s columns: expected "
+                             "numbers of them, the lesser 1 to %d", TCI_DIM_TEXT(rows),
+                             TCI_DIM_TEXT(columns), TCI_FACTOR_MOST);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static tc_tensor tci_factor_turned(tc_tensor x, tc_site here) { return tc_transpose(x, -1, -2); }
+
+/* 0, 1, ... n - 1 as a column. */
+static tc_tensor tci_factor_places(const tci_made *m, int64_t n)
+{
+    tc_site here = m->here;
+    return tc_unsqueeze(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 1);
+}
+
+/* Ones on the diagonal of matrices like x. */
+static tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
+{
+    tc_site here = m->here;
+    tc_tensor row = tci_factor_places(m, tc_size(x, -2));
+    tc_tensor column = tci_factor_turned(tci_factor_places(m, tc_size(x, -1)), here);
+    return tci_made_like(tc_cast(tc_eq(row, column), tc_dtype_of(x)), x, here);
+}
+
+/* The value of x beside the derivative of y. */
+static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
+{
+    return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
+}
+
+/* ---- triangles ---- */
+
+/* x less what v, of the weight tau, reflects of it. */
+static tc_tensor tci_factor_reflected(tc_tensor x, tc_tensor v, tc_tensor tau, tc_site here)
+{
+    tc_tensor along = tc_sum(tc_mul(v, x), TC_AXES(-2), true);
+    return tc_sub(x, tc_mul(tc_mul(v, tau), along));
+}
+
+/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
+static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                    tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
+    tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
+    tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
+    tc_tensor rest = tc_where(below, column, 0);
+    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_eq(square, 0);
+    tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
+    tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
+    y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
+    y[1] = tc_where(done, 0, tc_neg(tc_div(less, beta)));
+    next[0] = tc_roll(tci_factor_reflected(carry[0], y[0], y[1], here), -1, -1);
+    return TC_OK;
+}
+
+static tc_status tci_factor_gather(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                   tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    next[0] = tci_factor_reflected(carry[0], x[0], x[1], f->m->here);
+    return TC_OK;
+}
+
+/* a [..., m, n] as q [..., m, k] and r [..., k, n], k the lesser. */
+static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
+{
+    tc_site here = m->here;
+    const int64_t rows = tc_size(a, -2), columns = tc_size(a, -1), k = TCI_MIN(rows, columns);
+    const int64_t steps = TCI_MIN(rows - 1, columns);
+    tci_factor f = {m, rows};
+    *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
+    *r = a;
+    if (steps) {
+        tc_tensor reflections[2], place = tc_arange(m->ctx->handle, 0, steps, 1, TC_I64);
+        tc_scan(TC_TENSORS(a), TC_TENSORS(place), 0, false, tci_factor_reflect, &f, r, reflections,
+                2);
+        *r = tc_roll(*r, steps, -1);
+        tc_scan(TC_TENSORS(*q), ((tc_tensors){reflections, 2}), 0, true, tci_factor_gather, &f, q,
+                NULL, 0);
+    }
+    *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
+}
+
+TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[2];
+    if (!tci_made_begin(&m, "tc_qr", x, here)) {
+        results[0] = results[1] = m.bad;
+    } else if (tci_factor_takes(&m, x, false, &results[0])) {
+        tci_factor_qr(&m, tci_made_wide(&m, x), &results[0], &results[1]);
+        results[0] = tci_made_round(&m, results[0]);
+        results[1] = tci_made_round(&m, results[1]);
+    } else {
+        results[1] = results[0];
+    }
+    *(q ? q : &results[0]) = results[0];
+    *(r ? r : &results[1]) = results[1];
+}
+
+/* ---- rotations ---- */
+
+/* A round: row i of the first half meets row i of the second. */
+static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y)
+{
+    (void)x;
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    const int64_t half = tc_size(carry[0], -2);
+    tc_tensor a = tc_slice(carry[0], -1, 0, f->length, 1);
+    tc_tensor b = tc_slice(carry[1], -1, 0, f->length, 1);
+    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), apart = tc_eq(product, 0);
+    tc_tensor more = tc_sub(tc_sum(tc_square(b), TC_AXES(-1), true),
+                            tc_sum(tc_square(a), TC_AXES(-1), true));
+    tc_tensor zeta = tc_div(more, tc_where(apart, 1, tc_mul(product, 2)));
+    tc_tensor root = tc_add(tc_abs(zeta), tc_sqrt(tc_add(tc_square(zeta), 1)));
+    tc_tensor tangent = tc_where(apart, 0, tc_div(tc_where(tc_lt(zeta, 0), -1.0, 1.0), root));
+    tc_tensor cosine = tc_rsqrt(tc_add(tc_square(tangent), 1)), sine = tc_mul(cosine, tangent);
+    a = tc_sub(tc_mul(cosine, carry[0]), tc_mul(sine, carry[1]));
+    b = tc_add(tc_mul(sine, carry[0]), tc_mul(cosine, carry[1]));
+    next[0] = a;
+    next[1] = b;
+    if (half > 1) { /* all but the first row of a move on around the two halves */
+        next[0] = tc_cat(TC_TENSORS(tc_slice(a, -2, 0, 1, 1), tc_slice(b, -2, 0, 1, 1),
+                                    tc_slice(a, -2, 1, half - 1, 1)), -2);
+        next[1] = tc_cat(TC_TENSORS(tc_slice(b, -2, 1, TC_END, 1), tc_slice(a, -2, -1, TC_END, 1)),
+                         -2);
+    }
+    return TC_OK;
+}
+
+/* Rows [..., n, any] turned among each other until the first `length` elements of one are
+ * orthogonal to those of all others. */
+static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length)
+{
+    tc_site here = m->here;
+    const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
+    tci_factor f = {m, length};
+    tc_tensor halves[2];
+    int sweeps = TCI_FACTOR_SWEEPS;
+    for (int64_t reached = 1; reached < n; reached *= 2) {
+        sweeps++;
+    }
+    if (n == 1) {
+        return rows;
+    }
+    rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
+    tc_scan(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1)),
+            TC_TENSORS(), sweeps * (2 * half - 1), false, tci_factor_round, &f, halves, NULL, 0);
+    return tc_slice(tc_cat(TC_TENSORS(halves[0], halves[1]), -2), -2, 0, n, 1);
+}
+
+/* The rows by an order of their places. */
+static tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
+{
+    return tc_take_along_dim(rows, tc_unsqueeze(order, -1), -2);
+}
+
+/* v, whose columns are eigenvectors of a with the values w, with the derivatives of one more order
+ * than it has; *values: so w. Columns of equal values have none among each other. */
+static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w, tc_tensor a,
+                                    tc_tensor *values)
+{
+    tc_site here = m->here;
+    const double epsilon = tc_dtype_of(v) == TC_F64 ? 0x1p-50 : 0x1p-21;
+    tc_tensor turned = tci_factor_turned(v, here), one = tci_factor_one(m, v);
+    tc_tensor inner = tc_matmul(turned, v), s = tc_matmul(turned, tc_matmul(a, v));
+    tc_tensor own = tc_div(tc_diagonal(s, 0, -2, -1), tc_diagonal(inner, 0, -2, -1));
+    *values = w = tci_factor_like(w, own, here);
+    tc_tensor row = tc_unsqueeze(w, -2), column = tc_unsqueeze(w, -1), gap = tc_sub(row, column);
+    tc_tensor size = tc_mul(tc_maximum(tc_abs(row), tc_abs(column)), epsilon);
+    tc_tensor equal = tc_le(tc_abs(gap), size);
+    tc_tensor off = tc_div(tc_sub(s, tc_mul(inner, row)), tc_where(equal, 1, gap));
+    off = tc_where(equal, tc_mul(tc_sub(one, inner), 0.5), off);
+    return tci_factor_like(v, tc_matmul(v, off), here);
+}
+
+/* Values [..., n] from the least on, and vectors [..., n, n] as columns. */
+static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, tc_tensor *vectors)
+{
+    tc_site here = m->here;
+    tc_tensor order, w, twice, a = tc_mul(tc_add(x, tci_factor_turned(x, here)), 0.5);
+    tc_tensor given = tc_stop_gradient(a);
+    /* with so much more on the diagonal all values are positive, and rows become multiples of
+     * vectors */
+    tc_tensor bound = tc_max(tc_sum(tc_abs(given), TC_AXES(-1), true), TC_AXES(-2), true);
+    bound = tc_where(tc_eq(bound, 0), 1, tc_mul(bound, 1.5));
+    tc_tensor rows = tc_add(given, tc_mul(tci_factor_one(m, given), bound));
+    rows = tci_factor_orthogonal(m, rows, tc_size(x, -1));
+    rows = tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+    w = tc_sum(tc_mul(tc_matmul(rows, given), rows), TC_AXES(-1), false);
+    tc_sort(w, -1, false, &w, &order);
+    tc_tensor v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
+    w = tc_stop_gradient(w);
+    v = tci_factor_refined(m, tc_stop_gradient(v), w, a, &twice);
+    *vectors = tci_factor_refined(m, v, w, a, values);
+}
+
+TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[2];
+    if (!tci_made_begin(&m, "tc_eigh", x, here)) {
+        results[0] = results[1] = m.bad;
+    } else if (tci_factor_takes(&m, x, true, &results[0])) {
+        tci_factor_eigen(&m, tci_made_wide(&m, x), &results[0], &results[1]);
+        results[0] = tci_made_round(&m, results[0]);
+        results[1] = tci_made_round(&m, results[1]);
+    } else {
+        results[1] = results[0];
+    }
+    *(values ? values : &results[0]) = results[0];
+    *(vectors ? vectors : &results[1]) = results[1];
+}
+
+/* ---- singular values ---- */
+
+/* u, s and v of a that has no fewer rows than columns, without derivatives. a = q r, and the
+ * transpose of r once more so; the rows of that are what the rotations turn. */
+static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor u[1], tc_tensor s[1],
+                                tc_tensor v[1])
+{
+    tc_site here = m->here;
+    const int64_t n = tc_size(a, -1);
+    tc_tensor q, r, other, order, turns, signs;
+    tci_factor_qr(m, a, &q, &r);
+    tci_factor_qr(m, tci_factor_turned(r, here), &other, &r);
+    tc_tensor rows = tc_cat(TC_TENSORS(r, tci_factor_one(m, r)), -1);
+    rows = tci_factor_orthogonal(m, rows, n);
+    tc_tensor front = tc_slice(rows, -1, 0, n, 1);
+    tc_sort(tc_sqrt(tc_sum(tc_square(front), TC_AXES(-1), false)), -1, true, s, &order);
+    rows = tci_factor_ordered(rows, order, here);
+    turns = tci_factor_turned(tc_slice(rows, -1, n, TC_END, 1), here);
+    *v = tc_matmul(other, turns);
+    /* columns orthogonal already; those of 0 become the ones that are left */
+    tci_factor_qr(m, tci_factor_turned(tc_slice(rows, -1, 0, n, 1), here), u, &r);
+    signs = tc_where(tc_lt(tc_diagonal(r, 0, -2, -1), 0), -1.0, 1.0);
+    *u = tc_matmul(q, tc_mul(*u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(a)), -2)));
+}
+
+TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[3], *const to[3] = {u, s, vh};
+    if (!tci_made_begin(&m, "tc_svd", x, here)) {
+        results[0] = results[1] = results[2] = m.bad;
+    } else if (tci_factor_takes(&m, x, false, &results[0])) {
+        const bool wide = tc_size(x, -2) < tc_size(x, -1);
+        tc_tensor a = tci_made_wide(&m, x), left, right, values, squares;
+        a = wide ? tci_factor_turned(a, here) : a;
+        tci_factor_singular(&m, tc_stop_gradient(a), &left, &values, &right);
+        left = tc_stop_gradient(left);
+        values = tc_stop_gradient(values);
+        tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);
+        right = tci_factor_refined(&m, tc_stop_gradient(right), tc_square(values), gram, &squares);
+        right = tci_factor_refined(&m, right, tc_square(values), gram, &squares);
+        tc_tensor image = tc_matmul(a, right);
+        tc_tensor norm = tc_sum(tc_square(image), TC_AXES(-2), false), none = tc_eq(norm, 0);
+        norm = tc_sqrt(tc_where(none, 1, norm));
+        left = tci_factor_like(left, tc_div(image, tc_unsqueeze(norm, -2)), here);
+        results[0] = wide ? right : left;
+        results[1] = tci_factor_like(values, tc_where(none, 0, norm), here);
+        results[2] = tci_factor_turned(wide ? left : right, here);
+        for (int i = 0; i < 3; i++) {
+            results[i] = tci_made_round(&m, results[i]);
+        }
+    } else {
+        results[1] = results[2] = results[0];
+    }
+    for (int i = 0; i < 3; i++) {
+        *(to[i] ? to[i] : &results[i]) = results[i];
+    }
+}
+
+#pragma pop_macro("TC_HERE")
+/* ---- src/api/ctc.c ---- */
+/* api/ctc.c - the loss of sequences whose places in time are not known.
+ *
+ * In: the logarithms of probabilities at each time. Out: the loss.
+ * The one idea: a sum over all ways through a row of labels is a recurrence over time, one
+ * repetition (tc_scan) for all sequences and labels at once; its gradient follows. */
+
+#include <math.h>
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+#define TCI_CTC_NEVER -1e30 /* the logarithm of 0, which has a gradient */
+
+typedef struct tci_ctc {
+    tc_site here;
+    tc_tensor jump;    /* whether a label may follow the one before the blank before it */
+    tc_tensor lengths; /* [batch, 1] */
+} tci_ctc;
+
+/* x [batch, labels] of n labels before, which are never. */
+static tc_tensor tci_ctc_before(tc_tensor x, int64_t n, tc_site here)
+{
+    return tc_pad(x, -1, n, -n, TCI_CTC_NEVER);
+}
+
+/* x[0]: what each label emits at this time, x[1]: the time. */
+static tc_status tci_ctc_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                   tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_ctc *q = (const tci_ctc *)user;
+    tc_site here = q->here;
+    tc_tensor far = tc_where(q->jump, tci_ctc_before(carry[0], 2, here), TCI_CTC_NEVER);
+    tc_tensor near = tc_logaddexp(carry[0], tci_ctc_before(carry[0], 1, here));
+    tc_tensor ways = tc_add(tc_logaddexp(near, far), x[0]);
+    next[0] = tc_where(tc_lt(x[1], q->lengths), tc_maximum(ways, TCI_CTC_NEVER), carry[0]);
+    return TC_OK;
+}
+
+/* [batch, S] as [batch, 2 S + 1]: a blank before each and at the end. */
+static tc_tensor tci_ctc_labels(const tci_made *m, tc_tensor targets, int64_t blank)
+{
+    tc_site here = m->here;
+    tc_tensor blanks = tc_full(m->ctx->handle, blank, TC_I64);
+    tc_tensor each = tci_made_like(blanks, targets, here);
+    tc_tensor pairs = tc_cat(TC_TENSORS(tc_unsqueeze(each, -1), tc_unsqueeze(targets, -1)), -1);
+    pairs = tc_reshape(pairs, tc_size(targets, 0), tc_dim_mul(2, tc_size(targets, 1)));
+    return tc_pad(pairs, -1, 0, 1, blank);
+}
+
+/* -log of all ways that end at the last label or the blank behind it. */
+static tc_tensor tci_ctc_loss(const tci_made *m, tc_tensor logs, tc_tensor labels,
+                                   tc_tensor lengths, tc_tensor target_lengths, int64_t blank)
+{
+    tc_site here = m->here;
+    const int64_t batch = tc_size(labels, 0), n = tc_size(labels, 1), times = tc_size(logs, 0);
+    tc_tensor twin = tc_pad(labels, -1, 2, -2, blank), last;
+    tci_ctc q = {here, tc_logical_and(tc_ne(labels, blank), tc_ne(labels, twin)),
+                      tc_unsqueeze(lengths, -1)};
+    tc_tensor index = tc_expand(tc_unsqueeze(labels, 0), times, batch, n);
+    tc_tensor emitted = tc_gather(logs, -1, index);
+    tc_tensor first = tc_eq(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 0);
+    tc_tensor never = tc_full(m->ctx->handle, TCI_CTC_NEVER, tc_dtype_of(logs), batch, n);
+    tc_scan(TC_TENSORS(tc_where(first, 0, never)),
+            TC_TENSORS(emitted, tc_arange(m->ctx->handle, 0, times, 1, TC_I64)), 0, false,
+            tci_ctc_step, &q, &last, NULL, 0);
+    tc_tensor end = tc_unsqueeze(tc_mul(target_lengths, 2), -1);
+    tc_tensor before = tc_gather(last, -1, tc_maximum(tc_sub(end, 1), 0));
+    before = tc_where(tc_eq(end, 0), TCI_CTC_NEVER, before);
+    tc_tensor loss = tc_neg(tc_logaddexp(tc_gather(last, -1, end), before));
+    return tc_squeeze(loss, -1);
+}
+
+TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
+                                tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
+                                bool zero_infinity, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_ctc_loss", log_probs, here)) {
+        return m.bad;
+    }
+    const tc_tensor whole[3] = {targets, input_lengths, target_lengths};
+    bool fits = tc_rank(log_probs) == 3, known = fits;
+    for (int i = 0; i < 3; i++) {
+        if (tc_status_of(whole[i])) {
+            return tci_made_end(&m, tc_neg(whole[i]));
+        }
+        fits = fits && tc_rank(whole[i]) == (i ? 1 : 2) &&
+               tci_dtype_is_int(tc_dtype_of(whole[i])) &&
+               tc_size(whole[i], 0) == tc_size(log_probs, 1);
+    }
+    known = fits && tci_dim_is_known(tc_size(log_probs, 0)) && tc_size(log_probs, 0) > 0;
+    if (!fits || !known) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "log_probs, targets and lengths have ranks %d, %d, "
+                             "%d and %d: expected [time, batch, classes], at least one and a known "
+                             "number of times, and integers [batch, labels], [batch] and [batch]",
+                             tc_rank(log_probs), tc_rank(targets), tc_rank(input_lengths),
+                             tc_rank(target_lengths));
+    }
+    tc_tensor lengths = tc_cast(target_lengths, TC_I64);
+    tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(targets, 1), 1, TC_I64);
+    tc_tensor used = tc_lt(place, tc_unsqueeze(lengths, -1));
+    tc_tensor labels = tc_where(used, tc_cast(targets, TC_I64), blank);
+    tc_tensor loss = tci_ctc_loss(&m, tci_made_wide(&m, log_probs),
+                                       tci_ctc_labels(&m, labels, blank),
+                                       tc_cast(input_lengths, TC_I64), lengths, blank);
+    /* as in torch log_probs count as normalized: their sums at each time are 1, with a gradient */
+    tc_tensor wide = tci_made_wide(&m, log_probs);
+    tc_tensor time = tc_unsqueeze(tc_arange(m.ctx->handle, 0, tc_size(wide, 0), 1, TC_I64), -1);
+    tc_tensor inside = tc_unsqueeze(tc_lt(time, input_lengths), -1);
+    tc_tensor sums = tc_sum(tc_where(inside, tc_exp(wide), 0), TC_AXES(0, 2), false);
+    loss = tc_add(loss, tc_sub(sums, tc_stop_gradient(sums)));
+    tc_tensor none = tc_gt(loss, -0.5 * TCI_CTC_NEVER);
+    loss = tc_where(none, zero_infinity ? 0.0 : (double)INFINITY, loss);
+    if (reduction == TC_REDUCE_MEAN) {
+        loss = tc_div(loss, tc_maximum(lengths, 1));
+    }
+    return tci_made_reduced(&m, loss, reduction);
+}
+
+#pragma pop_macro("TC_HERE")
 /* ---- src/api/named.c ---- */
 /* api/named.c - ops by their names: what reads graphs from elsewhere, or binds another language,
  * calls them through this.

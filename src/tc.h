@@ -235,6 +235,8 @@
 #include "api/grad.c"
 #include "api/vmap.c"
 #include "api/loops.c"
+#include "api/factor.c"
+#include "api/ctc.c"
 #include "api/named.c"
 #include "api/batch.c"
 #include "api/run.c"

@@ -19,6 +19,7 @@ typedef struct grad_case {
     grad_input inputs[MAX_INPUTS];
     int n_inputs;
     bool second;       /* second order too */
+    bool repeats;      /* made of repetitions, for which there is no tc_jvp and no tc_vmap */
 } grad_case;
 
 static grad_case cases[MAX_CASES];
@@ -272,6 +273,35 @@ FN(state_scan)
 {
     UNUSED;
     return tc_ssm_scan(x[0], x[1], x[2], x[3], x[4], TC_NONE);
+}
+
+FN(triangles)
+{
+    UNUSED;
+    tc_tensor q, r;
+    tc_qr(x[0], &q, &r);
+    return tc_matmul(tc_square(q), tc_add(r, 1));
+}
+/* What does not depend on the signs of vectors. */
+FN(eigen)
+{
+    tc_tensor values, vectors;
+    tc_eigh(tc_add(x[0], tc_diag(tc_arange(ctx, 0, 3, 1, TC_F64), 0)), &values, &vectors);
+    return tc_matmul(tc_square(vectors), tc_unsqueeze(values, -1));
+}
+FN(singular)
+{
+    tc_tensor u, s, vh;
+    tc_svd(tc_add(x[0], tc_range(tc_diag(tc_arange(ctx, 1, 4, 1, TC_F64), 0), 0, 0, 2)), &u, &s,
+           &vh);
+    return tc_matmul(tc_mul(tc_square(u), tc_unsqueeze(s, -2)), tc_square(vh));
+}
+FN(sequence)
+{
+    tc_tensor t = index_of(ctx, 4, SIZES(1, 2, 2, 0), 2, SIZES(2, 2));
+    tc_tensor times = index_of(ctx, 2, SIZES(3, 2), 1, SIZES(2));
+    tc_tensor lengths = index_of(ctx, 2, SIZES(2, 1), 1, SIZES(2));
+    return tc_ctc_loss(tc_log_softmax(x[0], -1), t, times, lengths, 0, TC_REDUCE_SUM, true);
 }
 
 /* transforms: of pairs, of real numbers of an even and of an odd count, cut and filled up */
@@ -755,6 +785,21 @@ static void fill_case(const grad_case *c, int input, int64_t n, double *to)
     }
 }
 
+static void add_factors(void)
+{
+    IN(add_case("qr", triangles), 4, 2);
+    grad_case *c = add_case("eigh", eigen);
+    IN(c, 3, 3);
+    c->second = true;
+    c = add_case("svd", singular);
+    IN(c, 2, 3);
+    c->second = true;
+    IN(add_case("ctc_loss", sequence), 3, 2, 3);
+    for (grad_case *last = &cases[n_cases - 4]; last < &cases[n_cases]; last++) {
+        last->repeats = true;
+    }
+}
+
 static void add_all(void)
 {
     if (!n_cases) {
@@ -767,6 +812,7 @@ static void add_all(void)
         add_matrices();
         add_images();
         add_composites();
+        add_factors();
     }
 }
 

@@ -508,4 +508,26 @@ static void orc_class_loss(orc_case *c)
     }
 }
 
+/* A list of lengths, or a tensor. */
+static tc_tensor orc_lengths(orc_case *c, const char *name)
+{
+    int64_t items[ORC_MAX_TENSORS];
+    if (orc_is_tensor(orc_value(c, name))) {
+        return orc_tensor(c, name);
+    }
+    int n = orc_ints(c, name, items, ORC_MAX_TENSORS);
+    return tc_copy_in(c->ctx, items, TC_I64, n);
+}
+
+static void orc_ctc_loss(orc_case *c)
+{
+    if (c->symbolic) {
+        orc_skip(c, "a repetition of a symbolic number of steps");
+        return;
+    }
+    orc_out(c, tc_ctc_loss(orc_tensor(c, "input"), orc_tensor(c, "target"),
+                           orc_lengths(c, "input_lengths"), orc_lengths(c, "target_lengths"),
+                           orc_int(c, "blank", 0), orc_reduction(c), orc_bool(c, "zero_infinity")));
+}
+
 #endif

@@ -153,6 +153,8 @@ static const orc_row orc_table[] = {
     ORC_ROW(ORC_NN "kl_div", "input target reduction log_target", orc_kl_div),
     ORC_ROW(ORC_NN "cross_entropy", "input target weight ignore_index reduction label_smoothing",
             orc_class_loss),
+    ORC_ROW(ORC_NN "ctc_loss", "input target input_lengths target_lengths blank reduction "
+            "zero_infinity", orc_ctc_loss),
     ORC_ROW(ORC_NN "nll_loss", "input target weight ignore_index reduction", orc_class_loss),
 
     ORC_ROW("flatten", "input start_dim end_dim", orc_flatten),

@@ -52,6 +52,14 @@
              TCI_MUST(input, tensor) TCI_MUST(target, tensor) TCI_MAY(weight, optional, TC_NONE)   \
              TCI_MAY(ignore_index, integer, -100) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
              TCI_MAY(label_smoothing, real, 0))                                                    \
+    TCI_CALL_MANY(qr, 2, TCI_MUST(x, tensor) TCI_STORED(q, 0) TCI_STORED(r, 1))                    \
+    TCI_CALL_MANY(eigh, 2, TCI_MUST(x, tensor) TCI_STORED(values, 0) TCI_STORED(vectors, 1))       \
+    TCI_CALL_MANY(svd, 3, TCI_MUST(x, tensor) TCI_STORED(u, 0) TCI_STORED(s, 1)                    \
+                          TCI_STORED(vh, 2))                                                       \
+    TCI_CALL(ctc_loss, TCI_MUST(log_probs, tensor) TCI_MUST(targets, tensor)                       \
+                       TCI_MUST(input_lengths, tensor) TCI_MUST(target_lengths, tensor)            \
+                       TCI_MAY(blank, integer, 0) TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)    \
+                       TCI_MAY(zero_infinity, flag, false))                                        \
     TCI_TRANSFORM(fft)                                                                             \
     TCI_TRANSFORM(ifft)                                                                            \
     TCI_TRANSFORM(rfft)                                                                            \

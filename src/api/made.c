@@ -66,8 +66,7 @@ TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
     return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
 }
 
-/* The loss of elements reduced and rounded. */
-static tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
+TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
 {
     tci_frame f = tci_frame_begin(m->name, m->here);
     tci_frame_use(&f, loss);

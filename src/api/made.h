@@ -27,6 +27,8 @@ TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *for
 TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x);
 /* The end, rounded to the dtype of the result. */
 TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y);
+/* The end of a loss: its elements reduced, and rounded. */
+TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how);
 TCI_FN bool tci_made_is_left_out(tc_arg a);
 /* How many elements there are for each place along an axis. */
 TCI_FN int64_t tci_made_others(tc_tensor x, int axis);

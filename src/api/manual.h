@@ -153,6 +153,8 @@
  *     const int64_t of[] = {3, 2}, apart[] = {4, 1};      // columns 1 and 2 of each row
  *     tc_tensor windows = tc_as_strided(x, 2, of, apart, 1);
  *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
+ *     tc_tensor left, strength, right;         // x is their product; also tc_qr, tc_eigh
+ *     tc_svd(x, &left, &strength, &right);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);

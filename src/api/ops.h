@@ -389,6 +389,17 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
 #define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
     tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
                              (label_smoothing), TC_HERE)
+/* -log of the probability of all ways to say targets [batch, labels] in time, where each place
+ * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which sequence i
+ * has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean is of what
+ * each target has by label. Inf where there is no way; zero_infinity: 0, as is its gradient. */
+TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
+                                tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
+                                bool zero_infinity, tc_site here);
+#define tc_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction,           \
+                    zero_infinity)                                                                 \
+    tc_ctc_loss_at((log_probs), (targets), (input_lengths), (target_lengths), (blank),             \
+                   (reduction), (zero_infinity), TC_HERE)
 /* target * (log(target) - input), or with log_target that of exp(target). */
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
                               tc_reduction reduction, tc_site here);
@@ -688,6 +699,20 @@ TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc
 /* n factors x; of the inverse where n is negative. */
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
+
+/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256;
+ * NULL: not wanted, and on a mistake all are handles that say it ---- */
+/* x = q r: q [..., m, k] with orthogonal columns of length 1, r [..., k, n] an upper triangle. */
+TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
+#define tc_qr(x, q, r) tc_qr_at((x), (q), (r), TC_HERE)
+/* Of (x + its transpose) / 2, [..., n, n]: the eigenvalues from the least on, [..., n], and the
+ * vectors as columns. Vectors of one value are any that fit; they have no gradient. */
+TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here);
+#define tc_eigh(x, values, vectors) tc_eigh_at((x), (values), (vectors), TC_HERE)
+/* x = u diag(s) vh: u [..., m, k], the singular values s [..., k] from the largest on, vh
+ * [..., k, n]. */
+TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
+#define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
 
 /* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A
  * complex number is a pair of real and imaginary part, so that complex x is [..., 2]; `axis` does

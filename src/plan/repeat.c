@@ -368,6 +368,10 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     int n_outside = first->n_in, n_stored = x->r.n_carry + x->r.n_y;
     tci_step step = {.operands = TCI_NEW_ARRAY(m->s, int32_t, n_outside + n_stored + 1),
                      .offsets = TCI_NEW_ARRAY(m->s, int64_t, n_outside + n_stored + 1)};
+    for (int i = 0; i < g->n_roots; i++) { /* as they are after algorithms were chosen */
+        tci_node *now = f->roots[g->roots[i]].node;
+        x->stored[now->attr[0]] = now;
+    }
     if (!x->body) {
         tci_repeat_plan(m, x);
     }

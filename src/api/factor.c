@@ -1,0 +1,323 @@
+/* api/factor.c - factors of small matrices that take iterations: QR, eigenvalues, singular values.
+ *
+ * In: matrices [..., m, n]. Out: their factors, largest numbers of rows and columns as in
+ * ops/linear.c; all steps of all matrices are one repetition (tc_scan), so that a program does not
+ * grow with n.
+ * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
+ * a round each row meets one other, and between rounds they change places as players of a tournament
+ * do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on halves of all
+ * rows. Householder's reflections give triangles; of these the rotations need few sweeps.
+ *
+ * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
+ * whose value is taken off again: its derivative is that of the factors, and after two such steps
+ * so is the second one (Ogita and Aishima's refinement). */
+#include "loops.h"
+#include "made.h"
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+enum { TCI_FACTOR_MOST = 256, TCI_FACTOR_SWEEPS = 5 }; /* and one for each doubling of n */
+
+/* What the body of a repetition is to know. */
+typedef struct tci_factor {
+    const tci_made *m;
+    int64_t length; /* of rows: elements of which products are taken; of columns: all */
+} tci_factor;
+
+/* Whether x is matrices that are small enough; square: of as many rows as columns. */
+static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, tc_tensor *bad)
+{
+    const int rank = tc_rank(x);
+    const int64_t rows = rank < 2 ? 0 : tc_size(x, -2), columns = rank < 2 ? 0 : tc_size(x, -1);
+    const bool known = tci_dim_is_known(rows) && tci_dim_is_known(columns);
+    if (rank < 2 || (square && rows != columns) || !tci_dtype_is_float(tc_dtype_of(x))) {
+        *bad = tci_made_fail(m, rank < 2 || square ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                             "given %s of rank %d: expected %smatrices of floats",
+                             tci_dtype_get(tc_dtype_of(x))->name, rank, square ? "square " : "");
+    } else if (!known || rows < 1 || columns < 1 || TCI_MIN(rows, columns) > TCI_FACTOR_MOST) {
+        *bad = tci_made_fail(m, TC_ERR_LIMIT, "matrices of %s rows and %s columns: expected "
+                             "numbers of them, the lesser 1 to %d", TCI_DIM_TEXT(rows),
+                             TCI_DIM_TEXT(columns), TCI_FACTOR_MOST);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static tc_tensor tci_factor_turned(tc_tensor x, tc_site here) { return tc_transpose(x, -1, -2); }
+
+/* 0, 1, ... n - 1 as a column. */
+static tc_tensor tci_factor_places(const tci_made *m, int64_t n)
+{
+    tc_site here = m->here;
+    return tc_unsqueeze(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 1);
+}
+
+/* Ones on the diagonal of matrices like x. */
+static tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
+{
+    tc_site here = m->here;
+    tc_tensor row = tci_factor_places(m, tc_size(x, -2));
+    tc_tensor column = tci_factor_turned(tci_factor_places(m, tc_size(x, -1)), here);
+    return tci_made_like(tc_cast(tc_eq(row, column), tc_dtype_of(x)), x, here);
+}
+
+/* The value of x beside the derivative of y. */
+static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
+{
+    return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
+}
+
+/* ---- triangles ---- */
+
+/* x less what v, of the weight tau, reflects of it. */
+static tc_tensor tci_factor_reflected(tc_tensor x, tc_tensor v, tc_tensor tau, tc_site here)
+{
+    tc_tensor along = tc_sum(tc_mul(v, x), TC_AXES(-2), true);
+    return tc_sub(x, tc_mul(tc_mul(v, tau), along));
+}
+
+/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
+static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                    tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
+    tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
+    tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
+    tc_tensor rest = tc_where(below, column, 0);
+    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_eq(square, 0);
+    tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
+    tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
+    y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
+    y[1] = tc_where(done, 0, tc_neg(tc_div(less, beta)));
+    next[0] = tc_roll(tci_factor_reflected(carry[0], y[0], y[1], here), -1, -1);
+    return TC_OK;
+}
+
+static tc_status tci_factor_gather(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                   tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    next[0] = tci_factor_reflected(carry[0], x[0], x[1], f->m->here);
+    return TC_OK;
+}
+
+/* a [..., m, n] as q [..., m, k] and r [..., k, n], k the lesser. */
+static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
+{
+    tc_site here = m->here;
+    const int64_t rows = tc_size(a, -2), columns = tc_size(a, -1), k = TCI_MIN(rows, columns);
+    const int64_t steps = TCI_MIN(rows - 1, columns);
+    tci_factor f = {m, rows};
+    *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
+    *r = a;
+    if (steps) {
+        tc_tensor reflections[2], place = tc_arange(m->ctx->handle, 0, steps, 1, TC_I64);
+        tc_scan(TC_TENSORS(a), TC_TENSORS(place), 0, false, tci_factor_reflect, &f, r, reflections,
+                2);
+        *r = tc_roll(*r, steps, -1);
+        tc_scan(TC_TENSORS(*q), ((tc_tensors){reflections, 2}), 0, true, tci_factor_gather, &f, q,
+                NULL, 0);
+    }
+    *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
+}
+
+TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[2];
+    if (!tci_made_begin(&m, "tc_qr", x, here)) {
+        results[0] = results[1] = m.bad;
+    } else if (tci_factor_takes(&m, x, false, &results[0])) {
+        tci_factor_qr(&m, tci_made_wide(&m, x), &results[0], &results[1]);
+        results[0] = tci_made_round(&m, results[0]);
+        results[1] = tci_made_round(&m, results[1]);
+    } else {
+        results[1] = results[0];
+    }
+    *(q ? q : &results[0]) = results[0];
+    *(r ? r : &results[1]) = results[1];
+}
+
+/* ---- rotations ---- */
+
+/* A round: row i of the first half meets row i of the second. */
+static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y)
+{
+    (void)x;
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    const int64_t half = tc_size(carry[0], -2);
+    tc_tensor a = tc_slice(carry[0], -1, 0, f->length, 1);
+    tc_tensor b = tc_slice(carry[1], -1, 0, f->length, 1);
+    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), apart = tc_eq(product, 0);
+    tc_tensor more = tc_sub(tc_sum(tc_square(b), TC_AXES(-1), true),
+                            tc_sum(tc_square(a), TC_AXES(-1), true));
+    tc_tensor zeta = tc_div(more, tc_where(apart, 1, tc_mul(product, 2)));
+    tc_tensor root = tc_add(tc_abs(zeta), tc_sqrt(tc_add(tc_square(zeta), 1)));
+    tc_tensor tangent = tc_where(apart, 0, tc_div(tc_where(tc_lt(zeta, 0), -1.0, 1.0), root));
+    tc_tensor cosine = tc_rsqrt(tc_add(tc_square(tangent), 1)), sine = tc_mul(cosine, tangent);
+    a = tc_sub(tc_mul(cosine, carry[0]), tc_mul(sine, carry[1]));
+    b = tc_add(tc_mul(sine, carry[0]), tc_mul(cosine, carry[1]));
+    next[0] = a;
+    next[1] = b;
+    if (half > 1) { /* all but the first row of a move on around the two halves */
+        next[0] = tc_cat(TC_TENSORS(tc_slice(a, -2, 0, 1, 1), tc_slice(b, -2, 0, 1, 1),
+                                    tc_slice(a, -2, 1, half - 1, 1)), -2);
+        next[1] = tc_cat(TC_TENSORS(tc_slice(b, -2, 1, TC_END, 1), tc_slice(a, -2, -1, TC_END, 1)),
+                         -2);
+    }
+    return TC_OK;
+}
+
+/* Rows [..., n, any] turned among each other until the first `length` elements of one are
+ * orthogonal to those of all others. */
+static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length)
+{
+    tc_site here = m->here;
+    const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
+    tci_factor f = {m, length};
+    tc_tensor halves[2];
+    int sweeps = TCI_FACTOR_SWEEPS;
+    for (int64_t reached = 1; reached < n; reached *= 2) {
+        sweeps++;
+    }
+    if (n == 1) {
+        return rows;
+    }
+    rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
+    tc_scan(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1)),
+            TC_TENSORS(), sweeps * (2 * half - 1), false, tci_factor_round, &f, halves, NULL, 0);
+    return tc_slice(tc_cat(TC_TENSORS(halves[0], halves[1]), -2), -2, 0, n, 1);
+}
+
+/* The rows by an order of their places. */
+static tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
+{
+    return tc_take_along_dim(rows, tc_unsqueeze(order, -1), -2);
+}
+
+/* v, whose columns are eigenvectors of a with the values w, with the derivatives of one more order
+ * than it has; *values: so w. Columns of equal values have none among each other. */
+static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w, tc_tensor a,
+                                    tc_tensor *values)
+{
+    tc_site here = m->here;
+    const double epsilon = tc_dtype_of(v) == TC_F64 ? 0x1p-50 : 0x1p-21;
+    tc_tensor turned = tci_factor_turned(v, here), one = tci_factor_one(m, v);
+    tc_tensor inner = tc_matmul(turned, v), s = tc_matmul(turned, tc_matmul(a, v));
+    tc_tensor own = tc_div(tc_diagonal(s, 0, -2, -1), tc_diagonal(inner, 0, -2, -1));
+    *values = w = tci_factor_like(w, own, here);
+    tc_tensor row = tc_unsqueeze(w, -2), column = tc_unsqueeze(w, -1), gap = tc_sub(row, column);
+    tc_tensor size = tc_mul(tc_maximum(tc_abs(row), tc_abs(column)), epsilon);
+    tc_tensor equal = tc_le(tc_abs(gap), size);
+    tc_tensor off = tc_div(tc_sub(s, tc_mul(inner, row)), tc_where(equal, 1, gap));
+    off = tc_where(equal, tc_mul(tc_sub(one, inner), 0.5), off);
+    return tci_factor_like(v, tc_matmul(v, off), here);
+}
+
+/* Values [..., n] from the least on, and vectors [..., n, n] as columns. */
+static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, tc_tensor *vectors)
+{
+    tc_site here = m->here;
+    tc_tensor order, w, twice, a = tc_mul(tc_add(x, tci_factor_turned(x, here)), 0.5);
+    tc_tensor given = tc_stop_gradient(a);
+    /* with so much more on the diagonal all values are positive, and rows become multiples of
+     * vectors */
+    tc_tensor bound = tc_max(tc_sum(tc_abs(given), TC_AXES(-1), true), TC_AXES(-2), true);
+    bound = tc_where(tc_eq(bound, 0), 1, tc_mul(bound, 1.5));
+    tc_tensor rows = tc_add(given, tc_mul(tci_factor_one(m, given), bound));
+    rows = tci_factor_orthogonal(m, rows, tc_size(x, -1));
+    rows = tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+    w = tc_sum(tc_mul(tc_matmul(rows, given), rows), TC_AXES(-1), false);
+    tc_sort(w, -1, false, &w, &order);
+    tc_tensor v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
+    w = tc_stop_gradient(w);
+    v = tci_factor_refined(m, tc_stop_gradient(v), w, a, &twice);
+    *vectors = tci_factor_refined(m, v, w, a, values);
+}
+
+TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[2];
+    if (!tci_made_begin(&m, "tc_eigh", x, here)) {
+        results[0] = results[1] = m.bad;
+    } else if (tci_factor_takes(&m, x, true, &results[0])) {
+        tci_factor_eigen(&m, tci_made_wide(&m, x), &results[0], &results[1]);
+        results[0] = tci_made_round(&m, results[0]);
+        results[1] = tci_made_round(&m, results[1]);
+    } else {
+        results[1] = results[0];
+    }
+    *(values ? values : &results[0]) = results[0];
+    *(vectors ? vectors : &results[1]) = results[1];
+}
+
+/* ---- singular values ---- */
+
+/* u, s and v of a that has no fewer rows than columns, without derivatives. a = q r, and the
+ * transpose of r once more so; the rows of that are what the rotations turn. */
+static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor u[1], tc_tensor s[1],
+                                tc_tensor v[1])
+{
+    tc_site here = m->here;
+    const int64_t n = tc_size(a, -1);
+    tc_tensor q, r, other, order, turns, signs;
+    tci_factor_qr(m, a, &q, &r);
+    tci_factor_qr(m, tci_factor_turned(r, here), &other, &r);
+    tc_tensor rows = tc_cat(TC_TENSORS(r, tci_factor_one(m, r)), -1);
+    rows = tci_factor_orthogonal(m, rows, n);
+    tc_tensor front = tc_slice(rows, -1, 0, n, 1);
+    tc_sort(tc_sqrt(tc_sum(tc_square(front), TC_AXES(-1), false)), -1, true, s, &order);
+    rows = tci_factor_ordered(rows, order, here);
+    turns = tci_factor_turned(tc_slice(rows, -1, n, TC_END, 1), here);
+    *v = tc_matmul(other, turns);
+    /* columns orthogonal already; those of 0 become the ones that are left */
+    tci_factor_qr(m, tci_factor_turned(tc_slice(rows, -1, 0, n, 1), here), u, &r);
+    signs = tc_where(tc_lt(tc_diagonal(r, 0, -2, -1), 0), -1.0, 1.0);
+    *u = tc_matmul(q, tc_mul(*u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(a)), -2)));
+}
+
+TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[3], *const to[3] = {u, s, vh};
+    if (!tci_made_begin(&m, "tc_svd", x, here)) {
+        results[0] = results[1] = results[2] = m.bad;
+    } else if (tci_factor_takes(&m, x, false, &results[0])) {
+        const bool wide = tc_size(x, -2) < tc_size(x, -1);
+        tc_tensor a = tci_made_wide(&m, x), left, right, values, squares;
+        a = wide ? tci_factor_turned(a, here) : a;
+        tci_factor_singular(&m, tc_stop_gradient(a), &left, &values, &right);
+        left = tc_stop_gradient(left);
+        values = tc_stop_gradient(values);
+        tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);
+        right = tci_factor_refined(&m, tc_stop_gradient(right), tc_square(values), gram, &squares);
+        right = tci_factor_refined(&m, right, tc_square(values), gram, &squares);
+        tc_tensor image = tc_matmul(a, right);
+        tc_tensor norm = tc_sum(tc_square(image), TC_AXES(-2), false), none = tc_eq(norm, 0);
+        norm = tc_sqrt(tc_where(none, 1, norm));
+        left = tci_factor_like(left, tc_div(image, tc_unsqueeze(norm, -2)), here);
+        results[0] = wide ? right : left;
+        results[1] = tci_factor_like(values, tc_where(none, 0, norm), here);
+        results[2] = tci_factor_turned(wide ? left : right, here);
+        for (int i = 0; i < 3; i++) {
+            results[i] = tci_made_round(&m, results[i]);
+        }
+    } else {
+        results[1] = results[2] = results[0];
+    }
+    for (int i = 0; i < 3; i++) {
+        *(to[i] ? to[i] : &results[i]) = results[i];
+    }
+}
+
+#pragma pop_macro("TC_HERE")
