@@ -40,7 +40,8 @@ typedef struct tc_custom_op {
  * the run. Sizes are numbers, not symbolic. A program with such a call runs interpreted or on
  * "cpu", else its compile is TC_ERR_UNSUPPORTED, as is vmap; tc_jvp differentiates what vjp makes
  * by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, another op of that name and
- * version; TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+ * version; TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE;
+ * TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 
