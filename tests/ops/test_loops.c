@@ -475,8 +475,15 @@ static void check_branch(const char *backend, bool positive)
               tc_error(y[0]));
     CHECK_MSG(tc_read(grads[0], gx, 3) == TC_OK && tc_read(grads[1], gw, 3) == TC_OK, "%s",
               tc_error(grads[0]));
+    tc_tensor fresh[2]; /* without values */
+    REQUIRE(tc_cond(all, TC_TENSORS(x, w), root_branch, negative_branch, NULL, fresh, 2) == TC_OK);
+    tci_node *root = tci_handle_node(tc_mul(fresh[0], 2));
+    float judged[3];
+    void *to = judged;
+    CHECK_EQ_INT(tci_reference_eval(NULL, NULL, 0, &root, &to, 1, false), TC_OK);
     float total = 0;
     for (int i = 0; i < 3; i++) {
+        CHECK(judged[i] == 2 * out[i]);
         float a = given[positive][i], b = weights[i], y0 = positive ? sqrtf(a) : -a * b;
         total += positive ? a * b : b;
         CHECK_CLOSE(out[i], y0, 1e-6);

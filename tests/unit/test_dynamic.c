@@ -922,6 +922,46 @@ static void dyn_try_all(bool sticky)
     CHECK_MSG(at > 60, "only %ld requests were tried", at);
 }
 
+/* ---- repetitions ---- */
+
+static tc_status halve_add(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                           tc_tensor *y)
+{
+    (void)user;
+    (void)y;
+    next[0] = tc_add(tc_mul(c[0], 0.5), x[0]);
+    return TC_OK;
+}
+
+TEST(a_repetition_among_symbolic_sizes)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    float in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, steps[3] = {1, 2, 4}, out[8];
+    tc_tensor x = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 100)), last;
+    tc_tensor xs = tc_copy_in(ctx, steps, TC_F32, 3), sum = tc_sum(x, TC_ALL, false);
+    CHECK_OK(tc_scan(TC_TENSORS(sum), TC_TENSORS(xs), 0, false, halve_add, NULL, &last, NULL, 0));
+    tc_program *f = NULL;
+    CHECK_OK(tc_compile(tc_mul(x, last), &f));
+    REQUIRE(f);
+    for (int n = 8; n > 0; n -= 3) {
+        float carry = (float)(n * (n + 1)) / 2;
+        for (int i = 0; i < 3; i++) {
+            carry = carry * 0.5f + steps[i];
+        }
+        CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, n)), TC_BUFS(TC_BUF(out, n))));
+        for (int i = 0; i < n; i++) {
+            CHECK_CLOSE(out[i], in[i] * carry, 1e-6);
+        }
+    }
+    tc_program_free(f);
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(x), TC_TENSORS(xs), 0, false, halve_add, NULL, &last, NULL, 0),
+                 TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(last), "has the symbolic shape [n]");
+    tc_ctx_free(ctx);
+}
+
 TEST(memory_that_runs_out_once)
 {
     dyn_try_all(false);
