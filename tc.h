@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d2f936980d3efef7"
+#define TCI_BUILD "295782e9720d2c7d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -76335,15 +76335,18 @@ TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor
                              "training does without");
     }
     tc_tensor y = tci_made_wide(&m, x);
-    if (training) { /* over all axes but that of the channels, which is put in front */
-        tc_tensor rows =
-            tc_reshape(tc_transpose(y, 0, 1), tc_size(x, 1), tci_made_others(x, 1));
-        rows = tc_layer_norm(rows, TC_AXES(1), TC_NONE, TC_NONE, eps);
-        y = tc_transpose(tci_made_shaped(rows, tc_transpose(y, 0, 1), here), 0, 1);
-    } else {
-        y = tc_sub(y, tci_made_channels(&m, running_mean, x));
-        y = tc_mul(y, tc_rsqrt(tc_add(tci_made_channels(&m, running_var, x), eps)));
+    tc_tensor mean = tci_made_channels(&m, running_mean, x);
+    tc_tensor var = tci_made_channels(&m, running_var, x);
+    if (training) {
+        int over[TCI_MADE_RANK], n = 0;
+        for (int i = 0; i < rank; i++) {
+            if (i != 1) { /* all axes but that of the channels */
+                over[n++] = i;
+            }
+        }
+        tc_var_mean_at(y, TC_AXES_N(over, n), 0, true, &var, &mean, here);
     }
+    y = tc_mul(tc_sub(y, mean), tc_rsqrt(tc_add(var, eps)));
     return tci_made_round(&m, tci_made_affine(y, tci_made_channels(&m, weight, x),
                                               tci_made_channels(&m, bias, x), here));
 }
