@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "295782e9720d2c7d"
+#define TCI_BUILD "51e7af8bc09aca34"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -879,7 +879,10 @@ typedef struct tc_allocator {
     void *user;
 } tc_allocator;
 
-/* FAST leaves tc free to approximate. So far it does not: both compute the same */
+/* FAST leaves tc free to approximate: on a GPU whose matrix units take bf16, large contractions of
+ * f32 (products, convolutions, their gradients but for those to filters) are sums of products of
+ * bf16 parts, low high + high low + high high, within 2^-16 of |a b| each; an infinite factor gives
+ * NaN. tc_explain names them. Elsewhere both compute the same */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
  * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
@@ -24641,6 +24644,7 @@ enum {
     TCI_MACHINE_MANY = 16,    /* and from half as many processors on */
     TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_FEW = 2,       /* or so few, of a plain product */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
@@ -24677,6 +24681,7 @@ typedef struct tci_machine {
     bool reproducible;
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
+    bool is_fast;     /* factors of f32 contractions may be parts of bf16 (plan/halves.c) */
     tc_machine facts;
 } tci_machine;
 
@@ -28656,9 +28661,10 @@ typedef struct tci_matrix {
     int64_t k_steps;
     int32_t value;      /* the instruction that is left in shared memory */
     int8_t staged;      /* as this dtype */
-    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t consumers, sub_rows, last_warps, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t own_columns;  /* of the result: columns, or fewer: whole rows of an image */
-    int32_t lanes;        /* columns, or the next power of two */
+    int32_t chunks;       /* of its columns that the hole takes one by one; 1 where y_axis >= 0 */
+    int32_t lanes;        /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int64_t staged_pitch; /* elements between rows of the staged sums */
@@ -28864,7 +28870,7 @@ static bool tci_matrix_pays(const tci_matrix *x)
     for (int i = 0; i < x->n_batch; i++) {
         flops *= (double)x->batch[i];
     }
-    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+    return x->m >= TCI_MATRIX_FEW && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
            flops >= TCI_MATRIX_FLOPS;
 }
 
@@ -30005,6 +30011,9 @@ static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
+/* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
+ * NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
@@ -31605,6 +31614,189 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
                     : tci_graph_node(m.g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
                                      &r, n->rank, back);
 }
+/* ---- src/plan/halves.c ---- */
+/* plan/halves.c - contractions of f32 that a matrix unit makes of bf16.
+ *
+ * In: a CONTRACT of f32 values, on a machine of blocks whose unit takes bf16, where math may be
+ * fast. Out: one of bf16 values that the unit takes, with one more summed axis, or NULL where it is
+ * left alone. The one idea: x is high + low, high = bf16(x), low = bf16(x - high), but for 2^-18 of
+ * it, and a b is low high + high low + high high, but for 3 * 2^-18 of it. So either factor is
+ * copied three times, as those parts, along a new axis that is summed like all others; what moves
+ * elements (windows, padding, permutations) stays above the copies as it was. An infinite factor
+ * gives NaN.
+ *
+ * The copies are memory to write and read, so each element must be multiplied often. Contractions
+ * that keep what windows hold (the gradient to a filter) are left alone: their arrays have an axis
+ * more than boxes. */
+
+
+enum {
+    TCI_HALVES_PARTS = 3,
+    TCI_HALVES_REUSE = 192,     /* products of each element of the factors, at least, */
+    TCI_HALVES_LEAST = 1 << 27  /* and of all */
+};
+
+typedef struct tci_halves {
+    const tci_algo *a;
+    tci_graph *g;
+    tci_node *n;
+    tci_node *source[2];
+} tci_halves;
+
+/* ---- whether ---- */
+
+static bool tci_halves_is_zero(const tci_node *n)
+{
+    return n->op == TCI_OP_CONST && n->value.f == 0;
+}
+
+/* The value whose elements an operand moves and pads with zeros; NULL: some size is unknown. */
+static tci_node *tci_halves_source(tci_node *n)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_halves_is_zero(n->in[1]))) {
+        for (int i = 0; i < n->n_attr; i++) {
+            if (!tci_dim_is_known(n->attr[i])) {
+                return NULL;
+            }
+        }
+        n = n->in[0];
+    }
+    for (int i = 0; i < n->rank; i++) {
+        if (!tci_dim_is_known(n->shape[i])) {
+            return NULL;
+        }
+    }
+    return n->rank > 0 ? n : NULL;
+}
+
+static bool tci_halves_has_label(const int64_t *labels, int64_t n, int64_t label)
+{
+    bool found = false;
+    for (int i = 0; i < n; i++) {
+        found = found || labels[i] == label;
+    }
+    return found;
+}
+
+/* Products; -1: some size is unknown, or a window's elements are kept in the result. */
+static double tci_halves_products(const tci_node *n)
+{
+    double products = 1;
+    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
+    for (int i = 0; i < n->rank; i++) {
+        products *= tci_dim_is_known(n->shape[i]) ? (double)tci_dim_known(n->shape[i]) : -1;
+    }
+    for (int k = 0; k < 2; labels += n->attr[k++]) {
+        const tci_node *x = n->in[k];
+        int windows = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
+        for (int i = 0; i < x->rank; i++) {
+            bool kept = tci_halves_has_label(out, n->rank, labels[i]);
+            if (!tci_dim_is_known(x->shape[i]) || (kept && i >= x->rank - windows)) {
+                return -1;
+            }
+            products *= k == 0 && !kept ? (double)tci_dim_known(x->shape[i]) : 1;
+        }
+    }
+    return products;
+}
+
+static bool tci_halves_pay(tci_halves *h)
+{
+    double products = tci_halves_products(h->n), elements = 0;
+    for (int k = 0; k < 2; k++) {
+        h->source[k] = tci_halves_source(h->n->in[k]);
+        if (!h->source[k]) {
+            return false;
+        }
+        elements += (double)tci_dim_known(tci_node_count(h->source[k]));
+    }
+    return products >= TCI_HALVES_LEAST && products >= TCI_HALVES_REUSE * elements;
+}
+
+/* ---- nodes ---- */
+
+/* x three times along a first axis, in bf16: the low part in place low_at, else the high one. */
+static tci_node *tci_halves_stack(const tci_halves *h, tci_node *x, int low_at)
+{
+    tci_graph *g = h->g;
+    tci_dim *shape = TCI_NEW_ARRAY(h->a->s, tci_dim, x->rank + 1);
+    shape[0] = 1;
+    for (int i = 0; i < x->rank; i++) {
+        shape[i + 1] = x->shape[i];
+    }
+    tci_node *all = tci_build_reshape(g, x, x->rank + 1, shape);
+    tci_node *high = tci_build_cast(g, tci_build_cast(g, all, TC_BF16), TC_F32);
+    tci_node *low = tci_composite_binary(g, TCI_OP_SUB, all, high);
+    tci_node *place = tci_composite_ramp(g, TCI_HALVES_PARTS, x->rank + 1, 0);
+    tci_node *is_low = tci_composite_binary(g, TCI_OP_EQ, place, tci_composite_whole(g, low_at));
+    return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
+}
+
+/* What moves x's elements, over `stack` in the place of the value behind it. */
+static tci_node *tci_halves_over(const tci_halves *h, const tci_node *x, const tci_node *source,
+                                 tci_node *stack)
+{
+    if (x == source) {
+        return stack;
+    }
+    tci_scratch *s = h->a->s;
+    int each = x->op == TCI_OP_SLICE ? 2 : x->op == TCI_OP_PERMUTE || x->op == TCI_OP_PAD ? 1 : 0;
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
+    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, x->n_attr + 2);
+    shape[0] = TCI_HALVES_PARTS;
+    for (int i = 0; i < x->rank; i++) {
+        shape[i + 1] = x->shape[i];
+    }
+    attr[1] = 1; /* a slice's step */
+    for (int i = 0; i < x->n_attr; i++) {
+        bool axis = x->op == TCI_OP_PERMUTE || (x->op == TCI_OP_WINDOW && i % 4 == 0);
+        attr[each + i] = x->attr[i] + axis;
+    }
+    tci_node *in[2] = {tci_halves_over(h, x->in[0], source, stack), NULL};
+    if (x->op == TCI_OP_PAD) {
+        in[1] = tci_graph_const(h->g, TC_BF16, (tci_value){.u = 0});
+    }
+    return tci_graph_node(h->g, x->op, TC_BF16, x->rank + 1, shape, x->n_in, in, each + x->n_attr,
+                          attr);
+}
+
+/* The labels of both factors with a new one in front of each. */
+static int64_t *tci_halves_labels(const tci_halves *h)
+{
+    const tci_node *n = h->n;
+    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2), fresh = 0;
+    for (int i = 3; i < n->n_attr; i++) {
+        fresh = TCI_MAX(fresh, n->attr[i] + 1);
+    }
+    attr[0] = n->attr[0] + 1;
+    attr[1] = n->attr[1] + 1;
+    attr[2] = n->attr[2];
+    for (int i = 3, to = 3; i < n->n_attr; i++) {
+        if (i == 3 || i == 3 + n->attr[0]) {
+            attr[to++] = fresh;
+        }
+        attr[to++] = n->attr[i];
+    }
+    return attr;
+}
+
+TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n)
+{
+    tci_halves h = {.a = a, .g = a->g, .n = n};
+    const tci_machine *m = &a->machine;
+    bool unit = m->block_threads > 0 && m->matrix_units > 0 && m->is_fast && !m->reproducible;
+    if (!unit || n->dtype != TC_F32 || n->in[0]->dtype != TC_F32 || n->rank < 2 ||
+        !tci_halves_pay(&h)) {
+        return NULL;
+    }
+    tci_node *in[2];
+    for (int k = 0; k < 2; k++) {
+        tci_node *stack = tci_halves_stack(&h, h.source[k], k);
+        in[k] = tci_build_cast(a->g, tci_halves_over(&h, n->in[k], h.source[k], stack), TC_F32);
+    }
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n->rank, n->shape, 2, in, n->n_attr + 2,
+                          tci_halves_labels(&h));
+}
 /* ---- src/plan/algorithm.c ---- */
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
  *
@@ -32224,7 +32416,7 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
-    return rows >= TCI_MATRIX_ROWS && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
+    return rows >= TCI_MATRIX_FEW && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 
@@ -32316,21 +32508,34 @@ static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
                           n->n_attr, attr);
 }
 
+/* Contraction n for a matrix unit; NULL: none takes it. */
+static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
+{
+    if (!tci_algo_on_matrix_unit(n, a->machine)) {
+        return tci_plan_images(a, n);
+    }
+    tci_node *in[2];
+    for (int i = 0; i < 2; i++) {
+        in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
+    }
+    return in[0] == n->in[0] && in[1] == n->in[1]
+               ? n
+               : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                in, n->n_attr, n->attr);
+}
+
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
-    if (tci_algo_on_matrix_unit(n, a->machine)) {
-        tci_node *in[2];
-        for (int i = 0; i < 2; i++) {
-            in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
-        }
-        return in[0] == n->in[0] && in[1] == n->in[1]
-                   ? n
-                   : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
-                                    in, n->n_attr, n->attr);
+    tci_node *halves = tci_plan_halves(a, n);
+    tci_node *made = halves ? tci_algo_by_unit(a, halves) : NULL;
+    if (made) {
+        tci_str_add(a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
+                               "as math may be fast\n");
+        return made;
     }
-    tci_node *images = tci_plan_images(a, n);
-    if (images) {
-        return images;
+    made = tci_algo_by_unit(a, n);
+    if (made) {
+        return made;
     }
     tci_node *rows = tci_plan_rows(a, n);
     if (a->machine.reproducible) {
@@ -45532,19 +45737,133 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
  * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
  * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
- * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers
- * are at the next tile: that is the skeleton's hole. At the block's last tile the consumers
- * help. */
+ * of the tile or one of its `chunks`, take `group_rows` rows at a time through the rest of the
+ * chain while the consumers are at the next tile: that is the skeleton's hole. At the block's last
+ * tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
+/* ---- src/loop/form.h ---- */
+/* loop/form.h - schedules as values: forms are rows, a schedule is a form and its numbers.
+ *
+ * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
+ * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
+ * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
+ * one that fits is right, and only its cost decides (loop/schedule.c). */
+#ifndef TCI_LOOP_FORM_H
+#define TCI_LOOP_FORM_H
 
+
+enum {
+    TCI_FORM_NUMBERS = 4,     /* of one schedule, at most */
+    TCI_FORM_CANDIDATES = 8,  /* of one form, at most */
+    TCI_FORM_CUTS = 12
+};
+
+/* A kernel on a machine, and what several forms ask of the two. Sizes are typical ones. */
+struct tci_ask {
+    tci_scratch *s;
+    const tci_kernel *k;
+    tci_machine machine;      /* complete */
+    int lanes, threads;       /* that suit the kernel's vector axis */
+    int widest;               /* bytes of the widest value in vectors */
+    bool is_map;              /* one MAP stage without inner axes */
+    int64_t flops;            /* of a point, over all stages */
+    int vec_axis;             /* -1: no vectors along an outer axis */
+    int row_axis;             /* the other axis that a tile has: -1 none */
+    bool turns;               /* is_map: loads along row_axis can be turned in registers */
+    tci_dim n_vec;
+    tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
+    /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
+    double ns;
+};
+
+typedef struct tci_form tci_form;
+struct tci_sched {
+    const tci_form *form;
+    int64_t n[TCI_FORM_NUMBERS];
+    double cost_ns;
+};
+
+struct tci_form {
+    const char *name;
+    const char *numbers[TCI_FORM_NUMBERS]; /* their names; NULL: no more */
+    bool (*fits)(const tci_ask *a, const int64_t *n);
+    /* Writes those worth weighing, what has served best first; fits says no of some. NULL where
+     * there are no numbers. */
+    int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+    double (*cost_ns)(const tci_ask *a, const int64_t *n); /* from when it begins */
+    /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
+    void (*emit)(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch);
+    /* What stands in the note behind the lanes: ", tile 4x2". */
+    void (*note)(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out);
+};
+
+/* More than one of something, or perhaps so. */
+static inline bool tci_ask_many(tci_dim n)
+{
+    return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
+}
+
+/* loop/ask.c */
+TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
+/* A matrix unit makes the kernel's sums: only the forms for that fit. */
+TCI_FN bool tci_ask_on_unit(const tci_ask *a);
+/* Vectors of so many lanes along the vector axis, about. */
+TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes);
+/* Lanes and threads that a machine can be given for the vector axis. */
+TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads);
+/* A power of two from lo to hi. */
+TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
+/* Is the kernel's memory farther away than the caches of one processor? */
+TCI_FN bool tci_ask_is_far(const tci_ask *a);
+/* The time of the model where computing and moving take so many times longer than they could. */
+TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
+/* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
+ * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
+TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);
+TCI_FN double tci_ask_memory_ns(const tci_ask *a);
+TCI_FN double tci_ask_least_ns(const tci_ask *a);
+/* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
+ * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
+ * there is only one. */
+TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
+
+/* loop/schedule.c */
+enum {
+    TCI_SCHED_MOST = 24, /* candidates of a kernel */
+    TCI_SCHED_SHOWN = 4  /* of those that were not taken, in tc_explain */
+};
+/* All that fit, the cheapest first, `most` at most; returns how many. One at least. */
+TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most);
+TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s);
+/* The text of a schedule, and back: false, and *why says why. */
+TCI_FN void tci_sched_print(tci_str *out, const tci_sched *s);
+TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why);
+/* The loops of a schedule that fits; fills *launch but for `why`. */
+TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch);
+/* launch.why, for s out of the list of candidates. In scratch. */
+TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
+                                 int n);
+
+/* loop/rows.c: arrays for what two stages along one row compute and is dear. */
+TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
+/* loop/map.c, tile.c, strip.c, rows.c: each ends with NULL. */
+TCI_FN const tci_form *const *tci_map_forms(void);
+TCI_FN const tci_form *const *tci_tile_forms(void);
+TCI_FN const tci_form *const *tci_strip_forms(void);
+TCI_FN const tci_form *const *tci_rows_forms(void);
+
+#endif
+
+/* ---- src/loop/matrix.h, continued ---- */
 enum {
     TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
     TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
-    TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
+    TCI_MATRIX_LAST_WARPS = 3,  /* warps that run the hole, */
+    TCI_MATRIX_MORE_WARPS = 7   /* or so many, where registers suffice */
 };
 
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
@@ -45553,10 +45872,9 @@ TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* The tiles that the skeleton has. */
-typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
-enum { TCI_MATRIX_TILES = 8 };
-TCI_FN const tci_matrix_tile *tci_matrix_tiles(void);
+/* The tiles (consumers, sub_rows, columns) that take least time by the model; returns how many. */
+TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
+                                 int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
  * columns); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
@@ -45582,24 +45900,32 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
+    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, at most */
+    TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_TURN = 4000,          /* of the hole's warps between two tiles */
+    TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
+    TCI_MATRIX_FAR = 3300,           /* of boxes of images */
+    TCI_MATRIX_ISSUE = 4,            /* warps whose instructions are all that can be begun, about */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
 
+/* How much longer it takes to load rows that lie in two lines each. */
+#define TCI_MATRIX_APART 1.6
+
 /* ---- the tile ---- */
 
-TCI_FN const tci_matrix_tile *tci_matrix_tiles(void)
+/* Of B in a stage: where k does not lie fastest, whole boxes of 64. */
+static int64_t tci_matrix_held_columns(const tci_matrix *x)
 {
-    static const tci_matrix_tile tiles[TCI_MATRIX_TILES] = {
-        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-        {1, 1, 256}, {1, 1, 128}, {1, 1, 64},  {1, 1, 32}};
-    return tiles;
+    int64_t whole = x->side[1].along_k ? 1 : TCI_MATRIX_SUB;
+    return tci_ceil_div(x->columns, whole) * whole;
 }
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
-    return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
@@ -45627,58 +45953,108 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine 
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
 }
 
-/* Cycles of one step of k, and of the chain for some elements. */
+/* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
+ * and four warps alone wait for their own. */
+static double tci_matrix_part_of_rate(const tci_matrix *x)
+{
+    double columns = x->columns < 64    ? 0.36
+                     : x->columns < 128 ? 0.55
+                     : x->columns < 256 ? 0.7
+                                        : 0.8;
+    return columns * (x->consumers == 1 ? 0.85 : 1.0);
+}
+
+/* Does each row of a side's boxes lie in one line of the caches? */
+static bool tci_matrix_is_in_lines(const tci_matrix_side *side)
+{
+    bool in = side->offset % TCI_MATRIX_DEPTH_STEP == 0 && side->pitch % TCI_MATRIX_DEPTH_STEP == 0;
+    for (int i = 1; i < side->n_dims; i++) {
+        in = in && side->dims[i].stride % TCI_MATRIX_DEPTH_STEP == 0;
+    }
+    return in;
+}
+
+/* Cycles of one step of k: to multiply, to load as fast as the memory beside all units gives, and
+ * to wait for a load that is asked for when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
-    double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
-    double rate = machine->facts.matrix_flops * narrow *
-                  (x->consumers == 1 ? 0.85 : 1.0);
+    double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
     double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
     double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
     double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
-    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
-    return TCI_MAX(multiply, load);
+    bool lines = tci_matrix_is_in_lines(&x->side[0]) && tci_matrix_is_in_lines(&x->side[1]);
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth * (lines ? 1 : TCI_MATRIX_APART);
+    double latency = x->is_boxes ? TCI_MATRIX_FAR : TCI_MATRIX_LATENCY;
+    return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
 }
 
-static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+/* Of the chain for a tile; a unit's processor has issued all it can for some warps. Lanes that are
+ * no columns are masked. */
+static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int warps)
 {
-    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+    double cells = (double)x->rows * x->chunks * x->lanes;
+    double masked = x->own_columns % x->lanes != 0 ? 1.5 : 1;
+    return TCI_MATRIX_TURN + masked * cells * (2 * (double)chain + 8) /
+                                 (TCI_MIN(warps, TCI_MATRIX_ISSUE) * TCI_MATRIX_WARP);
 }
 
-/* The columns of a tile, `most` at most: where they are places of an image, whole rows of it, as
- * many for every tile as can be. False: not even one. */
+/* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
+ * lanes of so many threads, or the largest power of two that divides them. Where they are places of
+ * an image they are whole rows of it, as many for every tile as can be. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
 {
-    x->columns = x->own_columns = x->lanes = most;
+    x->columns = x->own_columns = most;
+    if (x->y_axis >= 0) {
+        int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
+        if (fit == 0) {
+            return false;
+        }
+        fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
+        x->own_columns = (int32_t)(fit * x->image_row);
+        x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+                               TCI_MATRIX_COLUMN_STEP);
+    }
     if (x->y_axis < 0) {
+        x->lanes = x->columns & -x->columns;
+        x->chunks = x->columns / x->lanes;
         return true;
     }
-    int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
-    if (fit == 0) {
-        return false;
-    }
-    fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
-    x->own_columns = (int32_t)(fit * x->image_row);
-    x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
-                           TCI_MATRIX_COLUMN_STEP);
-    while (x->lanes / 2 >= x->columns && x->lanes / 2 >= TCI_MATRIX_WARP) {
-        x->lanes /= 2;
+    x->chunks = 1;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
     }
     return true;
 }
 
+/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
+ * every second column of each of its 64 rows. */
+static bool tci_matrix_is_tile(const int64_t *tile)
+{
+    return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
+           tile[2] <= TCI_MATRIX_SUMS / tile[1] && tile[2] % TCI_MATRIX_WARP == 0;
+}
+
+/* Sixteen warps have 128 registers each when they begin, which one product must not exceed. */
+static int tci_matrix_last_warps(const tci_matrix *x)
+{
+    return x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY ? TCI_MATRIX_MORE_WARPS
+                                                               : TCI_MATRIX_LAST_WARPS;
+}
+
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const tc_machine *facts)
+static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tc_machine *facts)
 {
-    x->consumers = tile->consumers;
-    x->sub_rows = tile->sub_rows;
+    x->consumers = (int32_t)tile[0];
+    x->sub_rows = (int32_t)tile[1];
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
-    if (!tci_matrix_set_columns(x, tile->columns)) {
+    if (!tci_matrix_set_columns(x, (int)tile[2])) {
         return false;
     }
+    x->last_warps = tci_matrix_last_warps(x);
     x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
-    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
+    x->staged_pitch = TCI_MAX(x->columns, x->lanes) + 8; /* rows begin in different banks */
     x->tiles_m = tci_ceil_div(x->m, x->rows);
     x->tiles_n = tci_ceil_div(x->n, x->own_columns);
     x->tiles = x->tiles_m * x->tiles_n;
@@ -45689,21 +46065,19 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
     if (x->stages < TCI_MATRIX_LEAST_STAGES) {
         tci_matrix_set_buffers(x, 1, facts);
     }
-    bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
-    return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
 static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
 {
-    double cells = (double)x->rows * x->columns;
     double steps = (double)tci_matrix_steps(x);
     double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
-    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double hole = tci_matrix_hole_cycles(x, chain, x->last_warps);
     if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
         tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
     }
-    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double last = tci_matrix_hole_cycles(x, chain, x->last_warps + 4 * x->consumers);
     double rounds = (double)tci_ceil_div(x->tiles, machine->matrix_units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
@@ -45730,18 +46104,56 @@ TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
 static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
                             tci_matrix *x)
 {
-    bool known = false;
-    const tci_matrix_tile *tiles = tci_matrix_tiles();
-    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
-        if (tiles[i].consumers == tile[0] && tiles[i].sub_rows == tile[1] &&
-            tiles[i].columns == tile[2]) {
-            known = tci_matrix_find(k, x) && tci_matrix_shape(x, &tiles[i], &machine->facts);
-        }
-    }
-    if (known) {
+    bool fits = tci_matrix_is_tile(tile) && tci_matrix_find(k, x) &&
+                tci_matrix_shape(x, tile, &machine->facts);
+    if (fits) {
         tci_matrix_set_groups(k, 1, x);
     }
-    return known;
+    return fits;
+}
+
+/* Puts a tile where its cost belongs; returns how many there are, `most` at most. */
+static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, int n, int most,
+                             const int64_t *tile, double cost)
+{
+    int at = n;
+    while (at > 0 && cost < costs[at - 1]) {
+        at--;
+    }
+    if (at == most) {
+        return n;
+    }
+    n = TCI_MIN(n + 1, most);
+    memmove(&tiles[at + 1], &tiles[at], sizeof(*tiles) * (size_t)(n - at - 1));
+    memmove(&costs[at + 1], &costs[at], sizeof(*costs) * (size_t)(n - at - 1));
+    memcpy(tiles[at], tile, sizeof(*tiles));
+    costs[at] = cost;
+    return n;
+}
+
+TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
+                                 int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    double costs[TCI_FORM_CANDIDATES];
+    int64_t chain = tci_matrix_chain_cost(k, 1), most = TCI_MATRIX_SUMS;
+    tci_matrix found, x;
+    int n = 0;
+    if (!tci_matrix_find(k, &found)) {
+        return 0;
+    }
+    for (int64_t consumers = 2; consumers >= 1; consumers--) {
+        for (int64_t sub_rows = 1; sub_rows <= 2; sub_rows++) {
+            for (int64_t columns = most; columns > 0; columns -= TCI_MATRIX_WARP) {
+                const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns};
+                x = found;
+                if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, &machine->facts)) {
+                    n = tci_matrix_insert(tiles, costs, n, TCI_FORM_CANDIDATES, tile,
+                                          tci_matrix_cycles(&x, chain, machine));
+                }
+            }
+        }
+    }
+    return n;
 }
 
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
@@ -45759,7 +46171,7 @@ TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {
     const tci_matrix *x = b->l->matrix;
     tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
-    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns / x->chunks
                                         : axis == x->m_axis ? x->group_rows
                                                             : 1;
     return at;
@@ -45802,13 +46214,13 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
     }
 }
 
-/* The part for tiles whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+/* The part for chunks whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
 static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
 {
     tci_lopen open;
     tci_lin at = tci_matrix_given(b, x->n_axis);
     tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
-    int64_t last = n < 0 ? hi + x->own_columns - 1 : x->n - 1;
+    int64_t last = n < 0 ? hi + x->own_columns / x->chunks - 1 : x->n - 1;
     tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
     tci_build_close(b, &open);
 }
@@ -45826,14 +46238,14 @@ TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
                       tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
     b->stage = stage + 1;
-    int64_t own = x->own_columns;
+    int64_t own = x->own_columns / x->chunks;
     int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
     if (x->n % own == 0) {
         tci_lin at = tci_matrix_given(b, x->n_axis);
         tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, all));
         return;
     }
-    int64_t cut = x->n / own * own; /* the first column of the last tiles */
+    int64_t cut = x->n / own * own; /* the first column of the last chunk */
     if (cut > 0) {
         tci_matrix_part(b, x, 0, cut - own, all);
     }
@@ -45958,6 +46370,7 @@ static void tci_attention_columns(tci_matrix *x)
     int step = 2 * TCI_ATTENTION_ROUND;
     x->columns = (int32_t)((x->n + step - 1) / step * step);
     x->own_columns = (int32_t)x->n;
+    x->chunks = 1;
     x->lanes = TCI_MATRIX_WARP;
     while (x->lanes < x->columns) {
         x->lanes *= 2;
@@ -47794,120 +48207,7 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
  *
  * In: a kernel, the record of a machine. Out: a tci_ask. The model of time is a roof: the slower of
  * computing at the machine's rate and of moving the kernel's bytes from where they lie. */
-/* ---- src/loop/form.h ---- */
-/* loop/form.h - schedules as values: forms are rows, a schedule is a form and its numbers.
- *
- * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
- * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
- * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
- * one that fits is right, and only its cost decides (loop/schedule.c). */
-#ifndef TCI_LOOP_FORM_H
-#define TCI_LOOP_FORM_H
 
-
-enum {
-    TCI_FORM_NUMBERS = 4,     /* of one schedule, at most */
-    TCI_FORM_CANDIDATES = 8,  /* of one form, at most */
-    TCI_FORM_CUTS = 12
-};
-
-/* A kernel on a machine, and what several forms ask of the two. Sizes are typical ones. */
-struct tci_ask {
-    tci_scratch *s;
-    const tci_kernel *k;
-    tci_machine machine;      /* complete */
-    int lanes, threads;       /* that suit the kernel's vector axis */
-    int widest;               /* bytes of the widest value in vectors */
-    bool is_map;              /* one MAP stage without inner axes */
-    int64_t flops;            /* of a point, over all stages */
-    int vec_axis;             /* -1: no vectors along an outer axis */
-    int row_axis;             /* the other axis that a tile has: -1 none */
-    bool turns;               /* is_map: loads along row_axis can be turned in registers */
-    tci_dim n_vec;
-    tci_dim cuts[TCI_FORM_CUTS + 1]; int n_cuts; /* of the vector axis, where guards change */
-    /* For the whole kernel, as the model has it: of one thread; of the device, where blocks are. */
-    double ns;
-};
-
-typedef struct tci_form tci_form;
-struct tci_sched {
-    const tci_form *form;
-    int64_t n[TCI_FORM_NUMBERS];
-    double cost_ns;
-};
-
-struct tci_form {
-    const char *name;
-    const char *numbers[TCI_FORM_NUMBERS]; /* their names; NULL: no more */
-    bool (*fits)(const tci_ask *a, const int64_t *n);
-    /* Writes those worth weighing, what has served best first; fits says no of some. NULL where
-     * there are no numbers. */
-    int (*candidates)(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-    double (*cost_ns)(const tci_ask *a, const int64_t *n); /* from when it begins */
-    /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
-    void (*emit)(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch);
-    /* What stands in the note behind the lanes: ", tile 4x2". */
-    void (*note)(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out);
-};
-
-/* More than one of something, or perhaps so. */
-static inline bool tci_ask_many(tci_dim n)
-{
-    return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
-}
-
-/* loop/ask.c */
-TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
-/* A matrix unit makes the kernel's sums: only the forms for that fit. */
-TCI_FN bool tci_ask_on_unit(const tci_ask *a);
-/* Vectors of so many lanes along the vector axis, about. */
-TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes);
-/* Lanes and threads that a machine can be given for the vector axis. */
-TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads);
-/* A power of two from lo to hi. */
-TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
-/* Is the kernel's memory farther away than the caches of one processor? */
-TCI_FN bool tci_ask_is_far(const tci_ask *a);
-/* The time of the model where computing and moving take so many times longer than they could. */
-TCI_FN double tci_ask_ns(const tci_ask *a, double flops, double bytes);
-/* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
- * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
-TCI_FN double tci_ask_arithmetic_ns(const tci_ask *a);
-TCI_FN double tci_ask_memory_ns(const tci_ask *a);
-TCI_FN double tci_ask_least_ns(const tci_ask *a);
-/* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
- * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
- * there is only one. */
-TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
-
-/* loop/schedule.c */
-enum {
-    TCI_SCHED_MOST = 24, /* candidates of a kernel */
-    TCI_SCHED_SHOWN = 4  /* of those that were not taken, in tc_explain */
-};
-/* All that fit, the cheapest first, `most` at most; returns how many. One at least. */
-TCI_FN int tci_sched_candidates(const tci_ask *a, tci_sched *list, int most);
-TCI_FN bool tci_sched_fits(const tci_ask *a, const tci_sched *s);
-/* The text of a schedule, and back: false, and *why says why. */
-TCI_FN void tci_sched_print(tci_str *out, const tci_sched *s);
-TCI_FN bool tci_sched_parse(const char *text, tci_sched *s, tci_str *why);
-/* The loops of a schedule that fits; fills *launch but for `why`. */
-TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launch *launch);
-/* launch.why, for s out of the list of candidates. In scratch. */
-TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
-                                 int n);
-
-/* loop/rows.c: arrays for what two stages along one row compute and is dear. */
-TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
-/* loop/map.c, tile.c, strip.c, rows.c: each ends with NULL. */
-TCI_FN const tci_form *const *tci_map_forms(void);
-TCI_FN const tci_form *const *tci_tile_forms(void);
-TCI_FN const tci_form *const *tci_strip_forms(void);
-TCI_FN const tci_form *const *tci_rows_forms(void);
-
-#endif
-
-/* ---- src/loop/ask.c, continued ---- */
 enum {
     TCI_ASK_MAP_THREADS = 256, /* most threads of a block, but for rows */
     TCI_ASK_BUSY = 2,          /* blocks for each processor that keep a device busy */
@@ -49896,14 +50196,8 @@ static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
 static int tci_matrix_form_candidates(const tci_ask *a,
                                       int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    const tci_matrix_tile *tiles = tci_matrix_tiles();
-    (void)a;
-    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
-        n[i][0] = tiles[i].consumers;
-        n[i][1] = tiles[i].sub_rows;
-        n[i][2] = tiles[i].columns;
-    }
-    return TCI_MATRIX_TILES;
+    bool on_blocks = tci_ask_on_unit(a) && a->machine.block_threads > 0;
+    return on_blocks ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
 }
 
 static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)
@@ -60105,6 +60399,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
     m.remat = o->remat;
+    m.is_fast = o->math == TC_MATH_FAST;
     return m;
 }
 

@@ -114,6 +114,7 @@
 #include "plan/parts.c"
 #include "plan/scan.c"
 #include "plan/images.c"
+#include "plan/halves.c"
 #include "plan/algorithm.c"
 #include "plan/root.c"
 #include "plan/store.c"

@@ -137,7 +137,10 @@ typedef struct tc_allocator {
     void *user;
 } tc_allocator;
 
-/* FAST leaves tc free to approximate. So far it does not: both compute the same */
+/* FAST leaves tc free to approximate: on a GPU whose matrix units take bf16, large contractions of
+ * f32 (products, convolutions, their gradients but for those to filters) are sums of products of
+ * bf16 parts, low high + high low + high high, within 2^-16 of |a b| each; an infinite factor gives
+ * NaN. tc_explain names them. Elsewhere both compute the same */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
  * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation

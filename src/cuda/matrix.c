@@ -6,9 +6,10 @@
  *   the kernel: its class S, the split into parts, and the third part around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer). A box is rows of 128 bytes
- * whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m or n; else
- * a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the other.
+ * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of
+ * 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m
+ * or n; else a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the
+ * other.
  *
  * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
  * between groups of eight rows in 32-45, 1 << 62 for this swizzle. Sixteen elements of k further
@@ -118,7 +119,7 @@ static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
     k.shared_bytes = tci_matrix_shared_bytes(x);
-    int warps = 4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS;
+    int warps = 4 * x->consumers + 1 + x->last_warps;
     k.block_x = x->row_threads;
     k.block_y = TCI_MATRIX_WARP * warps / x->row_threads;
     k.n_maps = 2;
@@ -166,6 +167,10 @@ static const char tci_cuda_matrix_ptx[] =
     "int d, int e) {\n"
     "    TC_LOAD_BOX(\"5\", \"%3, %4, %5, %6, %7\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
     "\"r\"(e));\n}\n"
+    "template <int n> TC_I void tc_take_registers() {\n"
+    "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
+    "template <int n> TC_I void tc_leave_registers() {\n"
+    "    asm volatile(\"setmaxnreg.dec.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
     "TC_I void tc_products_begin() {\n"
     "    asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");\n}\n"
     "TC_I void tc_products_commit() {\n"
@@ -201,6 +206,8 @@ static const char tci_cuda_matrix_loading[] =
     "    return at + S::barriers + 8 * (2 * S::stages + i);\n}\n"
     "template <class S> TC_I unsigned tc_taken(unsigned at, int i) {\n"
     "    return at + S::barriers + 8 * (2 * S::stages + S::consumers + i);\n}\n"
+    "template <class S> TC_I unsigned tc_done(unsigned at) {\n"
+    "    return at + S::barriers + 8 * (2 * S::stages + 2 * S::consumers);\n}\n"
     "template <class S> TC_I int tc_staged(int row) {\n"
     "    return S::stages * S::stage_bytes + row * S::staged_pitch * S::staged_bytes;\n}\n"
     "template <class S> TC_I void tc_matrix_begin(unsigned at) {\n"
@@ -211,6 +218,7 @@ static const char tci_cuda_matrix_loading[] =
     "        for (int i = 0; i < S::consumers; i++) {\n"
     "            tc_barrier_init(tc_ready<S>(at, i), 4);\n"
     "            tc_barrier_init(tc_taken<S>(at, i), S::last_warps);\n        }\n"
+    "        tc_barrier_init(tc_done<S>(at), 4 * S::consumers);\n"
     "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_matrix_load(unsigned at, const tc_map *maps) {\n"
     "    int stage = 0;\n    unsigned parity = 1;\n"
@@ -270,7 +278,8 @@ static const char tci_cuda_matrix_multiplying[] =
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
     "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((buffer * S::sub_rows + r) * 64));\n"
-    "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n}\n";
+    "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n"
+    "    tc_warp_arrive<S>(tc_done<S>(at));\n}\n";
 
 
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
@@ -458,7 +467,7 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "    };\n",
                    symbol, (long long)depth,
                    (long long)x->tiles, x->stages, x->consumers,
-                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads,
+                   x->last_warps, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x),
                    (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_CUDA_LINE,
@@ -480,63 +489,75 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
     tci_str_add(out, "};\n");
 }
 
-/* The parts before the hole. Twelve warps at most leave each thread the 168 registers that
- * multiplying takes, so none are moved between warps. */
+/* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
+ * takes; of sixteen, those that multiply have these from the others. */
 static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
+    bool more = x->last_warps > TCI_MATRIX_LAST_WARPS;
     tci_str_printf(out,
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_matrix_begin<%s_shape>(at);\n"
                    "    const int warp = tc_warp<%s_shape>();\n"
-                   "    if (warp < %d) {\n"
-                   "        tc_matrix_multiply<%s_shape>(at, warp / 4);\n    }\n"
+                   "    if (warp < %d) {\n%s"
+                   "        tc_matrix_multiply<%s_shape>(at, warp / 4);\n%s    }\n"
                    "    if (warp == %d) {\n        if (tc_warp_lane<%s_shape>() == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
-                   symbol, symbol, loader, symbol, loader, symbol, symbol);
+                   symbol, symbol, loader, more ? "        tc_take_registers<168>();\n" : "",
+                   symbol,
+                   !more ? ""
+                         : "        tc_leave_registers<88>();\n    } else {\n"
+                           "        tc_leave_registers<88>();\n",
+                   loader, symbol, symbol);
 }
 
 /* The third part's loops up to the hole. Consumers come here behind their last tile and help with
- * what nothing is left behind any more. */
+ * what nothing is left behind any more; one may be a tile ahead of the other, which
+ * a parity does not tell, so they wait until all have left their last sums. */
 static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
-    int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows that a warp is at */
+    int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows and chunks that a warp is at */
     tci_str_printf(out,
                    "    const bool helps = warp < %d;\n"
                    "    const int worker = %d * (helps ? warp + %d : warp - %d) + "
                    "threadIdx.y %% %d;\n"
                    "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
                    "    const int last = blockIdx.x + before * gridDim.x;\n"
-                   "    unsigned ready = helps ? before & 1 : 0;\n"
+                   "    unsigned ready = 0;\n"
+                   "    if (helps) {\n        tc_barrier_wait(tc_done<%s_shape>(at), 0);\n    }\n"
                    "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
                    "ready ^= 1) {\n"
                    "    const tc_place p = %s_shape::place(t);\n",
-                   consumers, groups, TCI_MATRIX_LAST_WARPS, consumers + 1, groups,
-                   (long long)x->tiles, symbol);
+                   consumers, groups, x->last_warps, consumers + 1, groups,
+                   (long long)x->tiles, symbol, symbol);
     tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
                    "    const bool all = t == last%s;\n"
                    "    if (helps && !all) {\n        continue;\n    }\n"
-                   "    tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n"
-                   "    for (int row = %d * worker; row < %d; row += all ? %d : %d) {\n",
+                   "    if (!helps) {\n"
+                   "        tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n    }\n"
+                   "    for (int unit = worker; unit < %d; unit += all ? %d : %d) {\n"
+                   "    const int row = unit / %d * %d, column = unit %% %d * %d;\n",
                    x->consumers, x->buffers == 1 && x->consumers > 1 ? " && part == 1" : "", symbol,
-                   x->group_rows, part_rows,
-                   (TCI_MATRIX_LAST_WARPS + consumers) * groups * x->group_rows,
-                   TCI_MATRIX_LAST_WARPS * groups * x->group_rows);
+                   part_rows / x->group_rows * x->chunks, (x->last_warps + consumers) * groups,
+                   x->last_warps * groups, x->chunks, x->group_rows, x->chunks, x->lanes);
     tci_str_printf(out,
-                   "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n;\n"
-                   "    if (at_%d >= %lld) {\n        break;\n    }\n",
-                   x->m_axis, part_rows, x->n_axis, x->m_axis, (long long)x->m);
+                   "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n + column;\n"
+                   "    if (at_%d >= %lld) {\n        break;\n    }\n"
+                   "    if (at_%d >= %lld) {\n        continue;\n    }\n",
+                   x->m_axis, part_rows, x->n_axis, x->m_axis, (long long)x->m, x->n_axis,
+                   (long long)x->n);
     for (int i = 0; i < x->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
     }
     tci_str_printf(out,
                    "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "tc_staged<%s_shape>(%d * part + row);\n",
-                   symbol, x->buffers == 1 ? 0 : TCI_MATRIX_SUB * x->sub_rows);
+                   "tc_staged<%s_shape>(%d * part + row) + %d * column;\n",
+                   symbol, x->buffers == 1 ? 0 : TCI_MATRIX_SUB * x->sub_rows,
+                   tci_dtype_get((tc_dtype)x->staged)->bytes);
 }
 
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
@@ -559,7 +580,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_matrix_class(out, symbol, x);
     tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
-                           4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS);
+                           4 * x->consumers + 1 + x->last_warps);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");

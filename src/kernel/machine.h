@@ -19,6 +19,7 @@ enum {
     TCI_MACHINE_MANY = 16,    /* and from half as many processors on */
     TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_FEW = 2,       /* or so few, of a plain product */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
@@ -55,6 +56,7 @@ typedef struct tci_machine {
     bool reproducible;
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
+    bool is_fast;     /* factors of f32 contractions may be parts of bf16 (plan/halves.c) */
     tc_machine facts;
 } tci_machine;
 

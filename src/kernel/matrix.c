@@ -187,7 +187,7 @@ static bool tci_matrix_pays(const tci_matrix *x)
     for (int i = 0; i < x->n_batch; i++) {
         flops *= (double)x->batch[i];
     }
-    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+    return x->m >= TCI_MATRIX_FEW && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
            flops >= TCI_MATRIX_FLOPS;
 }
 

@@ -53,9 +53,10 @@ typedef struct tci_matrix {
     int64_t k_steps;
     int32_t value;      /* the instruction that is left in shared memory */
     int8_t staged;      /* as this dtype */
-    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t consumers, sub_rows, last_warps, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t own_columns;  /* of the result: columns, or fewer: whole rows of an image */
-    int32_t lanes;        /* columns, or the next power of two */
+    int32_t chunks;       /* of its columns that the hole takes one by one; 1 where y_axis >= 0 */
+    int32_t lanes;        /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int64_t staged_pitch; /* elements between rows of the staged sums */

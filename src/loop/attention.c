@@ -63,6 +63,7 @@ static void tci_attention_columns(tci_matrix *x)
     int step = 2 * TCI_ATTENTION_ROUND;
     x->columns = (int32_t)((x->n + step - 1) / step * step);
     x->own_columns = (int32_t)x->n;
+    x->chunks = 1;
     x->lanes = TCI_MATRIX_WARP;
     while (x->lanes < x->columns) {
         x->lanes *= 2;

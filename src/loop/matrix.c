@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-#include "build.h"
 #include "stage.h"
 
 enum {
@@ -19,24 +18,32 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
+    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, at most */
+    TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_TURN = 4000,          /* of the hole's warps between two tiles */
+    TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
+    TCI_MATRIX_FAR = 3300,           /* of boxes of images */
+    TCI_MATRIX_ISSUE = 4,            /* warps whose instructions are all that can be begun, about */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
 
+/* How much longer it takes to load rows that lie in two lines each. */
+#define TCI_MATRIX_APART 1.6
+
 /* ---- the tile ---- */
 
-TCI_FN const tci_matrix_tile *tci_matrix_tiles(void)
+/* Of B in a stage: where k does not lie fastest, whole boxes of 64. */
+static int64_t tci_matrix_held_columns(const tci_matrix *x)
 {
-    static const tci_matrix_tile tiles[TCI_MATRIX_TILES] = {
-        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-        {1, 1, 256}, {1, 1, 128}, {1, 1, 64},  {1, 1, 32}};
-    return tiles;
+    int64_t whole = x->side[1].along_k ? 1 : TCI_MATRIX_SUB;
+    return tci_ceil_div(x->columns, whole) * whole;
 }
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
-    return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
@@ -64,58 +71,108 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine 
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
 }
 
-/* Cycles of one step of k, and of the chain for some elements. */
+/* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
+ * and four warps alone wait for their own. */
+static double tci_matrix_part_of_rate(const tci_matrix *x)
+{
+    double columns = x->columns < 64    ? 0.36
+                     : x->columns < 128 ? 0.55
+                     : x->columns < 256 ? 0.7
+                                        : 0.8;
+    return columns * (x->consumers == 1 ? 0.85 : 1.0);
+}
+
+/* Does each row of a side's boxes lie in one line of the caches? */
+static bool tci_matrix_is_in_lines(const tci_matrix_side *side)
+{
+    bool in = side->offset % TCI_MATRIX_DEPTH_STEP == 0 && side->pitch % TCI_MATRIX_DEPTH_STEP == 0;
+    for (int i = 1; i < side->n_dims; i++) {
+        in = in && side->dims[i].stride % TCI_MATRIX_DEPTH_STEP == 0;
+    }
+    return in;
+}
+
+/* Cycles of one step of k: to multiply, to load as fast as the memory beside all units gives, and
+ * to wait for a load that is asked for when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
-    double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
-    double rate = machine->facts.matrix_flops * narrow *
-                  (x->consumers == 1 ? 0.85 : 1.0);
+    double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
     double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
     double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
     double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
-    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
-    return TCI_MAX(multiply, load);
+    bool lines = tci_matrix_is_in_lines(&x->side[0]) && tci_matrix_is_in_lines(&x->side[1]);
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth * (lines ? 1 : TCI_MATRIX_APART);
+    double latency = x->is_boxes ? TCI_MATRIX_FAR : TCI_MATRIX_LATENCY;
+    return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
 }
 
-static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+/* Of the chain for a tile; a unit's processor has issued all it can for some warps. Lanes that are
+ * no columns are masked. */
+static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int warps)
 {
-    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+    double cells = (double)x->rows * x->chunks * x->lanes;
+    double masked = x->own_columns % x->lanes != 0 ? 1.5 : 1;
+    return TCI_MATRIX_TURN + masked * cells * (2 * (double)chain + 8) /
+                                 (TCI_MIN(warps, TCI_MATRIX_ISSUE) * TCI_MATRIX_WARP);
 }
 
-/* The columns of a tile, `most` at most: where they are places of an image, whole rows of it, as
- * many for every tile as can be. False: not even one. */
+/* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
+ * lanes of so many threads, or the largest power of two that divides them. Where they are places of
+ * an image they are whole rows of it, as many for every tile as can be. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
 {
-    x->columns = x->own_columns = x->lanes = most;
+    x->columns = x->own_columns = most;
+    if (x->y_axis >= 0) {
+        int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
+        if (fit == 0) {
+            return false;
+        }
+        fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
+        x->own_columns = (int32_t)(fit * x->image_row);
+        x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
+                               TCI_MATRIX_COLUMN_STEP);
+    }
     if (x->y_axis < 0) {
+        x->lanes = x->columns & -x->columns;
+        x->chunks = x->columns / x->lanes;
         return true;
     }
-    int64_t rows = x->n / x->image_row, fit = TCI_MIN(most / x->image_row, rows);
-    if (fit == 0) {
-        return false;
-    }
-    fit = tci_ceil_div(rows, tci_ceil_div(rows, fit));
-    x->own_columns = (int32_t)(fit * x->image_row);
-    x->columns = (int32_t)(tci_ceil_div(x->own_columns, TCI_MATRIX_COLUMN_STEP) *
-                           TCI_MATRIX_COLUMN_STEP);
-    while (x->lanes / 2 >= x->columns && x->lanes / 2 >= TCI_MATRIX_WARP) {
-        x->lanes /= 2;
+    x->chunks = 1;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
     }
     return true;
 }
 
+/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
+ * every second column of each of its 64 rows. */
+static bool tci_matrix_is_tile(const int64_t *tile)
+{
+    return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
+           tile[2] <= TCI_MATRIX_SUMS / tile[1] && tile[2] % TCI_MATRIX_WARP == 0;
+}
+
+/* Sixteen warps have 128 registers each when they begin, which one product must not exceed. */
+static int tci_matrix_last_warps(const tci_matrix *x)
+{
+    return x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY ? TCI_MATRIX_MORE_WARPS
+                                                               : TCI_MATRIX_LAST_WARPS;
+}
+
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const tc_machine *facts)
+static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tc_machine *facts)
 {
-    x->consumers = tile->consumers;
-    x->sub_rows = tile->sub_rows;
+    x->consumers = (int32_t)tile[0];
+    x->sub_rows = (int32_t)tile[1];
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
-    if (!tci_matrix_set_columns(x, tile->columns)) {
+    if (!tci_matrix_set_columns(x, (int)tile[2])) {
         return false;
     }
+    x->last_warps = tci_matrix_last_warps(x);
     x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
-    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
+    x->staged_pitch = TCI_MAX(x->columns, x->lanes) + 8; /* rows begin in different banks */
     x->tiles_m = tci_ceil_div(x->m, x->rows);
     x->tiles_n = tci_ceil_div(x->n, x->own_columns);
     x->tiles = x->tiles_m * x->tiles_n;
@@ -126,21 +183,19 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const t
     if (x->stages < TCI_MATRIX_LEAST_STAGES) {
         tci_matrix_set_buffers(x, 1, facts);
     }
-    bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
-    return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
 static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
 {
-    double cells = (double)x->rows * x->columns;
     double steps = (double)tci_matrix_steps(x);
     double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
-    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double hole = tci_matrix_hole_cycles(x, chain, x->last_warps);
     if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
         tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
     }
-    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double last = tci_matrix_hole_cycles(x, chain, x->last_warps + 4 * x->consumers);
     double rounds = (double)tci_ceil_div(x->tiles, machine->matrix_units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
@@ -167,18 +222,56 @@ TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
 static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
                             tci_matrix *x)
 {
-    bool known = false;
-    const tci_matrix_tile *tiles = tci_matrix_tiles();
-    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
-        if (tiles[i].consumers == tile[0] && tiles[i].sub_rows == tile[1] &&
-            tiles[i].columns == tile[2]) {
-            known = tci_matrix_find(k, x) && tci_matrix_shape(x, &tiles[i], &machine->facts);
-        }
-    }
-    if (known) {
+    bool fits = tci_matrix_is_tile(tile) && tci_matrix_find(k, x) &&
+                tci_matrix_shape(x, tile, &machine->facts);
+    if (fits) {
         tci_matrix_set_groups(k, 1, x);
     }
-    return known;
+    return fits;
+}
+
+/* Puts a tile where its cost belongs; returns how many there are, `most` at most. */
+static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, int n, int most,
+                             const int64_t *tile, double cost)
+{
+    int at = n;
+    while (at > 0 && cost < costs[at - 1]) {
+        at--;
+    }
+    if (at == most) {
+        return n;
+    }
+    n = TCI_MIN(n + 1, most);
+    memmove(&tiles[at + 1], &tiles[at], sizeof(*tiles) * (size_t)(n - at - 1));
+    memmove(&costs[at + 1], &costs[at], sizeof(*costs) * (size_t)(n - at - 1));
+    memcpy(tiles[at], tile, sizeof(*tiles));
+    costs[at] = cost;
+    return n;
+}
+
+TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
+                                 int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    double costs[TCI_FORM_CANDIDATES];
+    int64_t chain = tci_matrix_chain_cost(k, 1), most = TCI_MATRIX_SUMS;
+    tci_matrix found, x;
+    int n = 0;
+    if (!tci_matrix_find(k, &found)) {
+        return 0;
+    }
+    for (int64_t consumers = 2; consumers >= 1; consumers--) {
+        for (int64_t sub_rows = 1; sub_rows <= 2; sub_rows++) {
+            for (int64_t columns = most; columns > 0; columns -= TCI_MATRIX_WARP) {
+                const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns};
+                x = found;
+                if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, &machine->facts)) {
+                    n = tci_matrix_insert(tiles, costs, n, TCI_FORM_CANDIDATES, tile,
+                                          tci_matrix_cycles(&x, chain, machine));
+                }
+            }
+        }
+    }
+    return n;
 }
 
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
@@ -196,7 +289,7 @@ TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {
     const tci_matrix *x = b->l->matrix;
     tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
-    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->own_columns / x->chunks
                                         : axis == x->m_axis ? x->group_rows
                                                             : 1;
     return at;
@@ -239,13 +332,13 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
     }
 }
 
-/* The part for tiles whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+/* The part for chunks whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
 static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
 {
     tci_lopen open;
     tci_lin at = tci_matrix_given(b, x->n_axis);
     tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
-    int64_t last = n < 0 ? hi + x->own_columns - 1 : x->n - 1;
+    int64_t last = n < 0 ? hi + x->own_columns / x->chunks - 1 : x->n - 1;
     tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
     tci_build_close(b, &open);
 }
@@ -263,14 +356,14 @@ TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
                       tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     }
     b->stage = stage + 1;
-    int64_t own = x->own_columns;
+    int64_t own = x->own_columns / x->chunks;
     int all = own < x->lanes ? tci_lx_const(b->l, own) : -1;
     if (x->n % own == 0) {
         tci_lin at = tci_matrix_given(b, x->n_axis);
         tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, all));
         return;
     }
-    int64_t cut = x->n / own * own; /* the first column of the last tiles */
+    int64_t cut = x->n / own * own; /* the first column of the last chunk */
     if (cut > 0) {
         tci_matrix_part(b, x, 0, cut - own, all);
     }

@@ -7,22 +7,22 @@
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
  * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
  * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
- * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers
- * are at the next tile: that is the skeleton's hole. At the block's last tile the consumers
- * help. */
+ * of the tile or one of its `chunks`, take `group_rows` rows at a time through the rest of the
+ * chain while the consumers are at the next tile: that is the skeleton's hole. At the block's last
+ * tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
 #include "../kernel/matrix.h"
-#include "build.h"
-#include "loop.h"
+#include "form.h"
 
 enum {
     TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
     TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
-    TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
+    TCI_MATRIX_LAST_WARPS = 3,  /* warps that run the hole, */
+    TCI_MATRIX_MORE_WARPS = 7   /* or so many, where registers suffice */
 };
 
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
@@ -31,10 +31,9 @@ TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* The tiles that the skeleton has. */
-typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
-enum { TCI_MATRIX_TILES = 8 };
-TCI_FN const tci_matrix_tile *tci_matrix_tiles(void);
+/* The tiles (consumers, sub_rows, columns) that take least time by the model; returns how many. */
+TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
+                                 int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
  * columns); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);

@@ -738,14 +738,8 @@ static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
 static int tci_matrix_form_candidates(const tci_ask *a,
                                       int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    const tci_matrix_tile *tiles = tci_matrix_tiles();
-    (void)a;
-    for (int i = 0; i < TCI_MATRIX_TILES; i++) {
-        n[i][0] = tiles[i].consumers;
-        n[i][1] = tiles[i].sub_rows;
-        n[i][2] = tiles[i].columns;
-    }
-    return TCI_MATRIX_TILES;
+    bool on_blocks = tci_ask_on_unit(a) && a->machine.block_threads > 0;
+    return on_blocks ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
 }
 
 static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)

@@ -619,7 +619,7 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
-    return rows >= TCI_MATRIX_ROWS && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
+    return rows >= TCI_MATRIX_FEW && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 
@@ -711,21 +711,34 @@ static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
                           n->n_attr, attr);
 }
 
+/* Contraction n for a matrix unit; NULL: none takes it. */
+static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
+{
+    if (!tci_algo_on_matrix_unit(n, a->machine)) {
+        return tci_plan_images(a, n);
+    }
+    tci_node *in[2];
+    for (int i = 0; i < 2; i++) {
+        in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
+    }
+    return in[0] == n->in[0] && in[1] == n->in[1]
+               ? n
+               : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                in, n->n_attr, n->attr);
+}
+
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
-    if (tci_algo_on_matrix_unit(n, a->machine)) {
-        tci_node *in[2];
-        for (int i = 0; i < 2; i++) {
-            in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
-        }
-        return in[0] == n->in[0] && in[1] == n->in[1]
-                   ? n
-                   : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
-                                    in, n->n_attr, n->attr);
+    tci_node *halves = tci_plan_halves(a, n);
+    tci_node *made = halves ? tci_algo_by_unit(a, halves) : NULL;
+    if (made) {
+        tci_str_add(a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
+                               "as math may be fast\n");
+        return made;
     }
-    tci_node *images = tci_plan_images(a, n);
-    if (images) {
-        return images;
+    made = tci_algo_by_unit(a, n);
+    if (made) {
+        return made;
     }
     tci_node *rows = tci_plan_rows(a, n);
     if (a->machine.reproducible) {

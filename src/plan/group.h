@@ -197,6 +197,9 @@ static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
+/* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
+ * NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */

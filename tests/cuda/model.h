@@ -354,6 +354,10 @@ enum { model_type_bf16 = 0, model_type_f16 = 1 };
 #define TC_MULTIPLY(type, columns, ta, tb) model_issue<columns, model_type_##type, ta, tb>
 #define TC_MULTIPLY_HELD(type, columns) model_issue_held<columns, model_type_##type>
 
+/* A thread here has any number of them. */
+template <int n> static void tc_take_registers() {}
+template <int n> static void tc_leave_registers() {}
+
 static void tc_products_begin() { model_fibers[model_me].fenced = true; }
 
 static void tc_products_commit()

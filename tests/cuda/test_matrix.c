@@ -185,6 +185,7 @@ static const product_case cases[] = {
     {.batch = 1, .m = 16, .n = 60, .k = 1160, .b_turned = true, .residual = true}, /* narrow */
     {.batch = 1, .m = 40, .n = 200, .k = 264, .a_turned = true}, /* fewer rows than a tile has */
     {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true}, /* two products of each consumer */
+    {.batch = 1, .m = 3, .n = 1000, .k = 520, .b_turned = true, .bias = true}, /* few rows */
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
@@ -265,8 +266,9 @@ static const emu_mutation mutations[] = {
     {"unsigned parity = 1;", "unsigned parity = 0;"},
     {"unsigned parity = 0, taken", "unsigned parity = 1, taken"},
     {"taken = S::buffers > 1 || group == 0;", "taken = 0;"},
-    {"before & 1 : 0;", "before & 1 : 1;"},
-    {"before & 1 : 0;", "1 - (before & 1) : 0;"},
+    {"unsigned ready = 0;", "unsigned ready = 1;"},
+    {"tc_barrier_wait(tc_done<", "if (0) tc_barrier_wait(tc_done<"},
+    {"tc_warp_arrive<S>(tc_done<S>(at));", ""},
     {"tc_barrier_wait(tc_full<S>(at, stage), parity);", ""},
     {"tc_barrier_wait(tc_empty<S>(at, stage), parity);", ""},
     {"tc_barrier_wait(tc_taken<S>(at, user), taken);", ""},
@@ -295,7 +297,7 @@ static const emu_mutation mutations[] = {
 TEST(planted_bugs_show)
 {
     enum { SEEDS = 4 };
-    static const product_case c = {.batch = 1, .m = 264, .n = 136, .k = 520, .residual = true};
+    static const product_case c = {.batch = 1, .m = 264, .n = 512, .k = 520, .residual = true};
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
@@ -345,6 +347,82 @@ TEST(a_user_can_refuse_the_class)
         free_product(&p);
         tc_ctx_free(ctx);
     }
+}
+
+/* ---- f32 where math may be fast ---- */
+
+enum { FAST_SIDE = 512, FAST_N = FAST_SIDE * FAST_SIDE };
+
+/* a b of f32, or a 3x3 convolution of an image a by filters b; what tc_explain says. */
+static void fast_product(tc_math math, bool image, const float *a, const float *b, float *out,
+                         char *text, size_t n_text)
+{
+    tc_ctx *ctx = open_context("emulated", 0);
+    tc_options o;
+    tc_program *f = NULL;
+    REQUIRE(ctx);
+    memset(&o, 0, sizeof(o));
+    o.math = math;
+    tc_tensor x = image ? tc_input(ctx, "x", TC_F32, 4, 64, 32, 32)
+                        : tc_input(ctx, "a", TC_F32, FAST_SIDE, FAST_SIDE);
+    tc_tensor w = image ? tc_input(ctx, "w", TC_F32, 64, 64, 3, 3)
+                        : tc_input(ctx, "b", TC_F32, FAST_SIDE, FAST_SIDE);
+    tc_conv how = {.padding = {1, 1}};
+    tc_tensor y = image ? tc_conv2d(x, w, TC_NONE, &how) : tc_matmul(x, w);
+    tc_status status = tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(y), &o, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    if (!status) {
+        snprintf(text, n_text, "%s", explained(f));
+        status = tc_run(f, TC_BUFS(TC_BUF(a, FAST_N), TC_BUF(b, image ? 64 * 64 * 9 : FAST_N)),
+                        TC_BUFS(TC_BUF(out, FAST_N)));
+        CHECK_MSG(status == TC_OK, "%s, %s", tc_error(f), emu_why);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* Element i of the product or of the convolution, and the sum of |a b|. */
+static double fast_want(bool image, const float *a, const float *b, int64_t i, double *size)
+{
+    double sum = 0;
+    *size = 0;
+    for (int64_t k = 0; k < (image ? 64 * 9 : FAST_SIDE); k++) {
+        int64_t y = i / 32 % 32 + k / 3 % 3 - 1, x = i % 32 + k % 3 - 1;
+        bool inside = !image || (y >= 0 && y < 32 && x >= 0 && x < 32);
+        int64_t at_a = image ? (i / 65536 * 64 + k / 9) * 1024 + y * 32 + x
+                             : i / FAST_SIDE * FAST_SIDE + k;
+        int64_t at_b = image ? i / 1024 % 64 * 64 * 9 + k : k * FAST_SIDE + i % FAST_SIDE;
+        double term = inside ? (double)a[at_a] * (double)b[at_b] : 0;
+        sum += term;
+        *size += fabs(term);
+    }
+    return sum;
+}
+
+TEST(fast_math_makes_f32_of_halves)
+{
+    static float a[FAST_N], b[FAST_N], out[FAST_N];
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < FAST_N; i++) {
+        a[i] = (float)next_value();
+        b[i] = (float)next_value();
+    }
+    for (int image = 0; image < 2; image++) {
+        char text[4000] = "";
+        int64_t wrong = 0;
+        fast_product(TC_MATH_FAST, image, a, b, out, text, sizeof(text));
+        CHECK_MSG(strstr(text, "class MATRIX") && strstr(text, "of bf16 halves"), "%s", text);
+        for (int64_t i = 0; i < FAST_N; i += 37) {
+            double size, want = fast_want(image, a, b, i, &size);
+            wrong += !(fabs((double)out[i] - want) <= size * 0x1p-15);
+        }
+        CHECK_EQ_INT(wrong, 0);
+    }
+    char text[4000] = "";
+    fast_product(TC_MATH_EXACT, false, a, b, out, text, sizeof(text));
+    CHECK_MSG(!strstr(text, "halves"), "%s", text);
 }
 
 /* ---- whole networks ---- */
