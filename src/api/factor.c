@@ -4,9 +4,10 @@
  * ops/linear.c; all steps of all matrices are one repetition (tc_scan), so that a program does not
  * grow with n.
  * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
- * a round each row meets one other, and between rounds they change places as players of a tournament
- * do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on halves of all
- * rows. Householder's reflections give triangles; of these the rotations need few sweeps.
+ * a round each row meets one other, and between rounds they change places as players of a
+ * tournament do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on
+ * halves of all rows. Householder's reflections give triangles; of these the rotations need few
+ * sweeps.
  *
  * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
  * whose value is taken off again: its derivative is that of the factors, and after two such steps

@@ -390,9 +390,10 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
     tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
                              (label_smoothing), TC_HERE)
 /* -log of the probability of all ways to say targets [batch, labels] in time, where each place
- * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which sequence i
- * has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean is of what
- * each target has by label. Inf where there is no way; zero_infinity: 0, as is its gradient. */
+ * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which
+ * sequence i has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean
+ * is of what each target has by label. Inf where there is no way; zero_infinity: 0, as is its
+ * gradient. */
 TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
                                 tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
                                 bool zero_infinity, tc_site here);

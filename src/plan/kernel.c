@@ -812,7 +812,7 @@ static void tci_pk_call_operand(tci_pk *p, int buffer, bool is_output)
     const tci_buffer *b = &p->plan->buffers[buffer];
     TCI_PUSH(p->s, p->operand_buffers, p->n_operand_buffers, p->cap_operand_buffers, buffer);
     tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
-    p->k->all_bytes += tci_dim_known(b->bytes);
+    p->k->all_bytes = tci_dim_add(p->k->all_bytes, b->bytes);
 }
 
 /* A kernel without stages: its operands are those of the user's function, in order. */
