@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "51e7af8bc09aca34"
+#define TCI_BUILD "4c30c67c535ace27"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2401,9 +2401,10 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
     tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
                              (label_smoothing), TC_HERE)
 /* -log of the probability of all ways to say targets [batch, labels] in time, where each place
- * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which sequence i
- * has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean is of what
- * each target has by label. Inf where there is no way; zero_infinity: 0, as is its gradient. */
+ * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which
+ * sequence i has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean
+ * is of what each target has by label. Inf where there is no way; zero_infinity: 0, as is its
+ * gradient. */
 TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
                                 tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
                                 bool zero_infinity, tc_site here);
@@ -36521,7 +36522,7 @@ static void tci_pk_call_operand(tci_pk *p, int buffer, bool is_output)
     const tci_buffer *b = &p->plan->buffers[buffer];
     TCI_PUSH(p->s, p->operand_buffers, p->n_operand_buffers, p->cap_operand_buffers, buffer);
     tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
-    p->k->all_bytes += tci_dim_known(b->bytes);
+    p->k->all_bytes = tci_dim_add(p->k->all_bytes, b->bytes);
 }
 
 /* A kernel without stages: its operands are those of the user's function, in order. */
@@ -78419,9 +78420,10 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
  * ops/linear.c; all steps of all matrices are one repetition (tc_scan), so that a program does not
  * grow with n.
  * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
- * a round each row meets one other, and between rounds they change places as players of a tournament
- * do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on halves of all
- * rows. Householder's reflections give triangles; of these the rotations need few sweeps.
+ * a round each row meets one other, and between rounds they change places as players of a
+ * tournament do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on
+ * halves of all rows. Householder's reflections give triangles; of these the rotations need few
+ * sweeps.
  *
  * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
  * whose value is taken off again: its derivative is that of the factors, and after two such steps
