@@ -243,6 +243,7 @@ TEST(limits_are_those_of_the_declarations)
                                              {"no random numbers", "tc_rand"},
                                              {"no scatter", "tc_scatter"},
                                              {"no FFT", "tc_fft"},
+                                             {"no complex", "TC_C64"},
                                              {"one GPU", "tc_cuda_device"}};
     char *readme = tct_file("README.md"), *calls = tct_file("src/api/ops.h");
     char *types = tct_file("src/api/types.h"), *cuda = tct_file("src/api/cuda.h");
