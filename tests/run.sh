@@ -4,7 +4,8 @@
 #   run.sh build OUT COMMAND...
 #                           runs the command that makes OUT and keeps the seconds it took in OUT.s
 #   run.sh one PROGRAM      runs it with an empty disk cache of its own; output into PROGRAM.out.
-#                           Succeeds also when tests fail: the sum tells.
+#                           Succeeds also when tests fail: the sum tells. TC_TEST_SOAK=1: its long
+#                           form; TC_TEST_SOAK=part/program: the long form of that one alone
 #   run.sh sum BUILD OUT... a line per part (the folder an OUT lies in), where the time went, and the
 #                           totals as last line; BUILD is the folder of the libraries
 set -u
@@ -24,6 +25,10 @@ one() {
     program=$1
     out=$program.out
     part=$(basename "$(dirname "$program")")
+    case "${TC_TEST_SOAK:-}" in
+    1 | "$part/$(basename "$program")") export TC_TEST_SOAK=1 ;;
+    *) unset TC_TEST_SOAK ;;
+    esac
     rm -rf "$program.cache"
     started=$(date +%s)
     TC_CACHE_DIR=$(pwd)/$program.cache timeout "${TEST_LIMIT_S:-600}" "$program" ${TEST_ARGS:-} \

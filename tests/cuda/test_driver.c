@@ -1,5 +1,8 @@
 /* The CUDA backend's use of the driver, on any machine: a driver that only counts is in its place
  * (fake_driver.h). What a kernel computes is the matter of test_cuda.c. Needs NVRTC. */
+#ifndef __clang__
+#pragma GCC optimize("O0") /* the whole library is in this file */
+#endif
 #define TC_CUDA
 #define TCI_KEEP_OPTIMIZE
 #define TC_IMPLEMENTATION

@@ -185,10 +185,10 @@ static tc_tensor fz_call_window(const fz_step *s, const tc_tensor *t)
     return tc_conv2d(t[0], t[1], TC_NONE, &o);
 }
 
-/* Integers of at most 4, or NaN. */
+/* Integers of at most 4, or NaN; values alone are looked at, so gradients may stop there. */
 static tc_tensor fz_call_tame(tc_tensor x)
 {
-    return tc_round(tc_minimum(tc_maximum(x, -4), 4));
+    return tc_stop_gradient(tc_round(tc_minimum(tc_maximum(x, -4), 4)));
 }
 
 static tc_tensor fz_call_move(const fz_step *s, const tc_tensor *t)

@@ -785,6 +785,7 @@ TEST(composite_rows)
         }
         tc_tensor x = make(dtypes[k], 2, sizes, f, w);
         tc_tensor g = make(dtypes[k], 1, &n, weight, w), b = make(dtypes[k], 1, &n, bias, w);
+        op_case *same = add_case("stop_gradient", tc_stop_gradient(x), R * N);
         op_case *s = add_case("softmax", tc_softmax(x, -1), R * N);
         op_case *l = add_case("log_softmax", tc_log_softmax(x, 1), R * N);
         op_case *m = add_case("mean", tc_mean(x, TC_AXES(1), false), R);
@@ -794,6 +795,7 @@ TEST(composite_rows)
         s->sums = l->sums = m->sums = v->sums = e->sums = true;
         s->tolerance = l->tolerance = m->tolerance = v->tolerance = e->tolerance = 2e-6;
         expect_softmax(s, l, f, R, N);
+        memcpy(same->want, f, sizeof(f));
         for (int i = 0; i < R * N; i++) {
             double var = 0;
             m->want[i / N] += i % N ? 0 : 0;
@@ -858,6 +860,7 @@ TEST(every_row_has_a_case)
     seen[TCI_OP_ASSIGN] = true; /* changes a parameter: no value of a graph */
     seen[TCI_OP_BOUND] = seen[TCI_OP_REPEAT] = true; /* repetitions: tests/ops/test_loops.c */
     seen[TCI_OP_RESULT] = true;
+    seen[TCI_OP_CUSTOM] = true;  /* a function of the user's: tests/unit/test_custom.c */
     seen[TCI_OP_SEGMENT] = true; /* the planner's own: tests/ops/test_scatter.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(op == TCI_OP_EW_END || seen[op], "row %s is in no case", tci_op_name(op));

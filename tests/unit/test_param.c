@@ -1,6 +1,9 @@
 /* tests/unit/test_param.c - parameters that several runs read and change: a run that fails leaves
  * them as they were, and whoever reads them finds what one run left. Threads; written to be run
  * under a race detector too. */
+#ifndef __clang__
+#pragma GCC optimize("O0") /* the whole library is in this file */
+#endif
 #include <pthread.h>
 
 /* What the library takes of locks and memory. */
