@@ -43,14 +43,15 @@ TEST_SOURCES := $(if $(TESTS),$(TESTS:%=tests/%.c),$(wildcard $(PARTS:%=tests/%/
 TEST_HEADERS := $(wildcard tests/*.h tests/*/*.h)
 NETWORKS := $(wildcard examples/models/*.h)
 # The library is built once for each form that tests ask for, not once for each test: $(B)/tc.o is what a
-# user gets; $(B)/inside*.o the same with the rooms' functions visible (tests/inside.h).
+# user gets; $(B)/inside*.o the same with the rooms' functions visible (tests/inside.h). A sanitizer,
+# which takes a minute for each form, does with the latter.
 having = $(if $(TEST_SOURCES)$(EXAMPLE_C),$(shell grep -lE '$(1)' $(TEST_SOURCES) $(EXAMPLE_C)))
 STANDALONE := $(call having,^\#define TC_IMPLEMENTATION)
 INSIDE := $(call having,^\#include "(\.\./)?inside.h")
 DYNAMIC := $(call having,^\#define TC_DYNAMIC_SHAPES)
 CUDA := $(call having,^\#define TC_CUDA)
 form = $(if $(filter $(1),$(DYNAMIC)),-dynamic)$(if $(filter $(1),$(CUDA)),-cuda)
-library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(filter $(1),$(STANDALONE)),,$(B)/tc.o))
+library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(filter $(1),$(STANDALONE)),,$(B)/$(if $(SAN),inside,tc).o))
 TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
 TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 BENCH_C := $(wildcard bench/*.c)

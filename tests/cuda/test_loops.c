@@ -1,5 +1,5 @@
-/* tests/cuda/test_loops.c - repetitions, loops and branches where steps are launches: on the emulated
- * CUDA dialect, and on a GPU where there is one. */
+/* tests/cuda/test_loops.c - repetitions, loops and branches where steps are launches: on the
+ * emulated CUDA dialect, and on a GPU where there is one. */
 #define TC_CUDA
 #include "inside.h"
 
