@@ -128,21 +128,30 @@ static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tenso
     *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
 }
 
-TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
+/* Two results of a matrix, either of which nobody may want; square: of no other matrix. */
+static void tci_factor_two(const char *name, tc_tensor x, bool square,
+                           void (*make)(const tci_made *, tc_tensor, tc_tensor *,
+                                        tc_tensor *),
+                           tc_tensor *first, tc_tensor *second, tc_site here)
 {
     tci_made m;
     tc_tensor results[2];
-    if (!tci_made_begin(&m, "tc_qr", x, here)) {
+    if (!tci_made_begin(&m, name, x, here)) {
         results[0] = results[1] = m.bad;
-    } else if (tci_factor_takes(&m, x, false, &results[0])) {
-        tci_factor_qr(&m, tci_made_wide(&m, x), &results[0], &results[1]);
+    } else if (tci_factor_takes(&m, x, square, &results[0])) {
+        make(&m, tci_made_wide(&m, x), &results[0], &results[1]);
         results[0] = tci_made_round(&m, results[0]);
         results[1] = tci_made_round(&m, results[1]);
     } else {
         results[1] = results[0];
     }
-    *(q ? q : &results[0]) = results[0];
-    *(r ? r : &results[1]) = results[1];
+    *(first ? first : &results[0]) = results[0];
+    *(second ? second : &results[1]) = results[1];
+}
+
+TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
+{
+    tci_factor_two("tc_qr", x, false, tci_factor_qr, q, r, here);
 }
 
 /* ---- rotations ---- */
@@ -247,19 +256,7 @@ static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, 
 
 TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here)
 {
-    tci_made m;
-    tc_tensor results[2];
-    if (!tci_made_begin(&m, "tc_eigh", x, here)) {
-        results[0] = results[1] = m.bad;
-    } else if (tci_factor_takes(&m, x, true, &results[0])) {
-        tci_factor_eigen(&m, tci_made_wide(&m, x), &results[0], &results[1]);
-        results[0] = tci_made_round(&m, results[0]);
-        results[1] = tci_made_round(&m, results[1]);
-    } else {
-        results[1] = results[0];
-    }
-    *(values ? values : &results[0]) = results[0];
-    *(vectors ? vectors : &results[1]) = results[1];
+    tci_factor_two("tc_eigh", x, true, tci_factor_eigen, values, vectors, here);
 }
 
 /* ---- singular values ---- */
