@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "983f995f87f528d7"
+#define TCI_BUILD "d7760ec100402113"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -661,6 +661,9 @@
  *     int64_t rows = tc_dim_div(tc_dim_add(tc_size(x, 0), 7), 8);
  *     int64_t missing = tc_dim_sub(tc_dim_mul(rows, 8), tc_size(x, 0));
  *     tc_tensor blocks = tc_reshape(tc_pad(x, 0, 0, missing, 0), rows, 8, -1);
+ *
+ * The number of steps of tc_scan may be symbolic, and so may the sizes of its carries and xs: one
+ * program then takes sequences of any length.
  *
  * C arithmetic on a symbolic size makes none: n / 2, n - 1 or 1.0 / n is refused wherever it can be
  * told from a number that is meant, which for n % 2 or a cast to a short type it cannot. A bound of
@@ -3414,14 +3417,15 @@ typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_t
  * the same where both say it. last[j] is what carry j is after the last step, ys[k] [length, ...]
  * what the steps gave as y k, each where its x was; last may be NULL, ys where n_ys is 0. One
  * program does all steps: time and memory of a compile do not grow with their number, nor, but for
- * ys, does the memory of a run. tc_grad goes back through all steps, by a repetition of its own,
- * for which the carries of all steps are stored; tc_jvp and tc_vmap refuse a repetition
- * (TC_ERR_UNSUPPORTED).
+ * ys, does the memory of a run. Sizes may be symbolic, length too: one program then takes
+ * sequences of any length (of no step, after which the carries are as they were). tc_grad goes back
+ * through all steps, by a repetition of its own, for which the carries of all steps are stored;
+ * tc_jvp and tc_vmap refuse a repetition (TC_ERR_UNSUPPORTED).
  *
  * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
  * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
- * an x without an axis), TC_ERR_HANDLE (a result that the body did not set), TC_ERR_UNSUPPORTED (a
- * symbolic size), TC_ERR_MEMORY, and what the body gives up with. */
+ * an x without an axis), TC_ERR_HANDLE (a result that the body did not set), TC_ERR_MEMORY, and
+ * what the body gives up with. */
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
                             tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
                             tc_site here);
@@ -9447,7 +9451,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(labels, LABEL, REST)
 #define TCI_ATTRS_REPEAT(X)                                                                        \
     X(carries, COUNT, FIRST) X(inputs, COUNT, FIRST) X(held, COUNT, FIRST)                         \
-    X(outputs, COUNT, FIRST) X(length, COUNT, FIRST) X(reverse, FLAG, FIRST)                       \
+    X(outputs, COUNT, FIRST) X(length, PLACE, FIRST) X(reverse, FLAG, FIRST)                       \
     X(stops, COUNT, FIRST)
 #define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
@@ -13901,7 +13905,7 @@ TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
 /* ---- src/graph/repeat.h, continued ---- */
 typedef struct tci_repeat {
     int n_carry, n_x, n_held, n_y;
-    int64_t length;
+    tci_dim length;
     bool reverse;
     int stops; /* -1: it does not */
     tci_node *const *init, *const *xs, *const *held;
@@ -13912,9 +13916,9 @@ typedef struct tci_repeat {
 /* The parts of a REPEAT node, in its lists. */
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
 /* The row of a carry before step `step`, or after so many. */
-static inline int64_t tci_repeat_row_at(const tci_repeat *r, int64_t step)
+static inline tci_dim tci_repeat_row_at(const tci_repeat *r, tci_dim step)
 {
-    return r->reverse ? r->length - step : step;
+    return r->reverse ? tci_dim_sub(r->length, step) : step;
 }
 static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
@@ -13931,8 +13935,8 @@ TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roo
 TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
 /* A REPEAT, with r's body closed: nodes of it that need none of its BOUND nodes are held too, but
  * for numbers and for movement of what is held. The xs have length elements
- * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), a
- * size is symbolic (TC_ERR_UNSUPPORTED), or no memory. */
+ * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), or
+ * no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
 
@@ -16742,8 +16746,8 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
 
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
 {
-    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3], n->attr[4],
-                    n->attr[5] != 0, (int)n->attr[6] - 1,
+    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3],
+                    tci_node_dims(n)[4], n->attr[5] != 0, (int)n->attr[6] - 1,
                     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
     r.init = n->in;
     r.xs = r.init + r.n_carry;
@@ -16889,20 +16893,6 @@ static bool tci_repeat_check_carry(tci_graph *g, const tci_repeat *r, int i)
     return true;
 }
 
-static bool tci_repeat_check_known(tci_graph *g, tci_node *const *nodes, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (!tci_build_is_known(nodes[i]->rank, nodes[i]->shape)) {
-            tci_graph_fail(g, TC_ERR_UNSUPPORTED,
-                           "a value of the repetition has the symbolic shape %s: expected sizes "
-                           "that are numbers",
-                           TCI_SHAPE_TEXT(nodes[i]));
-            return false;
-        }
-    }
-    return true;
-}
-
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r)
 {
     int n_body = r->n_carry + r->n_y;
@@ -16922,11 +16912,6 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
         body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
     }
     tci_repeat_close_body(&c, r, body);
-    if (!tci_repeat_check_known(g, r->init, r->n_carry) ||
-        !tci_repeat_check_known(g, r->xs, r->n_x) || !tci_repeat_check_known(g, c.held, c.n_held) ||
-        !tci_repeat_check_known(g, body, n_body)) {
-        return NULL;
-    }
     const struct { tci_node *const *items; int n; } lists[] = {
         {r->init, r->n_carry}, {r->xs, r->n_x}, {c.held, c.n_held},  {r->carry, r->n_carry},
         {r->x, r->n_x},        {c.inner, c.n_held}, {body, n_body}};
@@ -16937,9 +16922,9 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
             in[n++] = lists[i].items[k];
         }
     }
-    const int64_t attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
-                             r->length,  r->reverse, r->stops + 1};
-    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, attr);
+    const tci_dim attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
+                             r->length,  (int)r->reverse, r->stops + 1};
+    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, tci_dim_words(attr));
 }
 
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
@@ -17520,7 +17505,7 @@ static void tci_verify_repeat(const tci_verify *v)
     const tci_node *n = v->n;
     tci_repeat r = tci_repeat_of(n);
     int n_bound = r.n_carry + r.n_x + r.n_held;
-    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && r.length > 0,
+    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && tci_verify_le(0, r.length),
                     "operands unlike its words");
     for (int i = 0; i < n_bound; i++) {
         bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
@@ -17550,7 +17535,8 @@ static void tci_verify_result(const tci_verify *v)
     tci_verify_that(v, i < tci_repeat_n_results(&r) && (r.stops < 0 || i < r.n_carry),
                     "a result that is not there");
     tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
-    tci_verify_that(v, i < r.n_carry || n->shape[0] == r.length + (rows >= 0), "not all steps");
+    tci_verify_that(v, i < r.n_carry || n->shape[0] == tci_dim_add(r.length, rows >= 0),
+                    "not all steps");
 }
 
 static void tci_verify_cast(const tci_verify *v)
@@ -22622,8 +22608,9 @@ static tci_node *tci_grad_input(tci_grad_repeat *w, tci_node *xs, tci_node *like
 /* Of the rows of a carry those before each step, where the step's x is. */
 static tci_node *tci_grad_before(const tci_grad_repeat *w, tci_node *rows)
 {
-    int64_t first = w->r.reverse;
-    return tci_vjp_built(w->v, tci_build_slice(w->v->g, rows, 0, first, first + w->r.length, 1));
+    int first = w->r.reverse;
+    return tci_vjp_built(w->v, tci_build_slice(w->v->g, rows, 0, first,
+                                               tci_dim_add(w->r.length, first), 1));
 }
 
 /* The gradient of carry i as the last step gave it. */
@@ -22633,9 +22620,9 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     tci_graph *g = w->v->g;
     const tci_node *one = r->next[i];
     tci_node *last = w->grads[i], *rows = w->grads[r->n_carry + r->n_y + i];
-    int64_t at = tci_repeat_row_at(r, r->length);
+    tci_dim at = tci_repeat_row_at(r, r->length);
     if (rows) {
-        rows = tci_vjp_built(w->v, tci_build_slice(g, rows, 0, at, at + 1, 1));
+        rows = tci_vjp_built(w->v, tci_build_slice(g, rows, 0, at, tci_dim_add(at, 1), 1));
         rows = tci_vjp_built(w->v, tci_build_reshape(g, rows, one->rank, one->shape));
     }
     last = tci_grad_sum(w, last, rows);
@@ -26739,7 +26726,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 /* The kernel, finished, that has of each operand it reads only the stretch it reads, where that is
  * known. offsets, one an operand: the byte at which that begins, a multiple of TCI_ALIGNED_BYTES.
  * May change k. */
-TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets);
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets);
 
 #endif
 
@@ -28344,7 +28331,7 @@ static bool tci_kernel_stretch(const tci_kernel *k, int p, int64_t *lo, int64_t 
     return known && 0 <= *lo && *lo <= *hi && *hi < tci_dim_known(n); /* not: no point, no load */
 }
 
-TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets)
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets)
 {
     int64_t lo, hi;
     bool moved = false;
@@ -29739,7 +29726,7 @@ typedef struct tci_buffer {
 typedef struct tci_step {
     int32_t kernel;         /* index in kernels: equal kernels are one */
     int32_t *operands;      /* buffer of each operand of the kernel, */
-    int64_t *offsets;       /* and at which byte of it the operand begins */
+    tci_dim *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
     int32_t group;          /* of plan.fusion */
 } tci_step;
@@ -29751,22 +29738,22 @@ typedef struct tci_alias { int32_t output, input; } tci_alias;
 
 typedef struct tci_move {
     int32_t step, operand;
-    int64_t by;
+    tci_dim by;
     bool back;
 } tci_move;
-typedef struct tci_turn {       /* a carry of a span that stops: its two rows */
+typedef struct tci_turn {       /* a carry of two rows, whose last value goes to the first */
     int32_t step, operand;      /* where the first row is written, before the rounds */
-    int64_t bytes;              /* from row to row */
+    tci_dim bytes;              /* from row to row */
 } tci_turn;
 typedef struct tci_span {       /* steps that are repeated */
     int32_t enter;              /* steps [enter, first) set the carries, */
     int32_t first, last;        /* steps [first, last) are done in each round */
     int32_t n_within;           /* of the spans that follow, those within it */
-    int64_t rounds;
+    tci_dim rounds;
     int32_t first_move, n_moves;
-    /* Of one that stops: its carries, in order, and the number of that which says whether there is
-     * another round; n_turns 0: it does not stop. What carries are in the end is in their first
-     * rows. */
+    /* Where it is not known how many rounds there are: what the carries that take turns are in the
+     * end is in their first rows. stops: the number among them (then all carries, in order) of that
+     * which says whether there is another round; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
 } tci_span;
 
@@ -30129,7 +30116,7 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 typedef struct tci_lowered {
     tci_kernel *kernel;
     int32_t *operand_buffers;    /* buffer index in the plan, */
-    int64_t *offsets;            /* and at which byte of it the kernel's operand begins */
+    tci_dim *offsets;            /* and at which byte of it the kernel's operand begins */
     tci_node **literals;
     tci_node **dividing;         /* RESHAPEs that leave divisions in its index expressions */
     int32_t n_dividing;
@@ -36552,7 +36539,7 @@ static tci_lowered tci_pk_call(tci_pk *p)
     p->k->bytes = tci_dim_known(p->k->all_bytes);
     tci_pk_name(p, p->k);
     tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
-    out.offsets = TCI_NEW_ARRAY(p->s, int64_t, p->k->n_operands + 1);
+    out.offsets = TCI_NEW_ARRAY(p->s, tci_dim, p->k->n_operands + 1);
     return out;
 }
 
@@ -36581,7 +36568,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);
     }
-    out.offsets = TCI_NEW_ARRAY(s, int64_t, out.kernel->n_operands + 1);
+    out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
@@ -37310,8 +37297,9 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_plan_sequence(s, p);
     tci_memory_lifetimes(p);
-    tci_memory_place(s, p, apart);
     tci_memory_aliases(s, p);
+    tci_repeat_place(s, p);
+    tci_memory_place(s, p, apart);
 }
 /* ---- src/plan/once.c ---- */
 /* plan/once.c - what a program computes once and not in each run: its init list.
@@ -37761,17 +37749,16 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
  * Memory: rows. A carry has two, which take turns (or as many as there are steps, and one, where
  * somebody reads all), so a step never writes what it reads. What each step is given or gives is a
  * row of an operand. On machines of blocks of threads memory begins at multiples of
- * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. */
+ * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. The
+ * temporaries of a body become the plan's, and live within a round; all else that its steps touch
+ * lives as long as the one step did, so for all rounds. */
 
-enum {
-    TCI_REPEAT_TURNS = 2, /* rows of a carry */
-    TCI_REPEAT_UNIT = 64  /* bytes: at multiples of it begins what lies in the scratch */
-};
+enum { TCI_REPEAT_TURNS = 2 }; /* rows of a carry */
 
 /* Where an operand of a body lies: in which buffer, at which byte; moves as a tci_move. */
 typedef struct tci_repeat_spot {
     int32_t buffer;
-    int64_t offset, by;
+    tci_dim offset, by;
     bool back;
 } tci_repeat_spot;
 
@@ -37779,13 +37766,11 @@ typedef struct tci_plan_repeat {
     tci_repeat r;
     tci_node **outside;     /* operands as they lie in memory, before plan/algorithm.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
-    int64_t *pitch;         /* bytes of a row: of each carry, input and output */
+    tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
     bool *keeps;            /* of each carry: all rows, not two that take turns */
-    int64_t *skipped;       /* of each input, rows before the first in its memory */
-    int64_t *own;           /* of a carry that is not stored: where its rows lie in the scratch */
+    tci_dim *skipped;       /* of each input, rows before the first in its memory */
     tci_plan *enter, *body; /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */
-    int64_t scratch;        /* bytes: temporaries, then carries */
 } tci_plan_repeat;
 
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
@@ -37793,14 +37778,20 @@ TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
     int64_t rounds = 1;
     for (int i = 0; i < p->n_spans; i++) {
         bool within = p->spans[i].first <= t && t < p->spans[i].last;
-        rounds *= within && !p->spans[i].n_turns ? p->spans[i].rounds : 1;
+        rounds *= within && p->spans[i].stops < 0 ? tci_dim_hint(p->spans[i].rounds) : 1;
     }
     return rounds;
 }
 
-static int64_t tci_repeat_n_rows(const tci_plan_repeat *x, int carry)
+static tci_dim tci_repeat_n_rows(const tci_plan_repeat *x, int carry)
 {
-    return x->keeps[carry] ? x->r.length + 1 : TCI_REPEAT_TURNS;
+    return x->keeps[carry] ? tci_dim_add(x->r.length, 1) : TCI_REPEAT_TURNS;
+}
+
+/* Where the number of rounds is not known, what a carry is in the end goes to its first row. */
+static bool tci_repeat_settles(const tci_repeat *r)
+{
+    return r->stops >= 0 || !tci_dim_is_known(r->length);
 }
 
 /* ---- nodes ---- */
@@ -37820,21 +37811,26 @@ static tci_node *tci_repeat_made(const tci_repeat_finder *c, tci_node *n)
     return n;
 }
 
-static int64_t tci_repeat_count(const tci_node *n)
+/* Elements along the axes from that one on. */
+static tci_dim tci_repeat_count(const tci_node *n, int first_axis)
 {
-    return tci_dim_known(tci_node_count(n));
+    tci_dim count = 1;
+    for (int i = first_axis; i < n->rank; i++) {
+        count = tci_dim_mul(count, n->shape[i]);
+    }
+    return count;
 }
 
-static int64_t tci_repeat_bytes(const tci_node *n)
+static int tci_repeat_bytes(const tci_node *n)
 {
     return tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* Elements from row to row, of rows like n. */
-static int64_t tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
+static tci_dim tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
 {
-    int64_t unit = c->machine.block_threads > 0 ? TCI_ALIGNED_BYTES / tci_repeat_bytes(n) : 1;
-    return (tci_repeat_count(n) + unit - 1) / unit * unit;
+    int unit = c->machine.block_threads > 0 ? TCI_ALIGNED_BYTES / tci_repeat_bytes(n) : 1;
+    return tci_dim_mul(tci_dim_ceil_div(tci_node_count(n), unit), unit);
 }
 
 /* n as memory, dense. */
@@ -37854,36 +37850,35 @@ static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
 
 /* Where xs is some rows of a result, which are in memory anyway: that, of which so many rows are
  * skipped. */
-static tci_node *tci_repeat_unsliced(tci_node *xs, int64_t *skipped)
+static tci_node *tci_repeat_unsliced(tci_node *xs, tci_dim *skipped)
 {
     bool rows = xs->op == TCI_OP_SLICE && xs->in[0]->op == TCI_OP_RESULT && xs->attr[1] == 1;
     for (int i = 1; i < xs->rank && rows; i++) {
         rows = xs->shape[i] == xs->in[0]->shape[i] && xs->attr[2 * i + 1] == 1;
     }
-    *skipped = rows ? xs->attr[0] : 0;
+    *skipped = rows ? tci_node_dims(xs)[0] : 0;
     return rows ? xs->in[0] : xs;
 }
 
 /* The rows of xs, `row` elements from one to the next. */
-static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, int64_t row)
+static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, tci_dim row)
 {
-    const tci_dim n = xs->shape[0], flat[2] = {n, tci_repeat_count(xs) / tci_dim_known(n)};
+    const tci_dim flat[2] = {xs->shape[0], tci_repeat_count(xs, 1)};
     tci_value zero = {.u = 0};
     if (flat[1] == row) {
         return xs;
     }
     tci_node *fill = tci_repeat_made(c, tci_graph_const(c->g, (tc_dtype)xs->dtype, zero));
     xs = tci_repeat_made(c, tci_build_reshape(c->g, xs, 2, flat));
-    return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, row - tci_dim_known(flat[1]), fill));
+    return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, tci_dim_sub(row, flat[1]), fill));
 }
 
-/* Rows [from, to) of a stored result, in this shape. */
-static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, int64_t from,
-                                int64_t to, const tci_node *like)
+/* Rows [from, to) of a stored result, in this shape; each of so many elements. */
+static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, tci_dim from,
+                                tci_dim to, tci_dim count, const tci_node *like)
 {
-    int64_t count = tci_repeat_count(like) / (to - from);
     rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 0, from, to, 1));
-    if (tci_repeat_count(rows) != tci_repeat_count(like)) {
+    if (tci_repeat_count(rows, 1) != count) {
         rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
     }
     return tci_repeat_made(c, tci_build_reshape(c->g, rows, like->rank, like->shape));
@@ -37896,7 +37891,7 @@ static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int wh
     tci_plan_repeat *x = &c->p->repeats[number];
     const tci_node *one = x->r.next[which]; /* outputs follow */
     bool is_carry = which < x->r.n_carry;
-    bool whole = tci_repeat_count(one) == tci_repeat_row(c, one);
+    bool whole = tci_node_count(one) == tci_repeat_row(c, one);
     tci_dim *shape = TCI_NEW_ARRAY(c->s, tci_dim, one->rank + 2);
     const int64_t attr[2] = {which, number};
     int n_in = x->r.n_carry + x->r.n_x + x->r.n_held;
@@ -37930,13 +37925,12 @@ static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n
     if (tci_build_same_shape(stored->rank, stored->shape, n->rank, n->shape)) {
         return stored;
     }
-    int64_t n_rows = tci_dim_known(stored->shape[0]);
-    int64_t from = !is_last           ? 0
-                   : x->keeps[result] ? tci_repeat_row_at(r, r->length)
-                   : r->stops >= 0    ? 0
-                                      : r->length % n_rows;
-    int64_t to = is_last ? from + 1 : n_rows;
-    return tci_repeat_cut(c, stored, from, to, n);
+    tci_dim from = !is_last                ? 0
+                   : x->keeps[result]      ? tci_repeat_row_at(r, r->length)
+                   : tci_repeat_settles(r) ? 0
+                                           : tci_dim_mod(r->length, stored->shape[0]);
+    tci_dim to = is_last ? tci_dim_add(from, 1) : stored->shape[0];
+    return tci_repeat_cut(c, stored, from, to, tci_repeat_count(n, !is_last), n);
 }
 
 static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
@@ -37946,14 +37940,13 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     int n_body = r->n_carry + r->n_y, n_outside = tci_node_n_outside(n);
     x.outside = TCI_NEW_ARRAY(c->s, tci_node *, n_outside + 1);
     x.stored = TCI_NEW_ARRAY(c->s, tci_node *, n_body + 1);
-    x.pitch = TCI_NEW_ARRAY(c->s, int64_t, n_body + r->n_x + 1);
+    x.pitch = TCI_NEW_ARRAY(c->s, tci_dim, n_body + r->n_x + 1);
     x.keeps = TCI_NEW_ARRAY(c->s, bool, r->n_carry + 1);
-    x.skipped = TCI_NEW_ARRAY(c->s, int64_t, r->n_x + 1);
-    x.own = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    x.skipped = TCI_NEW_ARRAY(c->s, tci_dim, r->n_x + 1);
     for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
         const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
                                                       : r->y[i - r->n_carry - r->n_x];
-        x.pitch[i] = tci_repeat_row(c, one) * tci_repeat_bytes(one);
+        x.pitch[i] = tci_dim_mul(tci_repeat_row(c, one), tci_repeat_bytes(one));
     }
     TCI_PUSH(c->s, c->p->repeats, c->p->n_repeats, c->p->cap_repeats, x);
     *(int *)tci_table_at(&c->number, n) = c->p->n_repeats;
@@ -38048,7 +38041,7 @@ TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node 
 
 /* ---- the step that stands for a body ---- */
 
-/* The body and what it begins with, and what they need besides their operands. */
+/* The body and what it begins with. */
 static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
 {
     const tci_repeat *r = &x->r;
@@ -38063,12 +38056,6 @@ static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
                              r->n_carry, m->machine);
     x->body = tci_plan_make(m->s, m->g, r->carry, n_bound, m->literals, m->n_literals, given, n,
                             m->machine);
-    x->scratch = TCI_MAX(x->enter->arena_bytes, x->body->arena_bytes);
-    for (int i = 0; i < r->n_carry; i++) {
-        x->scratch = (x->scratch + TCI_REPEAT_UNIT - 1) / TCI_REPEAT_UNIT * TCI_REPEAT_UNIT;
-        x->own[i] = x->scratch;
-        x->scratch += x->stored[i] ? 0 : tci_repeat_n_rows(x, i) * x->pitch[i];
-    }
 }
 
 static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kernel *k,
@@ -38097,14 +38084,18 @@ static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_grou
     return buffer;
 }
 
-static int tci_repeat_scratch(const tci_repeat_maker *m, tci_plan *p, int64_t bytes)
+/* The rows of a carry that is not stored. */
+static int tci_repeat_own(const tci_repeat_maker *m, tci_plan *p, const tci_plan_repeat *x, int i)
 {
-    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = TC_U8, .index = -1, .n = bytes, .bytes = bytes};
+    tci_dim bytes = tci_dim_mul(tci_repeat_n_rows(x, i), x->pitch[i]);
+    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = x->r.carry[i]->dtype, .index = -1,
+                    .n = tci_dim_div(bytes, tci_repeat_bytes(x->r.carry[i])), .bytes = bytes};
+    tci_dim_need(m->s, bytes, "the memory of a carry");
     TCI_PUSH(m->s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
 }
 
-/* Operands: those outside, the results that are stored, the scratch. */
+/* Operands: those outside; the carries; the outputs that are stored. */
 TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tci_fusion *f,
                                 const tci_group *g, tci_kernel *k)
 {
@@ -38112,7 +38103,7 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     tci_plan_repeat *x = &p->repeats[first->attr[1]];
     int n_outside = first->n_in, n_stored = x->r.n_carry + x->r.n_y;
     tci_step step = {.operands = TCI_NEW_ARRAY(m->s, int32_t, n_outside + n_stored + 1),
-                     .offsets = TCI_NEW_ARRAY(m->s, int64_t, n_outside + n_stored + 1)};
+                     .offsets = TCI_NEW_ARRAY(m->s, tci_dim, n_outside + n_stored + 1)};
     for (int i = 0; i < g->n_roots; i++) { /* as they are after algorithms were chosen */
         tci_node *now = f->roots[g->roots[i]].node;
         x->stored[now->attr[0]] = now;
@@ -38126,11 +38117,12 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
         tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, first->in[i]), false);
     }
     for (int i = 0; i < n_stored; i++) {
-        if (x->stored[i]) {
-            tci_repeat_operand(m, p, k, &step, tci_repeat_stored(m->s, f, g, i), true);
+        if (x->stored[i] || i < x->r.n_carry) {
+            int buffer = x->stored[i] ? tci_repeat_stored(m->s, f, g, i)
+                                      : tci_repeat_own(m, p, x, i);
+            tci_repeat_operand(m, p, k, &step, buffer, true);
         }
     }
-    tci_repeat_operand(m, p, k, &step, tci_repeat_scratch(m, p, x->scratch), true);
     return step;
 }
 
@@ -38139,11 +38131,10 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
 typedef struct tci_repeat_placer {
     tci_scratch *s;
     const tci_plan *from;
-    tci_plan to;                 /* steps, kernels, spans, moves */
+    tci_plan to;                 /* steps, kernels, spans, moves; and temporaries, from n_buffers */
     const tci_plan_repeat *x;    /* at hand; where its operands lie: */
     tci_repeat_spot *init;       /* the carries as they are outside, */
     tci_repeat_spot *inputs, *outputs; /* the ports of its body */
-    int32_t scratch;             /* buffer */
 } tci_repeat_placer;
 
 static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_kernel *k)
@@ -38156,10 +38147,22 @@ static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_
 }
 
 /* Row by row, the other way round where the repetition is reversed. */
-static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, int64_t pitch)
+static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, tci_dim pitch)
 {
-    tci_repeat_spot spot = {buffer, r->reverse ? (r->length - 1) * pitch : 0,
-                            r->reverse ? -pitch : pitch, false};
+    tci_dim last = tci_dim_max(tci_dim_sub(r->length, 1), 0); /* there may be no step */
+    tci_repeat_spot spot = {buffer, r->reverse ? tci_dim_mul(last, pitch) : 0,
+                            r->reverse ? tci_dim_neg(pitch) : pitch, false};
+    return spot;
+}
+
+/* The rows of a carry of which all stay: what a step reads, or what it writes. */
+static tci_repeat_spot tci_repeat_walk_carry(const tci_repeat *r, int32_t buffer, tci_dim pitch,
+                                             bool writes)
+{
+    tci_repeat_spot spot = tci_repeat_walk(r, buffer, pitch);
+    if (writes != r->reverse) { /* one row further than the elements */
+        spot.offset = r->reverse ? tci_dim_mul(r->length, pitch) : pitch;
+    }
     return spot;
 }
 
@@ -38167,59 +38170,80 @@ static void tci_repeat_find_spots(tci_repeat_placer *c, const tci_step *step)
 {
     const tci_plan_repeat *x = c->x;
     const tci_repeat *r = &x->r;
-    int n_outside = r->n_carry + r->n_x + r->n_held, at = n_outside, n = r->n_carry;
+    int n_outside = r->n_carry + r->n_x + r->n_held, at = n_outside + r->n_carry, n = r->n_carry;
     c->init = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + 1);
     c->inputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, n_outside + 1);
     c->outputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + r->n_y + 1);
-    c->scratch = step->operands[c->from->kernels[step->kernel]->n_operands - 1];
     for (int i = 0; i < r->n_carry; i++) {
-        int32_t buffer = x->stored[i] ? step->operands[at++] : c->scratch;
-        int64_t pitch = x->pitch[i], offset = x->stored[i] ? 0 : x->own[i];
-        bool back = !x->keeps[i];
-        int64_t way = r->reverse && !back ? -pitch : pitch;
-        offset += back ? 0 : tci_repeat_row_at(r, 0) * pitch;
+        int32_t buffer = step->operands[n_outside + i];
+        tci_dim pitch = x->pitch[i];
         c->init[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
-        c->inputs[i] = (tci_repeat_spot){buffer, offset, way, back};
-        c->outputs[i] = (tci_repeat_spot){buffer, offset + way, back ? -way : way, back};
+        c->inputs[i] = (tci_repeat_spot){buffer, 0, pitch, true};
+        c->outputs[i] = (tci_repeat_spot){buffer, pitch, tci_dim_neg(pitch), true};
+        if (x->keeps[i]) {
+            c->inputs[i] = tci_repeat_walk_carry(r, buffer, pitch, false);
+            c->outputs[i] = tci_repeat_walk_carry(r, buffer, pitch, true);
+        }
     }
     for (int i = 0; i < r->n_x; i++) {
         int k = r->n_carry + i;
         c->inputs[k] = tci_repeat_walk(r, step->operands[k], x->pitch[k]);
-        c->inputs[k].offset += x->skipped[i] * x->pitch[k];
+        tci_dim skipped = tci_dim_mul(x->skipped[i], x->pitch[k]);
+        c->inputs[k].offset = tci_dim_add(c->inputs[k].offset, skipped);
     }
     for (int i = r->n_carry + r->n_x; i < n_outside; i++) {
         c->inputs[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
     }
     for (int i = 0; i < r->n_y; i++) {
         if (x->stored[r->n_carry + i]) {
-            int64_t pitch = x->pitch[r->n_carry + r->n_x + i];
+            tci_dim pitch = x->pitch[r->n_carry + r->n_x + i];
             c->outputs[n++] = tci_repeat_walk(r, step->operands[at++], pitch);
         }
     }
 }
 
-static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_buffer *b,
-                                          bool enters)
+/* Of buffer b of the body, or of what it begins with, whose temporaries are ours at `temps`. */
+static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_plan *body, int b,
+                                          const int32_t *temps, bool enters)
 {
-    tci_repeat_spot temp = {c->scratch, b->offset, 0, false};
+    const tci_buffer *buffer = &body->buffers[b];
+    tci_repeat_spot temp = {temps[b], 0, 0, false};
     if (enters) { /* a carry goes to where the body reads it first */
-        return b->kind == TCI_BUF_INPUT    ? c->init[b->index]
-               : b->kind == TCI_BUF_OUTPUT ? c->inputs[b->index]
-                                           : temp;
+        return buffer->kind == TCI_BUF_INPUT    ? c->init[buffer->index]
+               : buffer->kind == TCI_BUF_OUTPUT ? c->inputs[buffer->index]
+                                                : temp;
     }
-    return b->kind == TCI_BUF_INPUT    ? c->inputs[b->index]
-           : b->kind == TCI_BUF_OUTPUT ? c->outputs[b->index]
-                                       : temp;
+    return buffer->kind == TCI_BUF_INPUT    ? c->inputs[buffer->index]
+           : buffer->kind == TCI_BUF_OUTPUT ? c->outputs[buffer->index]
+                                            : temp;
 }
 
-/* Carries of a repetition that stops, whose first rows the last steps that were added write. */
+/* The temporaries of a plan whose steps come next become ours; where each is, by its number. */
+static int32_t *tci_repeat_add_temps(tci_repeat_placer *c, const tci_plan *body)
+{
+    int32_t *temps = TCI_NEW_ARRAY(c->s, int32_t, body->n_buffers + 1);
+    for (int b = 0; b < body->n_buffers; b++) {
+        tci_buffer buffer = body->buffers[b];
+        if (buffer.kind == TCI_BUF_TEMP) {
+            temps[b] = c->to.n_buffers;
+            buffer.first += c->to.n_steps;
+            buffer.last += buffer.last < 0 ? 0 : c->to.n_steps;
+            TCI_PUSH(c->s, c->to.buffers, c->to.n_buffers, c->to.cap_buffers, buffer);
+        }
+    }
+    return temps;
+}
+
+/* Carries that settle, whose first rows the last steps that were added write. */
 static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
 {
     const tci_plan *enter = c->x->enter;
     span->first_turn = c->to.n_turns;
     span->stops = c->x->r.stops;
-    span->n_turns = span->stops < 0 ? 0 : c->x->r.n_carry;
-    for (int i = 0; i < span->n_turns; i++) {
+    for (int i = 0; i < c->x->r.n_carry; i++) {
+        if (c->x->keeps[i] || !tci_repeat_settles(&c->x->r)) {
+            continue;
+        }
         tci_turn turn = {-1, 0, c->x->pitch[i]};
         for (int t = 0; t < enter->n_steps; t++) {
             const tci_step *step = &enter->steps[t];
@@ -38234,13 +38258,14 @@ static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
         TCI_ASSERT(c->s, turn.step >= 0);
         TCI_PUSH(c->s, c->to.turns, c->to.n_turns, c->to.cap_turns, turn);
     }
+    span->n_turns = c->to.n_turns - span->first_turn;
 }
 
 /* The steps and kernels of a plan become ours; enters: of that which is done once, before all
  * rounds. */
 static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
 {
-    int32_t first = c->to.n_kernels;
+    int32_t first = c->to.n_kernels, *temps = tci_repeat_add_temps(c, body);
     for (int i = 0; i < body->n_kernels; i++) {
         TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels, body->kernels[i]);
     }
@@ -38248,13 +38273,13 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, boo
         const tci_step *from = &body->steps[t];
         int n = body->kernels[from->kernel]->n_operands;
         tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
-                         TCI_NEW_ARRAY(c->s, int64_t, n + 1), from->literals, -1};
+                         TCI_NEW_ARRAY(c->s, tci_dim, n + 1), from->literals, -1};
         for (int o = 0; o < n; o++) {
-            tci_repeat_spot spot = tci_repeat_spot_of(c, &body->buffers[from->operands[o]], enters);
+            tci_repeat_spot spot = tci_repeat_spot_of(c, body, from->operands[o], temps, enters);
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
             step.operands[o] = spot.buffer;
-            step.offsets[o] = spot.offset + from->offsets[o];
-            if (!enters && spot.by) {
+            step.offsets[o] = tci_dim_add(spot.offset, from->offsets[o]);
+            if (!enters && spot.by != 0) {
                 TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
             }
         }
@@ -38329,7 +38354,9 @@ static void tci_repeat_add_texts(tci_plan *p)
 
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
 {
-    tci_repeat_placer c = {.s = s, .from = p};
+    tci_repeat_placer c = {.s = s, .from = p, .to = {.buffers = p->buffers,
+                                                     .n_buffers = p->n_buffers,
+                                                     .cap_buffers = p->cap_buffers}};
     int32_t *begins = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     if (!p->n_repeats) {
         return;
@@ -38340,9 +38367,12 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
     }
     begins[p->n_steps] = c.to.n_steps;
     for (int b = 0; b < p->n_buffers; b++) {
-        p->buffers[b].first = begins[p->buffers[b].first];
-        p->buffers[b].last = begins[p->buffers[b].last + 1] - 1;
+        c.to.buffers[b].first = begins[c.to.buffers[b].first];
+        c.to.buffers[b].last = begins[c.to.buffers[b].last + 1] - 1;
     }
+    p->buffers = c.to.buffers;
+    p->n_buffers = c.to.n_buffers;
+    p->cap_buffers = c.to.cap_buffers;
     p->steps = c.to.steps;
     p->n_steps = c.to.n_steps;
     p->cap_steps = c.to.cap_steps;
@@ -38612,7 +38642,6 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(m->s, p, j->inputs, j->n_inputs);
     tci_plan_memory(m->s, p, m->machine.block_threads > 0);
-    tci_repeat_place(m->s, p);
 }
 
 /* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing
@@ -38837,8 +38866,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         const tci_kernel *k = p->kernels[step->kernel];
         for (int i = 0; i < p->n_spans; i++) {
             if (p->spans[i].first == t) {
-                tci_str_printf(out, "steps %d to %d, %lld rounds:\n", t, p->spans[i].last - 1,
-                               (long long)p->spans[i].rounds);
+                tci_str_printf(out, "steps %d to %d, %s rounds:\n", t, p->spans[i].last - 1,
+                               TCI_DIM_TEXT(p->spans[i].rounds));
             }
         }
         tci_str_printf(out, "%s %d: kernel %d %s (", t < p->n_init ? "once, step" : "step", t,
@@ -38848,8 +38877,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
             tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
                            k->operands[o].is_output ? "write" : "read", kinds[b->kind],
                            b->index >= 0 ? b->index : step->operands[o]);
-            if (step->offsets[o]) {
-                tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+            if (step->offsets[o] != 0) {
+                tci_str_printf(out, " from %s", TCI_DIM_TEXT(step->offsets[o]));
             }
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
@@ -39056,32 +39085,38 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
 /* ---- plans ---- */
 
 static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const tci_koperand *o,
-                                    int64_t offset)
+                                    tci_dim offset)
 {
     int bytes = tci_dtype_get((tc_dtype)b->dtype)->bytes;
     TCI_ASSERT(s, b->dtype == o->dtype);
-    TCI_ASSERT(s, offset >= 0 && offset % TCI_ALIGNED_BYTES == 0 && offset % bytes == 0);
+    TCI_ASSERT(s, tci_dim_le(0, offset) && tci_dim_divides(TCI_ALIGNED_BYTES, offset));
+    TCI_ASSERT(s, tci_dim_divides(bytes, offset));
     TCI_ASSERT(s, b->n == o->n || (!o->is_output && tci_dim_is_known(o->n)));
-    TCI_ASSERT(s, b->n == o->n || tci_dim_le(tci_dim_add(o->n, offset / bytes), b->n));
+    TCI_ASSERT(s, b->n == o->n || tci_dim_le(tci_dim_add(o->n, tci_dim_div(offset, bytes)), b->n));
     TCI_ASSERT(s, b->n != o->n || offset == 0);
 }
 
-/* How far the moves of operand o of step t lead, both ways, in bytes. */
-static void tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
+/* How far the moves of operand o of step t lead, both ways, in bytes; false: nobody knows. */
+static bool tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
                                   int64_t *most)
 {
+    bool known = true;
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *span = &p->spans[i];
         for (int m = span->first_move; m < span->first_move + span->n_moves; m++) {
             const tci_move *move = &p->moves[m];
-            int64_t way = move->back ? move->by : move->by * (span->rounds - 1);
             TCI_ASSERT(s, span->first <= move->step && move->step < span->last);
-            if (move->step == t && move->operand == o) {
-                *least += TCI_MIN(way, 0);
-                *most += TCI_MAX(way, 0);
+            if (move->step != t || move->operand != o) {
+                continue;
             }
+            known = known && tci_dim_is_known(move->by) && tci_dim_is_known(span->rounds);
+            int64_t by = known ? tci_dim_known(move->by) : 0;
+            int64_t way = known && !move->back ? by * (tci_dim_known(span->rounds) - 1) : by;
+            *least += TCI_MIN(way, 0);
+            *most += TCI_MAX(way, 0);
         }
     }
+    return known;
 }
 
 /* Of a step of a repetition, or one before it: in its buffer in all rounds. */
@@ -39090,10 +39125,14 @@ static void tci_plan_verify_moved(tci_scratch *s, const tci_plan *p, int t, int 
     const tci_step *step = &p->steps[t];
     const tci_koperand *operand = &p->kernels[step->kernel]->operands[o];
     const tci_buffer *b = &p->buffers[step->operands[o]];
-    int64_t least = step->offsets[o], most = least, unit = tci_dtype_get(operand->dtype)->bytes;
-    tci_plan_verify_moves(s, p, t, o, &least, &most);
-    TCI_ASSERT(s, least >= 0 && least % unit == 0);
-    TCI_ASSERT(s, most + tci_dim_known(operand->n) * unit <= tci_dim_known(b->bytes));
+    int64_t least = 0, most = 0, unit = tci_dtype_get(operand->dtype)->bytes;
+    tci_dim offset = step->offsets[o];
+    if (tci_plan_verify_moves(s, p, t, o, &least, &most) && tci_dim_is_known(offset)) {
+        tci_dim end = tci_dim_add(tci_dim_add(offset, most), tci_dim_mul(operand->n, unit));
+        TCI_ASSERT(s, tci_dim_le(0, tci_dim_add(offset, least)));
+        TCI_ASSERT(s, tci_dim_divides(unit, tci_dim_add(offset, least)));
+        TCI_ASSERT(s, tci_dim_le(end, b->bytes));
+    }
 }
 
 static bool tci_plan_is_repeated(const tci_plan *p, int t)
@@ -39110,10 +39149,11 @@ static void tci_plan_verify_spans(tci_scratch *s, const tci_plan *p)
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *x = &p->spans[i];
         TCI_ASSERT(s, p->n_init <= x->enter && x->enter <= x->first && x->first <= x->last);
-        TCI_ASSERT(s, x->last <= p->n_steps && x->rounds > 0 && i + x->n_within < p->n_spans);
+        TCI_ASSERT(s, x->last <= p->n_steps && i + x->n_within < p->n_spans);
+        TCI_ASSERT(s, tci_dim_le(0, x->rounds));
         TCI_ASSERT(s, x->first_move >= 0 && x->first_move + x->n_moves <= p->n_moves);
         TCI_ASSERT(s, x->first_turn >= 0 && x->first_turn + x->n_turns <= p->n_turns);
-        TCI_ASSERT(s, !x->n_turns || x->stops < x->n_turns);
+        TCI_ASSERT(s, x->stops < TCI_MAX(x->n_turns, 1));
         for (int k = x->first_turn; k < x->first_turn + x->n_turns; k++) {
             TCI_ASSERT(s, x->enter <= p->turns[k].step && p->turns[k].step < x->first);
         }
@@ -59708,12 +59748,12 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
 /* Where the elements of a REPEAT's results lie: one after the other. */
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
-    int64_t at = 0;
+    int64_t at = 0, length = tci_dim_known(p->length);
     for (int i = 0; i < result && (p->stops < 0 || i < p->n_carry); i++) {
         int y = i - p->n_carry, rows = y - p->n_y;
         at += y < 0     ? tci_ref_count(p->next[i])
-              : rows < 0 ? p->length * tci_ref_count(p->y[y])
-                         : (p->length + 1) * tci_ref_count(p->next[rows]);
+              : rows < 0 ? length * tci_ref_count(p->y[y])
+                         : (length + 1) * tci_ref_count(p->next[rows]);
     }
     return at;
 }
@@ -59724,9 +59764,9 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
 {
     int64_t n = tci_ref_count(p->next[i]);
     tci_value *rows = out + tci_ref_result_at(p, p->n_carry + p->n_y + i);
-    memcpy(rows + tci_repeat_row_at(p, steps) * n, tci_ref_of(r, p->carry[i]),
+    memcpy(rows + tci_dim_known(tci_repeat_row_at(p, steps)) * n, tci_ref_of(r, p->carry[i]),
            sizeof(*rows) * (size_t)n);
-    if (steps == p->length) {
+    if (steps == tci_dim_known(p->length)) {
         memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
                sizeof(*out) * (size_t)n);
     }
@@ -59735,7 +59775,7 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
 static void tci_ref_step(tci_ref *r, const tci_repeat *p, tci_node_list body, tci_value *out,
                          int64_t step)
 {
-    int64_t at = p->reverse ? p->length - 1 - step : step;
+    int64_t at = p->reverse ? tci_dim_known(p->length) - 1 - step : step;
     for (int i = 0; i < p->n_x; i++) {
         tci_value *xs = *tci_ref_slot(r, p->xs[i]);
         *tci_ref_slot(r, p->x[i]) = xs + at * tci_ref_count(p->x[i]);
@@ -59766,7 +59806,7 @@ static void tci_ref_repeat(tci_ref *r, const tci_node *n)
         *tci_ref_slot(r, p.carry[i]) = *tci_ref_slot(r, p.init[i]);
     }
     bool stops = p.stops >= 0;
-    for (int64_t step = 0; step < p.length; step++) {
+    for (int64_t step = 0; step < tci_dim_known(p.length); step++) {
         for (int i = 0; i < p.n_carry && !stops; i++) {
             tci_ref_keep_carry(r, &p, out, i, step);
         }
@@ -59776,7 +59816,7 @@ static void tci_ref_repeat(tci_ref *r, const tci_node *n)
         tci_ref_step(r, &p, body, out, step);
     }
     for (int i = 0; i < p.n_carry && !stops; i++) {
-        tci_ref_keep_carry(r, &p, out, i, p.length);
+        tci_ref_keep_carry(r, &p, out, i, tci_dim_known(p.length));
     }
     for (int i = 0; i < p.n_carry && stops; i++) {
         memcpy(out + tci_ref_result_at(&p, i), tci_ref_of(r, p.carry[i]),
@@ -60058,14 +60098,14 @@ typedef struct tci_code_kernel {
 typedef struct tci_code_step {
     int32_t kernel;
     int32_t *operands;     /* buffer indices, kernel's n_operands, */
-    int64_t *offsets;      /* and at which byte of the buffer each begins */
+    tci_dim *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
 } tci_code_step;
 
 /* Steps that are done again and again, as plan/plan.h says of spans and moves. */
 typedef struct tci_code_repeat {
     int32_t enter, first, last, n_within;
-    int64_t rounds;
+    tci_dim rounds;
     tci_move *moves; int32_t n_moves;
     tci_turn *turns; int32_t n_turns;
     int32_t stops;
@@ -62444,7 +62484,7 @@ static void tci_wire_offsets(tci_wire *w, const tci_code *c, const tci_code_kern
     for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
         tci_dim bytes = c->buffers[s->operands[o]].bytes;
         int64_t most = tci_dim_is_known(bytes) ? tci_dim_known(bytes) : INT64_MAX;
-        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, most);
+        s->offsets[o] = tci_wire_dim(w, s->offsets[o], 0, most);
     }
 }
 
@@ -62486,7 +62526,7 @@ static void tci_wire_moves(tci_wire *w, const tci_code *c, tci_code_repeat *r)
         }
         int32_t n_operands = c->kernels[c->steps[m->step].kernel].n_operands;
         m->operand = (int32_t)tci_wire_range(w, m->operand, 0, (int64_t)n_operands - 1);
-        m->by = tci_wire_range(w, m->by, INT64_MIN, INT64_MAX);
+        m->by = tci_wire_dim(w, m->by, INT64_MIN, INT64_MAX);
         m->back = tci_wire_range(w, m->back, 0, 1) != 0;
     }
 }
@@ -62504,9 +62544,8 @@ static void tci_wire_turns(tci_wire *w, const tci_code *c, tci_code_repeat *r)
         }
         int32_t n_operands = c->kernels[c->steps[t->step].kernel].n_operands;
         t->operand = (int32_t)tci_wire_range(w, t->operand, 0, (int64_t)n_operands - 1);
-        t->bytes = tci_wire_range(w, t->bytes, 0, INT64_MAX);
+        t->bytes = tci_wire_dim(w, t->bytes, 0, INT64_MAX);
     }
-    w->bad |= r->n_turns > 0 && r->stops < 0;
 }
 
 static void tci_wire_repeats(tci_wire *w, tci_code *c)
@@ -62519,7 +62558,7 @@ static void tci_wire_repeats(tci_wire *w, tci_code *c)
         r->first = (int32_t)tci_wire_range(w, r->first, r->enter, c->n_steps);
         r->last = (int32_t)tci_wire_range(w, r->last, r->first, c->n_steps);
         r->n_within = (int32_t)tci_wire_range(w, r->n_within, 0, (int64_t)c->n_repeats - 1 - i);
-        r->rounds = tci_wire_range(w, r->rounds, 1, INT64_MAX);
+        r->rounds = tci_wire_dim(w, r->rounds, 0, INT64_MAX);
         tci_wire_moves(w, c, r);
         tci_wire_turns(w, c, r);
     }
@@ -63995,8 +64034,8 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t o = 0; o < k->n_operands; o++) {
         tci_str_printf(out, "%s%s ", o ? ", " : "", k->writes[o] ? "write" : "read");
         tci_list_print_buffer(out, c, step->operands[o]);
-        if (step->offsets[o]) {
-            tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+        if (step->offsets[o] != 0) {
+            tci_str_printf(out, " from %s", TCI_DIM_TEXT(step->offsets[o]));
         }
     }
     for (int32_t l = 0; l < k->n_literals; l++) {
@@ -64011,8 +64050,8 @@ static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t i = 0; i < c->n_repeats; i++) {
         const tci_code_repeat *r = &c->repeats[i];
         if (r->first == t) {
-            tci_str_printf(out, "    %s%lld rounds of %d to %d\n", r->n_turns ? "up to " : "",
-                           (long long)r->rounds, (int)t, (int)r->last - 1);
+            tci_str_printf(out, "    %s%s rounds of %d to %d\n", r->stops >= 0 ? "up to " : "",
+                           TCI_DIM_TEXT(r->rounds), (int)t, (int)r->last - 1);
         }
     }
 }
@@ -64109,14 +64148,14 @@ static void tci_code_verify_repeat(tci_scratch *s, const tci_code *c, int i)
 {
     const tci_code_repeat *r = &c->repeats[i];
     TCI_ASSERT(s, r->enter >= c->n_init && r->first >= r->enter && r->last >= r->first);
-    TCI_ASSERT(s, r->last <= c->n_steps && r->rounds > 0 && r->n_within >= 0);
+    TCI_ASSERT(s, r->last <= c->n_steps && tci_dim_le(0, r->rounds) && r->n_within >= 0);
     TCI_ASSERT(s, r->n_within < c->n_repeats - i);
     for (int k = i + 1; k < c->n_repeats; k++) {
         const tci_code_repeat *other = &c->repeats[k];
         TCI_ASSERT(s, k <= i + r->n_within ? r->first <= other->enter && other->last <= r->last
                                            : r->last <= other->enter);
     }
-    TCI_ASSERT(s, !r->n_turns || (r->stops >= 0 && r->stops < r->n_turns));
+    TCI_ASSERT(s, r->stops < TCI_MAX(r->n_turns, 1));
     for (int k = 0; k < r->n_turns; k++) {
         const tci_turn *turn = &r->turns[k];
         TCI_ASSERT(s, r->enter <= turn->step && turn->step < r->first && turn->operand >= 0);
@@ -64140,7 +64179,8 @@ static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
         const tci_code_buffer *b = &c->buffers[step->operands[o]];
         TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
         bool part = tci_code_is_repeated(c, t);
-        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || part || !step->offsets[o]));
+        TCI_ASSERT(s, tci_dim_le(0, step->offsets[o]));
+        TCI_ASSERT(s, !k->writes[o] || part || step->offsets[o] == 0);
     }
     for (int l = 0; l < k->n_literals; l++) {
         TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);
@@ -65981,7 +66021,7 @@ typedef struct tci_run_repeat {
     int32_t first, last, n_within;
     int64_t rounds;
     tci_run_move *moves; int32_t n_moves;
-    const tci_code_repeat *code; /* of the turns of one that stops */
+    const tci_code_repeat *code; /* of its turns */
 } tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
@@ -67876,7 +67916,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         }
         for (int j = 0; j < kernel->n_operands; j++) {
             const tci_code_buffer *b = &code->buffers[from->operands[j]];
-            int64_t offset = from->offsets[j];
+            int64_t offset = tci_dim_known(from->offsets[j]);
             if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
                 f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots, offset};
@@ -67902,12 +67942,12 @@ static void tci_program_fill_repeats(tc_program *f)
     tci_run_move *move = f->moves;
     for (int i = 0; i < f->code->n_repeats; i++) {
         const tci_code_repeat *from = &f->code->repeats[i];
-        f->repeats[i] = (tci_run_repeat){from->first, from->last,    from->n_within, from->rounds,
-                                         move,        from->n_moves, from};
+        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
+                                         tci_dim_known(from->rounds), move, from->n_moves, from};
         for (int m = 0; m < from->n_moves; m++) {
             const tci_move *x = &from->moves[m];
             int32_t slot = f->steps[x->step].first_slot + x->operand;
-            *move++ = (tci_run_move){slot, x->back, x->by};
+            *move++ = (tci_run_move){slot, x->back, tci_dim_known(x->by)};
         }
     }
 }
@@ -68630,7 +68670,7 @@ TCI_FN void tci_bind_fixed(tc_call *c)
         int n = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            int64_t offset = code->steps[i].offsets[j];
+            int64_t offset = tci_dim_known(code->steps[i].offsets[j]);
             if (b->kind == TCI_BUF_TEMP && c->workspace) {
                 c->slots[slot] = c->workspace + b->offset + offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
@@ -68864,7 +68904,7 @@ static void tci_bind_fill(tc_call *c)
         int n_operands = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n_operands; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            int64_t offset = code->steps[i].offsets[j];
+            int64_t offset = tci_dim_known(code->steps[i].offsets[j]);
             if (b->kind == TCI_BUF_TEMP) {
                 c->slots[slot] = tci_run_at(arena, b->offset + offset);
             } else if (b->kind != TCI_BUF_KEPT) {
@@ -69260,12 +69300,12 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
     return TC_OK;
 }
 
-/* Carry `which` of a repetition that stops, as it is after so many rounds. */
+/* The carry of a turn, as it is after so many rounds. */
 static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which, int64_t rounds)
 {
     const tci_turn *turn = &r->turns[which];
     char *row = c->slots[c->program->steps[turn->step].first_slot + turn->operand];
-    return row + rounds % 2 * turn->bytes;
+    return row + rounds % 2 * tci_dim_known(turn->bytes);
 }
 
 /* Is there another round? *status: what a device that was asked said. */
@@ -69273,8 +69313,8 @@ static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t round
                              tc_status *status)
 {
     const tc_backend *device = c->program->code->device;
-    if (rounds == r->rounds || !r->n_turns) {
-        return rounds < r->rounds;
+    if (rounds == tci_dim_known(r->rounds) || r->stops < 0) {
+        return rounds < tci_dim_known(r->rounds);
     }
     const char *at = tci_walk_turn(c, r, r->stops, rounds);
     uint8_t go = 0;
@@ -69302,7 +69342,7 @@ static tc_status tci_walk_copy(const tc_backend *device, void *to, const void *f
     return status;
 }
 
-/* After so many rounds of a repetition that stops its carries go to their first rows. */
+/* After so many rounds the carries that shall go to their first rows. */
 static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t rounds)
 {
     const tc_backend *device = c->program->code->device;
@@ -69310,10 +69350,11 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
     for (int i = 0; i < r->n_turns && rounds % 2 && !status; i++) {
         void *to = tci_walk_turn(c, r, i, 0);
         const void *from = tci_walk_turn(c, r, i, rounds);
+        int64_t bytes = tci_dim_known(r->turns[i].bytes);
         if (device && device->alloc) {
-            status = tci_walk_copy(device, to, from, r->turns[i].bytes);
+            status = tci_walk_copy(device, to, from, bytes);
         } else {
-            memcpy(to, from, (size_t)r->turns[i].bytes);
+            memcpy(to, from, (size_t)bytes);
         }
     }
     return status;
@@ -71008,6 +71049,23 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
     }
 }
 
+/* Those of an instance, where they are not the family's. */
+static tci_dim *tci_dynamic_offsets(tci_dynamic_build *b, const tci_code_step *step, int n)
+{
+    bool known = true;
+    for (int i = 0; i < n; i++) {
+        known = known && tci_dim_is_known(step->offsets[i]);
+    }
+    if (known) {
+        return step->offsets;
+    }
+    tci_dim *offsets = tci_dynamic_get(b, n, sizeof(*offsets));
+    for (int i = 0; i < n; i++) {
+        offsets[i] = tci_dynamic_size(b, step->offsets[i]);
+    }
+    return offsets;
+}
+
 /* The words of a kernel stand behind those of the family, once for each kernel. */
 static void tci_dynamic_steps(tci_dynamic_build *b)
 {
@@ -71034,7 +71092,31 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
             literals[j] = j < k->n_literals ? step->literals[j]
                                             : first[step->kernel] + j - k->n_literals;
         }
-        c->steps[i] = (tci_code_step){step->kernel, step->operands, step->offsets, literals};
+        c->steps[i] = (tci_code_step){step->kernel, step->operands,
+                                      tci_dynamic_offsets(b, step, k->n_operands), literals};
+    }
+}
+
+static void tci_dynamic_repeats(tci_dynamic_build *b)
+{
+    tci_code *c = b->code;
+    c->n_repeats = b->family->n_repeats;
+    c->repeats = tci_dynamic_get(b, c->n_repeats, sizeof(*c->repeats));
+    for (int i = 0; i < c->n_repeats; i++) {
+        const tci_code_repeat *from = &b->family->repeats[i];
+        tci_code_repeat *to = &c->repeats[i];
+        *to = *from;
+        to->rounds = tci_dynamic_size(b, from->rounds);
+        to->moves = tci_dynamic_get(b, from->n_moves, sizeof(*to->moves));
+        to->turns = tci_dynamic_get(b, from->n_turns, sizeof(*to->turns));
+        for (int m = 0; m < from->n_moves; m++) {
+            to->moves[m] = from->moves[m];
+            to->moves[m].by = tci_dynamic_size(b, from->moves[m].by);
+        }
+        for (int t = 0; t < from->n_turns; t++) {
+            to->turns[t] = from->turns[t];
+            to->turns[t].bytes = tci_dynamic_size(b, from->turns[t].bytes);
+        }
     }
 }
 
@@ -71049,8 +71131,6 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->n_list = from->n_list;
     c->n_init_list = from->n_init_list;
     c->n_init = from->n_init;
-    c->repeats = from->repeats;
-    c->n_repeats = from->n_repeats;
     c->kept_bytes = from->kept_bytes;
     c->n_user_inputs = from->n_user_inputs;
     c->n_user_outputs = from->n_user_outputs;
@@ -71063,6 +71143,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     tci_dynamic_memory(b);
     tci_dynamic_kernels(b);
     tci_dynamic_steps(b);
+    tci_dynamic_repeats(b);
 }
 
 /* ---- instances ---- */
@@ -72338,8 +72419,9 @@ static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *x = &p->spans[i];
         if (x->first == t && x->last > x->first) {
-            tci_str_printf(out, "  %d to %d, %s%lld times, one after the other:\n", t + 1, x->last,
-                           x->n_turns ? "while carry says so, up to " : "", (long long)x->rounds);
+            tci_str_printf(out, "  %d to %d, %s%s times, one after the other:\n", t + 1, x->last,
+                           x->stops >= 0 ? "while carry says so, up to " : "",
+                           TCI_DIM_TEXT(x->rounds));
         }
     }
 }
@@ -77997,7 +78079,7 @@ typedef struct tci_loops_call {
     tci_frame *f;
     tci_scratch s;
     tc_tensors init, xs;
-    int64_t length;
+    tci_dim length;
     bool reverse;
     tc_scan_body body;
     tc_while_test test;
@@ -78030,32 +78112,39 @@ static bool tci_loops_take(tci_loops_call *c, const tc_tensor *items, int n, con
     return !c->f->failed;
 }
 
+static void tci_loops_check_length(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    if (!tci_build_check_dim(g, "the length", c->length, TC_ERR_ARGUMENT)) {
+        tci_scratch_fail(&c->s, g->error, "%s", g->message);
+    }
+}
+
 /* As many steps as the xs have, or as the caller says. */
 static bool tci_loops_find_length(tci_loops_call *c, tci_node *const *xs)
 {
+    tci_loops_check_length(c);
     for (int i = 0; i < c->xs.n; i++) {
         const tci_node *x = xs[i];
-        if (!x->rank || !tci_dim_is_known(x->shape[0])) {
-            tci_frame_fail(c->f, x->rank ? TC_ERR_UNSUPPORTED : TC_ERR_SHAPE,
-                           "x %d has shape %s: expected a first axis, of a known size, to walk "
-                           "along",
-                           i, TCI_SHAPE_TEXT(x));
+        if (!x->rank) {
+            tci_frame_fail(c->f, TC_ERR_SHAPE,
+                           "x %d has shape %s: expected a first axis to walk along", i,
+                           TCI_SHAPE_TEXT(x));
             return false;
         }
-        int64_t n = tci_dim_known(x->shape[0]);
-        bool first = i == 0 && !c->length;
-        if (!first && n != c->length) {
+        bool first = i == 0 && c->length == 0;
+        if (!first && x->shape[0] != c->length) {
             tci_frame_fail(c->f, TC_ERR_ARGUMENT,
-                           "x %d has shape %s: expected %lld steps along its first axis", i,
-                           TCI_SHAPE_TEXT(x), (long long)c->length);
+                           "x %d has shape %s: expected %s steps along its first axis", i,
+                           TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(c->length));
             return false;
         }
-        c->length = n;
+        c->length = x->shape[0];
     }
-    if (c->length < 0 || (!c->length && !c->xs.n)) {
+    if (!tci_dim_le(0, c->length) || (c->length == 0 && !c->xs.n)) {
         tci_frame_fail(c->f, TC_ERR_ARGUMENT,
-                       "given a length of %lld and %d xs: expected a length, or xs that have one",
-                       (long long)c->length, c->xs.n);
+                       "given a length of %s and %d xs: expected a length, or xs that have one",
+                       TCI_DIM_TEXT(c->length), c->xs.n);
     }
     return !c->f->failed;
 }
@@ -78157,7 +78246,7 @@ static void tci_loops_make(tci_loops_call *c)
     tci_repeat r = {.n_carry = n_carry, .n_x = n_x, .n_y = c->n_ys, .length = c->length,
                     .reverse = c->reverse, .stops = -1, .init = init, .xs = xs, .carry = carry,
                     .x = x, .next = next, .y = y};
-    if (!c->length) {
+    if (c->length == 0) {
         tci_loops_empty(c, &r);
         return;
     }
@@ -78169,7 +78258,7 @@ static void tci_loops_make(tci_loops_call *c)
 
 /* ---- repetitions that stop ---- */
 
-enum { TCI_LOOPS_MOST = 62 }; /* steps, as a power of two, of a loop without a bound */
+enum { TCI_LOOPS_MOST = 59 }; /* steps, as a power of two, of a loop without a bound */
 
 static bool tci_loops_check_go(tci_loops_call *c, const tci_node *go, const char *what)
 {
@@ -78200,6 +78289,7 @@ static void tci_loops_make_while(tci_loops_call *c)
     tc_tensor *carries = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
     tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
     c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_loops_check_length(c);
     if (!tci_loops_take(c, c->init.items, n, "carry", init) ||
         !tci_loops_test(c, c->init.items, &init[n])) {
         return;
@@ -78211,7 +78301,7 @@ static void tci_loops_make_while(tci_loops_call *c)
         !tci_loops_take(c, made, n, "the next carry", next) || !tci_loops_test(c, made, &next[n])) {
         return;
     }
-    int64_t most = c->length ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
+    tci_dim most = c->length != 0 ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
     tci_repeat r = {.n_carry = n + 1, .length = most, .stops = n, .init = init, .carry = carry,
                     .next = next};
     tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
@@ -81606,7 +81696,7 @@ static int64_t tci_inspect_rounds(const tci_code *code, int t)
     int64_t rounds = 1;
     for (int i = 0; i < code->n_repeats; i++) {
         const tci_code_repeat *r = &code->repeats[i];
-        rounds *= r->first <= t && t < r->last && !r->n_turns ? r->rounds : 1;
+        rounds *= r->first <= t && t < r->last && r->stops < 0 ? tci_dim_known(r->rounds) : 1;
     }
     return rounds;
 }

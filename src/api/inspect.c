@@ -60,7 +60,7 @@ static int64_t tci_inspect_rounds(const tci_code *code, int t)
     int64_t rounds = 1;
     for (int i = 0; i < code->n_repeats; i++) {
         const tci_code_repeat *r = &code->repeats[i];
-        rounds *= r->first <= t && t < r->last && !r->n_turns ? r->rounds : 1;
+        rounds *= r->first <= t && t < r->last && r->stops < 0 ? tci_dim_known(r->rounds) : 1;
     }
     return rounds;
 }

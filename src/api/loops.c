@@ -16,7 +16,7 @@ typedef struct tci_loops_call {
     tci_frame *f;
     tci_scratch s;
     tc_tensors init, xs;
-    int64_t length;
+    tci_dim length;
     bool reverse;
     tc_scan_body body;
     tc_while_test test;
@@ -49,32 +49,39 @@ static bool tci_loops_take(tci_loops_call *c, const tc_tensor *items, int n, con
     return !c->f->failed;
 }
 
+static void tci_loops_check_length(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    if (!tci_build_check_dim(g, "the length", c->length, TC_ERR_ARGUMENT)) {
+        tci_scratch_fail(&c->s, g->error, "%s", g->message);
+    }
+}
+
 /* As many steps as the xs have, or as the caller says. */
 static bool tci_loops_find_length(tci_loops_call *c, tci_node *const *xs)
 {
+    tci_loops_check_length(c);
     for (int i = 0; i < c->xs.n; i++) {
         const tci_node *x = xs[i];
-        if (!x->rank || !tci_dim_is_known(x->shape[0])) {
-            tci_frame_fail(c->f, x->rank ? TC_ERR_UNSUPPORTED : TC_ERR_SHAPE,
-                           "x %d has shape %s: expected a first axis, of a known size, to walk "
-                           "along",
-                           i, TCI_SHAPE_TEXT(x));
+        if (!x->rank) {
+            tci_frame_fail(c->f, TC_ERR_SHAPE,
+                           "x %d has shape %s: expected a first axis to walk along", i,
+                           TCI_SHAPE_TEXT(x));
             return false;
         }
-        int64_t n = tci_dim_known(x->shape[0]);
-        bool first = i == 0 && !c->length;
-        if (!first && n != c->length) {
+        bool first = i == 0 && c->length == 0;
+        if (!first && x->shape[0] != c->length) {
             tci_frame_fail(c->f, TC_ERR_ARGUMENT,
-                           "x %d has shape %s: expected %lld steps along its first axis", i,
-                           TCI_SHAPE_TEXT(x), (long long)c->length);
+                           "x %d has shape %s: expected %s steps along its first axis", i,
+                           TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(c->length));
             return false;
         }
-        c->length = n;
+        c->length = x->shape[0];
     }
-    if (c->length < 0 || (!c->length && !c->xs.n)) {
+    if (!tci_dim_le(0, c->length) || (c->length == 0 && !c->xs.n)) {
         tci_frame_fail(c->f, TC_ERR_ARGUMENT,
-                       "given a length of %lld and %d xs: expected a length, or xs that have one",
-                       (long long)c->length, c->xs.n);
+                       "given a length of %s and %d xs: expected a length, or xs that have one",
+                       TCI_DIM_TEXT(c->length), c->xs.n);
     }
     return !c->f->failed;
 }
@@ -176,7 +183,7 @@ static void tci_loops_make(tci_loops_call *c)
     tci_repeat r = {.n_carry = n_carry, .n_x = n_x, .n_y = c->n_ys, .length = c->length,
                     .reverse = c->reverse, .stops = -1, .init = init, .xs = xs, .carry = carry,
                     .x = x, .next = next, .y = y};
-    if (!c->length) {
+    if (c->length == 0) {
         tci_loops_empty(c, &r);
         return;
     }
@@ -188,7 +195,7 @@ static void tci_loops_make(tci_loops_call *c)
 
 /* ---- repetitions that stop ---- */
 
-enum { TCI_LOOPS_MOST = 62 }; /* steps, as a power of two, of a loop without a bound */
+enum { TCI_LOOPS_MOST = 59 }; /* steps, as a power of two, of a loop without a bound */
 
 static bool tci_loops_check_go(tci_loops_call *c, const tci_node *go, const char *what)
 {
@@ -219,6 +226,7 @@ static void tci_loops_make_while(tci_loops_call *c)
     tc_tensor *carries = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
     tc_tensor *made = TCI_NEW_ARRAY(&c->s, tc_tensor, n + 1);
     c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_loops_check_length(c);
     if (!tci_loops_take(c, c->init.items, n, "carry", init) ||
         !tci_loops_test(c, c->init.items, &init[n])) {
         return;
@@ -230,7 +238,7 @@ static void tci_loops_make_while(tci_loops_call *c)
         !tci_loops_take(c, made, n, "the next carry", next) || !tci_loops_test(c, made, &next[n])) {
         return;
     }
-    int64_t most = c->length ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
+    tci_dim most = c->length != 0 ? c->length : (int64_t)1 << TCI_LOOPS_MOST;
     tci_repeat r = {.n_carry = n + 1, .length = most, .stops = n, .init = init, .carry = carry,
                     .next = next};
     tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));

@@ -23,14 +23,15 @@ typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_t
  * the same where both say it. last[j] is what carry j is after the last step, ys[k] [length, ...]
  * what the steps gave as y k, each where its x was; last may be NULL, ys where n_ys is 0. One
  * program does all steps: time and memory of a compile do not grow with their number, nor, but for
- * ys, does the memory of a run. tc_grad goes back through all steps, by a repetition of its own,
- * for which the carries of all steps are stored; tc_jvp and tc_vmap refuse a repetition
- * (TC_ERR_UNSUPPORTED).
+ * ys, does the memory of a run. Sizes may be symbolic, length too: one program then takes
+ * sequences of any length (of no step, after which the carries are as they were). tc_grad goes back
+ * through all steps, by a repetition of its own, for which the carries of all steps are stored;
+ * tc_jvp and tc_vmap refuse a repetition (TC_ERR_UNSUPPORTED).
  *
  * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
  * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
- * an x without an axis), TC_ERR_HANDLE (a result that the body did not set), TC_ERR_UNSUPPORTED (a
- * symbolic size), TC_ERR_MEMORY, and what the body gives up with. */
+ * an x without an axis), TC_ERR_HANDLE (a result that the body did not set), TC_ERR_MEMORY, and
+ * what the body gives up with. */
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
                             tc_scan_body body, void *user, tc_tensor *last, tc_tensor *ys, int n_ys,
                             tc_site here);

@@ -653,6 +653,9 @@
  *     int64_t missing = tc_dim_sub(tc_dim_mul(rows, 8), tc_size(x, 0));
  *     tc_tensor blocks = tc_reshape(tc_pad(x, 0, 0, missing, 0), rows, 8, -1);
  *
+ * The number of steps of tc_scan may be symbolic, and so may the sizes of its carries and xs: one
+ * program then takes sequences of any length.
+ *
  * C arithmetic on a symbolic size makes none: n / 2, n - 1 or 1.0 / n is refused wherever it can be
  * told from a number that is meant, which for n % 2 or a cast to a short type it cannot. A bound of
  * tc_slice that is an expression never counts from the end, and so must not be negative. An

@@ -86,14 +86,14 @@ typedef struct tci_code_kernel {
 typedef struct tci_code_step {
     int32_t kernel;
     int32_t *operands;     /* buffer indices, kernel's n_operands, */
-    int64_t *offsets;      /* and at which byte of the buffer each begins */
+    tci_dim *offsets;      /* and at which byte of the buffer each begins */
     int32_t *literals;     /* program literal slots, kernel's n_literals */
 } tci_code_step;
 
 /* Steps that are done again and again, as plan/plan.h says of spans and moves. */
 typedef struct tci_code_repeat {
     int32_t enter, first, last, n_within;
-    int64_t rounds;
+    tci_dim rounds;
     tci_move *moves; int32_t n_moves;
     tci_turn *turns; int32_t n_turns;
     int32_t stops;

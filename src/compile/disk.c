@@ -548,7 +548,7 @@ static void tci_wire_offsets(tci_wire *w, const tci_code *c, const tci_code_kern
     for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
         tci_dim bytes = c->buffers[s->operands[o]].bytes;
         int64_t most = tci_dim_is_known(bytes) ? tci_dim_known(bytes) : INT64_MAX;
-        s->offsets[o] = tci_wire_range(w, s->offsets[o], 0, most);
+        s->offsets[o] = tci_wire_dim(w, s->offsets[o], 0, most);
     }
 }
 
@@ -590,7 +590,7 @@ static void tci_wire_moves(tci_wire *w, const tci_code *c, tci_code_repeat *r)
         }
         int32_t n_operands = c->kernels[c->steps[m->step].kernel].n_operands;
         m->operand = (int32_t)tci_wire_range(w, m->operand, 0, (int64_t)n_operands - 1);
-        m->by = tci_wire_range(w, m->by, INT64_MIN, INT64_MAX);
+        m->by = tci_wire_dim(w, m->by, INT64_MIN, INT64_MAX);
         m->back = tci_wire_range(w, m->back, 0, 1) != 0;
     }
 }
@@ -608,9 +608,8 @@ static void tci_wire_turns(tci_wire *w, const tci_code *c, tci_code_repeat *r)
         }
         int32_t n_operands = c->kernels[c->steps[t->step].kernel].n_operands;
         t->operand = (int32_t)tci_wire_range(w, t->operand, 0, (int64_t)n_operands - 1);
-        t->bytes = tci_wire_range(w, t->bytes, 0, INT64_MAX);
+        t->bytes = tci_wire_dim(w, t->bytes, 0, INT64_MAX);
     }
-    w->bad |= r->n_turns > 0 && r->stops < 0;
 }
 
 static void tci_wire_repeats(tci_wire *w, tci_code *c)
@@ -623,7 +622,7 @@ static void tci_wire_repeats(tci_wire *w, tci_code *c)
         r->first = (int32_t)tci_wire_range(w, r->first, r->enter, c->n_steps);
         r->last = (int32_t)tci_wire_range(w, r->last, r->first, c->n_steps);
         r->n_within = (int32_t)tci_wire_range(w, r->n_within, 0, (int64_t)c->n_repeats - 1 - i);
-        r->rounds = tci_wire_range(w, r->rounds, 1, INT64_MAX);
+        r->rounds = tci_wire_dim(w, r->rounds, 0, INT64_MAX);
         tci_wire_moves(w, c, r);
         tci_wire_turns(w, c, r);
     }

@@ -114,8 +114,8 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t o = 0; o < k->n_operands; o++) {
         tci_str_printf(out, "%s%s ", o ? ", " : "", k->writes[o] ? "write" : "read");
         tci_list_print_buffer(out, c, step->operands[o]);
-        if (step->offsets[o]) {
-            tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+        if (step->offsets[o] != 0) {
+            tci_str_printf(out, " from %s", TCI_DIM_TEXT(step->offsets[o]));
         }
     }
     for (int32_t l = 0; l < k->n_literals; l++) {
@@ -130,8 +130,8 @@ static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
     for (int32_t i = 0; i < c->n_repeats; i++) {
         const tci_code_repeat *r = &c->repeats[i];
         if (r->first == t) {
-            tci_str_printf(out, "    %s%lld rounds of %d to %d\n", r->n_turns ? "up to " : "",
-                           (long long)r->rounds, (int)t, (int)r->last - 1);
+            tci_str_printf(out, "    %s%s rounds of %d to %d\n", r->stops >= 0 ? "up to " : "",
+                           TCI_DIM_TEXT(r->rounds), (int)t, (int)r->last - 1);
         }
     }
 }

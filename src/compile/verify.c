@@ -56,14 +56,14 @@ static void tci_code_verify_repeat(tci_scratch *s, const tci_code *c, int i)
 {
     const tci_code_repeat *r = &c->repeats[i];
     TCI_ASSERT(s, r->enter >= c->n_init && r->first >= r->enter && r->last >= r->first);
-    TCI_ASSERT(s, r->last <= c->n_steps && r->rounds > 0 && r->n_within >= 0);
+    TCI_ASSERT(s, r->last <= c->n_steps && tci_dim_le(0, r->rounds) && r->n_within >= 0);
     TCI_ASSERT(s, r->n_within < c->n_repeats - i);
     for (int k = i + 1; k < c->n_repeats; k++) {
         const tci_code_repeat *other = &c->repeats[k];
         TCI_ASSERT(s, k <= i + r->n_within ? r->first <= other->enter && other->last <= r->last
                                            : r->last <= other->enter);
     }
-    TCI_ASSERT(s, !r->n_turns || (r->stops >= 0 && r->stops < r->n_turns));
+    TCI_ASSERT(s, r->stops < TCI_MAX(r->n_turns, 1));
     for (int k = 0; k < r->n_turns; k++) {
         const tci_turn *turn = &r->turns[k];
         TCI_ASSERT(s, r->enter <= turn->step && turn->step < r->first && turn->operand >= 0);
@@ -87,7 +87,8 @@ static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
         const tci_code_buffer *b = &c->buffers[step->operands[o]];
         TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
         bool part = tci_code_is_repeated(c, t);
-        TCI_ASSERT(s, step->offsets[o] >= 0 && (!k->writes[o] || part || !step->offsets[o]));
+        TCI_ASSERT(s, tci_dim_le(0, step->offsets[o]));
+        TCI_ASSERT(s, !k->writes[o] || part || step->offsets[o] == 0);
     }
     for (int l = 0; l < k->n_literals; l++) {
         TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);

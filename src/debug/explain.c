@@ -83,8 +83,9 @@ static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *x = &p->spans[i];
         if (x->first == t && x->last > x->first) {
-            tci_str_printf(out, "  %d to %d, %s%lld times, one after the other:\n", t + 1, x->last,
-                           x->n_turns ? "while carry says so, up to " : "", (long long)x->rounds);
+            tci_str_printf(out, "  %d to %d, %s%s times, one after the other:\n", t + 1, x->last,
+                           x->stops >= 0 ? "while carry says so, up to " : "",
+                           TCI_DIM_TEXT(x->rounds));
         }
     }
 }

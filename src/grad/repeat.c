@@ -75,8 +75,9 @@ static tci_node *tci_grad_input(tci_grad_repeat *w, tci_node *xs, tci_node *like
 /* Of the rows of a carry those before each step, where the step's x is. */
 static tci_node *tci_grad_before(const tci_grad_repeat *w, tci_node *rows)
 {
-    int64_t first = w->r.reverse;
-    return tci_vjp_built(w->v, tci_build_slice(w->v->g, rows, 0, first, first + w->r.length, 1));
+    int first = w->r.reverse;
+    return tci_vjp_built(w->v, tci_build_slice(w->v->g, rows, 0, first,
+                                               tci_dim_add(w->r.length, first), 1));
 }
 
 /* The gradient of carry i as the last step gave it. */
@@ -86,9 +87,9 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     tci_graph *g = w->v->g;
     const tci_node *one = r->next[i];
     tci_node *last = w->grads[i], *rows = w->grads[r->n_carry + r->n_y + i];
-    int64_t at = tci_repeat_row_at(r, r->length);
+    tci_dim at = tci_repeat_row_at(r, r->length);
     if (rows) {
-        rows = tci_vjp_built(w->v, tci_build_slice(g, rows, 0, at, at + 1, 1));
+        rows = tci_vjp_built(w->v, tci_build_slice(g, rows, 0, at, tci_dim_add(at, 1), 1));
         rows = tci_vjp_built(w->v, tci_build_reshape(g, rows, one->rank, one->shape));
     }
     last = tci_grad_sum(w, last, rows);

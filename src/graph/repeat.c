@@ -12,8 +12,8 @@
 
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
 {
-    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3], n->attr[4],
-                    n->attr[5] != 0, (int)n->attr[6] - 1,
+    tci_repeat r = {(int)n->attr[0], (int)n->attr[1], (int)n->attr[2], (int)n->attr[3],
+                    tci_node_dims(n)[4], n->attr[5] != 0, (int)n->attr[6] - 1,
                     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
     r.init = n->in;
     r.xs = r.init + r.n_carry;
@@ -159,20 +159,6 @@ static bool tci_repeat_check_carry(tci_graph *g, const tci_repeat *r, int i)
     return true;
 }
 
-static bool tci_repeat_check_known(tci_graph *g, tci_node *const *nodes, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (!tci_build_is_known(nodes[i]->rank, nodes[i]->shape)) {
-            tci_graph_fail(g, TC_ERR_UNSUPPORTED,
-                           "a value of the repetition has the symbolic shape %s: expected sizes "
-                           "that are numbers",
-                           TCI_SHAPE_TEXT(nodes[i]));
-            return false;
-        }
-    }
-    return true;
-}
-
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r)
 {
     int n_body = r->n_carry + r->n_y;
@@ -192,11 +178,6 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
         body[i] = i < r->n_carry ? r->next[i] : r->y[i - r->n_carry];
     }
     tci_repeat_close_body(&c, r, body);
-    if (!tci_repeat_check_known(g, r->init, r->n_carry) ||
-        !tci_repeat_check_known(g, r->xs, r->n_x) || !tci_repeat_check_known(g, c.held, c.n_held) ||
-        !tci_repeat_check_known(g, body, n_body)) {
-        return NULL;
-    }
     const struct { tci_node *const *items; int n; } lists[] = {
         {r->init, r->n_carry}, {r->xs, r->n_x}, {c.held, c.n_held},  {r->carry, r->n_carry},
         {r->x, r->n_x},        {c.inner, c.n_held}, {body, n_body}};
@@ -207,9 +188,9 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
             in[n++] = lists[i].items[k];
         }
     }
-    const int64_t attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
-                             r->length,  r->reverse, r->stops + 1};
-    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, attr);
+    const tci_dim attr[7] = {r->n_carry, r->n_x,     c.n_held,    r->n_y,
+                             r->length,  (int)r->reverse, r->stops + 1};
+    return tci_graph_node(g, TCI_OP_REPEAT, TC_BOOL, 0, NULL, n, in, 7, tci_dim_words(attr));
 }
 
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)

@@ -27,7 +27,7 @@
 
 typedef struct tci_repeat {
     int n_carry, n_x, n_held, n_y;
-    int64_t length;
+    tci_dim length;
     bool reverse;
     int stops; /* -1: it does not */
     tci_node *const *init, *const *xs, *const *held;
@@ -38,9 +38,9 @@ typedef struct tci_repeat {
 /* The parts of a REPEAT node, in its lists. */
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
 /* The row of a carry before step `step`, or after so many. */
-static inline int64_t tci_repeat_row_at(const tci_repeat *r, int64_t step)
+static inline tci_dim tci_repeat_row_at(const tci_repeat *r, tci_dim step)
 {
-    return r->reverse ? r->length - step : step;
+    return r->reverse ? tci_dim_sub(r->length, step) : step;
 }
 static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
@@ -57,8 +57,8 @@ TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roo
 TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const tci_dim *shape);
 /* A REPEAT, with r's body closed: nodes of it that need none of its BOUND nodes are held too, but
  * for numbers and for movement of what is held. The xs have length elements
- * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), a
- * size is symbolic (TC_ERR_UNSUPPORTED), or no memory. */
+ * along their first axis. NULL: next and carry differ in shape or dtype (TC_ERR_SHAPE, _DTYPE), or
+ * no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
 

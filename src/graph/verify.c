@@ -405,7 +405,7 @@ static void tci_verify_repeat(const tci_verify *v)
     const tci_node *n = v->n;
     tci_repeat r = tci_repeat_of(n);
     int n_bound = r.n_carry + r.n_x + r.n_held;
-    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && r.length > 0,
+    tci_verify_that(v, n->n_in == 2 * n_bound + r.n_carry + r.n_y && tci_verify_le(0, r.length),
                     "operands unlike its words");
     for (int i = 0; i < n_bound; i++) {
         bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
@@ -435,7 +435,8 @@ static void tci_verify_result(const tci_verify *v)
     tci_verify_that(v, i < tci_repeat_n_results(&r) && (r.stops < 0 || i < r.n_carry),
                     "a result that is not there");
     tci_verify_like(v, n, i >= r.n_carry, rows < 0 ? r.next[i] : r.next[rows]);
-    tci_verify_that(v, i < r.n_carry || n->shape[0] == r.length + (rows >= 0), "not all steps");
+    tci_verify_that(v, i < r.n_carry || n->shape[0] == tci_dim_add(r.length, rows >= 0),
+                    "not all steps");
 }
 
 static void tci_verify_cast(const tci_verify *v)

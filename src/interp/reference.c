@@ -918,12 +918,12 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
 /* Where the elements of a REPEAT's results lie: one after the other. */
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
-    int64_t at = 0;
+    int64_t at = 0, length = tci_dim_known(p->length);
     for (int i = 0; i < result && (p->stops < 0 || i < p->n_carry); i++) {
         int y = i - p->n_carry, rows = y - p->n_y;
         at += y < 0     ? tci_ref_count(p->next[i])
-              : rows < 0 ? p->length * tci_ref_count(p->y[y])
-                         : (p->length + 1) * tci_ref_count(p->next[rows]);
+              : rows < 0 ? length * tci_ref_count(p->y[y])
+                         : (length + 1) * tci_ref_count(p->next[rows]);
     }
     return at;
 }
@@ -934,9 +934,9 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
 {
     int64_t n = tci_ref_count(p->next[i]);
     tci_value *rows = out + tci_ref_result_at(p, p->n_carry + p->n_y + i);
-    memcpy(rows + tci_repeat_row_at(p, steps) * n, tci_ref_of(r, p->carry[i]),
+    memcpy(rows + tci_dim_known(tci_repeat_row_at(p, steps)) * n, tci_ref_of(r, p->carry[i]),
            sizeof(*rows) * (size_t)n);
-    if (steps == p->length) {
+    if (steps == tci_dim_known(p->length)) {
         memcpy(out + tci_ref_result_at(p, i), tci_ref_of(r, p->carry[i]),
                sizeof(*out) * (size_t)n);
     }
@@ -945,7 +945,7 @@ static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, 
 static void tci_ref_step(tci_ref *r, const tci_repeat *p, tci_node_list body, tci_value *out,
                          int64_t step)
 {
-    int64_t at = p->reverse ? p->length - 1 - step : step;
+    int64_t at = p->reverse ? tci_dim_known(p->length) - 1 - step : step;
     for (int i = 0; i < p->n_x; i++) {
         tci_value *xs = *tci_ref_slot(r, p->xs[i]);
         *tci_ref_slot(r, p->x[i]) = xs + at * tci_ref_count(p->x[i]);
@@ -976,7 +976,7 @@ static void tci_ref_repeat(tci_ref *r, const tci_node *n)
         *tci_ref_slot(r, p.carry[i]) = *tci_ref_slot(r, p.init[i]);
     }
     bool stops = p.stops >= 0;
-    for (int64_t step = 0; step < p.length; step++) {
+    for (int64_t step = 0; step < tci_dim_known(p.length); step++) {
         for (int i = 0; i < p.n_carry && !stops; i++) {
             tci_ref_keep_carry(r, &p, out, i, step);
         }
@@ -986,7 +986,7 @@ static void tci_ref_repeat(tci_ref *r, const tci_node *n)
         tci_ref_step(r, &p, body, out, step);
     }
     for (int i = 0; i < p.n_carry && !stops; i++) {
-        tci_ref_keep_carry(r, &p, out, i, p.length);
+        tci_ref_keep_carry(r, &p, out, i, tci_dim_known(p.length));
     }
     for (int i = 0; i < p.n_carry && stops; i++) {
         memcpy(out + tci_ref_result_at(&p, i), tci_ref_of(r, p.carry[i]),

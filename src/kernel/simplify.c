@@ -518,7 +518,7 @@ static bool tci_kernel_stretch(const tci_kernel *k, int p, int64_t *lo, int64_t 
     return known && 0 <= *lo && *lo <= *hi && *hi < tci_dim_known(n); /* not: no point, no load */
 }
 
-TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets)
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets)
 {
     int64_t lo, hi;
     bool moved = false;

@@ -16,6 +16,6 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 /* The kernel, finished, that has of each operand it reads only the stretch it reads, where that is
  * known. offsets, one an operand: the byte at which that begins, a multiple of TCI_ALIGNED_BYTES.
  * May change k. */
-TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, int64_t *offsets);
+TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets);
 
 #endif

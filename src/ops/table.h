@@ -487,7 +487,7 @@
     X(labels, LABEL, REST)
 #define TCI_ATTRS_REPEAT(X)                                                                        \
     X(carries, COUNT, FIRST) X(inputs, COUNT, FIRST) X(held, COUNT, FIRST)                         \
-    X(outputs, COUNT, FIRST) X(length, COUNT, FIRST) X(reverse, FLAG, FIRST)                       \
+    X(outputs, COUNT, FIRST) X(length, PLACE, FIRST) X(reverse, FLAG, FIRST)                       \
     X(stops, COUNT, FIRST)
 #define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \

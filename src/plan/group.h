@@ -314,7 +314,7 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 typedef struct tci_lowered {
     tci_kernel *kernel;
     int32_t *operand_buffers;    /* buffer index in the plan, */
-    int64_t *offsets;            /* and at which byte of it the kernel's operand begins */
+    tci_dim *offsets;            /* and at which byte of it the kernel's operand begins */
     tci_node **literals;
     tci_node **dividing;         /* RESHAPEs that leave divisions in its index expressions */
     int32_t n_dividing;

@@ -842,7 +842,7 @@ static tci_lowered tci_pk_call(tci_pk *p)
     p->k->bytes = tci_dim_known(p->k->all_bytes);
     tci_pk_name(p, p->k);
     tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
-    out.offsets = TCI_NEW_ARRAY(p->s, int64_t, p->k->n_operands + 1);
+    out.offsets = TCI_NEW_ARRAY(p->s, tci_dim, p->k->n_operands + 1);
     return out;
 }
 
@@ -871,7 +871,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);
     }
-    out.offsets = TCI_NEW_ARRAY(s, int64_t, out.kernel->n_operands + 1);
+    out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);

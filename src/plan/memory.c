@@ -211,6 +211,7 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_plan_sequence(s, p);
     tci_memory_lifetimes(p);
-    tci_memory_place(s, p, apart);
     tci_memory_aliases(s, p);
+    tci_repeat_place(s, p);
+    tci_memory_place(s, p, apart);
 }

@@ -254,7 +254,6 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(m->s, p, j->inputs, j->n_inputs);
     tci_plan_memory(m->s, p, m->machine.block_threads > 0);
-    tci_repeat_place(m->s, p);
 }
 
 /* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing

@@ -42,7 +42,7 @@ typedef struct tci_buffer {
 typedef struct tci_step {
     int32_t kernel;         /* index in kernels: equal kernels are one */
     int32_t *operands;      /* buffer of each operand of the kernel, */
-    int64_t *offsets;       /* and at which byte of it the operand begins */
+    tci_dim *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
     int32_t group;          /* of plan.fusion */
 } tci_step;
@@ -54,22 +54,22 @@ typedef struct tci_alias { int32_t output, input; } tci_alias;
 
 typedef struct tci_move {
     int32_t step, operand;
-    int64_t by;
+    tci_dim by;
     bool back;
 } tci_move;
-typedef struct tci_turn {       /* a carry of a span that stops: its two rows */
+typedef struct tci_turn {       /* a carry of two rows, whose last value goes to the first */
     int32_t step, operand;      /* where the first row is written, before the rounds */
-    int64_t bytes;              /* from row to row */
+    tci_dim bytes;              /* from row to row */
 } tci_turn;
 typedef struct tci_span {       /* steps that are repeated */
     int32_t enter;              /* steps [enter, first) set the carries, */
     int32_t first, last;        /* steps [first, last) are done in each round */
     int32_t n_within;           /* of the spans that follow, those within it */
-    int64_t rounds;
+    tci_dim rounds;
     int32_t first_move, n_moves;
-    /* Of one that stops: its carries, in order, and the number of that which says whether there is
-     * another round; n_turns 0: it does not stop. What carries are in the end is in their first
-     * rows. */
+    /* Where it is not known how many rounds there are: what the carries that take turns are in the
+     * end is in their first rows. stops: the number among them (then all carries, in order) of that
+     * which says whether there is another round; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
 } tci_span;
 

@@ -143,8 +143,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         const tci_kernel *k = p->kernels[step->kernel];
         for (int i = 0; i < p->n_spans; i++) {
             if (p->spans[i].first == t) {
-                tci_str_printf(out, "steps %d to %d, %lld rounds:\n", t, p->spans[i].last - 1,
-                               (long long)p->spans[i].rounds);
+                tci_str_printf(out, "steps %d to %d, %s rounds:\n", t, p->spans[i].last - 1,
+                               TCI_DIM_TEXT(p->spans[i].rounds));
             }
         }
         tci_str_printf(out, "%s %d: kernel %d %s (", t < p->n_init ? "once, step" : "step", t,
@@ -154,8 +154,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
             tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
                            k->operands[o].is_output ? "write" : "read", kinds[b->kind],
                            b->index >= 0 ? b->index : step->operands[o]);
-            if (step->offsets[o]) {
-                tci_str_printf(out, " from %lld", (long long)step->offsets[o]);
+            if (step->offsets[o] != 0) {
+                tci_str_printf(out, " from %s", TCI_DIM_TEXT(step->offsets[o]));
             }
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);

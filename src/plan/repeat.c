@@ -13,20 +13,19 @@
  * Memory: rows. A carry has two, which take turns (or as many as there are steps, and one, where
  * somebody reads all), so a step never writes what it reads. What each step is given or gives is a
  * row of an operand. On machines of blocks of threads memory begins at multiples of
- * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. */
+ * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. The
+ * temporaries of a body become the plan's, and live within a round; all else that its steps touch
+ * lives as long as the one step did, so for all rounds. */
 #include "../graph/build.h"
 #include "../graph/repeat.h"
 #include "group.h"
 
-enum {
-    TCI_REPEAT_TURNS = 2, /* rows of a carry */
-    TCI_REPEAT_UNIT = 64  /* bytes: at multiples of it begins what lies in the scratch */
-};
+enum { TCI_REPEAT_TURNS = 2 }; /* rows of a carry */
 
 /* Where an operand of a body lies: in which buffer, at which byte; moves as a tci_move. */
 typedef struct tci_repeat_spot {
     int32_t buffer;
-    int64_t offset, by;
+    tci_dim offset, by;
     bool back;
 } tci_repeat_spot;
 
@@ -34,13 +33,11 @@ typedef struct tci_plan_repeat {
     tci_repeat r;
     tci_node **outside;     /* operands as they lie in memory, before plan/algorithm.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
-    int64_t *pitch;         /* bytes of a row: of each carry, input and output */
+    tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
     bool *keeps;            /* of each carry: all rows, not two that take turns */
-    int64_t *skipped;       /* of each input, rows before the first in its memory */
-    int64_t *own;           /* of a carry that is not stored: where its rows lie in the scratch */
+    tci_dim *skipped;       /* of each input, rows before the first in its memory */
     tci_plan *enter, *body; /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */
-    int64_t scratch;        /* bytes: temporaries, then carries */
 } tci_plan_repeat;
 
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
@@ -48,14 +45,20 @@ TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t)
     int64_t rounds = 1;
     for (int i = 0; i < p->n_spans; i++) {
         bool within = p->spans[i].first <= t && t < p->spans[i].last;
-        rounds *= within && !p->spans[i].n_turns ? p->spans[i].rounds : 1;
+        rounds *= within && p->spans[i].stops < 0 ? tci_dim_hint(p->spans[i].rounds) : 1;
     }
     return rounds;
 }
 
-static int64_t tci_repeat_n_rows(const tci_plan_repeat *x, int carry)
+static tci_dim tci_repeat_n_rows(const tci_plan_repeat *x, int carry)
 {
-    return x->keeps[carry] ? x->r.length + 1 : TCI_REPEAT_TURNS;
+    return x->keeps[carry] ? tci_dim_add(x->r.length, 1) : TCI_REPEAT_TURNS;
+}
+
+/* Where the number of rounds is not known, what a carry is in the end goes to its first row. */
+static bool tci_repeat_settles(const tci_repeat *r)
+{
+    return r->stops >= 0 || !tci_dim_is_known(r->length);
 }
 
 /* ---- nodes ---- */
@@ -75,21 +78,26 @@ static tci_node *tci_repeat_made(const tci_repeat_finder *c, tci_node *n)
     return n;
 }
 
-static int64_t tci_repeat_count(const tci_node *n)
+/* Elements along the axes from that one on. */
+static tci_dim tci_repeat_count(const tci_node *n, int first_axis)
 {
-    return tci_dim_known(tci_node_count(n));
+    tci_dim count = 1;
+    for (int i = first_axis; i < n->rank; i++) {
+        count = tci_dim_mul(count, n->shape[i]);
+    }
+    return count;
 }
 
-static int64_t tci_repeat_bytes(const tci_node *n)
+static int tci_repeat_bytes(const tci_node *n)
 {
     return tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* Elements from row to row, of rows like n. */
-static int64_t tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
+static tci_dim tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
 {
-    int64_t unit = c->machine.block_threads > 0 ? TCI_ALIGNED_BYTES / tci_repeat_bytes(n) : 1;
-    return (tci_repeat_count(n) + unit - 1) / unit * unit;
+    int unit = c->machine.block_threads > 0 ? TCI_ALIGNED_BYTES / tci_repeat_bytes(n) : 1;
+    return tci_dim_mul(tci_dim_ceil_div(tci_node_count(n), unit), unit);
 }
 
 /* n as memory, dense. */
@@ -109,36 +117,35 @@ static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
 
 /* Where xs is some rows of a result, which are in memory anyway: that, of which so many rows are
  * skipped. */
-static tci_node *tci_repeat_unsliced(tci_node *xs, int64_t *skipped)
+static tci_node *tci_repeat_unsliced(tci_node *xs, tci_dim *skipped)
 {
     bool rows = xs->op == TCI_OP_SLICE && xs->in[0]->op == TCI_OP_RESULT && xs->attr[1] == 1;
     for (int i = 1; i < xs->rank && rows; i++) {
         rows = xs->shape[i] == xs->in[0]->shape[i] && xs->attr[2 * i + 1] == 1;
     }
-    *skipped = rows ? xs->attr[0] : 0;
+    *skipped = rows ? tci_node_dims(xs)[0] : 0;
     return rows ? xs->in[0] : xs;
 }
 
 /* The rows of xs, `row` elements from one to the next. */
-static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, int64_t row)
+static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, tci_dim row)
 {
-    const tci_dim n = xs->shape[0], flat[2] = {n, tci_repeat_count(xs) / tci_dim_known(n)};
+    const tci_dim flat[2] = {xs->shape[0], tci_repeat_count(xs, 1)};
     tci_value zero = {.u = 0};
     if (flat[1] == row) {
         return xs;
     }
     tci_node *fill = tci_repeat_made(c, tci_graph_const(c->g, (tc_dtype)xs->dtype, zero));
     xs = tci_repeat_made(c, tci_build_reshape(c->g, xs, 2, flat));
-    return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, row - tci_dim_known(flat[1]), fill));
+    return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, tci_dim_sub(row, flat[1]), fill));
 }
 
-/* Rows [from, to) of a stored result, in this shape. */
-static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, int64_t from,
-                                int64_t to, const tci_node *like)
+/* Rows [from, to) of a stored result, in this shape; each of so many elements. */
+static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, tci_dim from,
+                                tci_dim to, tci_dim count, const tci_node *like)
 {
-    int64_t count = tci_repeat_count(like) / (to - from);
     rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 0, from, to, 1));
-    if (tci_repeat_count(rows) != tci_repeat_count(like)) {
+    if (tci_repeat_count(rows, 1) != count) {
         rows = tci_repeat_made(c, tci_build_slice(c->g, rows, 1, 0, count, 1));
     }
     return tci_repeat_made(c, tci_build_reshape(c->g, rows, like->rank, like->shape));
@@ -151,7 +158,7 @@ static tci_node *tci_repeat_store(const tci_repeat_finder *c, int number, int wh
     tci_plan_repeat *x = &c->p->repeats[number];
     const tci_node *one = x->r.next[which]; /* outputs follow */
     bool is_carry = which < x->r.n_carry;
-    bool whole = tci_repeat_count(one) == tci_repeat_row(c, one);
+    bool whole = tci_node_count(one) == tci_repeat_row(c, one);
     tci_dim *shape = TCI_NEW_ARRAY(c->s, tci_dim, one->rank + 2);
     const int64_t attr[2] = {which, number};
     int n_in = x->r.n_carry + x->r.n_x + x->r.n_held;
@@ -185,13 +192,12 @@ static tci_node *tci_repeat_result(const tci_repeat_finder *c, const tci_node *n
     if (tci_build_same_shape(stored->rank, stored->shape, n->rank, n->shape)) {
         return stored;
     }
-    int64_t n_rows = tci_dim_known(stored->shape[0]);
-    int64_t from = !is_last           ? 0
-                   : x->keeps[result] ? tci_repeat_row_at(r, r->length)
-                   : r->stops >= 0    ? 0
-                                      : r->length % n_rows;
-    int64_t to = is_last ? from + 1 : n_rows;
-    return tci_repeat_cut(c, stored, from, to, n);
+    tci_dim from = !is_last                ? 0
+                   : x->keeps[result]      ? tci_repeat_row_at(r, r->length)
+                   : tci_repeat_settles(r) ? 0
+                                           : tci_dim_mod(r->length, stored->shape[0]);
+    tci_dim to = is_last ? tci_dim_add(from, 1) : stored->shape[0];
+    return tci_repeat_cut(c, stored, from, to, tci_repeat_count(n, !is_last), n);
 }
 
 static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
@@ -201,14 +207,13 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     int n_body = r->n_carry + r->n_y, n_outside = tci_node_n_outside(n);
     x.outside = TCI_NEW_ARRAY(c->s, tci_node *, n_outside + 1);
     x.stored = TCI_NEW_ARRAY(c->s, tci_node *, n_body + 1);
-    x.pitch = TCI_NEW_ARRAY(c->s, int64_t, n_body + r->n_x + 1);
+    x.pitch = TCI_NEW_ARRAY(c->s, tci_dim, n_body + r->n_x + 1);
     x.keeps = TCI_NEW_ARRAY(c->s, bool, r->n_carry + 1);
-    x.skipped = TCI_NEW_ARRAY(c->s, int64_t, r->n_x + 1);
-    x.own = TCI_NEW_ARRAY(c->s, int64_t, r->n_carry + 1);
+    x.skipped = TCI_NEW_ARRAY(c->s, tci_dim, r->n_x + 1);
     for (int i = 0; i < r->n_carry + r->n_x + r->n_y; i++) {
         const tci_node *one = i < r->n_carry + r->n_x ? r->carry[i]
                                                       : r->y[i - r->n_carry - r->n_x];
-        x.pitch[i] = tci_repeat_row(c, one) * tci_repeat_bytes(one);
+        x.pitch[i] = tci_dim_mul(tci_repeat_row(c, one), tci_repeat_bytes(one));
     }
     TCI_PUSH(c->s, c->p->repeats, c->p->n_repeats, c->p->cap_repeats, x);
     *(int *)tci_table_at(&c->number, n) = c->p->n_repeats;
@@ -303,7 +308,7 @@ TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node 
 
 /* ---- the step that stands for a body ---- */
 
-/* The body and what it begins with, and what they need besides their operands. */
+/* The body and what it begins with. */
 static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
 {
     const tci_repeat *r = &x->r;
@@ -318,12 +323,6 @@ static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
                              r->n_carry, m->machine);
     x->body = tci_plan_make(m->s, m->g, r->carry, n_bound, m->literals, m->n_literals, given, n,
                             m->machine);
-    x->scratch = TCI_MAX(x->enter->arena_bytes, x->body->arena_bytes);
-    for (int i = 0; i < r->n_carry; i++) {
-        x->scratch = (x->scratch + TCI_REPEAT_UNIT - 1) / TCI_REPEAT_UNIT * TCI_REPEAT_UNIT;
-        x->own[i] = x->scratch;
-        x->scratch += x->stored[i] ? 0 : tci_repeat_n_rows(x, i) * x->pitch[i];
-    }
 }
 
 static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kernel *k,
@@ -352,14 +351,18 @@ static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_grou
     return buffer;
 }
 
-static int tci_repeat_scratch(const tci_repeat_maker *m, tci_plan *p, int64_t bytes)
+/* The rows of a carry that is not stored. */
+static int tci_repeat_own(const tci_repeat_maker *m, tci_plan *p, const tci_plan_repeat *x, int i)
 {
-    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = TC_U8, .index = -1, .n = bytes, .bytes = bytes};
+    tci_dim bytes = tci_dim_mul(tci_repeat_n_rows(x, i), x->pitch[i]);
+    tci_buffer b = {.kind = TCI_BUF_TEMP, .dtype = x->r.carry[i]->dtype, .index = -1,
+                    .n = tci_dim_div(bytes, tci_repeat_bytes(x->r.carry[i])), .bytes = bytes};
+    tci_dim_need(m->s, bytes, "the memory of a carry");
     TCI_PUSH(m->s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
 }
 
-/* Operands: those outside, the results that are stored, the scratch. */
+/* Operands: those outside; the carries; the outputs that are stored. */
 TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tci_fusion *f,
                                 const tci_group *g, tci_kernel *k)
 {
@@ -367,7 +370,7 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     tci_plan_repeat *x = &p->repeats[first->attr[1]];
     int n_outside = first->n_in, n_stored = x->r.n_carry + x->r.n_y;
     tci_step step = {.operands = TCI_NEW_ARRAY(m->s, int32_t, n_outside + n_stored + 1),
-                     .offsets = TCI_NEW_ARRAY(m->s, int64_t, n_outside + n_stored + 1)};
+                     .offsets = TCI_NEW_ARRAY(m->s, tci_dim, n_outside + n_stored + 1)};
     for (int i = 0; i < g->n_roots; i++) { /* as they are after algorithms were chosen */
         tci_node *now = f->roots[g->roots[i]].node;
         x->stored[now->attr[0]] = now;
@@ -381,11 +384,12 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
         tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, first->in[i]), false);
     }
     for (int i = 0; i < n_stored; i++) {
-        if (x->stored[i]) {
-            tci_repeat_operand(m, p, k, &step, tci_repeat_stored(m->s, f, g, i), true);
+        if (x->stored[i] || i < x->r.n_carry) {
+            int buffer = x->stored[i] ? tci_repeat_stored(m->s, f, g, i)
+                                      : tci_repeat_own(m, p, x, i);
+            tci_repeat_operand(m, p, k, &step, buffer, true);
         }
     }
-    tci_repeat_operand(m, p, k, &step, tci_repeat_scratch(m, p, x->scratch), true);
     return step;
 }
 
@@ -394,11 +398,10 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
 typedef struct tci_repeat_placer {
     tci_scratch *s;
     const tci_plan *from;
-    tci_plan to;                 /* steps, kernels, spans, moves */
+    tci_plan to;                 /* steps, kernels, spans, moves; and temporaries, from n_buffers */
     const tci_plan_repeat *x;    /* at hand; where its operands lie: */
     tci_repeat_spot *init;       /* the carries as they are outside, */
     tci_repeat_spot *inputs, *outputs; /* the ports of its body */
-    int32_t scratch;             /* buffer */
 } tci_repeat_placer;
 
 static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_kernel *k)
@@ -411,10 +414,22 @@ static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_
 }
 
 /* Row by row, the other way round where the repetition is reversed. */
-static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, int64_t pitch)
+static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, tci_dim pitch)
 {
-    tci_repeat_spot spot = {buffer, r->reverse ? (r->length - 1) * pitch : 0,
-                            r->reverse ? -pitch : pitch, false};
+    tci_dim last = tci_dim_max(tci_dim_sub(r->length, 1), 0); /* there may be no step */
+    tci_repeat_spot spot = {buffer, r->reverse ? tci_dim_mul(last, pitch) : 0,
+                            r->reverse ? tci_dim_neg(pitch) : pitch, false};
+    return spot;
+}
+
+/* The rows of a carry of which all stay: what a step reads, or what it writes. */
+static tci_repeat_spot tci_repeat_walk_carry(const tci_repeat *r, int32_t buffer, tci_dim pitch,
+                                             bool writes)
+{
+    tci_repeat_spot spot = tci_repeat_walk(r, buffer, pitch);
+    if (writes != r->reverse) { /* one row further than the elements */
+        spot.offset = r->reverse ? tci_dim_mul(r->length, pitch) : pitch;
+    }
     return spot;
 }
 
@@ -422,59 +437,80 @@ static void tci_repeat_find_spots(tci_repeat_placer *c, const tci_step *step)
 {
     const tci_plan_repeat *x = c->x;
     const tci_repeat *r = &x->r;
-    int n_outside = r->n_carry + r->n_x + r->n_held, at = n_outside, n = r->n_carry;
+    int n_outside = r->n_carry + r->n_x + r->n_held, at = n_outside + r->n_carry, n = r->n_carry;
     c->init = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + 1);
     c->inputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, n_outside + 1);
     c->outputs = TCI_NEW_ARRAY(c->s, tci_repeat_spot, r->n_carry + r->n_y + 1);
-    c->scratch = step->operands[c->from->kernels[step->kernel]->n_operands - 1];
     for (int i = 0; i < r->n_carry; i++) {
-        int32_t buffer = x->stored[i] ? step->operands[at++] : c->scratch;
-        int64_t pitch = x->pitch[i], offset = x->stored[i] ? 0 : x->own[i];
-        bool back = !x->keeps[i];
-        int64_t way = r->reverse && !back ? -pitch : pitch;
-        offset += back ? 0 : tci_repeat_row_at(r, 0) * pitch;
+        int32_t buffer = step->operands[n_outside + i];
+        tci_dim pitch = x->pitch[i];
         c->init[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
-        c->inputs[i] = (tci_repeat_spot){buffer, offset, way, back};
-        c->outputs[i] = (tci_repeat_spot){buffer, offset + way, back ? -way : way, back};
+        c->inputs[i] = (tci_repeat_spot){buffer, 0, pitch, true};
+        c->outputs[i] = (tci_repeat_spot){buffer, pitch, tci_dim_neg(pitch), true};
+        if (x->keeps[i]) {
+            c->inputs[i] = tci_repeat_walk_carry(r, buffer, pitch, false);
+            c->outputs[i] = tci_repeat_walk_carry(r, buffer, pitch, true);
+        }
     }
     for (int i = 0; i < r->n_x; i++) {
         int k = r->n_carry + i;
         c->inputs[k] = tci_repeat_walk(r, step->operands[k], x->pitch[k]);
-        c->inputs[k].offset += x->skipped[i] * x->pitch[k];
+        tci_dim skipped = tci_dim_mul(x->skipped[i], x->pitch[k]);
+        c->inputs[k].offset = tci_dim_add(c->inputs[k].offset, skipped);
     }
     for (int i = r->n_carry + r->n_x; i < n_outside; i++) {
         c->inputs[i] = (tci_repeat_spot){step->operands[i], 0, 0, false};
     }
     for (int i = 0; i < r->n_y; i++) {
         if (x->stored[r->n_carry + i]) {
-            int64_t pitch = x->pitch[r->n_carry + r->n_x + i];
+            tci_dim pitch = x->pitch[r->n_carry + r->n_x + i];
             c->outputs[n++] = tci_repeat_walk(r, step->operands[at++], pitch);
         }
     }
 }
 
-static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_buffer *b,
-                                          bool enters)
+/* Of buffer b of the body, or of what it begins with, whose temporaries are ours at `temps`. */
+static tci_repeat_spot tci_repeat_spot_of(const tci_repeat_placer *c, const tci_plan *body, int b,
+                                          const int32_t *temps, bool enters)
 {
-    tci_repeat_spot temp = {c->scratch, b->offset, 0, false};
+    const tci_buffer *buffer = &body->buffers[b];
+    tci_repeat_spot temp = {temps[b], 0, 0, false};
     if (enters) { /* a carry goes to where the body reads it first */
-        return b->kind == TCI_BUF_INPUT    ? c->init[b->index]
-               : b->kind == TCI_BUF_OUTPUT ? c->inputs[b->index]
-                                           : temp;
+        return buffer->kind == TCI_BUF_INPUT    ? c->init[buffer->index]
+               : buffer->kind == TCI_BUF_OUTPUT ? c->inputs[buffer->index]
+                                                : temp;
     }
-    return b->kind == TCI_BUF_INPUT    ? c->inputs[b->index]
-           : b->kind == TCI_BUF_OUTPUT ? c->outputs[b->index]
-                                       : temp;
+    return buffer->kind == TCI_BUF_INPUT    ? c->inputs[buffer->index]
+           : buffer->kind == TCI_BUF_OUTPUT ? c->outputs[buffer->index]
+                                            : temp;
 }
 
-/* Carries of a repetition that stops, whose first rows the last steps that were added write. */
+/* The temporaries of a plan whose steps come next become ours; where each is, by its number. */
+static int32_t *tci_repeat_add_temps(tci_repeat_placer *c, const tci_plan *body)
+{
+    int32_t *temps = TCI_NEW_ARRAY(c->s, int32_t, body->n_buffers + 1);
+    for (int b = 0; b < body->n_buffers; b++) {
+        tci_buffer buffer = body->buffers[b];
+        if (buffer.kind == TCI_BUF_TEMP) {
+            temps[b] = c->to.n_buffers;
+            buffer.first += c->to.n_steps;
+            buffer.last += buffer.last < 0 ? 0 : c->to.n_steps;
+            TCI_PUSH(c->s, c->to.buffers, c->to.n_buffers, c->to.cap_buffers, buffer);
+        }
+    }
+    return temps;
+}
+
+/* Carries that settle, whose first rows the last steps that were added write. */
 static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
 {
     const tci_plan *enter = c->x->enter;
     span->first_turn = c->to.n_turns;
     span->stops = c->x->r.stops;
-    span->n_turns = span->stops < 0 ? 0 : c->x->r.n_carry;
-    for (int i = 0; i < span->n_turns; i++) {
+    for (int i = 0; i < c->x->r.n_carry; i++) {
+        if (c->x->keeps[i] || !tci_repeat_settles(&c->x->r)) {
+            continue;
+        }
         tci_turn turn = {-1, 0, c->x->pitch[i]};
         for (int t = 0; t < enter->n_steps; t++) {
             const tci_step *step = &enter->steps[t];
@@ -489,13 +525,14 @@ static void tci_repeat_add_turns(tci_repeat_placer *c, tci_span *span)
         TCI_ASSERT(c->s, turn.step >= 0);
         TCI_PUSH(c->s, c->to.turns, c->to.n_turns, c->to.cap_turns, turn);
     }
+    span->n_turns = c->to.n_turns - span->first_turn;
 }
 
 /* The steps and kernels of a plan become ours; enters: of that which is done once, before all
  * rounds. */
 static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, bool enters)
 {
-    int32_t first = c->to.n_kernels;
+    int32_t first = c->to.n_kernels, *temps = tci_repeat_add_temps(c, body);
     for (int i = 0; i < body->n_kernels; i++) {
         TCI_PUSH(c->s, c->to.kernels, c->to.n_kernels, c->to.cap_kernels, body->kernels[i]);
     }
@@ -503,13 +540,13 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, boo
         const tci_step *from = &body->steps[t];
         int n = body->kernels[from->kernel]->n_operands;
         tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
-                         TCI_NEW_ARRAY(c->s, int64_t, n + 1), from->literals, -1};
+                         TCI_NEW_ARRAY(c->s, tci_dim, n + 1), from->literals, -1};
         for (int o = 0; o < n; o++) {
-            tci_repeat_spot spot = tci_repeat_spot_of(c, &body->buffers[from->operands[o]], enters);
+            tci_repeat_spot spot = tci_repeat_spot_of(c, body, from->operands[o], temps, enters);
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
             step.operands[o] = spot.buffer;
-            step.offsets[o] = spot.offset + from->offsets[o];
-            if (!enters && spot.by) {
+            step.offsets[o] = tci_dim_add(spot.offset, from->offsets[o]);
+            if (!enters && spot.by != 0) {
                 TCI_PUSH(c->s, c->to.moves, c->to.n_moves, c->to.cap_moves, move);
             }
         }
@@ -584,7 +621,9 @@ static void tci_repeat_add_texts(tci_plan *p)
 
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
 {
-    tci_repeat_placer c = {.s = s, .from = p};
+    tci_repeat_placer c = {.s = s, .from = p, .to = {.buffers = p->buffers,
+                                                     .n_buffers = p->n_buffers,
+                                                     .cap_buffers = p->cap_buffers}};
     int32_t *begins = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     if (!p->n_repeats) {
         return;
@@ -595,9 +634,12 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
     }
     begins[p->n_steps] = c.to.n_steps;
     for (int b = 0; b < p->n_buffers; b++) {
-        p->buffers[b].first = begins[p->buffers[b].first];
-        p->buffers[b].last = begins[p->buffers[b].last + 1] - 1;
+        c.to.buffers[b].first = begins[c.to.buffers[b].first];
+        c.to.buffers[b].last = begins[c.to.buffers[b].last + 1] - 1;
     }
+    p->buffers = c.to.buffers;
+    p->n_buffers = c.to.n_buffers;
+    p->cap_buffers = c.to.cap_buffers;
     p->steps = c.to.steps;
     p->n_steps = c.to.n_steps;
     p->cap_steps = c.to.cap_steps;

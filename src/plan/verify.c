@@ -184,32 +184,38 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
 /* ---- plans ---- */
 
 static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const tci_koperand *o,
-                                    int64_t offset)
+                                    tci_dim offset)
 {
     int bytes = tci_dtype_get((tc_dtype)b->dtype)->bytes;
     TCI_ASSERT(s, b->dtype == o->dtype);
-    TCI_ASSERT(s, offset >= 0 && offset % TCI_ALIGNED_BYTES == 0 && offset % bytes == 0);
+    TCI_ASSERT(s, tci_dim_le(0, offset) && tci_dim_divides(TCI_ALIGNED_BYTES, offset));
+    TCI_ASSERT(s, tci_dim_divides(bytes, offset));
     TCI_ASSERT(s, b->n == o->n || (!o->is_output && tci_dim_is_known(o->n)));
-    TCI_ASSERT(s, b->n == o->n || tci_dim_le(tci_dim_add(o->n, offset / bytes), b->n));
+    TCI_ASSERT(s, b->n == o->n || tci_dim_le(tci_dim_add(o->n, tci_dim_div(offset, bytes)), b->n));
     TCI_ASSERT(s, b->n != o->n || offset == 0);
 }
 
-/* How far the moves of operand o of step t lead, both ways, in bytes. */
-static void tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
+/* How far the moves of operand o of step t lead, both ways, in bytes; false: nobody knows. */
+static bool tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
                                   int64_t *most)
 {
+    bool known = true;
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *span = &p->spans[i];
         for (int m = span->first_move; m < span->first_move + span->n_moves; m++) {
             const tci_move *move = &p->moves[m];
-            int64_t way = move->back ? move->by : move->by * (span->rounds - 1);
             TCI_ASSERT(s, span->first <= move->step && move->step < span->last);
-            if (move->step == t && move->operand == o) {
-                *least += TCI_MIN(way, 0);
-                *most += TCI_MAX(way, 0);
+            if (move->step != t || move->operand != o) {
+                continue;
             }
+            known = known && tci_dim_is_known(move->by) && tci_dim_is_known(span->rounds);
+            int64_t by = known ? tci_dim_known(move->by) : 0;
+            int64_t way = known && !move->back ? by * (tci_dim_known(span->rounds) - 1) : by;
+            *least += TCI_MIN(way, 0);
+            *most += TCI_MAX(way, 0);
         }
     }
+    return known;
 }
 
 /* Of a step of a repetition, or one before it: in its buffer in all rounds. */
@@ -218,10 +224,14 @@ static void tci_plan_verify_moved(tci_scratch *s, const tci_plan *p, int t, int 
     const tci_step *step = &p->steps[t];
     const tci_koperand *operand = &p->kernels[step->kernel]->operands[o];
     const tci_buffer *b = &p->buffers[step->operands[o]];
-    int64_t least = step->offsets[o], most = least, unit = tci_dtype_get(operand->dtype)->bytes;
-    tci_plan_verify_moves(s, p, t, o, &least, &most);
-    TCI_ASSERT(s, least >= 0 && least % unit == 0);
-    TCI_ASSERT(s, most + tci_dim_known(operand->n) * unit <= tci_dim_known(b->bytes));
+    int64_t least = 0, most = 0, unit = tci_dtype_get(operand->dtype)->bytes;
+    tci_dim offset = step->offsets[o];
+    if (tci_plan_verify_moves(s, p, t, o, &least, &most) && tci_dim_is_known(offset)) {
+        tci_dim end = tci_dim_add(tci_dim_add(offset, most), tci_dim_mul(operand->n, unit));
+        TCI_ASSERT(s, tci_dim_le(0, tci_dim_add(offset, least)));
+        TCI_ASSERT(s, tci_dim_divides(unit, tci_dim_add(offset, least)));
+        TCI_ASSERT(s, tci_dim_le(end, b->bytes));
+    }
 }
 
 static bool tci_plan_is_repeated(const tci_plan *p, int t)
@@ -238,10 +248,11 @@ static void tci_plan_verify_spans(tci_scratch *s, const tci_plan *p)
     for (int i = 0; i < p->n_spans; i++) {
         const tci_span *x = &p->spans[i];
         TCI_ASSERT(s, p->n_init <= x->enter && x->enter <= x->first && x->first <= x->last);
-        TCI_ASSERT(s, x->last <= p->n_steps && x->rounds > 0 && i + x->n_within < p->n_spans);
+        TCI_ASSERT(s, x->last <= p->n_steps && i + x->n_within < p->n_spans);
+        TCI_ASSERT(s, tci_dim_le(0, x->rounds));
         TCI_ASSERT(s, x->first_move >= 0 && x->first_move + x->n_moves <= p->n_moves);
         TCI_ASSERT(s, x->first_turn >= 0 && x->first_turn + x->n_turns <= p->n_turns);
-        TCI_ASSERT(s, !x->n_turns || x->stops < x->n_turns);
+        TCI_ASSERT(s, x->stops < TCI_MAX(x->n_turns, 1));
         for (int k = x->first_turn; k < x->first_turn + x->n_turns; k++) {
             TCI_ASSERT(s, x->enter <= p->turns[k].step && p->turns[k].step < x->first);
         }

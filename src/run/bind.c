@@ -25,7 +25,7 @@ TCI_FN void tci_bind_fixed(tc_call *c)
         int n = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            int64_t offset = code->steps[i].offsets[j];
+            int64_t offset = tci_dim_known(code->steps[i].offsets[j]);
             if (b->kind == TCI_BUF_TEMP && c->workspace) {
                 c->slots[slot] = c->workspace + b->offset + offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
@@ -259,7 +259,7 @@ static void tci_bind_fill(tc_call *c)
         int n_operands = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n_operands; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            int64_t offset = code->steps[i].offsets[j];
+            int64_t offset = tci_dim_known(code->steps[i].offsets[j]);
             if (b->kind == TCI_BUF_TEMP) {
                 c->slots[slot] = tci_run_at(arena, b->offset + offset);
             } else if (b->kind != TCI_BUF_KEPT) {

@@ -54,7 +54,7 @@ typedef struct tci_run_repeat {
     int32_t first, last, n_within;
     int64_t rounds;
     tci_run_move *moves; int32_t n_moves;
-    const tci_code_repeat *code; /* of the turns of one that stops */
+    const tci_code_repeat *code; /* of its turns */
 } tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */

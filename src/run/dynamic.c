@@ -238,6 +238,23 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
     }
 }
 
+/* Those of an instance, where they are not the family's. */
+static tci_dim *tci_dynamic_offsets(tci_dynamic_build *b, const tci_code_step *step, int n)
+{
+    bool known = true;
+    for (int i = 0; i < n; i++) {
+        known = known && tci_dim_is_known(step->offsets[i]);
+    }
+    if (known) {
+        return step->offsets;
+    }
+    tci_dim *offsets = tci_dynamic_get(b, n, sizeof(*offsets));
+    for (int i = 0; i < n; i++) {
+        offsets[i] = tci_dynamic_size(b, step->offsets[i]);
+    }
+    return offsets;
+}
+
 /* The words of a kernel stand behind those of the family, once for each kernel. */
 static void tci_dynamic_steps(tci_dynamic_build *b)
 {
@@ -264,7 +281,31 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
             literals[j] = j < k->n_literals ? step->literals[j]
                                             : first[step->kernel] + j - k->n_literals;
         }
-        c->steps[i] = (tci_code_step){step->kernel, step->operands, step->offsets, literals};
+        c->steps[i] = (tci_code_step){step->kernel, step->operands,
+                                      tci_dynamic_offsets(b, step, k->n_operands), literals};
+    }
+}
+
+static void tci_dynamic_repeats(tci_dynamic_build *b)
+{
+    tci_code *c = b->code;
+    c->n_repeats = b->family->n_repeats;
+    c->repeats = tci_dynamic_get(b, c->n_repeats, sizeof(*c->repeats));
+    for (int i = 0; i < c->n_repeats; i++) {
+        const tci_code_repeat *from = &b->family->repeats[i];
+        tci_code_repeat *to = &c->repeats[i];
+        *to = *from;
+        to->rounds = tci_dynamic_size(b, from->rounds);
+        to->moves = tci_dynamic_get(b, from->n_moves, sizeof(*to->moves));
+        to->turns = tci_dynamic_get(b, from->n_turns, sizeof(*to->turns));
+        for (int m = 0; m < from->n_moves; m++) {
+            to->moves[m] = from->moves[m];
+            to->moves[m].by = tci_dynamic_size(b, from->moves[m].by);
+        }
+        for (int t = 0; t < from->n_turns; t++) {
+            to->turns[t] = from->turns[t];
+            to->turns[t].bytes = tci_dynamic_size(b, from->turns[t].bytes);
+        }
     }
 }
 
@@ -279,8 +320,6 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->n_list = from->n_list;
     c->n_init_list = from->n_init_list;
     c->n_init = from->n_init;
-    c->repeats = from->repeats;
-    c->n_repeats = from->n_repeats;
     c->kept_bytes = from->kept_bytes;
     c->n_user_inputs = from->n_user_inputs;
     c->n_user_outputs = from->n_user_outputs;
@@ -293,6 +332,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     tci_dynamic_memory(b);
     tci_dynamic_kernels(b);
     tci_dynamic_steps(b);
+    tci_dynamic_repeats(b);
 }
 
 /* ---- instances ---- */

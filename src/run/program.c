@@ -309,7 +309,7 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
         }
         for (int j = 0; j < kernel->n_operands; j++) {
             const tci_code_buffer *b = &code->buffers[from->operands[j]];
-            int64_t offset = from->offsets[j];
+            int64_t offset = tci_dim_known(from->offsets[j]);
             if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
                 f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots, offset};
@@ -335,12 +335,12 @@ static void tci_program_fill_repeats(tc_program *f)
     tci_run_move *move = f->moves;
     for (int i = 0; i < f->code->n_repeats; i++) {
         const tci_code_repeat *from = &f->code->repeats[i];
-        f->repeats[i] = (tci_run_repeat){from->first, from->last,    from->n_within, from->rounds,
-                                         move,        from->n_moves, from};
+        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
+                                         tci_dim_known(from->rounds), move, from->n_moves, from};
         for (int m = 0; m < from->n_moves; m++) {
             const tci_move *x = &from->moves[m];
             int32_t slot = f->steps[x->step].first_slot + x->operand;
-            *move++ = (tci_run_move){slot, x->back, x->by};
+            *move++ = (tci_run_move){slot, x->back, tci_dim_known(x->by)};
         }
     }
 }

@@ -187,12 +187,12 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
     return TC_OK;
 }
 
-/* Carry `which` of a repetition that stops, as it is after so many rounds. */
+/* The carry of a turn, as it is after so many rounds. */
 static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which, int64_t rounds)
 {
     const tci_turn *turn = &r->turns[which];
     char *row = c->slots[c->program->steps[turn->step].first_slot + turn->operand];
-    return row + rounds % 2 * turn->bytes;
+    return row + rounds % 2 * tci_dim_known(turn->bytes);
 }
 
 /* Is there another round? *status: what a device that was asked said. */
@@ -200,8 +200,8 @@ static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t round
                              tc_status *status)
 {
     const tc_backend *device = c->program->code->device;
-    if (rounds == r->rounds || !r->n_turns) {
-        return rounds < r->rounds;
+    if (rounds == tci_dim_known(r->rounds) || r->stops < 0) {
+        return rounds < tci_dim_known(r->rounds);
     }
     const char *at = tci_walk_turn(c, r, r->stops, rounds);
     uint8_t go = 0;
@@ -229,7 +229,7 @@ static tc_status tci_walk_copy(const tc_backend *device, void *to, const void *f
     return status;
 }
 
-/* After so many rounds of a repetition that stops its carries go to their first rows. */
+/* After so many rounds the carries that shall go to their first rows. */
 static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t rounds)
 {
     const tc_backend *device = c->program->code->device;
@@ -237,10 +237,11 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
     for (int i = 0; i < r->n_turns && rounds % 2 && !status; i++) {
         void *to = tci_walk_turn(c, r, i, 0);
         const void *from = tci_walk_turn(c, r, i, rounds);
+        int64_t bytes = tci_dim_known(r->turns[i].bytes);
         if (device && device->alloc) {
-            status = tci_walk_copy(device, to, from, r->turns[i].bytes);
+            status = tci_walk_copy(device, to, from, bytes);
         } else {
-            memcpy(to, from, (size_t)r->turns[i].bytes);
+            memcpy(to, from, (size_t)bytes);
         }
     }
     return status;

@@ -7,6 +7,7 @@
 #include "inside.h"
 
 #include "../dynamic.h"
+#include "any_loop_cases.h"
 #include "emulate.h"
 
 /* Plans as the emulation does and compiles nothing: the interpreter runs the same kernels. */
@@ -76,6 +77,21 @@ TEST(any_size_is_right)
         tc_ctx_free(planned);
     }
     CHECK_EQ_INT(emu_allocations, 0); /* instances gave their device memory back */
+}
+
+/* Rows are longer than what lies in them, by what follows from the sizes. */
+TEST(repetitions_of_any_size)
+{
+    register_emulation();
+    for (int i = 0; i < ANY_CASES; i++) {
+        int n_out;
+        tc_ctx *ctx = any_ctx("emulated", NULL);
+        tc_program *any = any_compile(ctx, &any_cases[i], -1, -1, &n_out);
+        any_compare(&any_cases[i], any, "interp", ANY_SIZES - 1); /* it is slow */
+        tc_program_free(any);
+        tc_ctx_free(ctx);
+    }
+    CHECK_EQ_INT(emu_allocations, 0);
 }
 
 TEST_MAIN
