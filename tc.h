@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d7760ec100402113"
+#define TCI_BUILD "9759eee9ae88b6b7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -60,7 +60,7 @@
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
- *   TC_NO_IO            leaves files of arrays and DLPack out (18)
+ *   TC_NO_IO            leaves files, DLPack and tc_export_c out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
@@ -734,6 +734,12 @@
  *         tc_tensor again = tc_from_dlpack(ctx, shown);   // ours now, also to end
  *         tc_print(stdout, again);
  *     }
+ *
+ * A program goes to where tc is not as one file of C99, with the memory that it captures inside and
+ * nothing to link. The functions have the file's name; the head of the file says what they take:
+ *
+ *     tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, "/tmp/net.c");
+ *     // int net(const float *in0, float *out0, void *workspace), after net_prepare(workspace)
  *
  * 19 LIMITS
  *
@@ -3592,6 +3598,26 @@ TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here);
  * named as), TC_ERR_SHAPE, TC_ERR_DTYPE (it has another there), TC_ERR_BUSY (a run changes one). */
 TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
 #define tc_load(ctx, path) tc_load_at((ctx), (path), TC_HERE)
+
+/* ---- a program as C ----
+ * tc_export_c(inputs, outputs, options, "net.c"), with the first three as tc_compile_fn takes them,
+ * writes a file of C99 that needs nothing else: no tc, no library. It has, as its head says too,
+ *     int net(const float *in0, ..., float *out0, ..., void *workspace);
+ * which computes the outputs from the inputs, all dense; 1: an index was outside its axis. Memory
+ * that the program captures, parameters included, is in the file with the value that it has now;
+ * make inputs of what shall not be. workspace: net_workspace bytes (a macro, and in the head), the
+ * caller's; net_prepare(workspace) comes once before the first net(...) with it and computes what
+ * follows from captured memory alone. Several threads run side by side with a workspace each.
+ * Values are those of a program of tc with the same options in every bit, where the compiler takes
+ * floats as they are written (clang: and integers, -fwrapv). Code is scalar, so it runs anywhere;
+ * options.vector_bits of 128, 256 or 512 gives vectors of gcc and clang, to be compiled for such a
+ * processor (-mavx2 -mfma). The file appears complete or not at all. TC_ERR_ARGUMENT: the path is
+ * no name of C with ".c"; TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op of
+ * the user's own; TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO;
+ * the errors of tc_compile_fn. tc_error of the first output and of the context tell. */
+TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                const char *path, tc_site here);
+#define tc_export_c(...) tc_export_c_at(__VA_ARGS__, TC_HERE)
 
 /* ---- tensors of other libraries: DLPack ----
  * The structs have the layout of DLPack's (dlpack.h: DLTensor, DLManagedTensorVersioned,
@@ -51919,6 +51945,8 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 /* A language like C, in scalar code; or what it makes itself. */
 TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);
+/* Of C: functions are seen by their own file alone. */
+TCI_FN void tci_dialect_hide(tci_dialect *d);
 /* The whole source, when all of it is printed. */
 TCI_FN void tci_dialect_finish(const tci_dialect *d, tci_str *source);
 /* `text` with # replaced by a number. */
@@ -54688,13 +54716,22 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+#define TCI_CD_HEAD                                                                                \
+    "void $n(void *const *bufs, const tc_i64 *lits, tc_i64 *fault, tc_i64 task_begin, "            \
+    "tc_i64 task_end)\n{\n"
 static const tc_dialect tci_cd_words = {
     .prelude = "",
     .space = "",
     .operand = "bufs[#]",
-    .head = "__attribute__((visibility(\"default\")))\n"
-            "void $n(void *const *bufs, const tc_i64 *lits, tc_i64 *fault, tc_i64 task_begin, "
-            "tc_i64 task_end)\n{\n"};
+    .head = "__attribute__((visibility(\"default\")))\n" TCI_CD_HEAD};
+static const tc_dialect tci_cd_hidden_words = {
+    .prelude = "", .space = "", .operand = "bufs[#]", .head = "static " TCI_CD_HEAD};
+#undef TCI_CD_HEAD
+
+TCI_FN void tci_dialect_hide(tci_dialect *d)
+{
+    d->words = &tci_cd_hidden_words;
+}
 
 TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
 {
@@ -60150,6 +60187,7 @@ typedef struct tci_code {
     tc_times times;
     bool from_disk;
     bool calls;                /* functions of this process: never on disk */
+    bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
@@ -60218,6 +60256,10 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
                                       const tc_options *o,
                                       tci_code **codes, tc_status *statuses, tci_str *log);
+/* The code of one request, with all its source in one text of static functions, and without any
+ * function to run. In no cache. A counted reference, or NULL with the status. */
+TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, tci_code **code,
+                                    tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
@@ -63049,6 +63091,7 @@ typedef struct tci_jit {
     tci_jit_kernel *kernels; int n_kernels, cap_kernels;
     int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
     int n_missing;
+    bool exports;                       /* one source for others: nothing is looked up or built */
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
     tci_str *sources; int n_sources;    /* scratch */
     tci_str forced;                     /* heap: the user's file of schedules */
@@ -63066,6 +63109,8 @@ TCI_FN tci_machine tci_jit_machine(const tci_jit *j);
 TCI_FN struct tci_dialect *tci_jit_dialect(const tci_jit *j);
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify);
 TCI_FN void tci_jit_emit(tci_jit *j);
+/* What launches of a kernel that was scheduled go by; its texts are the jit's. */
+TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log);   /* log: why it failed, for the user */
 TCI_FN void tci_jit_end(tci_jit *j);
 
@@ -63179,7 +63224,7 @@ static bool tci_jit_must_show_all(const tci_jit *j)
 
 TCI_FN void tci_jit_find(tci_jit *j)
 {
-    bool look = !tci_jit_must_show_all(j);
+    bool look = !j->exports && !tci_jit_must_show_all(j);
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
@@ -63249,7 +63294,11 @@ TCI_FN tci_machine tci_jit_machine(const tci_jit *j)
 TCI_FN tci_dialect *tci_jit_dialect(const tci_jit *j)
 {
     int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
-    return tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
+    tci_dialect *d = tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
+    if (j->exports) {
+        tci_dialect_hide(d);
+    }
+    return d;
 }
 
 static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine machine)
@@ -63314,7 +63363,7 @@ TCI_FN void tci_jit_emit(tci_jit *j)
             total += texts[i].n;
         }
     }
-    int most = TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
+    int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
     j->n_sources = (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most);
     j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
     tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
@@ -63419,6 +63468,20 @@ static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
     return file->module ? TC_OK : TC_ERR_COMPILER;
 }
 
+TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k)
+{
+    const tci_launch *l = &k->launch;
+    tci_kernel_record record = {.symbol = k->symbol,
+                                .note = k->note,
+                                .n_tasks = l->n_tasks,
+                                .task_ns = l->task_ns,
+                                .call_ns = l->call_ns,
+                                .work_bytes = l->work_bytes,
+                                .dims = l->dims,
+                                .n_dims = l->n_dims};
+    return record;
+}
+
 /* Finds the functions of file i's kernels and offers them to later compiles. */
 static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
 {
@@ -63433,15 +63496,7 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        const tci_launch *l = &k->launch;
-        tci_kernel_record record = {.symbol = k->symbol,
-                                    .note = k->note,
-                                    .n_tasks = l->n_tasks,
-                                    .task_ns = l->task_ns,
-                                    .call_ns = l->call_ns,
-                                    .work_bytes = l->work_bytes,
-                                    .dims = l->dims,
-                                    .n_dims = l->n_dims};
+        tci_kernel_record record = tci_jit_record(k);
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};
@@ -64113,7 +64168,8 @@ static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_
     int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) +
                (k->kernel != NULL) + (k->call != NULL);
     bool native = k->fn || k->function;
-    TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
+    int expected = c->exports ? k->call != NULL : 1;
+    TCI_ASSERT(s, ways == expected && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);
     TCI_ASSERT(s, !native || c->family || (k->module >= 0 && k->module < c->n_modules));
     TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || tci_dim_le(0, k->n_tasks));
@@ -64667,6 +64723,31 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
 
 /* ---- stages of all requests of a batch together ---- */
 
+static void tci_compile_find_kernels(tci_compile_batch_state *b)
+{
+    for (int i = 0; i < b->n_jobs; i++) {
+        tci_compile_job *job = &b->jobs[i];
+        int n = job->plan ? job->plan->n_kernels : 0;
+        job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
+        for (int k = 0; k < n; k++) {
+            bool is_call = job->plan->kernels[k]->call;
+            job->units[k] = is_call ? -1 : tci_jit_add(&b->jit, job->plan->kernels[k]);
+        }
+    }
+    tci_jit_find(&b->jit);
+}
+
+static void tci_compile_write_source(tci_compile_batch_state *b, tc_times *times, int64_t *at)
+{
+    tci_jit_schedule(&b->jit, b->verify);
+    tci_compile_dump_loops(b);
+    times->lower = tci_compile_lap(at, "loop");
+
+    tci_jit_emit(&b->jit);
+    tci_compile_dump_source(b);
+    times->emit = tci_compile_lap(at, "source");
+}
+
 static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *unused)
 {
     tci_jit *jit = &b->jit;
@@ -64674,16 +64755,7 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     int64_t at = tci_os_now_ns();
     (void)unused;
 
-    for (int i = 0; i < b->n_jobs; i++) {
-        tci_compile_job *job = &b->jobs[i];
-        int n = job->plan ? job->plan->n_kernels : 0;
-        job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
-        for (int k = 0; k < n; k++) {
-            bool is_call = job->plan->kernels[k]->call;
-            job->units[k] = is_call ? -1 : tci_jit_add(jit, job->plan->kernels[k]);
-        }
-    }
-    tci_jit_find(jit);
+    tci_compile_find_kernels(b);
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
@@ -64691,14 +64763,7 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
         return status;
     }
     tci_tune(jit);
-    tci_jit_schedule(jit, b->verify);
-    tci_compile_dump_loops(b);
-    times.lower = tci_compile_lap(&at, "loop");
-
-    tci_jit_emit(jit);
-    tci_compile_dump_source(b);
-    times.emit = tci_compile_lap(&at, "source");
-
+    tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
         tci_str nobody = {.s = &b->scratch};
         (void)tci_jit_find_compiler(jit, &nobody);
@@ -64716,6 +64781,20 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
         t->compiler = times.compiler;
     }
     return status;
+}
+
+/* The same for source that others compile: nothing is found, and each kernel is without function
+ * or module. */
+static tc_status tci_compile_export_back(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    int64_t at = tci_os_now_ns();
+    b->jit.compiler.vector_bytes = b->backend->target.vector_bytes; /* whoever it will be */
+    tci_compile_find_kernels(b);
+    tci_compile_write_source(b, &job->times, &at);
+    for (int i = 0; i < b->jit.n_kernels; i++) {
+        b->jit.kernels[i].found.record = tci_jit_record(&b->jit.kernels[i]);
+    }
+    return TC_OK;
 }
 
 /* ---- plan to code ---- */
@@ -64896,8 +64975,10 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         for (int j = 0; j < k->n_dims; j++) {
             k->dims[j] = found->record.dims[j];
         }
-        k->module = tci_compile_module_index(c, found->module);
-        tci_code_set_function(c, k, calls, found->function);
+        if (found->module) {
+            k->module = tci_compile_module_index(c, found->module);
+            tci_code_set_function(c, k, calls, found->function);
+        }
     }
 }
 
@@ -65011,6 +65092,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     memcpy(c->key, r->key, r->key_bytes);
     c->key_bytes = r->key_bytes;
     c->hash = r->hash;
+    c->exports = b->jit.exports;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;
@@ -65329,6 +65411,51 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         }
     }
     tci_heap_free(jobs);
+    return status;
+}
+
+/* ---- code for others ---- */
+
+TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_code **code,
+                                    tci_str *log)
+{
+    const tci_backend *backend = tci_backend_pick(o);
+    *code = NULL;
+    if (!backend || !backend->calls) {
+        tci_str_printf(log, "%s", backend ? backend->why : "");
+        if (!backend) {
+            tci_backend_missing(log, o);
+        }
+        return TC_ERR_BACKEND;
+    }
+    tci_compile_batch_state *b = tci_heap_get(sizeof(*b));
+    if (!b) {
+        return TC_ERR_MEMORY;
+    }
+    tci_compile_job job = {.request = r};
+    tci_scratch_init(&b->scratch);
+    b->options = o;
+    b->backend = backend;
+    b->log = log;
+    b->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0);
+    b->native = true;
+    b->jobs = &job;
+    b->n_jobs = 1;
+    tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+    b->jit.exports = true;
+    tci_dump_begin(&job.dump, o);
+    tc_status status = tci_compile_guard(b, tci_compile_front, &job);
+    status = status ? status : tci_compile_guard(b, tci_compile_export_back, &job);
+    status = status ? status : tci_compile_guard(b, tci_compile_finish, &job);
+    tci_dump_end(&job.dump);
+    if (status) {
+        tci_code_release(job.code);
+    } else {
+        *code = job.code;
+    }
+    tci_jit_end(&b->jit);
+    tci_scratch_free(&b->scratch);
+    tci_heap_free(b);
     return status;
 }
 
@@ -66276,6 +66403,9 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
                                 int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/program.c ---- */
+/* Where the lowest address that the elements of a captured leaf take lies, in bytes from its
+ * storage's data: negative strides reach below element 0...0. */
+TCI_FN int64_t tci_program_lowest(const tci_node *n);
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
@@ -67720,19 +67850,15 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
 
 /* ---- what was captured ---- */
 
-/* Lowest address that the elements of a leaf take: negative strides reach below element 0...0. */
-static void *tci_program_lowest(const tci_node *n)
+TCI_FN int64_t tci_program_lowest(const tci_node *n)
 {
-    if (!n->storage->data) {
-        return NULL;
-    }
     int64_t lowest = n->offset;
     for (int i = 0; n->strides && i < n->rank; i++) {
         if (tci_dim_known(n->strides[i]) < 0 && tci_dim_known(n->shape[i]) > 1) {
             lowest += tci_dim_known(n->strides[i]) * (tci_dim_known(n->shape[i]) - 1);
         }
     }
-    return (char *)n->storage->data + lowest * tci_dtype_get(n->dtype)->bytes;
+    return lowest * tci_dtype_get(n->dtype)->bytes;
 }
 
 static void tci_program_capture(tc_program *f, const tci_request *r)
@@ -67742,7 +67868,8 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
     for (int i = 0; i < r->n_captured; i++) {
         f->captured[i] = r->captured[i]->storage;
-        f->captured_data[i] = f->captured[i]->param ? NULL : tci_program_lowest(r->captured[i]);
+        void *data = f->captured[i]->param ? NULL : f->captured[i]->data;
+        f->captured_data[i] = tci_run_at(data, tci_program_lowest(r->captured[i]));
         tci_storage_retain(f->captured[i]);
     }
     for (int i = 0; i < r->n_effects; i++) {
@@ -79486,6 +79613,8 @@ typedef struct tci_batch {
     tc_tensor about;           /* live: of its context, and what errors without a job concern */
     tci_ctx *ctx;              /* that context */
     const tc_options *options;
+    /* Takes the code of the one job, which is for others then; NULL: each becomes a program. */
+    tc_status (*exports)(struct tci_batch *b, tci_batch_job *job);
     tci_batch_job *jobs;
     int n;
     tci_scratch s;
@@ -79516,6 +79645,10 @@ TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const t
 TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body);
 /* Compiles every job that has a request; each gets its code, counted, or its status. */
 TCI_FN void tci_batch_compile(tci_batch *b);
+/* One job whose code is not to run here but is taken by `exports`: scalar code of the C dialect,
+ * or of the width that the options say. */
+TCI_FN tc_status tci_batch_export(const tci_frame *f, tci_batch_job *job,
+                                  const tc_options *options, tci_batch_body exports);
 /* *job->program from its code. */
 TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job);
 
@@ -79619,6 +79752,16 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     return o;
 }
 
+/* Source for other machines is C that any of them can compile, unless vectors are asked for. */
+static tc_options tci_batch_export_options(tc_options o)
+{
+    o.backend = "cpu";
+    o.device = 0;
+    o.vector_bits = o.vector_bits ? o.vector_bits : -1;
+    o.matrix = -1;
+    return o;
+}
+
 /* ---- batches ---- */
 
 TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body)
@@ -79666,7 +79809,7 @@ TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const t
 
 static tc_status tci_batch_check_job(tci_batch *b, const tci_batch_job *job)
 {
-    if (!job->program) {
+    if (!job->program && !b->exports) {
         return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                               "given NULL, expected a place for the program");
     }
@@ -79737,8 +79880,12 @@ TCI_FN void tci_batch_compile(tci_batch *b)
         return;
     }
     tci_str log = {0};
-    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
-                         &log);
+    if (b->exports) {
+        b->statuses[0] = tci_compile_export(b->requests[0], b->options, &b->codes[0], &log);
+    } else {
+        tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
+                             &log);
+    }
     for (int i = 0, r = 0; i < b->n; i++) {
         tci_batch_job *job = &b->jobs[i];
         if (!job->request) {
@@ -79804,7 +79951,9 @@ static tc_status tci_batch_make_programs(tci_batch *b)
     tci_batch_compile(b);
     for (int i = 0; i < b->n; i++) {
         if (b->jobs[i].code) {
-            tci_batch_settle(b, &b->jobs[i], tci_batch_make_program(b, &b->jobs[i]));
+            tc_status status = b->exports ? tci_batch_armed(b, &b->jobs[i], b->exports)
+                                          : tci_batch_make_program(b, &b->jobs[i]);
+            tci_batch_settle(b, &b->jobs[i], status);
             tci_code_release(b->jobs[i].code);
         }
     }
@@ -79844,7 +79993,7 @@ static bool tci_batch_find_live(const tci_frame *f, const tci_batch_job *jobs, i
 }
 
 static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs, int n,
-                                        const tc_options *options)
+                                        const tc_options *options, tci_batch_body exports)
 {
     tc_status status;
     tci_batch b;
@@ -79861,6 +80010,7 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
     }
     b.ctx = tci_ctx_of(b.about.ctx);
     tc_options merged = tci_batch_options(b.ctx, options);
+    merged = exports ? tci_batch_export_options(merged) : merged;
     for (int i = 0; i < n; i++) {
         bool has_first = jobs[i].outputs.n > 0 && jobs[i].outputs.items;
         bool usable = has_first && jobs[i].outputs.items[0].ctx == b.about.ctx;
@@ -79868,9 +80018,16 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
     }
     b.f = f;
     b.options = &merged;
+    b.exports = exports;
     b.jobs = jobs;
     b.n = n;
     return tci_batch_make_programs(&b);
+}
+
+TCI_FN tc_status tci_batch_export(const tci_frame *f, tci_batch_job *job,
+                                  const tc_options *options, tci_batch_body exports)
+{
+    return tci_batch_compile_jobs(f, job, 1, options, exports);
 }
 
 /* The whole of a public call that compiles. */
@@ -79878,7 +80035,7 @@ static tc_status tci_batch_compile_call(const char *op, tc_site here, tci_batch_
                                         const tc_options *options)
 {
     tci_frame f = tci_frame_begin(op, here);
-    tc_status status = tci_batch_compile_jobs(&f, jobs, n, options);
+    tc_status status = tci_batch_compile_jobs(&f, jobs, n, options, NULL);
     tci_frame_leave(&f);
     return status;
 }
@@ -80313,6 +80470,7 @@ static tc_status tci_lazy_eval(const tci_frame *frame, tc_tensors ts)
     w.b.about = ts.items[0];
     w.b.ctx = tci_ctx_of(ts.items[0].ctx);
     w.b.options = &w.b.ctx->options;
+    w.b.exports = NULL;
     w.b.jobs = &w.job;
     w.b.n = 1;
     w.b.first = TC_OK;
@@ -84640,6 +84798,421 @@ TC_API tc_status tc_to_dlpack_unversioned_at(tc_tensor t, tc_dlpack_unversioned 
         tci_dlpack_out *out = tci_dlpack_make("tc_to_dlpack_unversioned", t, true, here, &status);
         *dl = out ? &out->plain : NULL;
     }
+    return status;
+}
+/* ---- src/export/c.c ---- */
+/* export/c.c - tc_export_c: a program as one file of C that needs nothing else.
+ *
+ * In: tensors, as tc_compile_fn takes them. Out: the file, complete or not at all.
+ *
+ * The one idea: a program is a list of launches (compile/code.h), and the C dialect prints its
+ * kernels as ever. What else a run does is spelled out: captured memory as arrays, each launch as a
+ * call with its operands, the rounds of a repetition as a loop whose number moves them. The init
+ * list is a function of its own.
+ *
+ * The workspace holds the arena, then what the init list keeps, then the work memory of a kernel;
+ * `w` is its first address that 64 divides. */
+#include <stdarg.h>
+#include <string.h>
+
+
+enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_NAME = 64, TCI_EXPORT_INDENT = 4 };
+
+typedef struct tci_export {
+    tci_batch_job job;              /* the first member: it leads back here */
+    const char *path;
+    char name[TCI_EXPORT_NAME];     /* of the function, and so of all that others see */
+    const tci_code *code;
+    const tci_request *request;
+    int64_t kept_at, work_at, bytes; /* of the workspace */
+    tci_param_held *held;           /* of each captured leaf */
+    tci_str head, tail;             /* what comes before the arrays, and after; scratch */
+    tci_os_fresh to;
+} tci_export;
+
+/* ---- operands ---- */
+
+static const tci_code_buffer *tci_export_buffer(const tci_export *e, int t, int o)
+{
+    return &e->code->buffers[e->code->steps[t].operands[o]];
+}
+
+/* Operand o of launch t, as the address of chars; within its repetitions. */
+static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
+{
+    const tci_code_buffer *b = tci_export_buffer(e, t, o);
+    int64_t offset = e->code->steps[t].offsets[o];
+    switch ((tci_buffer_kind)b->kind) {
+    case TCI_BUF_INPUT:
+        if (b->index < e->code->n_user_inputs) {
+            tci_str_printf(out, "(char *)in%d", (int)b->index);
+        } else {
+            tci_str_printf(out, "(char *)%s_data%d", e->name,
+                           (int)b->index - e->code->n_user_inputs);
+        }
+        break;
+    case TCI_BUF_OUTPUT:
+        tci_str_printf(out, "(char *)out%d", (int)b->index);
+        break;
+    case TCI_BUF_TEMP:
+        tci_str_add(out, "w");
+        offset += b->offset;
+        break;
+    case TCI_BUF_KEPT:
+        tci_str_add(out, "w");
+        offset += e->kept_at + b->offset;
+        break;
+    }
+    if (offset) {
+        tci_str_printf(out, " + %lld", (long long)offset);
+    }
+    for (int i = 0; i < e->code->n_repeats; i++) {
+        const tci_code_repeat *r = &e->code->repeats[i];
+        for (int m = 0; m < r->n_moves; m++) {
+            const tci_move *x = &r->moves[m];
+            if (x->step == t && x->operand == o) {
+                tci_str_printf(out, " + r%d%s * (%lldll)", i, x->back ? " % 2" : "",
+                               (long long)x->by);
+            }
+        }
+    }
+}
+
+/* ---- launches ---- */
+
+static void tci_export_line(tci_str *out, int depth)
+{
+    tci_str_printf(out, "%*s", TCI_EXPORT_INDENT * depth, "");
+}
+
+static void tci_export_literals(const tci_export *e, tci_str *out, int t)
+{
+    const tci_code_step *step = &e->code->steps[t];
+    int n = e->code->kernels[step->kernel].n_literals;
+    tci_str_add(out, n ? "(const long long[]){" : "0");
+    for (int i = 0; i < n; i++) {
+        int64_t word = e->request->literals[step->literals[i]]->value.i;
+        tci_str_printf(out, "%s(long long)%lluull", i ? ", " : "", (unsigned long long)word);
+    }
+    tci_str_add(out, n ? "}" : "");
+}
+
+static void tci_export_launches(const tci_export *e, tci_str *out, int begin, int end, int depth)
+{
+    for (int t = begin; t < end; t++) {
+        const tci_code_kernel *k = &e->code->kernels[e->code->steps[t].kernel];
+        bool works = tci_dim_known(k->work_bytes) > 0;
+        tci_export_line(out, depth);
+        tci_str_printf(out, "%s((void *[]){", k->symbol);
+        for (int o = 0; o < k->n_operands; o++) {
+            tci_str_add(out, o ? ", " : "");
+            tci_export_operand(e, out, t, o);
+        }
+        if (works) {
+            tci_str_printf(out, ", w + %lld", (long long)e->work_at);
+        }
+        tci_str_add(out, "}, ");
+        tci_export_literals(e, out, t);
+        tci_str_printf(out, ", &fault, 0, %lld);\n", (long long)tci_dim_known(k->n_tasks));
+    }
+}
+
+/* Carries of a repetition that stops, after an odd number of rounds: from the second row to the
+ * first. */
+static void tci_export_settle(const tci_export *e, tci_str *out, int i, int depth)
+{
+    const tci_code_repeat *r = &e->code->repeats[i];
+    for (int k = 0; k < r->n_turns; k++) {
+        const tci_turn *turn = &r->turns[k];
+        tci_export_line(out, depth);
+        tci_str_printf(out, "for (long long i = 0; i < r%d %% 2 * %lldll; i++) {\n", i,
+                       (long long)turn->bytes);
+        tci_export_line(out, depth + 1);
+        tci_str_add(out, "char *row = ");
+        tci_export_operand(e, out, turn->step, turn->operand);
+        tci_str_printf(out, ";\n%*srow[i] = row[i + %lld];\n", TCI_EXPORT_INDENT * (depth + 1), "",
+                       (long long)turn->bytes);
+        tci_export_line(out, depth);
+        tci_str_add(out, "}\n");
+    }
+}
+
+static void tci_export_while(const tci_export *e, tci_str *out, int i, int depth)
+{
+    const tci_code_repeat *r = &e->code->repeats[i];
+    tci_export_line(out, depth);
+    tci_str_printf(out, "long long r%d;\n", i);
+    tci_export_line(out, depth);
+    tci_str_printf(out, "for (r%d = 0; r%d < %lldll", i, i, (long long)r->rounds);
+    if (r->n_turns) {
+        const tci_turn *stop = &r->turns[r->stops];
+        tci_str_add(out, " && *(");
+        tci_export_operand(e, out, stop->step, stop->operand);
+        tci_str_printf(out, " + r%d %% 2 * %lldll)", i, (long long)stop->bytes);
+    }
+    tci_str_printf(out, "; r%d++) {\n", i);
+}
+
+/* Launches [begin, end), with the repetitions from `first` to before `last` among them. */
+static void tci_export_rounds(const tci_export *e, tci_str *out, int begin, int end, int first,
+                              int last, int depth)
+{
+    for (int i = first; i < last;) {
+        const tci_code_repeat *r = &e->code->repeats[i];
+        tci_export_launches(e, out, begin, r->first, depth);
+        tci_export_while(e, out, i, depth);
+        tci_export_rounds(e, out, r->first, r->last, i + 1, i + 1 + r->n_within, depth + 1);
+        tci_export_line(out, depth);
+        tci_str_add(out, "}\n");
+        tci_export_settle(e, out, i, depth);
+        begin = r->last;
+        i += 1 + r->n_within;
+    }
+    tci_export_launches(e, out, begin, end, depth);
+}
+
+/* ---- functions ---- */
+
+static void tci_export_signature(const tci_export *e, tci_str *out)
+{
+    const tci_code *c = e->code;
+    tci_str_printf(out, "int %s(", e->name);
+    for (int i = 0; i < c->n_user_inputs; i++) {
+        tci_str_printf(out, "const %s *in%d, ",
+                       tci_dtype_get((tc_dtype)c->inputs[i].dtype)->ctype, i);
+    }
+    for (int i = 0; i < c->n_user_outputs; i++) {
+        tci_str_printf(out, "%s *out%d, ", tci_dtype_get((tc_dtype)c->outputs[i].dtype)->ctype, i);
+    }
+    tci_str_add(out, "void *workspace)");
+}
+
+static void tci_export_functions(tci_export *e)
+{
+    const tci_code *c = e->code;
+    tci_str *out = &e->tail;
+    const char *begin = "\n{\n    char *w = (char *)workspace + (size_t)-(size_t)workspace % 64;\n"
+                        "    long long fault = 0;\n    (void)w;\n";
+    tci_str_printf(out, "\nvoid %s_prepare(void *workspace)%s", e->name, begin);
+    tci_export_launches(e, out, 0, c->n_init, 1);
+    tci_str_add(out, "    (void)fault;\n}\n\n");
+    tci_export_signature(e, out);
+    tci_str_add(out, begin);
+    tci_export_rounds(e, out, c->n_init, c->n_steps, 0, c->n_repeats, 1);
+    tci_str_add(out, "    return fault != 0;\n}\n\n#if defined(__clang__)\n"
+                     "#pragma clang diagnostic pop\n#elif defined(__GNUC__)\n"
+                     "#pragma GCC pop_options\n#pragma GCC diagnostic pop\n#endif\n");
+}
+
+/* ---- the head ---- */
+
+static bool tci_export_is_word(char c, bool first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (!first && c >= '0' && c <= '9');
+}
+
+/* "in0: x, f32 [2, 3]"; names that are no words of C are left out. */
+static void tci_export_port(tci_str *out, const char *what, int i, const char *name,
+                            const tci_code_port *port)
+{
+    bool is_word = name && *name;
+    for (const char *at = name; is_word && *at; at++) {
+        is_word = tci_export_is_word(*at, false) || *at == '.';
+    }
+    tci_str_printf(out, " *   %s%d: %s%s%s [", what, i, is_word ? name : "", is_word ? ", " : "",
+                   tci_dtype_get((tc_dtype)port->dtype)->name);
+    for (int d = 0; d < port->rank; d++) {
+        tci_str_printf(out, d ? ", %lld" : "%lld", (long long)tci_dim_known(port->shape[d]));
+    }
+    tci_str_add(out, "]\n");
+}
+
+static void tci_export_head(tci_export *e)
+{
+    const tci_code *c = e->code;
+    tci_str *out = &e->head;
+    tci_str_printf(out, "/* %s.c - computes, made by tc.\n *\n *   ", e->name);
+    tci_export_signature(e, out);
+    tci_str_printf(out, ";\n *   void %s_prepare(void *workspace); once, before the first run in "
+                        "that workspace\n *\n", e->name);
+    for (int i = 0; i < c->n_user_inputs; i++) {
+        tci_export_port(out, "in", i, e->request->inputs[i]->name, &c->inputs[i]);
+    }
+    for (int i = 0; i < c->n_user_outputs; i++) {
+        tci_export_port(out, "out", i, NULL, &c->outputs[i]);
+    }
+    tci_str_printf(out, " *   workspace: %lld bytes\n *\n * Returns 0, or 1 where an index was "
+                        "outside its axis. Arrays overlap nowhere. */\n#include <stddef.h>\n\n"
+                        "#define %s_workspace %lldll\n\n",
+                   (long long)e->bytes, e->name, (long long)e->bytes);
+    tci_export_signature(e, out);
+    tci_str_printf(out, ";\nvoid %s_prepare(void *workspace);\n\n", e->name);
+    tci_str_add(out,
+                "/* Values depend on the compiler taking floats as they are written. */\n"
+                "#if defined(__clang__)\n#pragma clang diagnostic push\n"
+                "#pragma clang diagnostic ignored \"-Weverything\"\n"
+                "#pragma STDC FP_CONTRACT OFF\n"
+                "#elif defined(__GNUC__)\n#pragma GCC diagnostic push\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-but-set-variable\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
+                "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
+                "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
+                "#pragma GCC push_options\n"
+                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n\n");
+    tci_str_add(out, c->source);
+}
+
+/* ---- arrays ---- */
+
+static const char *tci_export_word(int bytes)
+{
+    return bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long long";
+}
+
+static void tci_export_text(tci_export *e, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tci_os_fresh_write(&e->to, text, (size_t)n);
+}
+
+/* The bytes of a captured leaf as words of its dtype's size. Takes no scratch. */
+static void tci_export_array(tci_export *e, int i)
+{
+    const tci_code_port *port = &e->code->inputs[e->code->n_user_inputs + i];
+    const tci_node *leaf = e->request->captured[i];
+    const char *data = tci_run_at(e->held[i].data, tci_program_lowest(leaf));
+    int width = tci_dtype_get((tc_dtype)port->dtype)->bytes;
+    int64_t n = tci_dim_known(port->bytes) / width;
+    tci_export_text(e, "\n#if defined(__GNUC__)\n__attribute__((aligned(64)))\n#endif\n"
+                       "static const unsigned %s %s_data%d[%lld] = {", tci_export_word(width),
+                    e->name, i, (long long)TCI_MAX(n, (int64_t)1));
+    for (int64_t at = 0; at < n; at += 8) {
+        char line[8 * 24], *end = line;
+        for (int64_t j = at; j < at + 8 && j < n; j++) {
+            uint64_t word = 0; /* of a little-endian machine, as tc's are */
+            memcpy(&word, data + j * width, (size_t)width);
+            end += snprintf(end, (size_t)(line + sizeof(line) - end), "0x%llx,",
+                            (unsigned long long)word);
+        }
+        tci_export_text(e, "\n");
+        tci_os_fresh_write(&e->to, line, (size_t)(end - line));
+    }
+    tci_export_text(e, n ? "};\n" : "0};\n");
+}
+
+/* ---- the file ---- */
+
+static tc_status tci_export_hold(tci_export *e, tci_scratch *s)
+{
+    int n = e->request->n_captured;
+    e->held = TCI_NEW_ARRAY(s, tci_param_held, n + 1);
+    for (int i = 0; i < n; i++) {
+        e->held[i].storage = e->request->captured[i]->storage;
+        e->held[i].next = i + 1 < n ? &e->held[i + 1] : NULL;
+    }
+    return n ? tci_param_hold(e->held) : TC_OK;
+}
+
+/* From holding the values to dropping them nothing escapes. */
+static tc_status tci_export_write(tci_batch *b, tci_export *e)
+{
+    tc_status status = tci_export_hold(e, &b->s);
+    if (status) {
+        return tci_batch_fail(b->f, e->job.about, NULL, status, "%s", tc_status_text(status));
+    }
+    tci_os_fresh_begin(&e->to, AT_FDCWD, e->path, 0666);
+    tci_os_fresh_write(&e->to, e->head.text, e->head.n);
+    for (int i = 0; i < e->request->n_captured; i++) {
+        tci_export_array(e, i);
+    }
+    tci_os_fresh_write(&e->to, e->tail.text, e->tail.n);
+    int code = tci_os_fresh_end(&e->to, true, false);
+    if (e->request->n_captured) {
+        tci_param_drop(e->held);
+    }
+    if (code) {
+        return tci_batch_fail(b->f, e->job.about, NULL, code == ENOMEM ? TC_ERR_MEMORY : TC_ERR_IO,
+                              "'%.300s': it cannot be written: %s", e->path, strerror(code));
+    }
+    return TC_OK;
+}
+
+static int64_t tci_export_round(int64_t bytes)
+{
+    return (bytes + TCI_EXPORT_ALIGN - 1) / TCI_EXPORT_ALIGN * TCI_EXPORT_ALIGN;
+}
+
+static void tci_export_measure(tci_export *e)
+{
+    const tci_code *c = e->code;
+    int64_t work = 0;
+    for (int i = 0; i < c->n_kernels; i++) {
+        work = TCI_MAX(work, tci_dim_known(c->kernels[i].work_bytes));
+    }
+    e->kept_at = tci_export_round(c->arena_bytes);
+    e->work_at = e->kept_at + tci_export_round(c->kept_bytes);
+    e->bytes = e->work_at + work;
+    e->bytes += e->bytes ? TCI_EXPORT_ALIGN - 1 : 0;
+}
+
+/* A tci_batch_body: the job has its code. */
+static tc_status tci_export_take(tci_batch *b, tci_batch_job *job)
+{
+    tci_export *e = (tci_export *)(void *)job;
+    e->code = job->code;
+    e->request = job->request;
+    const char *why = e->code->calls ? "a custom op, which is a function of this process" :
+                      e->request->n_effects ? "an update of a parameter" : NULL;
+    if (why) {
+        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_UNSUPPORTED,
+                              "given %s, expected a program that can be written as C", why);
+    }
+    if (e->code->n_symbols) {
+        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
+                              "given symbolic sizes, expected sizes that are known");
+    }
+    e->head.s = e->tail.s = &b->s;
+    tci_export_measure(e);
+    tci_export_head(e);
+    tci_export_functions(e);
+    return tci_export_write(b, e);
+}
+
+/* "some/where/net.c" gives "net". False: that is no name in C. */
+static bool tci_export_name(tci_export *e)
+{
+    const char *slash = e->path ? strrchr(e->path, '/') : NULL;
+    const char *name = slash ? slash + 1 : e->path;
+    size_t n = name ? strlen(name) : 0;
+    bool good = n > 2 && n - 2 < sizeof(e->name) && !strcmp(name + n - 2, ".c");
+    for (size_t i = 0; good && i < n - 2; i++) {
+        good = tci_export_is_word(name[i], i == 0);
+        e->name[i] = name[i];
+    }
+    return good;
+}
+
+TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                const char *path, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_export_c", here);
+    tci_export e = {.job = {.inputs = inputs, .outputs = outputs}, .path = path};
+    e.to.fd = -1;
+    tc_status status = TC_ERR_ARGUMENT;
+    if (tci_export_name(&e)) {
+        status = tci_batch_export(&f, &e.job, options, tci_export_take);
+    } else if (outputs.n > 0 && outputs.items && tci_ctx_of(outputs.items[0].ctx)) {
+        tci_batch_fail(&f, outputs.items[0], NULL, status, "given the path '%.200s', expected one "
+                       "that ends in a name of C and \".c\"", path ? path : "(NULL)");
+    }
+    tci_frame_leave(&f);
     return status;
 }
 #endif

@@ -261,6 +261,7 @@
 #include "io/write.c"
 #include "io/params.c"
 #include "io/dlpack.c"
+#include "export/c.c"
 #endif
 
 #ifdef TCI_HAS_CPU

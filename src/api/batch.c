@@ -107,6 +107,16 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     return o;
 }
 
+/* Source for other machines is C that any of them can compile, unless vectors are asked for. */
+static tc_options tci_batch_export_options(tc_options o)
+{
+    o.backend = "cpu";
+    o.device = 0;
+    o.vector_bits = o.vector_bits ? o.vector_bits : -1;
+    o.matrix = -1;
+    return o;
+}
+
 /* ---- batches ---- */
 
 TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body)
@@ -154,7 +164,7 @@ TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const t
 
 static tc_status tci_batch_check_job(tci_batch *b, const tci_batch_job *job)
 {
-    if (!job->program) {
+    if (!job->program && !b->exports) {
         return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                               "given NULL, expected a place for the program");
     }
@@ -225,8 +235,12 @@ TCI_FN void tci_batch_compile(tci_batch *b)
         return;
     }
     tci_str log = {0};
-    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
-                         &log);
+    if (b->exports) {
+        b->statuses[0] = tci_compile_export(b->requests[0], b->options, &b->codes[0], &log);
+    } else {
+        tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
+                             &log);
+    }
     for (int i = 0, r = 0; i < b->n; i++) {
         tci_batch_job *job = &b->jobs[i];
         if (!job->request) {
@@ -292,7 +306,9 @@ static tc_status tci_batch_make_programs(tci_batch *b)
     tci_batch_compile(b);
     for (int i = 0; i < b->n; i++) {
         if (b->jobs[i].code) {
-            tci_batch_settle(b, &b->jobs[i], tci_batch_make_program(b, &b->jobs[i]));
+            tc_status status = b->exports ? tci_batch_armed(b, &b->jobs[i], b->exports)
+                                          : tci_batch_make_program(b, &b->jobs[i]);
+            tci_batch_settle(b, &b->jobs[i], status);
             tci_code_release(b->jobs[i].code);
         }
     }
@@ -332,7 +348,7 @@ static bool tci_batch_find_live(const tci_frame *f, const tci_batch_job *jobs, i
 }
 
 static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs, int n,
-                                        const tc_options *options)
+                                        const tc_options *options, tci_batch_body exports)
 {
     tc_status status;
     tci_batch b;
@@ -349,6 +365,7 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
     }
     b.ctx = tci_ctx_of(b.about.ctx);
     tc_options merged = tci_batch_options(b.ctx, options);
+    merged = exports ? tci_batch_export_options(merged) : merged;
     for (int i = 0; i < n; i++) {
         bool has_first = jobs[i].outputs.n > 0 && jobs[i].outputs.items;
         bool usable = has_first && jobs[i].outputs.items[0].ctx == b.about.ctx;
@@ -356,9 +373,16 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
     }
     b.f = f;
     b.options = &merged;
+    b.exports = exports;
     b.jobs = jobs;
     b.n = n;
     return tci_batch_make_programs(&b);
+}
+
+TCI_FN tc_status tci_batch_export(const tci_frame *f, tci_batch_job *job,
+                                  const tc_options *options, tci_batch_body exports)
+{
+    return tci_batch_compile_jobs(f, job, 1, options, exports);
 }
 
 /* The whole of a public call that compiles. */
@@ -366,7 +390,7 @@ static tc_status tci_batch_compile_call(const char *op, tc_site here, tci_batch_
                                         const tc_options *options)
 {
     tci_frame f = tci_frame_begin(op, here);
-    tc_status status = tci_batch_compile_jobs(&f, jobs, n, options);
+    tc_status status = tci_batch_compile_jobs(&f, jobs, n, options, NULL);
     tci_frame_leave(&f);
     return status;
 }

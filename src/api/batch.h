@@ -20,6 +20,8 @@ typedef struct tci_batch {
     tc_tensor about;           /* live: of its context, and what errors without a job concern */
     tci_ctx *ctx;              /* that context */
     const tc_options *options;
+    /* Takes the code of the one job, which is for others then; NULL: each becomes a program. */
+    tc_status (*exports)(struct tci_batch *b, tci_batch_job *job);
     tci_batch_job *jobs;
     int n;
     tci_scratch s;
@@ -50,6 +52,10 @@ TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const t
 TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body);
 /* Compiles every job that has a request; each gets its code, counted, or its status. */
 TCI_FN void tci_batch_compile(tci_batch *b);
+/* One job whose code is not to run here but is taken by `exports`: scalar code of the C dialect,
+ * or of the width that the options say. */
+TCI_FN tc_status tci_batch_export(const tci_frame *f, tci_batch_job *job,
+                                  const tc_options *options, tci_batch_body exports);
 /* *job->program from its code. */
 TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job);
 

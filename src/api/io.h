@@ -74,6 +74,26 @@ TC_API tc_status tc_save_at(tc_ctx *ctx, const char *path, tc_site here);
 TC_API tc_status tc_load_at(tc_ctx *ctx, const char *path, tc_site here);
 #define tc_load(ctx, path) tc_load_at((ctx), (path), TC_HERE)
 
+/* ---- a program as C ----
+ * tc_export_c(inputs, outputs, options, "net.c"), with the first three as tc_compile_fn takes them,
+ * writes a file of C99 that needs nothing else: no tc, no library. It has, as its head says too,
+ *     int net(const float *in0, ..., float *out0, ..., void *workspace);
+ * which computes the outputs from the inputs, all dense; 1: an index was outside its axis. Memory
+ * that the program captures, parameters included, is in the file with the value that it has now;
+ * make inputs of what shall not be. workspace: net_workspace bytes (a macro, and in the head), the
+ * caller's; net_prepare(workspace) comes once before the first net(...) with it and computes what
+ * follows from captured memory alone. Several threads run side by side with a workspace each.
+ * Values are those of a program of tc with the same options in every bit, where the compiler takes
+ * floats as they are written (clang: and integers, -fwrapv). Code is scalar, so it runs anywhere;
+ * options.vector_bits of 128, 256 or 512 gives vectors of gcc and clang, to be compiled for such a
+ * processor (-mavx2 -mfma). The file appears complete or not at all. TC_ERR_ARGUMENT: the path is
+ * no name of C with ".c"; TC_ERR_UNSUPPORTED: an update of a parameter among the outputs, an op of
+ * the user's own; TC_ERR_SHAPE: a size from TC_DIM; TC_ERR_BACKEND: without tc_cpu.h; TC_ERR_IO;
+ * the errors of tc_compile_fn. tc_error of the first output and of the context tell. */
+TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                const char *path, tc_site here);
+#define tc_export_c(...) tc_export_c_at(__VA_ARGS__, TC_HERE)
+
 /* ---- tensors of other libraries: DLPack ----
  * The structs have the layout of DLPack's (dlpack.h: DLTensor, DLManagedTensorVersioned,
  * DLManagedTensor), so that pointers to those are cast to these and back. Whoever has a tensor ends

@@ -142,6 +142,7 @@ static tc_status tci_lazy_eval(const tci_frame *frame, tc_tensors ts)
     w.b.about = ts.items[0];
     w.b.ctx = tci_ctx_of(ts.items[0].ctx);
     w.b.options = &w.b.ctx->options;
+    w.b.exports = NULL;
     w.b.jobs = &w.job;
     w.b.n = 1;
     w.b.first = TC_OK;

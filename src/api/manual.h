@@ -51,7 +51,7 @@
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
- *   TC_NO_IO            leaves files of arrays and DLPack out (18)
+ *   TC_NO_IO            leaves files, DLPack and tc_export_c out (18)
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
@@ -725,6 +725,12 @@
  *         tc_tensor again = tc_from_dlpack(ctx, shown);   // ours now, also to end
  *         tc_print(stdout, again);
  *     }
+ *
+ * A program goes to where tc is not as one file of C99, with the memory that it captures inside and
+ * nothing to link. The functions have the file's name; the head of the file says what they take:
+ *
+ *     tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, "/tmp/net.c");
+ *     // int net(const float *in0, float *out0, void *workspace), after net_prepare(workspace)
  *
  * 19 LIMITS
  *

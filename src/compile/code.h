@@ -138,6 +138,7 @@ typedef struct tci_code {
     tc_times times;
     bool from_disk;
     bool calls;                /* functions of this process: never on disk */
+    bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
@@ -206,6 +207,10 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
                                       const tc_options *o,
                                       tci_code **codes, tc_status *statuses, tci_str *log);
+/* The code of one request, with all its source in one text of static functions, and without any
+ * function to run. In no cache. A counted reference, or NULL with the status. */
+TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, tci_code **code,
+                                    tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */

@@ -251,6 +251,31 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
 
 /* ---- stages of all requests of a batch together ---- */
 
+static void tci_compile_find_kernels(tci_compile_batch_state *b)
+{
+    for (int i = 0; i < b->n_jobs; i++) {
+        tci_compile_job *job = &b->jobs[i];
+        int n = job->plan ? job->plan->n_kernels : 0;
+        job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
+        for (int k = 0; k < n; k++) {
+            bool is_call = job->plan->kernels[k]->call;
+            job->units[k] = is_call ? -1 : tci_jit_add(&b->jit, job->plan->kernels[k]);
+        }
+    }
+    tci_jit_find(&b->jit);
+}
+
+static void tci_compile_write_source(tci_compile_batch_state *b, tc_times *times, int64_t *at)
+{
+    tci_jit_schedule(&b->jit, b->verify);
+    tci_compile_dump_loops(b);
+    times->lower = tci_compile_lap(at, "loop");
+
+    tci_jit_emit(&b->jit);
+    tci_compile_dump_source(b);
+    times->emit = tci_compile_lap(at, "source");
+}
+
 static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *unused)
 {
     tci_jit *jit = &b->jit;
@@ -258,16 +283,7 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     int64_t at = tci_os_now_ns();
     (void)unused;
 
-    for (int i = 0; i < b->n_jobs; i++) {
-        tci_compile_job *job = &b->jobs[i];
-        int n = job->plan ? job->plan->n_kernels : 0;
-        job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
-        for (int k = 0; k < n; k++) {
-            bool is_call = job->plan->kernels[k]->call;
-            job->units[k] = is_call ? -1 : tci_jit_add(jit, job->plan->kernels[k]);
-        }
-    }
-    tci_jit_find(jit);
+    tci_compile_find_kernels(b);
     times.load = tci_compile_lap(&at, "kernels");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
@@ -275,14 +291,7 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
         return status;
     }
     tci_tune(jit);
-    tci_jit_schedule(jit, b->verify);
-    tci_compile_dump_loops(b);
-    times.lower = tci_compile_lap(&at, "loop");
-
-    tci_jit_emit(jit);
-    tci_compile_dump_source(b);
-    times.emit = tci_compile_lap(&at, "source");
-
+    tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
         tci_str nobody = {.s = &b->scratch};
         (void)tci_jit_find_compiler(jit, &nobody);
@@ -300,6 +309,20 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
         t->compiler = times.compiler;
     }
     return status;
+}
+
+/* The same for source that others compile: nothing is found, and each kernel is without function
+ * or module. */
+static tc_status tci_compile_export_back(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    int64_t at = tci_os_now_ns();
+    b->jit.compiler.vector_bytes = b->backend->target.vector_bytes; /* whoever it will be */
+    tci_compile_find_kernels(b);
+    tci_compile_write_source(b, &job->times, &at);
+    for (int i = 0; i < b->jit.n_kernels; i++) {
+        b->jit.kernels[i].found.record = tci_jit_record(&b->jit.kernels[i]);
+    }
+    return TC_OK;
 }
 
 /* ---- plan to code ---- */
@@ -480,8 +503,10 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         for (int j = 0; j < k->n_dims; j++) {
             k->dims[j] = found->record.dims[j];
         }
-        k->module = tci_compile_module_index(c, found->module);
-        tci_code_set_function(c, k, calls, found->function);
+        if (found->module) {
+            k->module = tci_compile_module_index(c, found->module);
+            tci_code_set_function(c, k, calls, found->function);
+        }
     }
 }
 
@@ -595,6 +620,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     memcpy(c->key, r->key, r->key_bytes);
     c->key_bytes = r->key_bytes;
     c->hash = r->hash;
+    c->exports = b->jit.exports;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;
@@ -913,6 +939,51 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         }
     }
     tci_heap_free(jobs);
+    return status;
+}
+
+/* ---- code for others ---- */
+
+TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_code **code,
+                                    tci_str *log)
+{
+    const tci_backend *backend = tci_backend_pick(o);
+    *code = NULL;
+    if (!backend || !backend->calls) {
+        tci_str_printf(log, "%s", backend ? backend->why : "");
+        if (!backend) {
+            tci_backend_missing(log, o);
+        }
+        return TC_ERR_BACKEND;
+    }
+    tci_compile_batch_state *b = tci_heap_get(sizeof(*b));
+    if (!b) {
+        return TC_ERR_MEMORY;
+    }
+    tci_compile_job job = {.request = r};
+    tci_scratch_init(&b->scratch);
+    b->options = o;
+    b->backend = backend;
+    b->log = log;
+    b->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0);
+    b->native = true;
+    b->jobs = &job;
+    b->n_jobs = 1;
+    tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+    b->jit.exports = true;
+    tci_dump_begin(&job.dump, o);
+    tc_status status = tci_compile_guard(b, tci_compile_front, &job);
+    status = status ? status : tci_compile_guard(b, tci_compile_export_back, &job);
+    status = status ? status : tci_compile_guard(b, tci_compile_finish, &job);
+    tci_dump_end(&job.dump);
+    if (status) {
+        tci_code_release(job.code);
+    } else {
+        *code = job.code;
+    }
+    tci_jit_end(&b->jit);
+    tci_scratch_free(&b->scratch);
+    tci_heap_free(b);
     return status;
 }
 

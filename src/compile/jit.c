@@ -123,7 +123,7 @@ static bool tci_jit_must_show_all(const tci_jit *j)
 
 TCI_FN void tci_jit_find(tci_jit *j)
 {
-    bool look = !tci_jit_must_show_all(j);
+    bool look = !j->exports && !tci_jit_must_show_all(j);
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
@@ -193,7 +193,11 @@ TCI_FN tci_machine tci_jit_machine(const tci_jit *j)
 TCI_FN tci_dialect *tci_jit_dialect(const tci_jit *j)
 {
     int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
-    return tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
+    tci_dialect *d = tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
+    if (j->exports) {
+        tci_dialect_hide(d);
+    }
+    return d;
 }
 
 static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine machine)
@@ -258,7 +262,7 @@ TCI_FN void tci_jit_emit(tci_jit *j)
             total += texts[i].n;
         }
     }
-    int most = TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
+    int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
     j->n_sources = (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most);
     j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
     tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
@@ -363,6 +367,20 @@ static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
     return file->module ? TC_OK : TC_ERR_COMPILER;
 }
 
+TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k)
+{
+    const tci_launch *l = &k->launch;
+    tci_kernel_record record = {.symbol = k->symbol,
+                                .note = k->note,
+                                .n_tasks = l->n_tasks,
+                                .task_ns = l->task_ns,
+                                .call_ns = l->call_ns,
+                                .work_bytes = l->work_bytes,
+                                .dims = l->dims,
+                                .n_dims = l->n_dims};
+    return record;
+}
+
 /* Finds the functions of file i's kernels and offers them to later compiles. */
 static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
 {
@@ -377,15 +395,7 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        const tci_launch *l = &k->launch;
-        tci_kernel_record record = {.symbol = k->symbol,
-                                    .note = k->note,
-                                    .n_tasks = l->n_tasks,
-                                    .task_ns = l->task_ns,
-                                    .call_ns = l->call_ns,
-                                    .work_bytes = l->work_bytes,
-                                    .dims = l->dims,
-                                    .n_dims = l->n_dims};
+        tci_kernel_record record = tci_jit_record(k);
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};

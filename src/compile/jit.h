@@ -30,6 +30,7 @@ typedef struct tci_jit {
     tci_jit_kernel *kernels; int n_kernels, cap_kernels;
     int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
     int n_missing;
+    bool exports;                       /* one source for others: nothing is looked up or built */
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
     tci_str *sources; int n_sources;    /* scratch */
     tci_str forced;                     /* heap: the user's file of schedules */
@@ -47,6 +48,8 @@ TCI_FN tci_machine tci_jit_machine(const tci_jit *j);
 TCI_FN struct tci_dialect *tci_jit_dialect(const tci_jit *j);
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify);
 TCI_FN void tci_jit_emit(tci_jit *j);
+/* What launches of a kernel that was scheduled go by; its texts are the jit's. */
+TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log);   /* log: why it failed, for the user */
 TCI_FN void tci_jit_end(tci_jit *j);
 

@@ -21,7 +21,8 @@ static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_
     int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) +
                (k->kernel != NULL) + (k->call != NULL);
     bool native = k->fn || k->function;
-    TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
+    int expected = c->exports ? k->call != NULL : 1;
+    TCI_ASSERT(s, ways == expected && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);
     TCI_ASSERT(s, !native || c->family || (k->module >= 0 && k->module < c->n_modules));
     TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || tci_dim_le(0, k->n_tasks));

@@ -523,13 +523,22 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+#define TCI_CD_HEAD                                                                                \
+    "void $n(void *const *bufs, const tc_i64 *lits, tc_i64 *fault, tc_i64 task_begin, "            \
+    "tc_i64 task_end)\n{\n"
 static const tc_dialect tci_cd_words = {
     .prelude = "",
     .space = "",
     .operand = "bufs[#]",
-    .head = "__attribute__((visibility(\"default\")))\n"
-            "void $n(void *const *bufs, const tc_i64 *lits, tc_i64 *fault, tc_i64 task_begin, "
-            "tc_i64 task_end)\n{\n"};
+    .head = "__attribute__((visibility(\"default\")))\n" TCI_CD_HEAD};
+static const tc_dialect tci_cd_hidden_words = {
+    .prelude = "", .space = "", .operand = "bufs[#]", .head = "static " TCI_CD_HEAD};
+#undef TCI_CD_HEAD
+
+TCI_FN void tci_dialect_hide(tci_dialect *d)
+{
+    d->words = &tci_cd_hidden_words;
+}
 
 TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
 {

@@ -56,6 +56,8 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 /* A language like C, in scalar code; or what it makes itself. */
 TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);
+/* Of C: functions are seen by their own file alone. */
+TCI_FN void tci_dialect_hide(tci_dialect *d);
 /* The whole source, when all of it is printed. */
 TCI_FN void tci_dialect_finish(const tci_dialect *d, tci_str *source);
 /* `text` with # replaced by a number. */

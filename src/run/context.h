@@ -309,6 +309,9 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
                                 int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/program.c ---- */
+/* Where the lowest address that the elements of a captured leaf take lies, in bytes from its
+ * storage's data: negative strides reach below element 0...0. */
+TCI_FN int64_t tci_program_lowest(const tci_node *n);
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,

@@ -113,19 +113,15 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
 
 /* ---- what was captured ---- */
 
-/* Lowest address that the elements of a leaf take: negative strides reach below element 0...0. */
-static void *tci_program_lowest(const tci_node *n)
+TCI_FN int64_t tci_program_lowest(const tci_node *n)
 {
-    if (!n->storage->data) {
-        return NULL;
-    }
     int64_t lowest = n->offset;
     for (int i = 0; n->strides && i < n->rank; i++) {
         if (tci_dim_known(n->strides[i]) < 0 && tci_dim_known(n->shape[i]) > 1) {
             lowest += tci_dim_known(n->strides[i]) * (tci_dim_known(n->shape[i]) - 1);
         }
     }
-    return (char *)n->storage->data + lowest * tci_dtype_get(n->dtype)->bytes;
+    return lowest * tci_dtype_get(n->dtype)->bytes;
 }
 
 static void tci_program_capture(tc_program *f, const tci_request *r)
@@ -135,7 +131,8 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
     for (int i = 0; i < r->n_captured; i++) {
         f->captured[i] = r->captured[i]->storage;
-        f->captured_data[i] = f->captured[i]->param ? NULL : tci_program_lowest(r->captured[i]);
+        void *data = f->captured[i]->param ? NULL : f->captured[i]->data;
+        f->captured_data[i] = tci_run_at(data, tci_program_lowest(r->captured[i]));
         tci_storage_retain(f->captured[i]);
     }
     for (int i = 0; i < r->n_effects; i++) {

@@ -1,0 +1,347 @@
+/* tests/cpu/test_export.c - tc_export_c: files that a plain C99 compiler takes without a word, and
+ * that compute what tc computes, bit for bit. */
+#define _GNU_SOURCE
+#include "tc.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tc_test.h"
+
+enum { MOST = 3, ROOM = 1 << 16 };
+
+static char folder[] = "/tmp/tc-test-export-XXXXXX";
+static _Alignas(64) char in[MOST][ROOM], got[MOST][ROOM], expected[MOST][ROOM];
+
+typedef int (*function)(void *, void *, void *, void *, void *, void *, void *);
+typedef struct exported {
+    void *handle;
+    function run;
+    void (*prepare)(void *);
+    void *workspace;
+} exported;
+
+static const char *path_of(const char *name, const char *ending)
+{
+    static char path[2][128];
+    static int turn;
+    turn = !turn;
+    if (!strcmp(folder + strlen(folder) - 6, "XXXXXX") && !mkdtemp(folder)) {
+        tct_fail(__FILE__, __LINE__, "no folder");
+    }
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s%s", folder, name, ending);
+    return path[turn];
+}
+
+static char *read_text(const char *path)
+{
+    static char text[1 << 20];
+    FILE *file = fopen(path, "r");
+    size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+    text[n] = 0;
+    if (file) {
+        fclose(file);
+    }
+    return text;
+}
+
+/* With all warnings as errors; flags: of the processor. */
+static exported load(const char *name, const char *flags)
+{
+    exported x = {0};
+    char command[512], symbol[80];
+    const char *cc = getenv("TC_TEST_CC");
+    snprintf(command, sizeof(command), "%s -std=c99 -O1 -Wall -Wextra -Werror %s -shared -fPIC "
+             "%s -o %s", cc ? cc : "cc", flags, path_of(name, ".c"), path_of(name, ".so"));
+    CHECK_EQ_INT(system(command), 0);
+    x.handle = dlopen(path_of(name, ".so"), RTLD_NOW | RTLD_LOCAL);
+    CHECK_MSG(x.handle != NULL, "%s", dlerror());
+    snprintf(symbol, sizeof(symbol), "%s_prepare", name);
+    if (x.handle) {
+        *(void **)&x.run = dlsym(x.handle, name);
+        *(void **)&x.prepare = dlsym(x.handle, symbol);
+    }
+    const char *line = strstr(read_text(path_of(name, ".c")), "_workspace ");
+    size_t bytes = line ? (size_t)atoll(line + 11) : 0;
+    x.workspace = malloc(bytes + 1 + 8);
+    CHECK(x.run && x.prepare && x.workspace);
+    return x;
+}
+
+static void unload(exported *x)
+{
+    if (x->handle) {
+        dlclose(x->handle);
+    }
+    free(x->workspace);
+}
+
+/* Pointers all: inputs, outputs, the workspace. */
+static int call(exported *x, int n_in, int n_out)
+{
+    void *p[7] = {0};
+    int n = 0;
+    for (int i = 0; i < n_in; i++) {
+        p[n++] = in[i];
+    }
+    for (int i = 0; i < n_out; i++) {
+        p[n++] = got[i];
+    }
+    p[n] = (char *)x->workspace + 8; /* aligned for nothing much */
+    return x->run(p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+}
+
+static void fill(tc_tensor t, char *to, int seed)
+{
+    for (int64_t i = 0; i < tc_count(t); i++) {
+        double value = sin((double)(i * 7 + seed)) * 2;
+        switch (tc_dtype_of(t)) {
+        case TC_F32:
+            ((float *)(void *)to)[i] = (float)value;
+            break;
+        case TC_F64:
+            ((double *)(void *)to)[i] = value;
+            break;
+        case TC_I32:
+            ((int32_t *)(void *)to)[i] = (int32_t)(i * 5 % 8);
+            break;
+        default:
+            to[i] = (char)(i * 5 % 8);
+        }
+    }
+}
+
+static tc_bufs bufs_of(const tc_tensor *list, int n, char (*memory)[ROOM], tc_buf *bufs)
+{
+    for (int i = 0; i < n; i++) {
+        CHECK(tc_nbytes(list[i]) <= ROOM);
+        bufs[i] = (tc_buf){memory[i], tc_nbytes(list[i]), -1, false, 0, NULL};
+    }
+    return TC_BUFS_N(bufs, n);
+}
+
+/* The file `name`.c of these computes what a run does, twice in one workspace. */
+static void check_same(const char *name, tc_tensors ins, tc_tensors outs,
+                       const tc_options *options, const char *flags)
+{
+    tc_program *f = NULL;
+    tc_buf a[MOST], b[MOST];
+    REQUIRE(ins.n <= MOST && outs.n <= MOST);
+    for (int i = 0; i < ins.n; i++) {
+        fill(ins.items[i], in[i], i);
+    }
+    CHECK_MSG(tc_export_c(ins, outs, options, path_of(name, ".c")) == TC_OK, "%s",
+              tc_error(outs.items[0]));
+    CHECK_MSG(tc_compile_fn(ins, outs, NULL, &f) == TC_OK, "%s", tc_error(outs.items[0]));
+    exported x = load(name, flags);
+    if (f && x.run && x.prepare) {
+        tc_bufs from = bufs_of(ins.items, ins.n, in, a);
+        CHECK_EQ_INT(tc_run(f, from, bufs_of(outs.items, outs.n, expected, b)), TC_OK);
+        x.prepare((char *)x.workspace + 8);
+        for (int round = 0; round < 2; round++) {
+            memset(got, 0xee, sizeof(got));
+            CHECK_EQ_INT(call(&x, ins.n, outs.n), 0);
+            for (int i = 0; i < outs.n; i++) {
+                CHECK_MSG(!memcmp(got[i], expected[i], (size_t)tc_nbytes(outs.items[i])),
+                          "%s: output %d differs in run %d", name, i, round);
+            }
+        }
+    }
+    unload(&x);
+    tc_program_free(f);
+}
+
+static tc_ctx *begin(void)
+{
+    tc_ctx *ctx = NULL;
+    tc_options options = {.no_disk_cache = true};
+    CHECK_EQ_INT(tc_ctx_make(&ctx, &options), TC_OK);
+    return ctx;
+}
+
+/* ---- values ---- */
+
+/* A layer with weights of every kind: borrowed, with strides, a parameter with its newest value, a
+ * number; of which a part is computed once. */
+static tc_tensor layer(tc_ctx *ctx, tc_tensor x)
+{
+    static float w[20 * 12], shift[12];
+    for (int i = 0; i < 20 * 12; i++) {
+        w[i] = (float)sin(i);
+    }
+    shift[3] = INFINITY;
+    tc_tensor weight = tc_borrow(ctx, w, TC_F32, 20, 12);
+    int64_t twelve = 12, back = -1;
+    tc_tensor turned = tc_borrow_strided(ctx, shift + 11, TC_F32, 1, &twelve, &back);
+    tc_tensor scale = tc_param_from(tc_full(ctx, 0.5, TC_F32, 12));
+    float three[12];
+    for (int i = 0; i < 12; i++) {
+        three[i] = (float)i;
+    }
+    CHECK_EQ_INT(tc_param_write(scale, three, 12), TC_OK);
+    tc_tensor y = tc_add(tc_matmul(x, tc_tanh(weight)), turned);
+    return tc_softmax(tc_minimum(tc_mul(y, scale), 1.25), 1);
+}
+
+TEST(a_layer_with_its_weights)
+{
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 9, 20), y = layer(ctx, x);
+    check_same("layer", TC_TENSORS(x), TC_TENSORS(y, tc_sum(y, TC_AXES(0), false)), NULL, "");
+    const char *text = read_text(path_of("layer", ".c"));
+    CHECK_HAS(text, "int layer(const float *in0, float *out0, float *out1, void *workspace);");
+    CHECK_HAS(text, "in0: x, f32 [9, 20]");
+    CHECK(!strstr(text, "include <s") || !strstr(text, "include <m"));
+    const char *prepare = strstr(text, "\nvoid layer_prepare(void *workspace)\n{");
+    CHECK(prepare && strstr(prepare, "tanh") && strstr(prepare, "tanh") < strstr(prepare, "int l"));
+    tc_ctx_free(ctx);
+}
+
+TEST(vectors_where_they_are_asked_for)
+{
+#if defined(__x86_64__)
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 9, 20);
+    tc_options wide = {.vector_bits = 256};
+    check_same("wide", TC_TENSORS(x), TC_TENSORS(layer(ctx, x)), &wide, "-mavx2 -mfma -mf16c");
+    CHECK_HAS(read_text(path_of("wide", ".c")), "vector_size(32)");
+    tc_ctx_free(ctx);
+#else
+    SKIP("vectors of another processor");
+#endif
+}
+
+TEST(types_sorts_and_indices)
+{
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "*/ x", TC_F64, 40), i = tc_input(ctx, "i", TC_I32, 5), order;
+    tc_tensor table = tc_cast(tc_exp(tc_arange(ctx, 0, 8, 1, TC_F32)), TC_BF16), sorted;
+    tc_sort(x, 0, true, &sorted, &order);
+    tc_tensor ins[2] = {x, i}, outs[3] = {sorted, order, tc_gather(table, 0, i)};
+    check_same("types", TC_TENSORS_N(ins, 2), TC_TENSORS_N(outs, 3), NULL, "");
+    exported f = load("types", "");
+    int32_t far = 8;
+    memcpy(in[1], &far, sizeof(far));
+    if (f.prepare) {
+        f.prepare((char *)f.workspace + 8);
+        CHECK_EQ_INT(call(&f, 2, 3), 1); /* an index outside */
+    }
+    unload(&f);
+    tc_ctx_free(ctx);
+}
+
+static tc_status goes_on(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    (void)user;
+    *go = tc_lt(tc_sum(carry[0], TC_ALL, false), 50);
+    return TC_OK;
+}
+
+static tc_status grow(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    (void)user;
+    next[0] = tc_add(tc_mul(carry[0], 1.5), 1);
+    next[1] = tc_add(carry[1], 1);
+    return TC_OK;
+}
+
+/* A loop that stops by its values, in a step of one of a known number. */
+static tc_status add_and_grow(void *user, const tc_tensor *carry, const tc_tensor *x,
+                              tc_tensor *next, tc_tensor *y)
+{
+    tc_tensor last[2];
+    tc_tensor init[2] = {tc_abs(tc_add(carry[0], x[0])), tc_full(user, 0, TC_I32)};
+    tc_status status = tc_while(TC_TENSORS_N(init, 2), 0, goes_on, grow, NULL, last);
+    next[0] = tc_mul(last[0], 0.125);
+    y[0] = last[1];
+    y[1] = tc_cumsum(last[0], 0);
+    return status;
+}
+
+TEST(loops_within_loops)
+{
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 7, 6), last, ys[2];
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F32, 6)), TC_TENSORS(x), 0, true,
+                         add_and_grow, ctx, &last, ys, 2), TC_OK);
+    check_same("loops", TC_TENSORS(x), TC_TENSORS(last, ys[0], ys[1]), NULL, "");
+    tc_ctx_free(ctx);
+}
+
+/* Their kernels are the same, and nobody sees them. */
+TEST(two_files_in_one_program)
+{
+    char command[512];
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 9, 20), y = layer(ctx, x);
+    CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, path_of("one", ".c")), TC_OK);
+    CHECK_EQ_INT(tc_export_c(TC_TENSORS(x), TC_TENSORS(y), NULL, path_of("two", ".c")), TC_OK);
+    const char *cc = getenv("TC_TEST_CC");
+    snprintf(command, sizeof(command), "cd %s && %s -shared -fPIC one.c two.c -o both.so", folder,
+             cc ? cc : "cc");
+    CHECK_EQ_INT(system(command), 0);
+    snprintf(command, sizeof(command), "nm -u %s | grep -v -w -e w -e 0", path_of("both", ".so"));
+    FILE *others = popen(command, "r");
+    char line[200] = "";
+    CHECK_MSG(others && !fgets(line, sizeof(line), others), "it needs '%s'", line);
+    if (others) {
+        pclose(others);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* ---- mistakes ---- */
+
+static void twice_run(void *user, const tc_custom_array *a, int n, tc_custom_array *result)
+{
+    (void)user;
+    (void)a;
+    (void)n;
+    memset(result->data, 0, sizeof(float));
+}
+
+static void refuses(tc_tensors ins, tc_tensors outs, const char *path, tc_status why,
+                    const char *text)
+{
+    struct stat st;
+    CHECK_EQ_INT(tc_export_c(ins, outs, NULL, path), why);
+    CHECK_HAS(tc_error(outs.items[0]), text);
+    CHECK(!path || stat(path, &st));
+}
+
+TEST(what_cannot_be_exported)
+{
+    static const tc_custom_op twice = {.name = "twice", .run = twice_run};
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4), p = tc_param_from(tc_full(ctx, 1, TC_F32, 4));
+    tc_tensor y = tc_mul(x, 2);
+    refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("no-name", ".c"), TC_ERR_ARGUMENT,
+            "test_export.c");
+    refuses(TC_TENSORS(x), TC_TENSORS(y), path_of("net", ".h"), TC_ERR_ARGUMENT, "net.h");
+    refuses(TC_TENSORS(x), TC_TENSORS(y), NULL, TC_ERR_ARGUMENT, "(NULL)");
+    refuses(TC_TENSORS(x), TC_TENSORS(y), "/nowhere/net.c", TC_ERR_IO, "/nowhere/net.c");
+    refuses(TC_TENSORS(y), TC_TENSORS(y), path_of("net", ".c"), TC_ERR_ARGUMENT, "placeholder");
+    refuses(TC_TENSORS(x), TC_TENSORS(y, tc_assign(p, y)), path_of("net", ".c"),
+            TC_ERR_UNSUPPORTED, "an update of a parameter");
+    refuses(TC_TENSORS(x), TC_TENSORS(tc_custom(&twice, TC_TENSORS(x))), path_of("net", ".c"),
+            TC_ERR_UNSUPPORTED, "a custom op");
+    refuses(TC_TENSORS(x), TC_TENSORS(tc_add(x, tc_full(ctx, 0, TC_F32, 3))),
+            path_of("net", ".c"), TC_ERR_SHAPE, "tc_add");
+    tc_ctx_free(ctx);
+}
+
+TEST(the_folder_goes)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+TEST_MAIN
