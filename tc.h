@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9759eee9ae88b6b7"
+#define TCI_BUILD "cd27d0a894d56e34"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2696,8 +2696,9 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
-/* ---- small matrices [..., n, n] of floats, n a number of at most 256; leading axes broadcast.
- * What has no solution is inf or NaN. ---- */
+/* ---- square matrices [..., n, n] of floats, n a number of at most 4096; leading axes broadcast. A
+ * program does not grow with n: steps of columns are repeated, from 65 on in blocks whose triangles
+ * are solved by their inverses. What has no solution is inf or NaN. ---- */
 /* x where a x = b; b [..., n, k] or [..., n]. Elimination with the largest pivot of each column. */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)
@@ -9342,6 +9343,12 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(LAYER_NORM, layer_norm, 2, 4, LAYER_NORM, OWN,                                               \
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")       \
+    X(LU, lu, 1, 1, NONE, OWN,                                                                     \
+      "triangles whose product is x by rows in another order, and that order below them")          \
+    X(SOLVE, solve, 3, 3, SOLVE, OWN, "what a x = b is solved by, given a, its LU and b")          \
+    X(SOLVE_TRIANGULAR, solve_triangular, 2, 2, TRIANGLE, OWN,                                     \
+      "what a x = b is solved by, a a lower triangle")                                             \
+    X(CHOLESKY, cholesky, 1, 1, NONE, OWN, "the lower triangle l of l l' = x")                     \
     X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
@@ -9462,6 +9469,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
+#define TCI_ATTRS_SOLVE(X) X(transposed, FLAG, FIRST)
+#define TCI_ATTRS_TRIANGLE(X) X(unit, FLAG, FIRST)
 #define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)
@@ -9667,7 +9676,7 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
     X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK) X(CUSTOM)                          \
-    X(REPEAT) X(RESULT)
+    X(REPEAT) X(RESULT) X(SOLVE) X(TRIANGLE)
 
 #define TCI_ATTR_ROW(name, kind, times)                                                            \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times},
@@ -10985,6 +10994,10 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0}},
     [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_LU] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SOLVE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SOLVE_TRIANGULAR] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_CHOLESKY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_STOP_GRADIENT] = {TCI_GRADIENT_FLAT, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
@@ -14392,6 +14405,9 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
 /* ---- ops/linear.c: square matrices [..., n, n] ---- */
 typedef enum tci_det { TCI_DET_VALUE, TCI_DET_SIGN, TCI_DET_LOG } tci_det;
 TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b);
+/* The same, or of a's transpose, with the LU of a and operands of one dtype and batch. */
+TCI_FN tci_node *tci_build_solved(tci_graph *g, tci_node *a, tci_node *lu, tci_node *b,
+                                  bool transposed);
 TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which);
 TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper);
@@ -17597,6 +17613,24 @@ static void tci_verify_cross_entropy(const tci_verify *v)
     tci_verify_that(v, !v->n->rank, "the loss is 0-d");
 }
 
+/* A row more than the square that it is of. */
+static void tci_verify_lu(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->rank == x->rank && n->rank >= 2 &&
+                           n->shape[n->rank - 1] == x->shape[n->rank - 1] &&
+                           n->shape[n->rank - 2] == tci_dim_add(n->shape[n->rank - 1], 1),
+                    "no row more than columns");
+}
+
+static void tci_verify_solved(const tci_verify *v)
+{
+    const tci_node *n = v->n, *b = n->in[n->n_in - 1];
+    tci_verify_that(v, n->dtype == b->dtype && tci_verify_same_shape(n, b) &&
+                           n->in[0]->rank == n->rank,
+                    "unlike its right side");
+}
+
 static void tci_verify_topk(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -17655,7 +17689,11 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_LU: tci_verify_composite(v, tci_verify_lu); break;
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR: tci_verify_composite(v, tci_verify_solved); break;
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
@@ -17700,6 +17738,12 @@ TCI_FN tci_node *tci_composite_whole(tci_graph *g, int64_t v); /* in i64 */
 TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis);
 /* The value that loses against every other: -inf, or the least integer. */
 TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t);
+
+/* ---- eliminate.c: expansions ---- */
+TCI_FN tci_node *tci_expand_LU(tci_graph *g, tci_node *n);
+TCI_FN tci_node *tci_expand_SOLVE(tci_graph *g, tci_node *n);
+TCI_FN tci_node *tci_expand_SOLVE_TRIANGULAR(tci_graph *g, tci_node *n);
+TCI_FN tci_node *tci_expand_CHOLESKY(tci_graph *g, tci_node *n);
 
 #endif
 
@@ -19522,33 +19566,15 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
                                          tci_composite_number(g, (tc_dtype)x->dtype, 0)));
 }
 /* ---- src/ops/linear.c ---- */
-/* ops/linear.c - linear algebra of small matrices, batched: elimination, factors, what follows.
+/* ops/linear.c - linear algebra of square matrices, batched: their factors and what follows.
  *
- * In: matrices [..., n, n], n a number. Out: for each of n steps the update of what is left of all
- * matrices at once, as elementwise nodes over smaller and smaller parts; rows change places by
- * reading at an index.
- * The one idea: a step is a rank-one update, which needs no loop over elements, and its gradient
- * follows. Elimination takes the largest element of a column as its pivot. */
+ * In: matrices [..., n, n], n a number. Out: the rows LU, CHOLESKY, SOLVE and SOLVE_TRIANGULAR, in
+ * the dtype that they are computed in, and nodes around them; ops/eliminate.c expands these rows.
+ * The one idea: a matrix is factored once, as LU, and whatever is asked of it reads the factors. */
 
 #include <inttypes.h>
 
-enum { TCI_LINEAR_MOST = 256 }; /* steps: a program has some nodes for each */
-
-/* ---- parts of matrices ---- */
-
-/* Rows from `row` on, and columns from `column` on; so many, or all that are left. */
-static tci_node *tci_linear_part(tci_graph *g, tci_node *m, int64_t row, int64_t rows,
-                                 int64_t column, int64_t columns)
-{
-    m = tci_build_slice(g, m, -2, row, rows < 0 ? INT64_MAX : row + rows, 1);
-    return tci_build_slice(g, m, -1, column, columns < 0 ? INT64_MAX : column + columns, 1);
-}
-
-/* a - b * c */
-static tci_node *tci_linear_less(tci_graph *g, tci_node *a, tci_node *b, tci_node *c)
-{
-    return tci_composite_binary(g, TCI_OP_SUB, a, tci_composite_binary(g, TCI_OP_MUL, b, c));
-}
+enum { TCI_LINEAR_MOST = 4096 }; /* rows of a matrix */
 
 /* x as square matrices in the dtype that they are computed in; *n: their rows. */
 static tci_node *tci_linear_square(tci_graph *g, tci_node *x, int64_t *n)
@@ -19573,47 +19599,7 @@ static tci_node *tci_linear_square(tci_graph *g, tci_node *x, int64_t *n)
     return tci_build_cast(g, x, tci_composite_math(x));
 }
 
-/* m with the row that has the largest element in column 0, of those from `first` on, in the place
- * of row `first`. *swapped: whether it is another, [..., 1, 1]. */
-static tci_node *tci_linear_pivot(tci_graph *g, tci_node *m, int64_t first, tci_node **swapped)
-{
-    int rows = m->rank - 2;
-    tc_axes axis = {&rows, 1, false};
-    tci_node *column = tci_linear_part(g, m, first, -1, 0, 1);
-    column = tci_composite_unary(g, TCI_OP_ABS, column);
-    tci_node *at = tci_build_reduce(g, TCI_OP_ARGMAX, column, axis, true);
-    tci_node *own = tci_composite_whole(g, first);
-    at = tci_composite_binary(g, TCI_OP_ADD, at, own);
-    tci_node *row = tci_composite_ramp(g, m->shape[rows], m->rank, rows);
-    tci_node *other = tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, row, at), own, row);
-    other = tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, row, own), at, other);
-    *swapped = tci_composite_binary(g, TCI_OP_NE, at, own);
-    other = other ? tci_build_broadcast(g, other, m->rank, m->shape) : NULL;
-    return tci_build_gather(g, m, rows, other);
-}
-
-/* ---- elimination ---- */
-
-/* [a | b] reduced to [1 | x], where a x = b: column 0 goes in each step. */
-static tci_node *tci_linear_eliminate(tci_graph *g, tci_node *m, int64_t n)
-{
-    for (int64_t k = 0; m && k < n; k++) {
-        tci_node *swapped, *row;
-        m = tci_linear_pivot(g, m, k, &swapped);
-        if (!m) {
-            return NULL;
-        }
-        tci_node *pivot = tci_linear_part(g, m, k, 1, 0, 1);
-        row = tci_linear_part(g, m, k, 1, 1, -1);
-        row = tci_composite_binary(g, TCI_OP_DIV, row, pivot);
-        tci_node *is_row = tci_composite_ramp(g, n, m->rank, m->rank - 2);
-        is_row = tci_composite_binary(g, TCI_OP_EQ, is_row, tci_composite_whole(g, k));
-        tci_node *others = tci_linear_less(g, tci_linear_part(g, m, 0, -1, 1, -1),
-                                           tci_linear_part(g, m, 0, -1, 0, 1), row);
-        m = tci_build_where(g, is_row, row, others);
-    }
-    return m;
-}
+/* ---- solutions ---- */
 
 /* x with the axes of `other` before the last two where its own are 1 or missing. */
 static tci_node *tci_linear_batch(tci_graph *g, tci_node *x, const tci_node *other)
@@ -19649,6 +19635,29 @@ static bool tci_linear_meet(tci_graph *g, tci_node **a, tci_node **b)
     return same;
 }
 
+/* m = P' L U as one node [..., n + 1, n]; who solves with it has gradients of its own. */
+static tci_node *tci_linear_lu(tci_graph *g, tci_node *m, int64_t n)
+{
+    tci_words w;
+    tci_dim *shape = tci_words_dims(g, &w, m->rank);
+    for (int i = 0; shape && i < m->rank; i++) {
+        shape[i] = i == m->rank - 2 ? n + 1 : m->shape[i];
+    }
+    return shape ? tci_words_put(g, &w, tci_build_node(g, TCI_OP_LU, (tc_dtype)m->dtype, m->rank,
+                                                       shape, 1, &m, 0, NULL))
+                 : NULL;
+}
+
+TCI_FN tci_node *tci_build_solved(tci_graph *g, tci_node *a, tci_node *lu, tci_node *b,
+                                  bool transposed)
+{
+    tci_node *in[3] = {a, lu, b};
+    const int64_t words[1] = {transposed};
+    return b ? tci_build_node(g, TCI_OP_SOLVE, (tc_dtype)b->dtype, b->rank, b->shape, 3, in, 1,
+                              words)
+             : NULL;
+}
+
 TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
 {
     int64_t n;
@@ -19668,11 +19677,12 @@ TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
         return NULL;
     }
     right = tci_build_cast(g, right, (tc_dtype)m->dtype);
-    if (!tci_linear_meet(g, &m, &right)) {
+    tci_node *lu = tci_build_stop_gradient(g, tci_linear_lu(g, m, n));
+    if (!right || !lu || !tci_linear_meet(g, &m, &right)) {
         return NULL;
     }
-    tci_node *both[2] = {m, right};
-    m = tci_linear_eliminate(g, tci_build_cat(g, both, 2, m->rank - 1), n);
+    lu = tci_linear_batch(g, lu, right);
+    m = lu ? tci_build_solved(g, m, lu, right, false) : NULL;
     m = tci_build_cast(g, m, (tc_dtype)a->dtype);
     return vector ? tci_build_squeeze(g, m, -1) : m;
 }
@@ -19693,10 +19703,29 @@ TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x)
     return m && n ? tci_build_solve(g, x, tci_linear_one(g, x, n)) : m ? x : NULL;
 }
 
+/* Whether the rows of a changed places an odd number of times: the pairs that stand in another
+ * order, [...]. */
+static tci_node *tci_linear_is_odd(tci_graph *g, tci_node *lu, int64_t n)
+{
+    tci_node *order = tci_build_cast(g, tci_build_slice(g, lu, -2, n, n + 1, 1), TC_I64);
+    tci_node *above = tci_build_transpose(g, order, -1, -2);
+    tci_node *mask = tci_build_triangle_mask(g, n, n, 1, false);
+    above = tci_composite_binary(g, TCI_OP_GT, above, order);
+    above = tci_composite_binary(g, TCI_OP_LOGICAL_AND, above, mask);
+    if (!above) {
+        return NULL;
+    }
+    int last[2] = {above->rank - 2, above->rank - 1};
+    const tc_axes both = {last, 2, false};
+    tci_node *count = tci_build_reduce(g, TCI_OP_SUM, above, both, false);
+    count = tci_composite_binary(g, TCI_OP_BITWISE_AND, count, tci_composite_whole(g, 1));
+    return tci_build_cast(g, count, TC_BOOL);
+}
+
 TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
 {
     int64_t n;
-    tci_node *m = tci_linear_square(g, x, &n), *r = NULL, *flips = NULL, *swapped;
+    tci_node *m = tci_linear_square(g, x, &n);
     if (!m) {
         return NULL;
     }
@@ -19704,34 +19733,19 @@ TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
         tci_node *none = tci_composite_number(g, (tc_dtype)x->dtype, which == TCI_DET_LOG ? 0 : 1);
         return tci_build_broadcast(g, none, x->rank - 2, x->shape);
     }
-    for (int64_t k = 0; m && k < n; k++) {
-        m = tci_linear_pivot(g, m, 0, &swapped);
-        tci_node *pivot = m ? tci_linear_part(g, m, 0, 1, 0, 1) : NULL, *own = pivot;
-        if (!pivot) {
-            return NULL;
-        }
-        if (which == TCI_DET_LOG) {
-            own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
-        } else if (which == TCI_DET_SIGN) {
-            tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
-            tci_node *up = tci_composite_binary(g, TCI_OP_LT, zero, own);
-            tci_node *down = tci_composite_binary(g, TCI_OP_LT, own, zero);
-            own = tci_composite_binary(g, TCI_OP_SUB, tci_build_cast(g, up, (tc_dtype)m->dtype),
-                                       tci_build_cast(g, down, (tc_dtype)m->dtype));
-        }
-        r = r ? tci_composite_binary(g, which == TCI_DET_LOG ? TCI_OP_ADD : TCI_OP_MUL, r, own)
-              : own;
-        flips = flips ? tci_composite_binary(g, TCI_OP_NE, flips, swapped) : swapped;
-        tci_node *row = tci_composite_binary(g, TCI_OP_DIV, tci_linear_part(g, m, 0, 1, 1, -1),
-                                             pivot);
-        m = tci_linear_less(g, tci_linear_part(g, m, 1, -1, 1, -1),
-                            tci_linear_part(g, m, 1, -1, 0, 1), row);
+    tci_node *lu = tci_linear_lu(g, m, n), *odd = tci_linear_is_odd(g, lu, n);
+    tci_node *own = tci_build_diagonal(g, tci_build_slice(g, lu, -2, 0, n, 1), 0, -2, -1);
+    int last = x->rank - 2;
+    const tc_axes columns = {&last, 1, false};
+    if (which == TCI_DET_LOG) {
+        own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
+        own = tci_build_reduce(g, TCI_OP_SUM, own, columns, false);
+    } else {
+        own = which == TCI_DET_SIGN ? tci_composite_unary(g, TCI_OP_SIGN, own) : own;
+        own = tci_build_reduce(g, TCI_OP_PROD, own, columns, false);
+        own = tci_build_where(g, odd, tci_composite_unary(g, TCI_OP_NEG, own), own);
     }
-    if (which != TCI_DET_LOG) {
-        r = tci_build_where(g, flips, tci_composite_unary(g, TCI_OP_NEG, r), r);
-    }
-    r = tci_build_cast(g, r, (tc_dtype)x->dtype);
-    return tci_build_reshape(g, r, x->rank - 2, x->shape);
+    return tci_build_cast(g, own, (tc_dtype)x->dtype);
 }
 
 /* ---- factors ---- */
@@ -19739,57 +19753,18 @@ TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
 TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper)
 {
     int64_t n;
-    tci_words w;
     tci_node *m = tci_linear_square(g, x, &n);
     if (!m || n == 0) {
         return m ? x : NULL;
     }
-    tci_node **columns = tci_words_nodes(g, &w, (int)n);
-    if (!columns) {
-        return NULL;
-    }
-    tci_node *half = tci_composite_number(g, (tc_dtype)m->dtype, 0.5);
-    tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
     m = tci_composite_binary(g, TCI_OP_ADD, m, tci_build_transpose(g, m, -1, -2));
-    m = tci_composite_binary(g, TCI_OP_MUL, m, half);
-    for (int64_t k = 0; k < n; k++) {
-        tci_node *root = tci_composite_unary(g, TCI_OP_SQRT, tci_linear_part(g, m, 0, 1, 0, 1));
-        tci_node *column = tci_composite_binary(g, TCI_OP_DIV, tci_linear_part(g, m, 0, -1, 0, 1),
-                                                root);
-        columns[k] = tci_build_pad(g, column, -2, k, 0, zero);
-        if (!columns[k]) {
-            return tci_words_put(g, &w, NULL);
-        }
-        column = tci_linear_part(g, column, 1, -1, 0, 1);
-        m = tci_linear_less(g, tci_linear_part(g, m, 1, -1, 1, -1), column,
-                            tci_build_transpose(g, column, -1, -2));
-    }
-    tci_node *r = tci_words_put(g, &w, tci_build_cat(g, columns, (int)n, columns[0]->rank - 1));
-    r = tci_build_cast(g, r, (tc_dtype)x->dtype);
-    return upper ? tci_build_transpose(g, r, -1, -2) : r;
-}
-
-/* a x = b, a lower: the first row of what is left gives one of x. */
-static tci_node *tci_linear_substitute(tci_graph *g, tci_node *a, tci_node *b, int64_t n,
-                                       bool unitriangular)
-{
-    tci_words w;
-    tci_node **rows = tci_words_nodes(g, &w, (int)n);
-    if (!rows) {
-        return NULL;
-    }
-    for (int64_t k = 0; k < n; k++) {
-        tci_node *row = tci_linear_part(g, b, 0, 1, 0, -1);
-        rows[k] = unitriangular ? row
-                                : tci_composite_binary(g, TCI_OP_DIV, row,
-                                                       tci_linear_part(g, a, k, 1, k, 1));
-        if (!rows[k]) {
-            return tci_words_put(g, &w, NULL);
-        }
-        b = tci_linear_less(g, tci_linear_part(g, b, 1, -1, 0, -1),
-                            tci_linear_part(g, a, k + 1, -1, k, 1), rows[k]);
-    }
-    return tci_words_put(g, &w, tci_build_cat(g, rows, (int)n, rows[0]->rank - 2));
+    m = tci_composite_binary(g, TCI_OP_MUL, m, tci_composite_number(g, m ? (tc_dtype)m->dtype
+                                                                         : TC_F32, 0.5));
+    m = m ? tci_build_node(g, TCI_OP_CHOLESKY, (tc_dtype)m->dtype, m->rank, m->shape, 1, &m, 0,
+                           NULL)
+          : NULL;
+    m = tci_build_cast(g, m, (tc_dtype)x->dtype);
+    return upper ? tci_build_transpose(g, m, -1, -2) : m;
 }
 
 TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node *b, bool upper,
@@ -19823,7 +19798,12 @@ TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node 
         m = tci_build_flip(g, tci_build_flip(g, m, -1), -2);
         r = tci_build_flip(g, r, -2);
     }
-    r = n ? tci_linear_substitute(g, m, r, n, unitriangular) : r;
+    if (n) {
+        tci_node *in[2] = {m, r};
+        const int64_t words[1] = {unitriangular};
+        r = tci_build_node(g, TCI_OP_SOLVE_TRIANGULAR, (tc_dtype)r->dtype, r->rank, r->shape, 2,
+                           in, 1, words);
+    }
     r = upper ? tci_build_flip(g, r, -2) : r;
     return tci_build_cast(g, r, (tc_dtype)b->dtype);
 }
@@ -19844,6 +19824,563 @@ TCI_FN tci_node *tci_build_matrix_power(tci_graph *g, tci_node *x, int64_t power
         m = left > 1 ? tci_build_matmul(g, m, m) : m;
     }
     return tci_build_cast(g, r ? r : m ? tci_linear_one(g, m, n) : NULL, (tc_dtype)x->dtype);
+}
+/* ---- src/ops/eliminate.c ---- */
+/* ops/eliminate.c - factors of matrices and solutions with them, as repetitions of one step: what
+ * the rows LU, SOLVE, SOLVE_TRIANGULAR and CHOLESKY expand into.
+ *
+ * In: square matrices [..., n, n] in the dtype that they are computed in. Out: nodes whose number
+ * does not depend on n.
+ * The one idea: matrices are held with their columns as rows, [batch, column, row], so that a step
+ * of a column is arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns a repetition takes one
+ * after the other. Of more, columns are taken in blocks: within a block as before, and what it
+ * changes of all other columns is one product. Triangles are solved by blocks too, each by the
+ * inverse of the triangle on the diagonal, and these are found all at once.
+ *
+ * Rows stay where they are: which of them was the pivot of a column is a list. */
+
+
+enum {
+    TCI_ELIMINATE_WHOLE = 64, /* columns that are not cut into blocks */
+    TCI_ELIMINATE_BLOCK = 32
+};
+
+/* ---- repetitions ---- */
+
+enum { TCI_ELIMINATE_PARTS = 4 };
+
+typedef struct tci_eliminate tci_eliminate;
+struct tci_eliminate {
+    tci_graph *g;
+    int n_carry, n_x, n_y;
+    tci_node *init[TCI_ELIMINATE_PARTS], *xs[TCI_ELIMINATE_PARTS];
+    tci_node *carry[TCI_ELIMINATE_PARTS], *x[TCI_ELIMINATE_PARTS]; /* of a step */
+    tci_node *next[TCI_ELIMINATE_PARTS], *y[TCI_ELIMINATE_PARTS];
+    tci_node *last[TCI_ELIMINATE_PARTS], *ys[TCI_ELIMINATE_PARTS]; /* of all */
+    tci_node *start; /* 0-d: the first column of the block */
+    bool unit;       /* the diagonal is ones */
+};
+
+/* BOUND nodes for a step; skipped: axes in front that a step is an element of. */
+static bool tci_eliminate_bind(tci_eliminate *e, tci_node *const *of, int n, int skipped,
+                               tci_node **bound)
+{
+    for (int i = 0; i < n; i++) {
+        bound[i] = !of[i] ? NULL
+                          : tci_build_bound(e->g, (tc_dtype)of[i]->dtype, of[i]->rank - skipped,
+                                            of[i]->shape + skipped);
+        if (!bound[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static tci_node *tci_eliminate_node(tci_graph *g, const tci_repeat *r)
+{
+    tci_scratch s;
+    tci_node *made = NULL;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        tci_graph_fail(g, s.why, "%s", s.message);
+        tci_scratch_free(&s);
+        return NULL;
+    }
+    made = tci_build_repeat(&s, g, r);
+    tci_scratch_free(&s);
+    return made;
+}
+
+/* Repeats `step`, for each element of xs, from init on: last and ys, NULL on failure. */
+static void tci_eliminate_repeat(tci_eliminate *e, void (*step)(tci_eliminate *e))
+{
+    if (!tci_eliminate_bind(e, e->init, e->n_carry, 0, e->carry) ||
+        !tci_eliminate_bind(e, e->xs, e->n_x, 1, e->x)) {
+        return;
+    }
+    step(e);
+    for (int i = 0; i < e->n_carry + e->n_y; i++) {
+        if (!(i < e->n_carry ? e->next[i] : e->y[i - e->n_carry])) {
+            return;
+        }
+    }
+    const tci_repeat r = {.n_carry = e->n_carry, .n_x = e->n_x, .n_y = e->n_y,
+                          .length = tci_dim_known(e->xs[0]->shape[0]), .stops = -1,
+                          .init = e->init, .xs = e->xs, .carry = e->carry, .x = e->x,
+                          .next = e->next, .y = e->y};
+    tci_node *repeat = tci_eliminate_node(e->g, &r);
+    for (int i = 0; repeat && i < e->n_carry + e->n_y; i++) {
+        tci_node *result = tci_build_result(e->g, repeat, i);
+        *(i < e->n_carry ? &e->last[i] : &e->ys[i - e->n_carry]) = result;
+    }
+}
+
+/* ---- parts of [batch, column, row] ---- */
+
+static tci_node *tci_eliminate_ramp(tci_graph *g, tci_dim n, int axis)
+{
+    return tci_composite_ramp(g, n, 3, axis);
+}
+
+static tci_node *tci_eliminate_range(tci_graph *g, tci_node *x, int axis, int64_t from, int64_t to)
+{
+    return tci_build_slice(g, x, axis, from, to, 1);
+}
+
+/* Which of x along an axis `at` names: 0-d, or so many neighbours from there on. */
+static tci_node *tci_eliminate_at(tci_graph *g, tci_node *x, int axis, tci_node *at, int64_t many)
+{
+    at = tci_composite_binary(g, TCI_OP_ADD, at, tci_composite_ramp(g, many, 1, 0));
+    return tci_build_index_select(g, x, axis, at);
+}
+
+/* [a, b, ...] with sizes that are all given. */
+static tci_node *tci_eliminate_shaped(tci_graph *g, tci_node *x, int rank, tci_dim a, tci_dim b,
+                                      tci_dim c, tci_dim d)
+{
+    const tci_dim shape[4] = {a, b, c, d};
+    return tci_build_reshape(g, x, rank, shape);
+}
+
+static int64_t tci_eliminate_size(const tci_node *x, int axis)
+{
+    return x ? tci_dim_known(x->shape[axis]) : 0;
+}
+
+/* x [..., n, m] as [batch, n, m]. */
+static tci_node *tci_eliminate_batch(tci_graph *g, tci_node *x)
+{
+    tci_dim batch = 1;
+    for (int i = 0; x && i < x->rank - 2; i++) {
+        batch = tci_dim_mul(batch, x->shape[i]);
+    }
+    return x ? tci_eliminate_shaped(g, x, 3, batch, x->shape[x->rank - 2], x->shape[x->rank - 1], 0)
+             : NULL;
+}
+
+/* How many columns a block has, and how many there are with those that fill the last one. */
+static int64_t tci_eliminate_block(int64_t n)
+{
+    return n <= TCI_ELIMINATE_WHOLE ? n : TCI_ELIMINATE_BLOCK;
+}
+
+static int64_t tci_eliminate_filled(int64_t n)
+{
+    const int64_t block = tci_eliminate_block(n);
+    return (n + block - 1) / block * block;
+}
+
+/* x [batch, n, m] with so many rows and columns: ones on the diagonal where it had none; square:
+ * whether it goes on along the last axis. */
+static tci_node *tci_eliminate_fill(tci_graph *g, tci_node *x, int64_t n, bool square)
+{
+    const int64_t had = tci_eliminate_size(x, 1);
+    if (!x || had == n) {
+        return x;
+    }
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    x = tci_build_pad(g, x, 1, 0, n - had, zero);
+    if (!square) {
+        return x;
+    }
+    tci_node *row = tci_eliminate_ramp(g, n, 1), *column = tci_eliminate_ramp(g, n, 2);
+    tci_node *own = tci_composite_binary(g, TCI_OP_EQ, row, column);
+    tci_node *more = tci_composite_binary(g, TCI_OP_GE, row, tci_composite_whole(g, had));
+    own = tci_composite_binary(g, TCI_OP_LOGICAL_AND, own, more);
+    x = tci_build_pad(g, x, 2, 0, n - had, zero);
+    return tci_build_where(g, own, tci_composite_number(g, x ? (tc_dtype)x->dtype : TC_F32, 1), x);
+}
+
+/* a - b * c */
+static tci_node *tci_eliminate_less(tci_graph *g, tci_node *a, tci_node *b, tci_node *c)
+{
+    return tci_composite_binary(g, TCI_OP_SUB, a, tci_composite_binary(g, TCI_OP_MUL, b, c));
+}
+
+/* Columns of x [batch, column, row] at the rows that an index [batch, 1, any] names. */
+static tci_node *tci_eliminate_rows(tci_graph *g, tci_node *x, tci_node *index)
+{
+    if (!x || !index) {
+        return NULL;
+    }
+    const tci_dim shape[3] = {x->shape[0], x->shape[1], index->shape[2]};
+    return tci_build_gather(g, x, 2, tci_build_broadcast(g, index, 3, shape));
+}
+
+/* ---- a step of a column ----
+ * carry 0: the columns of a block; x 0: which of them is taken; y 0: what becomes of it. Those that
+ * were taken before change on, but nobody reads them. */
+
+static tci_node *tci_eliminate_column(tci_eliminate *e)
+{
+    return tci_eliminate_at(e->g, e->carry[0], 1, e->x[0], 1);
+}
+
+/* carry 1: of each row the column that it was the pivot of, or -1, as a float, so that it has as
+ * many lanes as the columns; carries 2 and 3: what the column before is to change yet, of each
+ * column and of each row, so that this is a kernel that waits for no pivot. y 1: the pivot's
+ * row. */
+static void tci_eliminate_lu_step(tci_eliminate *e)
+{
+    tci_graph *g = e->g;
+    tci_node *panel = tci_eliminate_less(g, e->carry[0], e->carry[2], e->carry[3]);
+    tci_node *column = tci_eliminate_less(g, tci_eliminate_at(g, e->carry[0], 1, e->x[0], 1),
+                                          tci_eliminate_at(g, e->carry[2], 1, e->x[0], 1),
+                                          e->carry[3]);
+    const tc_dtype t = (tc_dtype)e->carry[0]->dtype;
+    tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
+    tci_node *number = e->carry[1], *free = tci_composite_binary(g, TCI_OP_LT, number, zero);
+    int axis = 2;
+    const tc_axes rows = {&axis, 1, false};
+    tci_node *size = tci_build_where(g, free, tci_composite_unary(g, TCI_OP_ABS, column),
+                                     tci_composite_number(g, t, -1));
+    tci_node *at = e->y[1] = tci_build_reduce(g, TCI_OP_ARGMAX, size, rows, true);
+    if (!at || !panel) {
+        return;
+    }
+    tci_node *own = tci_composite_binary(g, TCI_OP_EQ,
+                                         tci_eliminate_ramp(g, panel->shape[2], 2), at);
+    tci_node *step = tci_composite_binary(g, TCI_OP_ADD, e->x[0], e->start);
+    e->next[1] = number = tci_build_where(g, own, tci_build_cast(g, step, t), number);
+    free = tci_composite_binary(g, TCI_OP_LT, number, zero);
+    tci_node *pivot = tci_build_gather(g, column, 2, at);
+    tci_node *empty = tci_composite_binary(g, TCI_OP_EQ, pivot, zero);
+    tci_node *part = tci_composite_binary(g, TCI_OP_DIV, column,
+                                          tci_build_where(g, empty, one, pivot));
+    e->y[0] = tci_build_where(g, free, part, column);
+    e->next[0] = panel;
+    e->next[2] = tci_eliminate_rows(g, panel, at);
+    e->next[3] = tci_build_where(g, free, part, zero);
+}
+
+static void tci_eliminate_cholesky_step(tci_eliminate *e)
+{
+    tci_graph *g = e->g;
+    tci_node *panel = e->carry[0], *column = tci_eliminate_column(e);
+    tci_node *at = tci_composite_binary(g, TCI_OP_ADD, e->x[0], e->start);
+    tci_node *root = tci_eliminate_at(g, column, 2, at, 1);
+    tci_node *below = tci_composite_binary(g, TCI_OP_GE,
+                                           tci_eliminate_ramp(g, panel->shape[2], 2), at);
+    root = tci_composite_unary(g, TCI_OP_SQRT, root);
+    column = tci_build_where(g, below, tci_composite_binary(g, TCI_OP_DIV, column, root),
+                             tci_composite_number(g, (tc_dtype)panel->dtype, 0));
+    tci_node *across = tci_eliminate_at(g, panel, 2, at, 1);
+    e->y[0] = column;
+    e->next[0] = tci_eliminate_less(g, panel, tci_composite_binary(g, TCI_OP_DIV, across, root),
+                                    column);
+}
+
+/* What results [steps, batch, 1, ...] are along axis 1 of [batch, steps, ...]. */
+static tci_node *tci_eliminate_stacked(tci_graph *g, tci_node *x)
+{
+    const int axes[4] = {1, 0, 2, 3};
+    return !x ? NULL
+              : tci_eliminate_shaped(g, tci_build_permute(g, x, 4, axes), 3, x->shape[1],
+                                     x->shape[0], x->shape[3], 0);
+}
+
+/* All columns of a panel taken: what became of them; [batch, column, row]. */
+static tci_node *tci_eliminate_panel(tci_eliminate *e, tci_node *panel,
+                                     void (*step)(tci_eliminate *e))
+{
+    e->init[0] = panel;
+    e->xs[0] = panel ? tci_composite_ramp(e->g, panel->shape[1], 1, 0) : NULL;
+    e->n_x = 1;
+    tci_eliminate_repeat(e, step);
+    return tci_eliminate_stacked(e->g, e->ys[0]);
+}
+
+/* ---- triangles: a x = b of lower ones, [batch, n, n] and [batch, n, k] ---- */
+
+/* carry 0: what is left of b for the rows that are not found; x 0: the number of a row, x 1: the
+ * column of a. y 0: the row of x. */
+static void tci_eliminate_substitute_step(tci_eliminate *e)
+{
+    tci_graph *g = e->g;
+    tci_node *row = tci_eliminate_at(g, e->carry[0], 1, e->x[0], 1);
+    if (!e->unit) {
+        row = tci_composite_binary(g, TCI_OP_DIV, row,
+                                   tci_eliminate_at(g, e->x[1], 1, e->x[0], 1));
+    }
+    e->y[0] = row;
+    e->next[0] = tci_eliminate_less(g, e->carry[0], e->x[1], row);
+}
+
+static tci_node *tci_eliminate_substitute(tci_graph *g, tci_node *a, tci_node *b, bool unit)
+{
+    if (!a || !b) {
+        return NULL;
+    }
+    const int axes[3] = {2, 0, 1};
+    tci_eliminate e = {.g = g, .n_carry = 1, .n_x = 2, .n_y = 1, .unit = unit};
+    e.init[0] = b;
+    e.xs[0] = tci_composite_ramp(g, a->shape[1], 1, 0);
+    e.xs[1] = tci_build_unsqueeze(g, tci_build_permute(g, a, 3, axes), -1);
+    tci_eliminate_repeat(&e, tci_eliminate_substitute_step);
+    return tci_eliminate_stacked(g, e.ys[0]);
+}
+
+/* The rows of x of a block. carry 0: x, 0 where it is not found yet; xs: the number of the block,
+ * its rows of a, the inverse of its triangle, its rows of b. */
+static void tci_eliminate_block_step(tci_eliminate *e)
+{
+    tci_graph *g = e->g;
+    tci_node *x = e->carry[0];
+    tci_node *rows = tci_composite_binary(g, TCI_OP_SUB, e->x[3],
+                                          tci_build_matmul(g, e->x[1], x));
+    e->y[0] = rows = tci_build_matmul(g, e->x[2], rows);
+    if (!rows) {
+        return;
+    }
+    const int64_t block = tci_dim_known(rows->shape[1]);
+    tci_node *cut = tci_eliminate_shaped(g, x, 4, x->shape[0], tci_dim_known(x->shape[1]) / block,
+                                         block, x->shape[2]);
+    tci_node *own = cut ? tci_composite_ramp(g, cut->shape[1], 4, 1) : NULL;
+    own = tci_composite_binary(g, TCI_OP_EQ, own, e->x[0]);
+    cut = tci_build_where(g, own, tci_build_unsqueeze(g, rows, 1), cut);
+    e->next[0] = tci_eliminate_shaped(g, cut, 3, x->shape[0], x->shape[1], x->shape[2], 0);
+}
+
+/* [batch, n, m] as [n / block, batch, block, m]. */
+static tci_node *tci_eliminate_in_blocks(tci_graph *g, tci_node *x, int64_t block)
+{
+    const int axes[4] = {1, 0, 2, 3};
+    x = !x ? NULL
+           : tci_eliminate_shaped(g, x, 4, x->shape[0], tci_dim_known(x->shape[1]) / block, block,
+                                  x->shape[2]);
+    return tci_build_permute(g, x, 4, axes);
+}
+
+/* The blocks on the diagonal of [batch, n, n], as [n / block, batch, block, block]. */
+static tci_node *tci_eliminate_diagonal(tci_graph *g, tci_node *a, int64_t block)
+{
+    tci_node *x = tci_eliminate_in_blocks(g, a, block);
+    if (!x) {
+        return NULL;
+    }
+    const int64_t many = tci_dim_known(x->shape[0]);
+    const tci_dim shape[5] = {many, x->shape[1], block, many, block};
+    x = tci_build_diagonal(g, tci_build_reshape(g, x, 5, shape), 0, 0, 3);
+    const int axes[4] = {3, 0, 1, 2};
+    return tci_build_permute(g, x, 4, axes);
+}
+
+static tci_node *tci_eliminate_triangle(tci_graph *g, tci_node *a, tci_node *b, bool unit)
+{
+    const int64_t n = tci_eliminate_size(a, 1), block = tci_eliminate_block(n);
+    if (n == block) {
+        return tci_eliminate_substitute(g, a, b, unit);
+    }
+    const int64_t filled = tci_eliminate_filled(n);
+    a = tci_eliminate_fill(g, a, filled, true);
+    b = tci_eliminate_fill(g, b, filled, false);
+    tci_node *own = tci_eliminate_diagonal(g, a, block);
+    if (!own || !b) {
+        return NULL;
+    }
+    const tci_dim all = tci_dim_mul(own->shape[0], own->shape[1]);
+    tci_node *row = tci_eliminate_ramp(g, block, 1), *column = tci_eliminate_ramp(g, block, 2);
+    tci_node *one = tci_build_cast(g, tci_composite_binary(g, TCI_OP_EQ, row, column),
+                                   (tc_dtype)own->dtype);
+    tci_node *flat = tci_eliminate_shaped(g, own, 3, all, block, block, 0);
+    one = flat ? tci_build_broadcast(g, one, 3, flat->shape) : NULL;
+    tci_node *inverse = tci_eliminate_substitute(g, flat, one, unit);
+    tci_eliminate e = {.g = g, .n_carry = 1, .n_x = 4, .n_y = 1};
+    e.init[0] = tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)b->dtype, 0), 3,
+                                    b->shape);
+    e.xs[0] = tci_composite_ramp(g, own->shape[0], 1, 0);
+    e.xs[1] = tci_eliminate_in_blocks(g, tci_build_triangle(g, a, -1, true), block);
+    e.xs[2] = tci_eliminate_shaped(g, inverse, 4, own->shape[0], own->shape[1], block, block);
+    e.xs[3] = tci_eliminate_in_blocks(g, b, block);
+    tci_eliminate_repeat(&e, tci_eliminate_block_step);
+    return tci_eliminate_range(g, e.last[0], 1, 0, n);
+}
+
+/* The same of upper ones: rows and columns in reverse are those of a lower one. */
+static tci_node *tci_eliminate_upper(tci_graph *g, tci_node *a, tci_node *b, bool unit)
+{
+    a = tci_build_flip(g, tci_build_flip(g, a, 2), 1);
+    b = tci_eliminate_triangle(g, a, tci_build_flip(g, b, 1), unit);
+    return tci_build_flip(g, b, 1);
+}
+
+/* ---- factors ---- */
+
+/* x 0: the number of a block. carry 0: all columns. y 0: those of the block. */
+static void tci_eliminate_cholesky_block(tci_eliminate *e)
+{
+    tci_graph *g = e->g;
+    tci_node *all = e->carry[0];
+    tci_node *start = tci_composite_binary(g, TCI_OP_MUL, e->x[0],
+                                           tci_composite_whole(g, TCI_ELIMINATE_BLOCK));
+    tci_eliminate inner = {.g = g, .n_carry = 1, .n_y = 1, .start = start};
+    e->y[0] = tci_eliminate_panel(&inner,
+                                  tci_eliminate_at(g, all, 1, start, TCI_ELIMINATE_BLOCK),
+                                  tci_eliminate_cholesky_step);
+    tci_node *product = tci_build_matmul(g, tci_build_transpose(g, e->y[0], 1, 2), e->y[0]);
+    e->next[0] = tci_composite_binary(g, TCI_OP_SUB, all, product);
+}
+
+/* What blocks gave, by their axis `axis`, as one: [blocks, batch, a, b] as [batch, ...]. */
+static tci_node *tci_eliminate_joined(tci_graph *g, tci_node *x, int axis)
+{
+    const int axes[4] = {1, axis == 1 ? 0 : 2, axis == 1 ? 2 : 0, 3};
+    if (!x) {
+        return NULL;
+    }
+    const tci_dim many = x->shape[0], a = x->shape[2], b = x->shape[3];
+    return tci_eliminate_shaped(g, tci_build_permute(g, x, 4, axes), 3, x->shape[1],
+                                axis == 1 ? tci_dim_mul(many, a) : a,
+                                axis == 1 ? b : tci_dim_mul(many, b), 0);
+}
+
+TCI_FN tci_node *tci_expand_CHOLESKY(tci_graph *g, tci_node *n)
+{
+    tci_node *a = tci_eliminate_batch(g, n->in[0]);
+    const int64_t size = tci_eliminate_size(a, 1), filled = tci_eliminate_filled(size);
+    tci_eliminate e = {.g = g, .n_carry = 1, .n_y = 1, .start = tci_composite_whole(g, 0)};
+    if (size <= TCI_ELIMINATE_WHOLE) {
+        a = tci_eliminate_panel(&e, a, tci_eliminate_cholesky_step);
+    } else {
+        e.n_x = 1;
+        e.init[0] = tci_eliminate_fill(g, a, filled, true);
+        e.xs[0] = tci_composite_ramp(g, filled / TCI_ELIMINATE_BLOCK, 1, 0);
+        tci_eliminate_repeat(&e, tci_eliminate_cholesky_block);
+        a = tci_eliminate_joined(g, e.ys[0], 1);
+        a = tci_eliminate_range(g, tci_eliminate_range(g, a, 1, 0, size), 2, 0, size);
+    }
+    return tci_build_reshape(g, tci_build_transpose(g, a, 1, 2), n->rank, n->shape);
+}
+
+/* Pivots [steps, batch, 1, 1] as [batch, 1, steps]. */
+static tci_node *tci_eliminate_list(tci_graph *g, tci_node *pivots)
+{
+    const int axes[4] = {1, 2, 3, 0};
+    return !pivots ? NULL
+                   : tci_eliminate_shaped(g, tci_build_permute(g, pivots, 4, axes), 3,
+                                          pivots->shape[1], 1, pivots->shape[0], 0);
+}
+
+/* tci_eliminate_panel of an LU; number: of carry 1, before and after. */
+static tci_node *tci_eliminate_lu_panel(tci_graph *g, tci_node *panel, tci_node *start,
+                                        tci_node **number, tci_node **pivots)
+{
+    tci_eliminate e = {.g = g, .n_carry = 4, .n_y = 2, .start = start};
+    if (!panel) {
+        return NULL;
+    }
+    tci_node *zero = tci_composite_number(g, (tc_dtype)panel->dtype, 0);
+    const tci_dim columns[3] = {panel->shape[0], panel->shape[1], 1};
+    const tci_dim rows[3] = {panel->shape[0], 1, panel->shape[2]};
+    e.init[1] = *number;
+    e.init[2] = tci_build_broadcast(g, zero, 3, columns);
+    e.init[3] = tci_build_broadcast(g, zero, 3, rows);
+    panel = tci_eliminate_panel(&e, panel, tci_eliminate_lu_step);
+    *number = e.last[1];
+    *pivots = tci_eliminate_list(g, e.ys[1]);
+    return panel;
+}
+
+/* carry 0: all columns; carry 1: numbers of rows, as of a step; x 0: the number of a block. y 0:
+ * its columns; y 1: the rows of its pivots, [batch, 1, pivot]; y 2: what the upper factor has
+ * there, [batch, column, pivot]. */
+static void tci_eliminate_lu_block(tci_eliminate *e)
+{
+    tci_graph *g = e->g;
+    tci_node *all = e->carry[0], *number = e->carry[1], *pivots = NULL;
+    tci_node *start = tci_composite_binary(g, TCI_OP_MUL, e->x[0],
+                                           tci_composite_whole(g, TCI_ELIMINATE_BLOCK));
+    tci_node *panel = tci_eliminate_at(g, all, 1, start, TCI_ELIMINATE_BLOCK);
+    e->y[0] = panel = tci_eliminate_lu_panel(g, panel, start, &number, &pivots);
+    e->y[1] = pivots;
+    e->next[1] = number;
+    tci_node *own = tci_build_transpose(g, tci_eliminate_rows(g, panel, pivots), 1, 2);
+    tci_node *rows = tci_build_transpose(g, tci_eliminate_rows(g, all, pivots), 1, 2);
+    rows = tci_build_transpose(g, tci_eliminate_substitute(g, own, rows, true), 1, 2);
+    e->y[2] = rows;
+    /* of the pivots' rows too, which nobody reads again */
+    e->next[0] = tci_composite_binary(g, TCI_OP_SUB, all, tci_build_matmul(g, rows, panel));
+}
+
+/* The columns of all blocks at their pivots, and in later blocks what the upper factor has. */
+static tci_node *tci_eliminate_lu_blocks(tci_graph *g, tci_node *a, tci_node *number,
+                                         tci_node **order)
+{
+    tci_eliminate e = {.g = g, .n_carry = 2, .n_x = 1, .n_y = 3};
+    const int64_t n = tci_eliminate_size(a, 1);
+    e.init[0] = a;
+    e.init[1] = number;
+    e.xs[0] = tci_composite_ramp(g, n / TCI_ELIMINATE_BLOCK, 1, 0);
+    tci_eliminate_repeat(&e, tci_eliminate_lu_block);
+    *order = tci_eliminate_joined(g, e.ys[1], 2);
+    tci_node *block = tci_composite_whole(g, TCI_ELIMINATE_BLOCK);
+    tci_node *row = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, tci_eliminate_ramp(g, n, 2),
+                                         block);
+    tci_node *column = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, tci_eliminate_ramp(g, n, 1),
+                                            block);
+    return tci_build_where(g, tci_composite_binary(g, TCI_OP_GT, column, row),
+                           tci_eliminate_joined(g, e.ys[2], 2),
+                           tci_eliminate_rows(g, tci_eliminate_joined(g, e.ys[0], 1), *order));
+}
+
+/* Both factors in one: the lower one has ones on its diagonal. In row n + 1 which row of a is row i
+ * of their product. */
+TCI_FN tci_node *tci_expand_LU(tci_graph *g, tci_node *n)
+{
+    tci_node *a = tci_build_transpose(g, tci_eliminate_batch(g, n->in[0]), 1, 2), *order = NULL;
+    const int64_t size = tci_eliminate_size(a, 1);
+    a = tci_eliminate_fill(g, a, tci_eliminate_filled(size), true);
+    if (!a) {
+        return NULL;
+    }
+    const tci_dim line[3] = {a->shape[0], 1, a->shape[2]};
+    tci_node *number = tci_composite_number(g, (tc_dtype)a->dtype, -1);
+    number = tci_build_broadcast(g, number, 3, line);
+    if (size <= TCI_ELIMINATE_WHOLE) {
+        a = tci_eliminate_lu_panel(g, a, tci_composite_whole(g, 0), &number, &order);
+        a = tci_eliminate_rows(g, a, order);
+    } else {
+        a = tci_eliminate_lu_blocks(g, a, number, &order);
+    }
+    a = tci_eliminate_range(g, tci_eliminate_range(g, a, 1, 0, size), 2, 0, size);
+    order = tci_eliminate_range(g, order, 2, 0, size);
+    tci_node *parts[2] = {tci_build_transpose(g, a, 1, 2),
+                          tci_build_cast(g, order, (tc_dtype)n->dtype)};
+    return tci_build_reshape(g, tci_build_cat(g, parts, 2, 1), n->rank, n->shape);
+}
+
+/* ---- solutions ---- */
+
+TCI_FN tci_node *tci_expand_SOLVE_TRIANGULAR(tci_graph *g, tci_node *n)
+{
+    tci_node *a = tci_eliminate_batch(g, n->in[0]), *b = tci_eliminate_batch(g, n->in[1]);
+    b = tci_eliminate_triangle(g, a, b, n->attr[0] != 0);
+    return tci_build_reshape(g, b, n->rank, n->shape);
+}
+
+/* in[1]: the LU of in[0], and all that is read. P a = L U; the transpose of a is U' L' P. */
+TCI_FN tci_node *tci_expand_SOLVE(tci_graph *g, tci_node *n)
+{
+    tci_node *lu = tci_eliminate_batch(g, n->in[1]), *b = tci_eliminate_batch(g, n->in[2]);
+    const int64_t size = tci_eliminate_size(lu, 2);
+    tci_node *order = tci_build_cast(g, tci_eliminate_range(g, lu, 1, size, size + 1), TC_I64);
+    order = tci_build_transpose(g, order, 1, 2);
+    lu = tci_eliminate_range(g, lu, 1, 0, size);
+    if (!lu || !b || !order) {
+        return NULL;
+    }
+    order = tci_build_broadcast(g, order, 3, b->shape);
+    if (n->attr[0]) {
+        lu = tci_build_transpose(g, lu, 1, 2);
+        b = tci_eliminate_upper(g, lu, tci_eliminate_triangle(g, lu, b, false), true);
+        tci_node *zero = tci_composite_number(g, (tc_dtype)n->dtype, 0);
+        zero = b ? tci_build_broadcast(g, zero, 3, b->shape) : NULL;
+        b = tci_build_scatter(g, zero, 1, order, b, TCI_MODE_SET);
+    } else {
+        b = tci_eliminate_triangle(g, lu, tci_build_gather(g, b, 1, order), true);
+        b = tci_eliminate_upper(g, lu, b, false);
+    }
+    return tci_build_reshape(g, b, n->rank, n->shape);
 }
 /* ---- src/ops/window.c ---- */
 /* ops/window.c - ops over windows of images: convolutions, pools, patches as columns.
@@ -21438,6 +21975,12 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
+/* grad/linear.c: rules of rows */
+TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
+
 /* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
  * NULL where leads[i] is not set, or it is no float. grads: NULL where a result has none. */
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,
@@ -21621,6 +22164,115 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
     tci_node *r = tci_build_cast(v->g, tci_vjp_formula(&row, v->which), (tc_dtype)x->dtype);
     /* A formula of constants alone is 0-d. */
     return tci_vjp_built(v, r ? tci_build_broadcast(v->g, r, x->rank, x->shape) : NULL);
+}
+/* ---- src/grad/linear.c ---- */
+/* grad/linear.c - gradients of factors of matrices and of solutions with them.
+ *
+ * In: a node of a row that ops/eliminate.c expands, and its gradient. Out: those of its operands,
+ * in closed form: products, and solutions by the triangles that are there already. A solution's
+ * own gradient is one more solution, so nothing is factored again.
+ * The one idea: with L' dL or the like between two inverses, only its triangle counts. */
+
+
+static tci_node *tci_linear_turned(const tci_vjp *v, tci_node *x)
+{
+    return tci_vjp_built(v, tci_build_transpose(v->g, x, -1, -2));
+}
+
+static tci_node *tci_linear_product(const tci_vjp *v, tci_node *a, tci_node *b)
+{
+    return tci_vjp_built(v, tci_build_matmul(v->g, a, b));
+}
+
+static tci_node *tci_linear_lower(const tci_vjp *v, tci_node *x, int64_t offset)
+{
+    return tci_vjp_built(v, tci_build_triangle(v->g, x, offset, true));
+}
+
+static tci_node *tci_linear_upper(const tci_vjp *v, tci_node *x)
+{
+    return tci_vjp_built(v, tci_build_triangle(v->g, x, 0, false));
+}
+
+static tci_node *tci_linear_solved(const tci_vjp *v, tci_node *a, tci_node *b, bool upper,
+                                   bool left, bool unit)
+{
+    return tci_vjp_built(v, tci_build_solve_triangular(v->g, a, b, upper, left, unit));
+}
+
+static tci_node *tci_linear_half(const tci_vjp *v, tci_node *a, tci_node *b)
+{
+    tci_node *half = tci_composite_number(v->g, (tc_dtype)a->dtype, 0.5);
+    a = tci_composite_binary(v->g, TCI_OP_ADD, a, b);
+    return tci_vjp_built(v, tci_composite_binary(v->g, TCI_OP_MUL, a, half));
+}
+
+/* L' dL below the diagonal and dU U' from it on, with inverses of L' and U' on both sides; its rows
+ * where those of x were. */
+TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v)
+{
+    tci_graph *g = v->g;
+    tci_node *x = v->n->in[0], *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    const tci_dim n = x->shape[x->rank - 1];
+    tci_node *lu = tci_vjp_built(v, tci_build_slice(g, v->n, -2, 0, n, 1));
+    tci_node *grad = tci_vjp_built(v, tci_build_slice(g, v->grad, -2, 0, n, 1));
+    tci_node *below = tci_linear_lower(v, grad, -1), *turned = tci_linear_turned(v, lu);
+    below = tci_composite_binary(
+        g, TCI_OP_ADD, below,
+        tci_linear_product(v, tci_linear_turned(v, tci_linear_lower(v, lu, -1)), below));
+    tci_node *above = tci_linear_product(v, tci_linear_upper(v, grad),
+                                         tci_linear_turned(v, tci_linear_upper(v, lu)));
+    tci_node *r = tci_composite_binary(g, TCI_OP_ADD, tci_linear_lower(v, below, -1),
+                                       tci_linear_upper(v, above));
+    r = tci_linear_solved(v, turned, r, true, true, true);
+    r = tci_linear_solved(v, turned, r, false, false, false);
+    tci_node *order = tci_build_slice(g, v->n, -2, n, tci_dim_add(n, 1), 1);
+    order = tci_build_transpose(g, tci_build_cast(g, order, TC_I64), -1, -2);
+    order = tci_vjp_built(v, tci_build_broadcast(g, order, x->rank, x->shape));
+    zero = tci_build_broadcast(g, zero, x->rank, x->shape);
+    return tci_build_scatter(g, zero, x->rank - 2, order, r, TCI_MODE_SET);
+}
+
+/* b's: a solution by the transpose, w. a's: -w x', transposed where a was. Its LU is given. */
+TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v)
+{
+    tci_graph *g = v->g;
+    const bool transposed = v->n->attr[0] != 0;
+    tci_node *lu = v->n->in[1];
+    if (v->which == 1) {
+        return tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)lu->dtype, 0), lu->rank,
+                                   lu->shape);
+    }
+    tci_node *w = tci_vjp_built(v, tci_build_solved(g, v->n->in[0], lu, v->grad, !transposed));
+    if (v->which == 2) {
+        return w;
+    }
+    tci_node *r = transposed ? tci_linear_product(v, v->n, tci_linear_turned(v, w))
+                             : tci_linear_product(v, w, tci_linear_turned(v, v->n));
+    return tci_composite_unary(g, TCI_OP_NEG, r);
+}
+
+TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v)
+{
+    const bool unit = v->n->attr[0] != 0;
+    tci_node *turned = tci_linear_turned(v, v->n->in[0]);
+    tci_node *w = tci_linear_solved(v, turned, v->grad, true, true, unit);
+    if (v->which) {
+        return w;
+    }
+    tci_node *r = tci_linear_product(v, w, tci_linear_turned(v, v->n));
+    return tci_composite_unary(v->g, TCI_OP_NEG, tci_linear_lower(v, r, unit ? -1 : 0));
+}
+
+/* L' dL, its lower half, with inverses of L' and L on both sides; and the same transposed. */
+TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v)
+{
+    tci_node *l = v->n, *turned = tci_linear_turned(v, l);
+    tci_node *r = tci_linear_product(v, turned, tci_linear_lower(v, v->grad, 0));
+    r = tci_linear_half(v, tci_linear_lower(v, r, 0), tci_linear_lower(v, r, -1));
+    r = tci_linear_solved(v, turned, r, true, true, false);
+    r = tci_linear_solved(v, l, r, false, false, false);
+    return tci_linear_half(v, r, tci_linear_turned(v, r));
 }
 /* ---- src/grad/rules.c ---- */
 /* grad/rules.c - gradients that do not fit a row: movement, contractions, composites.
@@ -23214,6 +23866,10 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY:
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
@@ -23371,6 +24027,10 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_BITCAST:
     case TCI_OP_RESHAPE:
     case TCI_OP_EXPAND:
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT: return TCI_VMAP_KEEP;
     TCI_REDUCE_OPS(TCI_OP_CASE)
     case TCI_OP_CAT:
@@ -59652,6 +60312,124 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
 
+/* ---- matrices ---- */
+
+/* a x = b where a is a triangle of which element (i, j) stands at a[i * row + j * column]; b is
+ * replaced. */
+static void tci_ref_substitute(const double *a, int64_t row, int64_t column, int64_t n, double *b,
+                               int64_t width, bool upper, bool unit)
+{
+    for (int64_t step = 0; step < n; step++) {
+        const int64_t i = upper ? n - 1 - step : step;
+        for (int64_t k = 0; k < width; k++) {
+            double sum = b[i * width + k];
+            for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); j++) {
+                sum -= a[i * row + j * column] * b[j * width + k];
+            }
+            b[i * width + k] = unit ? sum : sum / a[i * row + i * column];
+        }
+    }
+}
+
+/* The rows of a, with that of the largest element in front, column by column; order: which. */
+static void tci_ref_lu(double *a, int64_t n, double *order)
+{
+    for (int64_t i = 0; i < n; i++) {
+        order[i] = (double)i;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        int64_t p = k;
+        for (int64_t i = k + 1; i < n; i++) {
+            const double v = fabs(a[i * n + k]), best = fabs(a[p * n + k]);
+            p = v > best || (v != v && best == best) ? i : p;
+        }
+        for (int64_t j = 0; j < n + 1; j++) {
+            double *one = j < n ? &a[k * n + j] : &order[k];
+            double *other = j < n ? &a[p * n + j] : &order[p];
+            const double was = *one;
+            *one = *other;
+            *other = was;
+        }
+        for (int64_t i = k + 1; i < n; i++) {
+            a[i * n + k] /= a[k * n + k] == 0 ? 1 : a[k * n + k];
+            for (int64_t j = k + 1; j < n; j++) {
+                a[i * n + j] -= a[i * n + k] * a[k * n + j];
+            }
+        }
+    }
+}
+
+static void tci_ref_cholesky(const double *a, int64_t n, double *l)
+{
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = 0; i < n; i++) {
+            double sum = a[i * n + j];
+            for (int64_t k = 0; k < j; k++) {
+                sum -= l[i * n + k] * l[j * n + k];
+            }
+            l[i * n + j] = i < j ? 0 : i == j ? sqrt(sum) : sum / l[j * n + j];
+        }
+    }
+}
+
+/* Matrix `at` of x, of so many elements. */
+static double *tci_ref_matrix(tci_ref *r, const tci_node *x, int64_t at, int64_t count)
+{
+    double *m = TCI_NEW_ARRAY(&r->s, double, count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        m[i] = tci_ref_double(r, x, at * count + i);
+    }
+    return m;
+}
+
+/* x of P a = L U, or of the same transposed: the last rows of lu say where those of a went. */
+static void tci_ref_solve(const double *lu, int64_t n, double *b, int64_t width, bool transposed,
+                          double *to)
+{
+    const double *order = lu + n * n;
+    for (int64_t i = 0; i < n * width; i++) {
+        const int64_t row = (int64_t)order[i / width];
+        to[i] = b[transposed ? i : row * width + i % width];
+    }
+    tci_ref_substitute(lu, transposed ? 1 : n, transposed ? n : 1, n, to, width, false,
+                       !transposed);
+    tci_ref_substitute(lu, transposed ? 1 : n, transposed ? n : 1, n, to, width, true, transposed);
+    for (int64_t i = 0; transposed && i < n * width; i++) {
+        b[(int64_t)order[i / width] * width + i % width] = to[i];
+    }
+    for (int64_t i = 0; transposed && i < n * width; i++) {
+        to[i] = b[i];
+    }
+}
+
+static void tci_ref_linear(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *last = n->in[n->n_in - 1];
+    const int64_t size = tci_dim_known(n->in[0]->shape[n->rank - 1]);
+    const int64_t rows = tci_dim_known(n->shape[n->rank - 2]);
+    const int64_t width = tci_dim_known(n->shape[n->rank - 1]), count = rows * width;
+    for (int64_t at = 0; count && at < tci_ref_count(n) / count; at++) {
+        double *a = tci_ref_matrix(r, n->in[0], at, size * size);
+        double *b = tci_ref_matrix(r, last, at, size * width), *to = b;
+        if (n->op == TCI_OP_LU) {
+            to = TCI_NEW_ARRAY(&r->s, double, count);
+            tci_ref_lu(a, size, to + size * size);
+            memcpy(to, a, sizeof(*to) * (size_t)(size * size));
+        } else if (n->op == TCI_OP_CHOLESKY) {
+            tci_ref_cholesky(a, size, b);
+        } else if (n->op == TCI_OP_SOLVE_TRIANGULAR) {
+            tci_ref_substitute(a, size, 1, size, b, width, false, n->attr[0] != 0);
+        } else {
+            to = TCI_NEW_ARRAY(&r->s, double, count);
+            tci_ref_solve(tci_ref_matrix(r, n->in[1], at, (size + 1) * size), size, b, width,
+                          n->attr[0] != 0, to);
+        }
+        for (int64_t i = 0; i < count; i++) {
+            tci_ref_put(r, n, out, at * count + i, to[i]);
+        }
+    }
+}
+
 /* Whether an element comes before another of a later place. */
 static bool tci_ref_leads(tc_dtype t, tci_value a, tci_value b, bool largest)
 {
@@ -59954,6 +60732,10 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY: tci_ref_linear(r, n, out); break;
     case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
     case TCI_OP_CUSTOM: tci_ref_custom(r, n, out); break;
     }

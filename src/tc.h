@@ -80,11 +80,13 @@
 #include "ops/search.c"
 #include "ops/sets.c"
 #include "ops/linear.c"
+#include "ops/eliminate.c"
 #include "ops/window.c"
 #include "ops/resample.c"
 #include "ops/random.c"
 
 #include "grad/vjp.c"
+#include "grad/linear.c"
 #include "grad/rules.c"
 #include "grad/repeat.c"
 #include "grad/grad.c"

@@ -676,8 +676,9 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
-/* ---- small matrices [..., n, n] of floats, n a number of at most 256; leading axes broadcast.
- * What has no solution is inf or NaN. ---- */
+/* ---- square matrices [..., n, n] of floats, n a number of at most 4096; leading axes broadcast. A
+ * program does not grow with n: steps of columns are repeated, from 65 on in blocks whose triangles
+ * are solved by their inverses. What has no solution is inf or NaN. ---- */
 /* x where a x = b; b [..., n, k] or [..., n]. Elimination with the largest pivot of each column. */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)

@@ -38,6 +38,12 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
+/* grad/linear.c: rules of rows */
+TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
+
 /* n is a REPEAT: given[i] for each operand outside of its body from the gradients of its results;
  * NULL where leads[i] is not set, or it is no float. grads: NULL where a result has none. */
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *grads,

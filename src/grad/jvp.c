@@ -168,6 +168,10 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY:
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */

@@ -73,6 +73,10 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_BITCAST:
     case TCI_OP_RESHAPE:
     case TCI_OP_EXPAND:
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT: return TCI_VMAP_KEEP;
     TCI_REDUCE_OPS(TCI_OP_CASE)
     case TCI_OP_CAT:

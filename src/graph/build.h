@@ -277,6 +277,9 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
 /* ---- ops/linear.c: square matrices [..., n, n] ---- */
 typedef enum tci_det { TCI_DET_VALUE, TCI_DET_SIGN, TCI_DET_LOG } tci_det;
 TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b);
+/* The same, or of a's transpose, with the LU of a and operands of one dtype and batch. */
+TCI_FN tci_node *tci_build_solved(tci_graph *g, tci_node *a, tci_node *lu, tci_node *b,
+                                  bool transposed);
 TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which);
 TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper);

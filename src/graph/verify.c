@@ -471,6 +471,24 @@ static void tci_verify_cross_entropy(const tci_verify *v)
     tci_verify_that(v, !v->n->rank, "the loss is 0-d");
 }
 
+/* A row more than the square that it is of. */
+static void tci_verify_lu(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->rank == x->rank && n->rank >= 2 &&
+                           n->shape[n->rank - 1] == x->shape[n->rank - 1] &&
+                           n->shape[n->rank - 2] == tci_dim_add(n->shape[n->rank - 1], 1),
+                    "no row more than columns");
+}
+
+static void tci_verify_solved(const tci_verify *v)
+{
+    const tci_node *n = v->n, *b = n->in[n->n_in - 1];
+    tci_verify_that(v, n->dtype == b->dtype && tci_verify_same_shape(n, b) &&
+                           n->in[0]->rank == n->rank,
+                    "unlike its right side");
+}
+
 static void tci_verify_topk(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -529,7 +547,11 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
+    case TCI_OP_CHOLESKY:
     case TCI_OP_STOP_GRADIENT: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_LU: tci_verify_composite(v, tci_verify_lu); break;
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR: tci_verify_composite(v, tci_verify_solved); break;
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;

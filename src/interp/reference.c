@@ -785,6 +785,124 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
 
+/* ---- matrices ---- */
+
+/* a x = b where a is a triangle of which element (i, j) stands at a[i * row + j * column]; b is
+ * replaced. */
+static void tci_ref_substitute(const double *a, int64_t row, int64_t column, int64_t n, double *b,
+                               int64_t width, bool upper, bool unit)
+{
+    for (int64_t step = 0; step < n; step++) {
+        const int64_t i = upper ? n - 1 - step : step;
+        for (int64_t k = 0; k < width; k++) {
+            double sum = b[i * width + k];
+            for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); j++) {
+                sum -= a[i * row + j * column] * b[j * width + k];
+            }
+            b[i * width + k] = unit ? sum : sum / a[i * row + i * column];
+        }
+    }
+}
+
+/* The rows of a, with that of the largest element in front, column by column; order: which. */
+static void tci_ref_lu(double *a, int64_t n, double *order)
+{
+    for (int64_t i = 0; i < n; i++) {
+        order[i] = (double)i;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        int64_t p = k;
+        for (int64_t i = k + 1; i < n; i++) {
+            const double v = fabs(a[i * n + k]), best = fabs(a[p * n + k]);
+            p = v > best || (v != v && best == best) ? i : p;
+        }
+        for (int64_t j = 0; j < n + 1; j++) {
+            double *one = j < n ? &a[k * n + j] : &order[k];
+            double *other = j < n ? &a[p * n + j] : &order[p];
+            const double was = *one;
+            *one = *other;
+            *other = was;
+        }
+        for (int64_t i = k + 1; i < n; i++) {
+            a[i * n + k] /= a[k * n + k] == 0 ? 1 : a[k * n + k];
+            for (int64_t j = k + 1; j < n; j++) {
+                a[i * n + j] -= a[i * n + k] * a[k * n + j];
+            }
+        }
+    }
+}
+
+static void tci_ref_cholesky(const double *a, int64_t n, double *l)
+{
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = 0; i < n; i++) {
+            double sum = a[i * n + j];
+            for (int64_t k = 0; k < j; k++) {
+                sum -= l[i * n + k] * l[j * n + k];
+            }
+            l[i * n + j] = i < j ? 0 : i == j ? sqrt(sum) : sum / l[j * n + j];
+        }
+    }
+}
+
+/* Matrix `at` of x, of so many elements. */
+static double *tci_ref_matrix(tci_ref *r, const tci_node *x, int64_t at, int64_t count)
+{
+    double *m = TCI_NEW_ARRAY(&r->s, double, count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        m[i] = tci_ref_double(r, x, at * count + i);
+    }
+    return m;
+}
+
+/* x of P a = L U, or of the same transposed: the last rows of lu say where those of a went. */
+static void tci_ref_solve(const double *lu, int64_t n, double *b, int64_t width, bool transposed,
+                          double *to)
+{
+    const double *order = lu + n * n;
+    for (int64_t i = 0; i < n * width; i++) {
+        const int64_t row = (int64_t)order[i / width];
+        to[i] = b[transposed ? i : row * width + i % width];
+    }
+    tci_ref_substitute(lu, transposed ? 1 : n, transposed ? n : 1, n, to, width, false,
+                       !transposed);
+    tci_ref_substitute(lu, transposed ? 1 : n, transposed ? n : 1, n, to, width, true, transposed);
+    for (int64_t i = 0; transposed && i < n * width; i++) {
+        b[(int64_t)order[i / width] * width + i % width] = to[i];
+    }
+    for (int64_t i = 0; transposed && i < n * width; i++) {
+        to[i] = b[i];
+    }
+}
+
+static void tci_ref_linear(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *last = n->in[n->n_in - 1];
+    const int64_t size = tci_dim_known(n->in[0]->shape[n->rank - 1]);
+    const int64_t rows = tci_dim_known(n->shape[n->rank - 2]);
+    const int64_t width = tci_dim_known(n->shape[n->rank - 1]), count = rows * width;
+    for (int64_t at = 0; count && at < tci_ref_count(n) / count; at++) {
+        double *a = tci_ref_matrix(r, n->in[0], at, size * size);
+        double *b = tci_ref_matrix(r, last, at, size * width), *to = b;
+        if (n->op == TCI_OP_LU) {
+            to = TCI_NEW_ARRAY(&r->s, double, count);
+            tci_ref_lu(a, size, to + size * size);
+            memcpy(to, a, sizeof(*to) * (size_t)(size * size));
+        } else if (n->op == TCI_OP_CHOLESKY) {
+            tci_ref_cholesky(a, size, b);
+        } else if (n->op == TCI_OP_SOLVE_TRIANGULAR) {
+            tci_ref_substitute(a, size, 1, size, b, width, false, n->attr[0] != 0);
+        } else {
+            to = TCI_NEW_ARRAY(&r->s, double, count);
+            tci_ref_solve(tci_ref_matrix(r, n->in[1], at, (size + 1) * size), size, b, width,
+                          n->attr[0] != 0, to);
+        }
+        for (int64_t i = 0; i < count; i++) {
+            tci_ref_put(r, n, out, at * count + i, to[i]);
+        }
+    }
+}
+
 /* Whether an element comes before another of a later place. */
 static bool tci_ref_leads(tc_dtype t, tci_value a, tci_value b, bool largest)
 {
@@ -1087,6 +1205,10 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+    case TCI_OP_LU:
+    case TCI_OP_SOLVE:
+    case TCI_OP_SOLVE_TRIANGULAR:
+    case TCI_OP_CHOLESKY: tci_ref_linear(r, n, out); break;
     case TCI_OP_TOPK: tci_ref_topk(r, n, out); break;
     case TCI_OP_CUSTOM: tci_ref_custom(r, n, out); break;
     }

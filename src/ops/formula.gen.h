@@ -526,6 +526,10 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0}},
     [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_LU] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SOLVE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SOLVE_TRIANGULAR] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_CHOLESKY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_STOP_GRADIENT] = {TCI_GRADIENT_FLAT, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {

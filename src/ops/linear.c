@@ -1,31 +1,13 @@
-/* ops/linear.c - linear algebra of small matrices, batched: elimination, factors, what follows.
+/* ops/linear.c - linear algebra of square matrices, batched: their factors and what follows.
  *
- * In: matrices [..., n, n], n a number. Out: for each of n steps the update of what is left of all
- * matrices at once, as elementwise nodes over smaller and smaller parts; rows change places by
- * reading at an index.
- * The one idea: a step is a rank-one update, which needs no loop over elements, and its gradient
- * follows. Elimination takes the largest element of a column as its pivot. */
+ * In: matrices [..., n, n], n a number. Out: the rows LU, CHOLESKY, SOLVE and SOLVE_TRIANGULAR, in
+ * the dtype that they are computed in, and nodes around them; ops/eliminate.c expands these rows.
+ * The one idea: a matrix is factored once, as LU, and whatever is asked of it reads the factors. */
 #include "composite.h"
 
 #include <inttypes.h>
 
-enum { TCI_LINEAR_MOST = 256 }; /* steps: a program has some nodes for each */
-
-/* ---- parts of matrices ---- */
-
-/* Rows from `row` on, and columns from `column` on; so many, or all that are left. */
-static tci_node *tci_linear_part(tci_graph *g, tci_node *m, int64_t row, int64_t rows,
-                                 int64_t column, int64_t columns)
-{
-    m = tci_build_slice(g, m, -2, row, rows < 0 ? INT64_MAX : row + rows, 1);
-    return tci_build_slice(g, m, -1, column, columns < 0 ? INT64_MAX : column + columns, 1);
-}
-
-/* a - b * c */
-static tci_node *tci_linear_less(tci_graph *g, tci_node *a, tci_node *b, tci_node *c)
-{
-    return tci_composite_binary(g, TCI_OP_SUB, a, tci_composite_binary(g, TCI_OP_MUL, b, c));
-}
+enum { TCI_LINEAR_MOST = 4096 }; /* rows of a matrix */
 
 /* x as square matrices in the dtype that they are computed in; *n: their rows. */
 static tci_node *tci_linear_square(tci_graph *g, tci_node *x, int64_t *n)
@@ -50,47 +32,7 @@ static tci_node *tci_linear_square(tci_graph *g, tci_node *x, int64_t *n)
     return tci_build_cast(g, x, tci_composite_math(x));
 }
 
-/* m with the row that has the largest element in column 0, of those from `first` on, in the place
- * of row `first`. *swapped: whether it is another, [..., 1, 1]. */
-static tci_node *tci_linear_pivot(tci_graph *g, tci_node *m, int64_t first, tci_node **swapped)
-{
-    int rows = m->rank - 2;
-    tc_axes axis = {&rows, 1, false};
-    tci_node *column = tci_linear_part(g, m, first, -1, 0, 1);
-    column = tci_composite_unary(g, TCI_OP_ABS, column);
-    tci_node *at = tci_build_reduce(g, TCI_OP_ARGMAX, column, axis, true);
-    tci_node *own = tci_composite_whole(g, first);
-    at = tci_composite_binary(g, TCI_OP_ADD, at, own);
-    tci_node *row = tci_composite_ramp(g, m->shape[rows], m->rank, rows);
-    tci_node *other = tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, row, at), own, row);
-    other = tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, row, own), at, other);
-    *swapped = tci_composite_binary(g, TCI_OP_NE, at, own);
-    other = other ? tci_build_broadcast(g, other, m->rank, m->shape) : NULL;
-    return tci_build_gather(g, m, rows, other);
-}
-
-/* ---- elimination ---- */
-
-/* [a | b] reduced to [1 | x], where a x = b: column 0 goes in each step. */
-static tci_node *tci_linear_eliminate(tci_graph *g, tci_node *m, int64_t n)
-{
-    for (int64_t k = 0; m && k < n; k++) {
-        tci_node *swapped, *row;
-        m = tci_linear_pivot(g, m, k, &swapped);
-        if (!m) {
-            return NULL;
-        }
-        tci_node *pivot = tci_linear_part(g, m, k, 1, 0, 1);
-        row = tci_linear_part(g, m, k, 1, 1, -1);
-        row = tci_composite_binary(g, TCI_OP_DIV, row, pivot);
-        tci_node *is_row = tci_composite_ramp(g, n, m->rank, m->rank - 2);
-        is_row = tci_composite_binary(g, TCI_OP_EQ, is_row, tci_composite_whole(g, k));
-        tci_node *others = tci_linear_less(g, tci_linear_part(g, m, 0, -1, 1, -1),
-                                           tci_linear_part(g, m, 0, -1, 0, 1), row);
-        m = tci_build_where(g, is_row, row, others);
-    }
-    return m;
-}
+/* ---- solutions ---- */
 
 /* x with the axes of `other` before the last two where its own are 1 or missing. */
 static tci_node *tci_linear_batch(tci_graph *g, tci_node *x, const tci_node *other)
@@ -126,6 +68,29 @@ static bool tci_linear_meet(tci_graph *g, tci_node **a, tci_node **b)
     return same;
 }
 
+/* m = P' L U as one node [..., n + 1, n]; who solves with it has gradients of its own. */
+static tci_node *tci_linear_lu(tci_graph *g, tci_node *m, int64_t n)
+{
+    tci_words w;
+    tci_dim *shape = tci_words_dims(g, &w, m->rank);
+    for (int i = 0; shape && i < m->rank; i++) {
+        shape[i] = i == m->rank - 2 ? n + 1 : m->shape[i];
+    }
+    return shape ? tci_words_put(g, &w, tci_build_node(g, TCI_OP_LU, (tc_dtype)m->dtype, m->rank,
+                                                       shape, 1, &m, 0, NULL))
+                 : NULL;
+}
+
+TCI_FN tci_node *tci_build_solved(tci_graph *g, tci_node *a, tci_node *lu, tci_node *b,
+                                  bool transposed)
+{
+    tci_node *in[3] = {a, lu, b};
+    const int64_t words[1] = {transposed};
+    return b ? tci_build_node(g, TCI_OP_SOLVE, (tc_dtype)b->dtype, b->rank, b->shape, 3, in, 1,
+                              words)
+             : NULL;
+}
+
 TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
 {
     int64_t n;
@@ -145,11 +110,12 @@ TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
         return NULL;
     }
     right = tci_build_cast(g, right, (tc_dtype)m->dtype);
-    if (!tci_linear_meet(g, &m, &right)) {
+    tci_node *lu = tci_build_stop_gradient(g, tci_linear_lu(g, m, n));
+    if (!right || !lu || !tci_linear_meet(g, &m, &right)) {
         return NULL;
     }
-    tci_node *both[2] = {m, right};
-    m = tci_linear_eliminate(g, tci_build_cat(g, both, 2, m->rank - 1), n);
+    lu = tci_linear_batch(g, lu, right);
+    m = lu ? tci_build_solved(g, m, lu, right, false) : NULL;
     m = tci_build_cast(g, m, (tc_dtype)a->dtype);
     return vector ? tci_build_squeeze(g, m, -1) : m;
 }
@@ -170,10 +136,29 @@ TCI_FN tci_node *tci_build_inv(tci_graph *g, tci_node *x)
     return m && n ? tci_build_solve(g, x, tci_linear_one(g, x, n)) : m ? x : NULL;
 }
 
+/* Whether the rows of a changed places an odd number of times: the pairs that stand in another
+ * order, [...]. */
+static tci_node *tci_linear_is_odd(tci_graph *g, tci_node *lu, int64_t n)
+{
+    tci_node *order = tci_build_cast(g, tci_build_slice(g, lu, -2, n, n + 1, 1), TC_I64);
+    tci_node *above = tci_build_transpose(g, order, -1, -2);
+    tci_node *mask = tci_build_triangle_mask(g, n, n, 1, false);
+    above = tci_composite_binary(g, TCI_OP_GT, above, order);
+    above = tci_composite_binary(g, TCI_OP_LOGICAL_AND, above, mask);
+    if (!above) {
+        return NULL;
+    }
+    int last[2] = {above->rank - 2, above->rank - 1};
+    const tc_axes both = {last, 2, false};
+    tci_node *count = tci_build_reduce(g, TCI_OP_SUM, above, both, false);
+    count = tci_composite_binary(g, TCI_OP_BITWISE_AND, count, tci_composite_whole(g, 1));
+    return tci_build_cast(g, count, TC_BOOL);
+}
+
 TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
 {
     int64_t n;
-    tci_node *m = tci_linear_square(g, x, &n), *r = NULL, *flips = NULL, *swapped;
+    tci_node *m = tci_linear_square(g, x, &n);
     if (!m) {
         return NULL;
     }
@@ -181,34 +166,19 @@ TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
         tci_node *none = tci_composite_number(g, (tc_dtype)x->dtype, which == TCI_DET_LOG ? 0 : 1);
         return tci_build_broadcast(g, none, x->rank - 2, x->shape);
     }
-    for (int64_t k = 0; m && k < n; k++) {
-        m = tci_linear_pivot(g, m, 0, &swapped);
-        tci_node *pivot = m ? tci_linear_part(g, m, 0, 1, 0, 1) : NULL, *own = pivot;
-        if (!pivot) {
-            return NULL;
-        }
-        if (which == TCI_DET_LOG) {
-            own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
-        } else if (which == TCI_DET_SIGN) {
-            tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
-            tci_node *up = tci_composite_binary(g, TCI_OP_LT, zero, own);
-            tci_node *down = tci_composite_binary(g, TCI_OP_LT, own, zero);
-            own = tci_composite_binary(g, TCI_OP_SUB, tci_build_cast(g, up, (tc_dtype)m->dtype),
-                                       tci_build_cast(g, down, (tc_dtype)m->dtype));
-        }
-        r = r ? tci_composite_binary(g, which == TCI_DET_LOG ? TCI_OP_ADD : TCI_OP_MUL, r, own)
-              : own;
-        flips = flips ? tci_composite_binary(g, TCI_OP_NE, flips, swapped) : swapped;
-        tci_node *row = tci_composite_binary(g, TCI_OP_DIV, tci_linear_part(g, m, 0, 1, 1, -1),
-                                             pivot);
-        m = tci_linear_less(g, tci_linear_part(g, m, 1, -1, 1, -1),
-                            tci_linear_part(g, m, 1, -1, 0, 1), row);
+    tci_node *lu = tci_linear_lu(g, m, n), *odd = tci_linear_is_odd(g, lu, n);
+    tci_node *own = tci_build_diagonal(g, tci_build_slice(g, lu, -2, 0, n, 1), 0, -2, -1);
+    int last = x->rank - 2;
+    const tc_axes columns = {&last, 1, false};
+    if (which == TCI_DET_LOG) {
+        own = tci_composite_unary(g, TCI_OP_LOG, tci_composite_unary(g, TCI_OP_ABS, own));
+        own = tci_build_reduce(g, TCI_OP_SUM, own, columns, false);
+    } else {
+        own = which == TCI_DET_SIGN ? tci_composite_unary(g, TCI_OP_SIGN, own) : own;
+        own = tci_build_reduce(g, TCI_OP_PROD, own, columns, false);
+        own = tci_build_where(g, odd, tci_composite_unary(g, TCI_OP_NEG, own), own);
     }
-    if (which != TCI_DET_LOG) {
-        r = tci_build_where(g, flips, tci_composite_unary(g, TCI_OP_NEG, r), r);
-    }
-    r = tci_build_cast(g, r, (tc_dtype)x->dtype);
-    return tci_build_reshape(g, r, x->rank - 2, x->shape);
+    return tci_build_cast(g, own, (tc_dtype)x->dtype);
 }
 
 /* ---- factors ---- */
@@ -216,57 +186,18 @@ TCI_FN tci_node *tci_build_det(tci_graph *g, tci_node *x, tci_det which)
 TCI_FN tci_node *tci_build_cholesky(tci_graph *g, tci_node *x, bool upper)
 {
     int64_t n;
-    tci_words w;
     tci_node *m = tci_linear_square(g, x, &n);
     if (!m || n == 0) {
         return m ? x : NULL;
     }
-    tci_node **columns = tci_words_nodes(g, &w, (int)n);
-    if (!columns) {
-        return NULL;
-    }
-    tci_node *half = tci_composite_number(g, (tc_dtype)m->dtype, 0.5);
-    tci_node *zero = tci_composite_number(g, (tc_dtype)m->dtype, 0);
     m = tci_composite_binary(g, TCI_OP_ADD, m, tci_build_transpose(g, m, -1, -2));
-    m = tci_composite_binary(g, TCI_OP_MUL, m, half);
-    for (int64_t k = 0; k < n; k++) {
-        tci_node *root = tci_composite_unary(g, TCI_OP_SQRT, tci_linear_part(g, m, 0, 1, 0, 1));
-        tci_node *column = tci_composite_binary(g, TCI_OP_DIV, tci_linear_part(g, m, 0, -1, 0, 1),
-                                                root);
-        columns[k] = tci_build_pad(g, column, -2, k, 0, zero);
-        if (!columns[k]) {
-            return tci_words_put(g, &w, NULL);
-        }
-        column = tci_linear_part(g, column, 1, -1, 0, 1);
-        m = tci_linear_less(g, tci_linear_part(g, m, 1, -1, 1, -1), column,
-                            tci_build_transpose(g, column, -1, -2));
-    }
-    tci_node *r = tci_words_put(g, &w, tci_build_cat(g, columns, (int)n, columns[0]->rank - 1));
-    r = tci_build_cast(g, r, (tc_dtype)x->dtype);
-    return upper ? tci_build_transpose(g, r, -1, -2) : r;
-}
-
-/* a x = b, a lower: the first row of what is left gives one of x. */
-static tci_node *tci_linear_substitute(tci_graph *g, tci_node *a, tci_node *b, int64_t n,
-                                       bool unitriangular)
-{
-    tci_words w;
-    tci_node **rows = tci_words_nodes(g, &w, (int)n);
-    if (!rows) {
-        return NULL;
-    }
-    for (int64_t k = 0; k < n; k++) {
-        tci_node *row = tci_linear_part(g, b, 0, 1, 0, -1);
-        rows[k] = unitriangular ? row
-                                : tci_composite_binary(g, TCI_OP_DIV, row,
-                                                       tci_linear_part(g, a, k, 1, k, 1));
-        if (!rows[k]) {
-            return tci_words_put(g, &w, NULL);
-        }
-        b = tci_linear_less(g, tci_linear_part(g, b, 1, -1, 0, -1),
-                            tci_linear_part(g, a, k + 1, -1, k, 1), rows[k]);
-    }
-    return tci_words_put(g, &w, tci_build_cat(g, rows, (int)n, rows[0]->rank - 2));
+    m = tci_composite_binary(g, TCI_OP_MUL, m, tci_composite_number(g, m ? (tc_dtype)m->dtype
+                                                                         : TC_F32, 0.5));
+    m = m ? tci_build_node(g, TCI_OP_CHOLESKY, (tc_dtype)m->dtype, m->rank, m->shape, 1, &m, 0,
+                           NULL)
+          : NULL;
+    m = tci_build_cast(g, m, (tc_dtype)x->dtype);
+    return upper ? tci_build_transpose(g, m, -1, -2) : m;
 }
 
 TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node *b, bool upper,
@@ -300,7 +231,12 @@ TCI_FN tci_node *tci_build_solve_triangular(tci_graph *g, tci_node *a, tci_node 
         m = tci_build_flip(g, tci_build_flip(g, m, -1), -2);
         r = tci_build_flip(g, r, -2);
     }
-    r = n ? tci_linear_substitute(g, m, r, n, unitriangular) : r;
+    if (n) {
+        tci_node *in[2] = {m, r};
+        const int64_t words[1] = {unitriangular};
+        r = tci_build_node(g, TCI_OP_SOLVE_TRIANGULAR, (tc_dtype)r->dtype, r->rank, r->shape, 2,
+                           in, 1, words);
+    }
     r = upper ? tci_build_flip(g, r, -2) : r;
     return tci_build_cast(g, r, (tc_dtype)b->dtype);
 }

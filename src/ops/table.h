@@ -352,6 +352,12 @@
     X(LAYER_NORM, layer_norm, 2, 4, LAYER_NORM, OWN,                                               \
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
     X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")       \
+    X(LU, lu, 1, 1, NONE, OWN,                                                                     \
+      "triangles whose product is x by rows in another order, and that order below them")          \
+    X(SOLVE, solve, 3, 3, SOLVE, OWN, "what a x = b is solved by, given a, its LU and b")          \
+    X(SOLVE_TRIANGULAR, solve_triangular, 2, 2, TRIANGLE, OWN,                                     \
+      "what a x = b is solved by, a a lower triangle")                                             \
+    X(CHOLESKY, cholesky, 1, 1, NONE, OWN, "the lower triangle l of l l' = x")                     \
     X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
@@ -472,6 +478,8 @@
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST)
+#define TCI_ATTRS_SOLVE(X) X(transposed, FLAG, FIRST)
+#define TCI_ATTRS_TRIANGLE(X) X(unit, FLAG, FIRST)
 #define TCI_ATTRS_SCAN(X) X(axis, AXIS, FIRST) X(reverse, FLAG, FIRST) X(mode, MODE, FIRST)
 #define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST) X(apart, FLAG, FIRST)
 #define TCI_ATTRS_SEGMENT(X) X(axis, AXIS, FIRST) X(mode, MODE, FIRST)

@@ -426,6 +426,18 @@ static void fz_draw_window(fz_draw *d, fz_step *s)
     }
 }
 
+static void fz_draw_linear(fz_draw *d, fz_step *s)
+{
+    const int n = 1 + fz_pick(d, 5);
+    const int64_t a[3] = {1 + fz_pick(d, 2), n, n}, b[3] = {a[0], n, 1 + fz_pick(d, 4)};
+    const tc_dtype t = fz_chance(d, 70) ? TC_F32 : fz_chance(d, 50) ? TC_F64 : TC_BF16;
+    s->n_in = 2;
+    s->attr[0] = fz_pick(d, 4);
+    s->attr[1] = fz_pick(d, 2);
+    s->in[0] = fz_new_leaf(d, t, 3, a);
+    s->in[1] = fz_new_leaf(d, t, 3, b);
+}
+
 static void fz_draw_made(fz_draw *d, fz_step *s)
 {
     s->dtype = fz_pick_dtype(d);
@@ -479,6 +491,7 @@ static void fz_draw_step(fz_draw *d)
     case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY: fz_draw_over(d, &s); break;
     case FZ_MATMUL: case FZ_EINSUM: fz_draw_product(d, &s); break;
     case FZ_CONV: case FZ_POOL: fz_draw_window(d, &s); break;
+    case FZ_LINEAR: fz_draw_linear(d, &s); break;
     default: fz_draw_move(d, &s); break;
     }
     for (int i = 0; i < s.n_in; i++) {

@@ -19,7 +19,7 @@ typedef enum fz_kind {
     FZ_DROPOUT, FZ_RESHAPE, FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP,
     FZ_PAD, FZ_CAT, FZ_GATHER, FZ_INDEX_SELECT, FZ_SCATTER, FZ_BITCAST, FZ_TOPK, FZ_CUMSUM,
     FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX, FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM,
-    FZ_CROSS_ENTROPY, FZ_TAME, FZ_KIND_COUNT
+    FZ_CROSS_ENTROPY, FZ_LINEAR, FZ_TAME, FZ_KIND_COUNT
 } fz_kind;
 
 typedef enum fz_data { FZ_DATA_WHOLE, FZ_DATA_UNIT, FZ_DATA_CORNERS, FZ_DATA_INDEX } fz_data;
@@ -298,6 +298,19 @@ static tc_tensor fz_call_leaf(const fz_recipe *f, int step, tc_ctx *ctx, fz_grap
     }
 }
 
+/* attr: what is asked of a matrix far from singular. */
+static tc_tensor fz_call_linear(const fz_step *s, const tc_tensor *t, tc_ctx *ctx)
+{
+    tc_tensor far = tc_diag(tc_full(ctx, 8, tc_dtype_of(t[0]), tc_size(t[0], -1)), 0);
+    tc_tensor a = tc_add(t[0], far);
+    switch (s->attr[0]) {
+    case 0: return tc_solve(a, t[1]);
+    case 1: return tc_solve_triangular(a, t[1], s->attr[1] != 0, true, false);
+    case 2: return tc_cholesky(tc_add(tc_matmul(t[0], tc_transpose(t[0], -1, -2)), far), false);
+    default: return tc_det(a);
+    }
+}
+
 static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
 {
     const fz_step *s = &f->steps[step];
@@ -321,6 +334,7 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
     case FZ_MATMUL: return tc_matmul(t[0], t[1]);
     case FZ_EINSUM: return fz_call_einsum(s, t);
     case FZ_CONV: case FZ_POOL: return fz_call_window(s, t);
+    case FZ_LINEAR: return fz_call_linear(s, t, ctx);
     case FZ_TAME: return fz_call_tame(t[0]);
     case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
     case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY:
@@ -392,6 +406,9 @@ static fz_trust fz_own_trust(const fz_recipe *f, const fz_step *s)
                      (s->kind == FZ_REDUCE && s->op == TCI_OP_DEVSQ);
     bool sums = s->kind == FZ_MEAN || s->kind == FZ_EINSUM ||
                 (s->kind == FZ_REDUCE && (s->op == TCI_OP_SUM || s->op == TCI_OP_PROD));
+    if (s->kind == FZ_LINEAR) {
+        return FZ_WILD;
+    }
     if (!x || !fz_is_float(s->dtype) || (!composite && !sums)) {
         return FZ_SAME;
     }

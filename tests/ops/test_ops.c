@@ -815,6 +815,42 @@ TEST(composite_rows)
     close_cases();
 }
 
+/* a x = b and what else is known of one a, with its lower triangle and a right side. */
+TEST(matrix_rows)
+{
+    enum { N = 3 };
+    static const double square[] = {2, 1, 0, 4, 3, 1, 0, 1, 4}, x[] = {1, 2, 3};
+    static const double right[] = {4, 13, 14}, lower[] = {2, 10, 14};
+    static const double positive[] = {4, 2, 0, 2, 10, 3, 0, 3, 5};
+    static const double root[] = {2, 0, 0, 1, 3, 0, 0, 1, 2};
+    open_cases();
+    for (int k = 4; k < DTYPES; k++) {
+        const int64_t sizes[2] = {N, N}, n = N;
+        int64_t w[N * N] = {0};
+        double a[N * N], p[N * N], b[N], c[N];
+        memcpy(a, square, sizeof(a));
+        memcpy(p, positive, sizeof(p));
+        memcpy(b, right, sizeof(b));
+        memcpy(c, lower, sizeof(c));
+        tc_tensor m = make(dtypes[k], 2, sizes, a, w);
+        tc_tensor l = tc_unsqueeze(make(dtypes[k], 1, &n, c, w), 1);
+        op_case *all[4] = {
+            add_case("solve", tc_solve(m, make(dtypes[k], 1, &n, b, w)), N),
+            add_case("solve_triangular", tc_solve_triangular(m, l, false, true, false), N),
+            add_case("cholesky", tc_cholesky(make(dtypes[k], 2, sizes, p, w), false), N * N),
+            add_case("det", tc_det(m), 1)};
+        for (int i = 0; i < 4; i++) {
+            all[i]->sums = true;
+            all[i]->tolerance = 1e-5;
+        }
+        memcpy(all[0]->want, x, sizeof(x));
+        memcpy(all[1]->want, (double[]){1, 2, 3}, sizeof(x));
+        memcpy(all[2]->want, root, sizeof(root));
+        all[3]->want[0] = 6;
+    }
+    close_cases();
+}
+
 /* ---- corners ---- */
 
 TEST(zeros_keep_their_sign)
