@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cd27d0a894d56e34"
+#define TCI_BUILD "cbbfd715bd55ea2d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -30515,6 +30515,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(APART, "options.fusion keeps ops apart")                                                     \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(LATE, "one is computed again behind the peak of memory, the other before it")                \
+    X(PAIRS, "each kernel that sums pairs of rows and columns computes them for itself")           \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
 #define TCI_ROW(id, text) TCI_WHY_##id,
@@ -30588,6 +30589,7 @@ typedef struct tci_group {
     int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
+    int32_t kernel;               /* as tci_pairs_kernels.of says of a root; 0: of none */
 } tci_group;
 
 /* What kept a root out of the group that has `source`. */
@@ -30614,11 +30616,24 @@ typedef struct tci_trail {
     tci_trail_fact *facts; int32_t n_facts, cap_facts;
 } tci_trail;
 
+/* Nodes that are to be one kernel, as they compute pairs for themselves. */
+typedef struct tci_pairs_kernel {
+    tci_node *product;  /* a contraction of them, */
+    const tci_node *set; /* the first pair of the graph before, */
+    uint64_t summed;    /* and the axes of pairs that the kernel sums */
+} tci_pairs_kernel;
+typedef struct tci_pairs_kernels {
+    tci_table of;       /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
+    tci_pairs_kernel *items; int n, cap;
+} tci_pairs_kernels;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
+    const tci_pairs_kernels *pairs; /* what is to be one kernel */
+    bool *joined;                 /* per item of it: is it one? */
     const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
@@ -30637,12 +30652,15 @@ typedef struct tci_fusion {
 /* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t place;       /* in tci_fusion.nodes */
+    int32_t kernel;      /* as tci_pairs_kernels.of says */
     int32_t root;        /* its index, or -1 */
     tci_root *kept;      /* the root that it was when it was last undone, or NULL */
     bool forced;         /* is a root, from the next round on if it is none in this one */
     int32_t forced_in;   /* the round that forced it */
     bool is_output;
     bool drawn;          /* made of random numbers and nothing that lies in memory */
+    bool guards;         /* a comparison of indices: nothing to store (tci_kernel_compare) */
+    uint8_t index;       /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
@@ -30683,6 +30701,12 @@ static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
+/* plan/pairs.c. Changes the roots to what is to be computed; sets of pairs whose first one is in
+ * `apart` are left as they are. */
+TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
+                           const tci_table *apart, tci_pairs_kernels *out);
+/* Are there kernels on that kind of machine that compute pairs for themselves? */
+TCI_FN bool tci_pairs_taken(tci_machine machine);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
@@ -30737,18 +30761,18 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  const tci_table *forced, const tci_table *late,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why);
+                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 int n_changed, tci_machine machine, tci_str *why);
 /* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
- * to what the next plan is to compute; forced grows by what has memory in it; late is the set of
- * what it computes behind the peak. */
+ * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
+ * beside those that they take the place of; late is the set of what it computes behind the peak. */
 typedef struct tci_remat_result {
     int n;
     double bytes;
 } tci_remat_result;
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
-                                       tci_table *late);
+                                       tci_pairs_kernels *pairs, tci_table *late);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
@@ -33299,6 +33323,559 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
         roots[i] = tci_table_get(&now, roots[i]);
     }
 }
+/* ---- src/plan/pairs.c ---- */
+/* plan/pairs.c - values over pairs of rows and columns that no kernel stores: each kernel that
+ * contracts them computes them for itself.
+ *
+ * In: the graph as plan/algorithm.c leaves it. Out: the graph with copies, and which nodes are to
+ * be one kernel.
+ *
+ *     s = contract(q, k)      a pair: a contraction, or pointwise over pairs of the same shape
+ *     m, l of s               folds: reductions of pairs, all along the same axes
+ *     p = exp(s - m) / l      a pair
+ *     contract(p, v)          a taker: a contraction that sums axes of a pair
+ *
+ * Attention and its gradient are all this. Pairs are many more than what they are made of, so what
+ * they cost in memory is more than to compute them again, and a kernel that has the rows or the
+ * columns of a strip of them has all that its takers sum. So takers that sum the same axes are one
+ * kernel, with the pairs that they need; folds are part of a kernel that sums their axes, and other
+ * kernels read their results. The first kernel that needs a pair has the node itself, each other
+ * one a copy, which must not be the node that it is a copy of: its contraction reads an operand
+ * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
+ * values, so they have the same bits.
+ *
+ * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
+ * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
+ * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
+
+enum {
+    TCI_PAIRS_NODES = 64,    /* bits of a set of them */
+    TCI_PAIRS_DEPTH = 256,   /* products of a pair, which are computed again */
+    TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
+    TCI_PAIRS_LEVELS = 4,
+    TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
+};
+
+/* What is known of a node of the list. */
+typedef struct tci_pairs_fact {
+    int32_t at;              /* in the list */
+    int32_t set;             /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index;           /* among the pairs of that set */
+    bool is_made;            /* a contraction, or pointwise over such a value of its shape */
+    bool is_output;
+} tci_pairs_fact;
+
+/* A taker or a fold: what it does to a pair, and the kernel that it is part of. */
+typedef struct tci_pairs_end {
+    tci_node *node;
+    int32_t pair;
+    uint64_t summed;         /* axes of the pair */
+    int32_t level, kernel;
+    bool folds;
+} tci_pairs_end;
+
+typedef struct tci_pairs_set {
+    int32_t number;
+    tci_node **pairs; int n_pairs, cap_pairs;  /* in the order of the list, once it is complete */
+    tci_pairs_end *ends; int n_ends, cap_ends;
+    bool fits;
+    struct {
+        uint64_t summed;
+        int32_t level;
+        uint64_t needs;      /* pairs */
+        tci_node **own;      /* per pair: its node in this kernel */
+    } kernels[TCI_PAIRS_KERNELS];
+    int n_kernels;
+    int32_t first_kernel;    /* number of the first one in the program */
+} tci_pairs_set;
+
+typedef struct tci_pairs {
+    const tci_algo *a;
+    tci_node_list list;
+    tci_table facts;
+    int32_t *first_user, *users;   /* per place in the list */
+    tci_pairs_set *sets; int n_sets, cap_sets;
+    tci_pairs_kernels *out;
+} tci_pairs;
+
+static tci_pairs_fact *tci_pairs_of(const tci_pairs *p, const tci_node *n)
+{
+    return (tci_pairs_fact *)tci_table_item(&p->facts, n);
+}
+
+/* ---- the graph ---- */
+
+static bool tci_pairs_same_shape(const tci_node *a, const tci_node *b)
+{
+    bool same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++) {
+        same = a->shape[i] == b->shape[i];
+    }
+    return same;
+}
+
+static bool tci_pairs_is_made(const tci_pairs *p, const tci_node *n)
+{
+    bool made = n->op == TCI_OP_CONTRACT && n->rank >= 2;
+    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
+        made = made || (tci_pairs_same_shape(n, n->in[i]) && tci_pairs_of(p, n->in[i])->is_made);
+    }
+    return made;
+}
+
+static void tci_pairs_read_graph(tci_pairs *p, tci_node *const *roots, int n_roots)
+{
+    tci_scratch *s = p->a->s;
+    p->list = tci_graph_sort(s, roots, n_roots);
+    p->facts = tci_table_in(s, sizeof(tci_pairs_fact));
+    p->first_user = TCI_NEW_ARRAY(s, int32_t, p->list.n + 2);
+    for (int i = 0; i < p->list.n; i++) {
+        const tci_node *n = p->list.items[i];
+        tci_pairs_fact *fact = tci_table_at(&p->facts, n);
+        fact->at = i;
+        fact->is_made = tci_pairs_is_made(p, n);
+        for (int j = 0; j < n->n_in; j++) {
+            p->first_user[tci_pairs_of(p, n->in[j])->at + 2]++;
+        }
+    }
+    for (int i = 0; i < n_roots; i++) {
+        tci_pairs_of(p, roots[i])->is_output = true;
+    }
+    for (int i = 0; i <= p->list.n; i++) {
+        p->first_user[i + 1] += p->first_user[i];
+    }
+    p->users = TCI_NEW_ARRAY(s, int32_t, p->first_user[p->list.n + 1] + 1);
+    for (int i = 0; i < p->list.n; i++) {
+        for (int j = 0; j < p->list.items[i]->n_in; j++) {
+            p->users[p->first_user[tci_pairs_of(p, p->list.items[i]->in[j])->at + 1]++] = i;
+        }
+    }
+}
+
+/* ---- a set of pairs ---- */
+
+/* Does contraction n sum that label of its operand? */
+static bool tci_pairs_sums(const tci_node *n, int64_t label)
+{
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    for (int i = 0; i < n->rank; i++) {
+        if (out[i] == label) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The axes of operand `which` that contraction n sums. */
+static uint64_t tci_pairs_summed(const tci_node *n, int which)
+{
+    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
+    uint64_t summed = 0;
+    for (int i = 0; i < n->in[which]->rank; i++) {
+        summed |= (uint64_t)tci_pairs_sums(n, labels[i]) << i;
+    }
+    return summed;
+}
+
+/* Products of an element of contraction n, whose sizes are known. */
+static double tci_pairs_depth(const tci_node *n)
+{
+    double depth = 1;
+    for (int i = 0; i < n->in[0]->rank; i++) {
+        bool sums = tci_pairs_sums(n, n->attr[3 + i]);
+        depth *= sums ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
+    }
+    return depth;
+}
+
+static bool tci_pairs_is_known(const tci_node *n)
+{
+    bool known = n->rank < 64;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+static double tci_pairs_count(const tci_node *n)
+{
+    return (double)tci_dim_known(tci_node_count(n));
+}
+
+/* Is it worth computing again? */
+static bool tci_pairs_is_cheap(const tci_node *n)
+{
+    if (n->op != TCI_OP_CONTRACT) {
+        return true;
+    }
+    bool known = tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
+                 tci_pairs_is_known(n->in[1]);
+    return known && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH &&
+           tci_pairs_count(n) >
+               TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
+}
+
+static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
+{
+    tci_pairs_fact *fact = tci_pairs_of(p, n);
+    if (fact->set != set->number) {
+        bool half = tci_dtype_is_half((tc_dtype)n->dtype) && p->a->machine.matrix_units > 0;
+        set->fits = set->fits && fact->set == 0 && !fact->is_output && !half &&
+                    tci_pairs_is_cheap(n);
+        fact->set = set->number;
+        TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
+    }
+}
+
+/* A user of pair n: another pair, a taker, a fold, or what asks for the pairs in memory. */
+static void tci_pairs_use(tci_pairs *p, tci_pairs_set *set, tci_node *n, tci_node *user)
+{
+    tci_pairs_end end = {.node = user};
+    if (user->op == TCI_OP_CONTRACT) {
+        set->fits = set->fits && user->in[0] != user->in[1];
+        end.summed = tci_pairs_summed(user, user->in[1] == n);
+    } else if (tci_op_is_reduce(user->op) && !tci_op_is(user->op, TCI_IS_ARG)) {
+        end.folds = true;
+        for (int i = 0; i < user->n_attr; i++) {
+            end.summed |= (uint64_t)1 << user->attr[i];
+        }
+    } else if (tci_op_is(user->op, TCI_IS_POINTWISE)) {
+        tci_pairs_add(p, set, user);
+        return;
+    }
+    set->fits = set->fits && end.summed != 0;
+    TCI_PUSH(p->a->s, set->ends, set->n_ends, set->cap_ends, end);
+}
+
+/* Everything that hangs together with `first`, a value that a contraction takes. */
+static void tci_pairs_flood(tci_pairs *p, tci_pairs_set *set, tci_node *first)
+{
+    tci_pairs_add(p, set, first);
+    for (int at = 0; at < set->n_pairs && set->fits && at < TCI_PAIRS_NODES; at++) {
+        tci_node *n = set->pairs[at];
+        int place = tci_pairs_of(p, n)->at;
+        for (int i = 0; i < n->n_in && n->op != TCI_OP_CONTRACT; i++) {
+            if (tci_pairs_of(p, n->in[i])->is_made && tci_pairs_same_shape(n, n->in[i])) {
+                tci_pairs_add(p, set, n->in[i]);
+            }
+        }
+        for (int u = p->first_user[place]; u < p->first_user[place + 1]; u++) {
+            tci_pairs_use(p, set, n, p->list.items[p->users[u]]);
+        }
+    }
+    set->fits = set->fits && set->n_pairs <= TCI_PAIRS_NODES;
+}
+
+/* In the order of the list, each end once, with the pair that it reads. */
+static void tci_pairs_order(const tci_pairs *p, tci_pairs_set *set)
+{
+    int n_ends = 0;
+    for (int i = 0; i < set->n_pairs; i++) {
+        tci_node *n = set->pairs[i];
+        int to = i;
+        for (; to > 0 && tci_pairs_of(p, set->pairs[to - 1])->at > tci_pairs_of(p, n)->at; to--) {
+            set->pairs[to] = set->pairs[to - 1];
+        }
+        set->pairs[to] = n;
+    }
+    for (int i = 0; i < set->n_pairs; i++) {
+        tci_pairs_of(p, set->pairs[i])->index = i;
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        tci_pairs_end *end = &set->ends[e];
+        int read = 0, times = 0;
+        for (int i = 0; i < end->node->n_in; i++) {
+            const tci_pairs_fact *fact = tci_pairs_of(p, end->node->in[i]);
+            bool reads = fact->set == set->number;
+            times += reads;
+            read = reads ? fact->index : read;
+        }
+        end->pair = read;
+        set->fits = set->fits && times == 1 && tci_pairs_of(p, end->node)->set != set->number;
+        set->ends[n_ends++] = *end;
+    }
+}
+
+/* ---- kernels ---- */
+
+/* How many takers lie one behind the other below each end and pair. */
+static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *level)
+{
+    int begin = tci_pairs_of(p, set->pairs[0])->at, last = begin;
+    bool *takes = TCI_NEW_ARRAY(p->a->s, bool, p->list.n + 1);
+    for (int e = 0; e < set->n_ends; e++) {
+        int at = tci_pairs_of(p, set->ends[e].node)->at;
+        takes[at] = !set->ends[e].folds;
+        last = TCI_MAX(last, at);
+    }
+    for (int i = begin; i <= last; i++) {
+        const tci_node *n = p->list.items[i];
+        level[i] = 0;
+        for (int j = 0; j < n->n_in; j++) {
+            int in = tci_pairs_of(p, n->in[j])->at;
+            level[i] = in >= begin ? TCI_MAX(level[i], level[in] + takes[in]) : level[i];
+        }
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        set->ends[e].level = level[tci_pairs_of(p, set->ends[e].node)->at];
+        set->fits = set->fits && set->ends[e].level < TCI_PAIRS_LEVELS;
+    }
+}
+
+/* The number of the kernel that sums those axes on that level. */
+static int tci_pairs_kernel_of(tci_pairs_set *set, const tci_pairs_end *end)
+{
+    for (int k = 0; k < set->n_kernels; k++) {
+        if (set->kernels[k].summed == end->summed && set->kernels[k].level == end->level) {
+            return k;
+        }
+    }
+    set->fits = set->fits && set->n_kernels < TCI_PAIRS_KERNELS;
+    if (set->fits) {
+        set->kernels[set->n_kernels].summed = end->summed;
+        set->kernels[set->n_kernels].level = end->level;
+        set->n_kernels++;
+    }
+    return set->n_kernels - 1;
+}
+
+/* Kernels in their order: by level, first that of the folds, which all sum the same axes. */
+static void tci_pairs_find_kernels(tci_pairs_set *set)
+{
+    uint64_t folded = 0;
+    for (int e = 0; e < set->n_ends; e++) {
+        uint64_t summed = set->ends[e].folds ? set->ends[e].summed : 0;
+        set->fits = set->fits && (summed == 0 || folded == 0 || folded == summed);
+        folded = summed ? summed : folded;
+    }
+    set->fits = set->fits && folded != 0;
+    for (int level = 0; level < TCI_PAIRS_LEVELS; level++) {
+        for (int pass = 0; pass < 2; pass++) {
+            for (int e = 0; e < set->n_ends && set->fits; e++) {
+                bool first = set->ends[e].summed == folded;
+                if (set->ends[e].level == level && first == (pass == 0)) {
+                    set->ends[e].kernel = tci_pairs_kernel_of(set, &set->ends[e]);
+                }
+            }
+        }
+    }
+}
+
+/* What each kernel needs: the pairs of its ends, and those that they are made of. */
+static void tci_pairs_find_needs(const tci_pairs *p, tci_pairs_set *set)
+{
+    for (int e = 0; e < set->n_ends; e++) {
+        set->kernels[set->ends[e].kernel].needs |= (uint64_t)1 << set->ends[e].pair;
+    }
+    for (int k = 0; k < set->n_kernels; k++) {
+        for (int i = set->n_pairs - 1; i >= 0; i--) {
+            const tci_node *n = set->pairs[i];
+            bool needs = set->kernels[k].needs >> i & 1;
+            for (int j = 0; j < n->n_in && needs && n->op != TCI_OP_CONTRACT; j++) {
+                const tci_pairs_fact *in = tci_pairs_of(p, n->in[j]);
+                bool pair = in->set == set->number;
+                set->kernels[k].needs |= pair ? (uint64_t)1 << in->index : 0;
+            }
+        }
+        set->kernels[k].own = TCI_NEW_ARRAY(p->a->s, tci_node *, set->n_pairs);
+    }
+}
+
+/* Two contractions of pairs, or two kernels: what one that has one of each does by itself. */
+static bool tci_pairs_is_worth(const tci_pairs_set *set)
+{
+    int products = 0;
+    for (int i = 0; i < set->n_pairs; i++) {
+        products += set->pairs[i]->op == TCI_OP_CONTRACT;
+    }
+    return set->n_kernels > 1 || products > 1;
+}
+
+/* The end that node n is in some set; NULL: it is none. */
+static const tci_pairs_end *tci_pairs_end_of(const tci_pairs *p, const tci_node *n,
+                                             const tci_pairs_set **set)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        int number = tci_pairs_of(p, n->in[i])->set;
+        bool found = number > 0 && number <= p->n_sets && p->sets[number - 1].fits;
+        *set = found ? &p->sets[number - 1] : NULL;
+        for (int e = 0; found && e < (*set)->n_ends; e++) {
+            if ((*set)->ends[e].node == n) {
+                return &(*set)->ends[e];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Are its pairs no ends of a set found before, nor its ends pairs of one? */
+static bool tci_pairs_is_alone(const tci_pairs *p, const tci_pairs_set *set)
+{
+    const tci_pairs_set *other;
+    bool alone = true;
+    for (int i = 0; i < set->n_pairs; i++) {
+        alone = alone && !tci_pairs_end_of(p, set->pairs[i], &other);
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        int number = tci_pairs_of(p, set->ends[e].node)->set;
+        alone = alone && (number == 0 || !p->sets[number - 1].fits);
+    }
+    return alone;
+}
+
+static void tci_pairs_find(tci_pairs *p, const tci_table *apart)
+{
+    int32_t *level = TCI_NEW_ARRAY(p->a->s, int32_t, p->list.n + 1);
+    for (int i = 0; i < 2 * p->list.n; i++) {
+        tci_node *n = p->list.items[i / 2], *pair = n->n_in == 2 ? n->in[i % 2] : n;
+        const tci_pairs_fact *fact = tci_pairs_of(p, pair);
+        if (n->op != TCI_OP_CONTRACT || !fact->is_made || fact->set != 0) {
+            continue;
+        }
+        tci_pairs_set set = {.number = p->n_sets + 1, .fits = true};
+        tci_pairs_flood(p, &set, pair);
+        tci_pairs_order(p, &set);
+        set.fits = set.fits && !tci_table_has(apart, set.pairs[0]) && tci_pairs_is_alone(p, &set);
+        if (set.fits) {
+            tci_pairs_levels(p, &set, level);
+            tci_pairs_find_kernels(&set);
+        }
+        set.fits = set.fits && tci_pairs_is_worth(&set);
+        if (set.fits) {
+            tci_pairs_find_needs(p, &set);
+        }
+        TCI_PUSH(p->a->s, p->sets, p->n_sets, p->cap_sets, set);
+    }
+}
+
+/* ---- the graph with copies ---- */
+
+/* `made` stands for n: on the same line of the user, and in memory where n is. */
+static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
+{
+    made->site = made->site.file ? made->site : n->site;
+    if (tci_table_has(p->a->forced, n)) {
+        tci_algo_force(p->a, made);
+    }
+    return made;
+}
+
+/* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
+ * reads its first operand through so many RESHAPEs. */
+static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *set, int k,
+                                     const tci_node *n, const tci_table *now, int copy)
+{
+    tci_node **in = TCI_NEW_ARRAY(p->a->s, tci_node *, n->n_in + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_pairs_fact *fact = tci_pairs_of(p, n->in[i]);
+        bool pair = fact->set == set->number;
+        in[i] = pair ? set->kernels[k].own[fact->index] : tci_table_get(now, n->in[i]);
+    }
+    for (int i = 0; i < copy && n->op == TCI_OP_CONTRACT; i++) {
+        in[0] = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)in[0]->dtype, in[0]->rank,
+                               in[0]->shape, 1, &in[0], 0, NULL);
+    }
+    tci_node *made = tci_graph_node(p->a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in,
+                                    in, n->n_attr, n->attr);
+    tci_pairs_like(p, n, made);
+    *(int32_t *)tci_table_at(&p->out->of, made) = set->first_kernel + k + 1;
+    return made;
+}
+
+/* Pair n in each kernel that needs it; the first of them for whoever else reads it. */
+static tci_node *tci_pairs_copy(const tci_pairs *p, const tci_pairs_set *set, const tci_node *n,
+                                const tci_table *now)
+{
+    int index = tci_pairs_of(p, n)->index, copy = 0;
+    tci_node *first = NULL;
+    for (int k = 0; k < set->n_kernels; k++) {
+        if (set->kernels[k].needs >> index & 1) {
+            set->kernels[k].own[index] = tci_pairs_in_kernel(p, set, k, n, now, copy++);
+            first = first ? first : set->kernels[k].own[index];
+        }
+    }
+    return first;
+}
+
+static void tci_pairs_add_kernels(tci_pairs *p, tci_pairs_set *set)
+{
+    set->first_kernel = p->out->n;
+    for (int k = 0; k < set->n_kernels; k++) {
+        tci_pairs_kernel kernel = {NULL, set->pairs[0], set->kernels[k].summed};
+        TCI_PUSH(p->a->s, p->out->items, p->out->n, p->out->cap, kernel);
+    }
+}
+
+/* Each kernel knows a contraction among its pairs, by which its outer axes are found. */
+static void tci_pairs_name_kernels(const tci_pairs *p, const tci_pairs_set *set)
+{
+    for (int k = 0; k < set->n_kernels; k++) {
+        for (int i = set->n_pairs - 1; i >= 0; i--) {
+            bool product = set->pairs[i]->op == TCI_OP_CONTRACT;
+            if (product && set->kernels[k].needs >> i & 1) {
+                p->out->items[set->first_kernel + k].product = set->kernels[k].own[i];
+            }
+        }
+    }
+}
+
+/* What stands for n: of a pair or an end that of its kernel. */
+static tci_node *tci_pairs_now(const tci_pairs *p, tci_node *n, const tci_table *now)
+{
+    int number = tci_pairs_of(p, n)->set;
+    const tci_pairs_set *set = number > 0 ? &p->sets[number - 1] : NULL;
+    if (set && set->fits) {
+        return tci_pairs_copy(p, set, n, now);
+    }
+    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    if (end) {
+        return tci_pairs_in_kernel(p, set, end->kernel, n, now, 0);
+    }
+    tci_node *made = tci_graph_rebuild(p->a->s, p->a->g, n, now);
+    return made == n ? n : tci_pairs_like(p, n, made);
+}
+
+static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
+{
+    tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
+    for (int i = 0; i < p->n_sets; i++) {
+        if (p->sets[i].fits) {
+            tci_pairs_add_kernels(p, &p->sets[i]);
+        }
+    }
+    for (int i = 0; i < p->list.n; i++) {
+        tci_table_put(&now, p->list.items[i], tci_pairs_now(p, p->list.items[i], &now));
+    }
+    for (int i = 0; i < p->n_sets; i++) {
+        if (p->sets[i].fits) {
+            tci_pairs_name_kernels(p, &p->sets[i]);
+        }
+    }
+    for (int i = 0; i < n_roots; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+}
+
+/* ---- the pass ---- */
+
+TCI_FN bool tci_pairs_taken(tci_machine m)
+{
+    bool packs = m.has_work || m.vector_bytes == 0;
+    return m.block_threads == 0 && packs && !m.reproducible && !m.apart;
+}
+
+TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
+                           const tci_table *apart, tci_pairs_kernels *out)
+{
+    tci_pairs p = {.a = a, .out = out};
+    out->of = tci_table_in(a->s, sizeof(int32_t));
+    if (!tci_pairs_taken(a->machine)) {
+        return;
+    }
+    tci_pairs_read_graph(&p, roots, n_roots);
+    tci_pairs_find(&p, apart);
+    tci_pairs_build(&p, roots, n_roots);
+}
 /* ---- src/plan/root.c ---- */
 /* plan/root.c - which nodes are roots, and what each reads.
  *
@@ -33653,7 +34230,8 @@ TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
- *                      (what is made of random numbers alone is drawn again instead)
+ *                      (what is made of random numbers alone is drawn again instead, and a
+ *                      comparison of indices is a guard)
  *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
  *                      index went through many RESHAPEs
  *
@@ -33941,6 +34519,37 @@ static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
     return drawn;
 }
 
+/* The depth of n as a sum of indices and numbers, at most what a comparison of them can have; 0: it
+ * is none. */
+static uint8_t tci_store_index(const tci_fusion *f, const tci_node *n)
+{
+    bool sum = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_CAST ||
+               tci_op_is(n->op, TCI_IS_VIEW);
+    bool fits = tci_dtype_is_int((tc_dtype)n->dtype) &&
+                (sum || n->op == TCI_OP_IOTA || n->op == TCI_OP_CONST);
+    int depth = 0;
+    for (int i = 0; i < n->n_in && fits; i++) {
+        int in = tci_pnode_of(f, n->in[i])->index;
+        fits = in > 0;
+        depth = TCI_MAX(depth, in);
+    }
+    return fits && depth < TCI_KERNEL_INDEX_DEPTH ? (uint8_t)(depth + 1) : 0;
+}
+
+static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
+{
+    switch (n->op) {
+    case TCI_OP_EQ:
+    case TCI_OP_NE:
+    case TCI_OP_LT:
+    case TCI_OP_LE:
+    case TCI_OP_GT:
+    case TCI_OP_GE:
+        return tci_pnode_of(f, n->in[0])->index > 0 && tci_pnode_of(f, n->in[1])->index > 0;
+    default: return false;
+    }
+}
+
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
@@ -33948,6 +34557,8 @@ TCI_FN void tci_store_begin(tci_fusion *f)
         tci_node *n = f->nodes.items[i];
         p->home = p->group = p->operand_of = -1;
         p->drawn = tci_store_is_drawn(f, n);
+        p->index = tci_store_index(f, n);
+        p->guards = tci_store_is_guard(f, n);
         if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced) {
             tci_store_force(f, n, TCI_WHY_APART);
         }
@@ -33958,7 +34569,8 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
-    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn) {
+    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn ||
+        p->guards) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);
@@ -34272,6 +34884,7 @@ typedef struct tci_join {
     int32_t group[3];        /* by tci_join_part; -1: none */
     bool keeps;              /* contractions among them keep rows (kernel/ir.h) */
     /* derived */
+    int32_t n_outer; tci_dim *outer;
     int32_t *roots; int n_roots;    /* in order */
     int32_t **outer_of, **inner_of; /* per root, per axis of its domain: those of the new group */
     tci_dim *inner; int n_inner, cap_inner;
@@ -34280,6 +34893,10 @@ typedef struct tci_join {
 /* Finds the axes of the new group. False: `why` they cannot be told, the group would break an
  * invariant of plan/group.h, or it is too large. Nothing has changed then. */
 TCI_FN bool tci_join_try(tci_join *j, tci_why *why);
+/* The same for a list of groups, the first of which is INTO: its outer axes are those of what root
+ * `product` computes but for `summed`, and axes are the same where a read says so. */
+TCI_FN bool tci_join_try_pairs(tci_join *j, const int32_t *groups, int n_groups, int product,
+                               uint64_t summed, tci_why *why);
 /* Makes it the group INTO; the others have no roots from then on. */
 TCI_FN void tci_join_build(tci_join *j);
 /* Is that root of that part? */
@@ -34318,19 +34935,19 @@ static int tci_join_new_inner(tci_join *j, tci_dim size)
 
 /* ---- roots ---- */
 
-/* The roots of all parts in order. */
-static void tci_join_sort(tci_join *j)
+/* The roots of groups in order. */
+static void tci_join_sort(tci_join *j, const int32_t *groups, int n_groups)
 {
     const tci_fusion *f = j->f;
     int room = 1;
-    for (int part = 0; part < 3; part++) {
-        room += j->group[part] >= 0 ? f->groups[j->group[part]].n_roots : 0;
+    for (int part = 0; part < n_groups; part++) {
+        room += groups[part] >= 0 ? f->groups[groups[part]].n_roots : 0;
     }
     j->roots = TCI_NEW_ARRAY(f->s, int32_t, room);
     j->n_roots = 0;
-    for (int part = 0; part < 3; part++) {
-        const tci_group *g = &f->groups[TCI_MAX(j->group[part], 0)];
-        for (int i = 0; i < g->n_roots && j->group[part] >= 0; i++) {
+    for (int part = 0; part < n_groups; part++) {
+        const tci_group *g = &f->groups[TCI_MAX(groups[part], 0)];
+        for (int i = 0; i < g->n_roots && groups[part] >= 0; i++) {
             int at = j->n_roots++;
             for (; at > 0 && j->roots[at - 1] > g->roots[i]; at--) {
                 j->roots[at] = j->roots[at - 1];
@@ -34345,6 +34962,8 @@ static void tci_join_copy_axes(tci_join *j)
     tci_scratch *s = j->f->s;
     const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
     j->n_inner = 0;
+    j->n_outer = into->n_outer;
+    j->outer = into->outer;
     for (int i = 0; i < into->n_inner && into->keeps; i++) {
         TCI_PUSH(s, j->inner, j->n_inner, j->cap_inner, into->inner[i]);
     }
@@ -34512,11 +35131,10 @@ static bool tci_join_check_reads(const tci_join *j, int i)
 static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
 {
     const tci_root *r = &j->f->roots[j->roots[i]];
-    const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
     int last = -1, walked = 0, wanted = 0, kept = 0;
     for (int d = 0; d < r->n_domain; d++) {
         int outer = j->outer_of[i][d];
-        if (outer >= 0 && (outer <= last || into->outer[outer] != r->domain[d])) {
+        if (outer >= 0 && (outer <= last || j->outer[outer] != r->domain[d])) {
             return false;
         }
         last = outer >= 0 ? outer : last;
@@ -34528,8 +35146,8 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
             }
         }
     }
-    for (int o = 0; o < into->n_outer; o++) {
-        wanted += into->outer[o] != 1;
+    for (int o = 0; o < j->n_outer; o++) {
+        wanted += j->outer[o] != 1;
     }
     if (walked != wanted) {
         return false;
@@ -34569,7 +35187,8 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
     }
 }
 
-static bool tci_join_check(const tci_join *j, tci_why *why)
+/* pairs: values that are kept need no row beside them. */
+static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
 {
     int weight, operands, kinds[TCI_ROOT_KINDS] = {0};
     for (int i = 0; i < j->n_roots; i++) {
@@ -34590,7 +35209,7 @@ static bool tci_join_check(const tci_join *j, tci_why *why)
     *why = TCI_WHY_INDEX;
     for (int i = 0; i < j->n_roots; i++) {
         if (!tci_join_check_reads(j, i) ||
-            !tci_join_check_walk(j, i, kinds[TCI_ROOT_REDUCE] > 0)) {
+            !tci_join_check_walk(j, i, pairs || kinds[TCI_ROOT_REDUCE] > 0)) {
             return false;
         }
     }
@@ -34603,7 +35222,7 @@ static bool tci_join_check(const tci_join *j, tci_why *why)
 TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
 {
     *why = TCI_WHY_INDEX;
-    tci_join_sort(j);
+    tci_join_sort(j, j->group, 3);
     tci_join_copy_axes(j);
     if (!tci_join_map_makes(j)) {
         return false;
@@ -34614,7 +35233,102 @@ TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
     for (int i = 0; i < j->n_roots; i++) {
         tci_join_map_inner(j, i);
     }
-    return tci_join_check(j, why);
+    return tci_join_check(j, false, why);
+}
+
+/* ---- pairs ---- */
+
+/* Axes of domains that reads say are the same: a forest over all axes of all roots. */
+typedef struct tci_join_same {
+    int32_t *first; /* per root: where its axes begin */
+    int32_t *up;    /* per axis */
+} tci_join_same;
+
+static int tci_join_axis_of(const tci_join_same *same, int root, int d)
+{
+    int at = same->first[root] + d;
+    while (same->up[at] != at) {
+        at = same->up[at];
+    }
+    return at;
+}
+
+static bool tci_join_find_same(const tci_join *j, tci_join_same *same)
+{
+    int n = 0;
+    same->first = TCI_NEW_ARRAY(j->f->s, int32_t, j->n_roots + 1);
+    for (int i = 0; i < j->n_roots; i++) {
+        same->first[i] = n;
+        n += j->f->roots[j->roots[i]].n_domain;
+    }
+    same->up = TCI_NEW_ARRAY(j->f->s, int32_t, n + 1);
+    for (int a = 0; a < n; a++) {
+        same->up[a] = a;
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int k = 0; k < r->n_reads; k++) {
+            int at = tci_join_at(j, r->reads[k].root);
+            const tci_root *q = &j->f->roots[r->reads[k].root];
+            if (at >= 0 && !r->reads[k].pure) {
+                return false;
+            }
+            for (int a = 0; at >= 0 && a < q->node->rank; a++) {
+                if (r->reads[k].axes[a] >= 0) {
+                    int from = tci_join_axis_of(same, at, q->out_axis[a]);
+                    same->up[tci_join_axis_of(same, i, r->reads[k].axes[a])] = from;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+/* The numbers of all axes of the new group. */
+static void tci_join_number(tci_join *j, const tci_join_same *same, int product, uint64_t summed)
+{
+    int at = tci_join_at(j, product), n = same->first[j->n_roots - 1] +
+                                          j->f->roots[j->roots[j->n_roots - 1]].n_domain;
+    const tci_root *p = &j->f->roots[product];
+    tci_join_axis *axes = TCI_NEW_ARRAY(j->f->s, tci_join_axis, n + 1);
+    for (int a = 0; a < n; a++) {
+        axes[a].outer = axes[a].inner = -1;
+    }
+    j->n_outer = 0;
+    j->outer = TCI_NEW_ARRAY(j->f->s, tci_dim, p->node->rank + 1);
+    for (int a = 0; a < p->node->rank; a++) {
+        if (!(summed >> a & 1) && p->node->shape[a] != 1) {
+            axes[tci_join_axis_of(same, at, p->out_axis[a])].outer = j->n_outer;
+            j->outer[j->n_outer++] = p->node->shape[a];
+        }
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int d = 0; d < r->n_domain; d++) {
+            tci_join_axis *axis = &axes[tci_join_axis_of(same, i, d)];
+            bool is_new = axis->outer < 0 && axis->inner < 0 && r->domain[d] != 1;
+            axis->inner = is_new ? tci_join_new_inner(j, r->domain[d]) : axis->inner;
+            j->outer_of[i][d] = r->domain[d] != 1 ? axis->outer : -1;
+            j->inner_of[i][d] = r->domain[d] != 1 ? axis->inner : -1;
+        }
+    }
+}
+
+TCI_FN bool tci_join_try_pairs(tci_join *j, const int32_t *groups, int n_groups, int product,
+                               uint64_t summed, tci_why *why)
+{
+    tci_join_same same;
+    *why = TCI_WHY_INDEX;
+    j->keeps = true;
+    j->group[TCI_JOIN_INTO] = groups[0];
+    j->group[TCI_JOIN_MAKES] = j->group[TCI_JOIN_TAKES] = -1;
+    tci_join_sort(j, groups, n_groups);
+    tci_join_copy_axes(j);
+    if (!tci_join_find_same(j, &same)) {
+        return false;
+    }
+    tci_join_number(j, &same, product, summed);
+    return tci_join_check(j, true, why);
 }
 
 /* ---- building ---- */
@@ -34641,13 +35355,9 @@ TCI_FN void tci_join_build(tci_join *j)
 {
     tci_fusion *f = j->f;
     tci_group *g = &f->groups[j->group[TCI_JOIN_INTO]];
-    for (int part = 0; part < 3; part++) {
-        if (j->group[part] >= 0) {
-            f->groups[j->group[part]].n_roots = 0;
-        }
-    }
     for (int i = 0; i < j->n_roots; i++) {
         tci_root *r = &f->roots[j->roots[i]];
+        f->groups[r->group].n_roots = 0;
         r->group = j->group[TCI_JOIN_INTO];
         r->outer_of = j->outer_of[i];
         r->inner_of = j->keeps ? j->inner_of[i] : NULL;
@@ -34657,6 +35367,8 @@ TCI_FN void tci_join_build(tci_join *j)
     g->roots = j->roots;
     g->n_roots = g->cap_roots = j->n_roots;
     g->keeps = j->keeps;
+    g->outer = j->outer;
+    g->n_outer = j->n_outer;
     if (j->keeps) {
         g->inner = tci_scratch_copy(f->s, j->inner, sizeof(tci_dim) * (size_t)j->n_inner);
         g->n_inner = j->n_inner;
@@ -34974,20 +35686,6 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
-/* Made of indices alone, as what is compared to mask places: a GUARD, which has no lanes
- * (tci_kernel_compare). */
-static bool tci_pattern_is_index(const tci_node *n, int depth)
-{
-    bool sum = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_CAST ||
-               tci_op_is(n->op, TCI_IS_VIEW);
-    bool fits = tci_dtype_is_int((tc_dtype)n->dtype) && depth > 0 &&
-                (sum || n->op == TCI_OP_IOTA || n->op == TCI_OP_CONST);
-    for (int i = 0; i < n->n_in && fits; i++) {
-        fits = tci_pattern_is_index(n->in[i], depth - 1);
-    }
-    return fits;
-}
-
 /* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
  * one, so the contractions take so many times longer. */
 static double tci_pattern_widens(const tci_join *j)
@@ -35001,7 +35699,7 @@ static double tci_pattern_widens(const tci_join *j)
         for (int n = 0; n < r->n_inlined; n++) {
             t = (tc_dtype)tci_dtype_get((tc_dtype)r->inlined[n]->dtype)->compute;
             bool none = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ||
-                        tci_pattern_is_index(r->inlined[n], TCI_KERNEL_INDEX_DEPTH);
+                        tci_pnode_of(j->f, r->inlined[n])->index > 0; /* no lanes: a GUARD */
             bytes = none ? 1 : tci_dtype_get(t)->bytes;
             widest = TCI_MAX(widest, bytes);
         }
@@ -35192,11 +35890,115 @@ static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
     }
 }
 
+/* ---- kernels of pairs ---- */
+
+/* Does one of the groups wait for one outside that waits for another of them? Assumes so when the
+ * walk gets long, which goes no further back than they do. */
+static bool tci_pattern_pairs_cycle(tci_fusion *f, const int32_t *groups, int n_groups)
+{
+    int32_t *stack = NULL;
+    int n = 0, cap = 0, visited = 0, inside = ++f->stamp, stamp = ++f->stamp;
+    int first = f->groups[groups[0]].roots[0];
+    for (int i = 0; i < n_groups; i++) {
+        tci_group *g = &f->groups[groups[i]];
+        g->stamp = inside;
+        first = TCI_MIN(first, g->roots[0]);
+    }
+    for (int i = 0; i < n_groups; i++) {
+        TCI_PUSH(f->s, stack, n, cap, groups[i]);
+    }
+    while (n > 0) {
+        const tci_group *g = &f->groups[stack[--n]];
+        bool is_inside = g->stamp == inside;
+        for (int i = 0; i < g->n_deps; i++) {
+            tci_group *dep = &f->groups[g->deps[i]];
+            if (dep->stamp == inside ? !is_inside : ++visited > TCI_PATTERN_WALK) {
+                return true;
+            }
+            bool may = dep->roots[dep->n_roots - 1] > first; /* wait for one of them */
+            if (dep->stamp != inside && dep->stamp != stamp && may) {
+                dep->stamp = stamp;
+                TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
+            }
+        }
+    }
+    return false;
+}
+
+/* Is group g made of values alone, of what those groups compute? */
+static bool tci_pattern_follows(const tci_fusion *f, int g, const int32_t *groups, int n_groups)
+{
+    const tci_group *own = &f->groups[g];
+    bool follows = own->n_deps > 0 && own->kernel == 0 && !own->keeps;
+    for (int i = 0; i < own->n_roots; i++) {
+        follows = follows && f->roots[own->roots[i]].kind == TCI_ROOT_VALUE;
+    }
+    for (int i = 0; i < own->n_deps && follows; i++) {
+        follows = false;
+        for (int j = 0; j < n_groups; j++) {
+            follows = follows || groups[j] == own->deps[i];
+        }
+    }
+    return follows;
+}
+
+static bool tci_pattern_join_pairs(tci_fusion *f, const tci_pairs_kernel *kernel,
+                                   const int32_t *groups, int n_groups, tci_join *j)
+{
+    tci_why why;
+    *j = (tci_join){.f = f};
+    if (n_groups == 0 || tci_pattern_pairs_cycle(f, groups, n_groups) ||
+        !tci_join_try_pairs(j, groups, n_groups, tci_pnode_of(f, kernel->product)->root,
+                            kernel->summed, &why)) {
+        return false;
+    }
+    tci_dim rows = j->n_outer > 0 ? j->outer[j->n_outer - 1] : 1;
+    return tci_pattern_row_bytes(j) > 0 && tci_dim_is_known(rows) &&
+           !tci_dim_lt(rows, TCI_PATTERN_ROWS);
+}
+
+/* The groups of kernel number `number` as one, with values made of what it stores. */
+static bool tci_pattern_pairs(tci_fusion *f, int number)
+{
+    const tci_pairs_kernel *kernel = &f->pairs->items[number - 1];
+    int32_t *groups = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    int n = 0;
+    tci_join j, more;
+    for (int g = 0; g < f->n_groups; g++) {
+        if (f->groups[g].kernel == number) {
+            groups[n++] = g;
+        }
+    }
+    if (!tci_pattern_join_pairs(f, kernel, groups, n, &j)) {
+        return false;
+    }
+    for (int g = 0; g < f->n_groups; g++) {
+        groups[n] = g;
+        if (tci_pattern_follows(f, g, groups, n) &&
+            tci_pattern_join_pairs(f, kernel, groups, n + 1, &more)) {
+            j = more;
+            n++;
+        }
+    }
+    tci_join_build(&j);
+    f->groups[groups[0]].pattern = "pairs of rows and columns";
+    return true;
+}
+
+static void tci_pattern_apply_pairs(tci_fusion *f)
+{
+    for (int i = 0; i < f->pairs->n; i++) {
+        f->joined[i] = tci_pattern_pairs(f, i + 1);
+        tci_join_renumber(f);
+    }
+}
+
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
 {
     tci_pattern_state p = {.f = f, .machine = tci_machine_complete(machine)};
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
+    tci_pattern_apply_pairs(f);
     tci_pattern_find_readers(&p);
     for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
         for (int g = 0; g < f->n_groups; g++) {
@@ -35329,6 +36131,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     tci_group *g = &f->groups[group];
     tci_trail_group(f, group);
     r->group = group;
+    g->kernel = TCI_MAX(g->kernel, tci_pnode_of(f, r->node)->kernel);
     TCI_PUSH(f->s, g->roots, g->n_roots, g->cap_roots, root);
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
@@ -35564,6 +36367,11 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_CLASS;
         return false;
     }
+    int kernel = tci_pnode_of(f, r->node)->kernel;
+    if (kernel != 0 && kernel != g->kernel) {
+        *why = TCI_WHY_PAIRS;
+        return false;
+    }
     if (tci_group_makes_cycle(f, r, group)) {
         *why = TCI_WHY_CYCLE;
         return false;
@@ -35664,7 +36472,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     for (int i = 0; i < r->n_domain; i++) {
         count *= tci_dim_hint(r->domain[i]);
     }
-    if (tci_store_is_large(r)) {
+    if (tci_store_is_large(r) || tci_pnode_of(f, r->node)->kernel != g->kernel) {
         return false;
     }
     for (int i = 0; i < r->n_reads; i++) { /* what reads a member is no sibling */
@@ -35895,6 +36703,15 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
     return f;
 }
 
+/* Of each node that pairs are computed with. */
+static void tci_group_mark_kernels(const tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        const int32_t *kernel = tci_table_find(&f->pairs->of, f->nodes.items[i]);
+        tci_pnode_of(f, f->nodes.items[i])->kernel = kernel ? *kernel : 0;
+    }
+}
+
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode)
 {
     tci_trail_undo(f, from);
@@ -35928,11 +36745,14 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  const tci_table *forced, const tci_table *late,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 int n_changed, tci_machine machine, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->late = late;
+    f->pairs = pairs;
+    f->joined = TCI_NEW_ARRAY(s, bool, pairs->n + 1);
+    tci_group_mark_kernels(f);
     f->reproducible = machine.reproducible;
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
@@ -36416,7 +37236,7 @@ typedef struct tci_pk_family {
 typedef struct tci_pk_member {
     int32_t family, of_result;
     tci_pk_slot **slot_of;
-    bool is_kept;      /* a VALUE that a contraction of the group reads: a row of it is kept */
+    bool is_kept;      /* a VALUE that the group reads again: a row of it is kept */
 } tci_pk_member;
 
 typedef struct tci_pk {
@@ -36516,6 +37336,7 @@ static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
     }
     int n_out = tci_pk_collect(m, 0, r->n_out, slots, 0);
     m->of_result = tci_pk_family_of_slots(p, n_out, slots, 0);
+    m->is_kept = m->is_kept && n_out > 0;
     if (m->is_kept) {
         m->family = tci_pk_family_of_slots(p, n_out, slots, n_out);
         return;
@@ -36548,7 +37369,7 @@ static void tci_pk_mark_kept(tci_pk *p)
 {
     for (int m = 0; m < p->g->n_roots && p->g->keeps; m++) {
         const tci_root *r = &p->f->roots[p->g->roots[m]];
-        for (int i = 0; i < r->n_reads && r->kind == TCI_ROOT_CONTRACT; i++) {
+        for (int i = 0; i < r->n_reads; i++) {
             for (int o = 0; o < m; o++) {
                 bool reads = p->g->roots[o] == r->reads[i].root;
                 bool value = p->f->roots[p->g->roots[o]].kind == TCI_ROOT_VALUE;
@@ -38387,9 +39208,21 @@ static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
     return now;
 }
 
+/* `now` is of the kernel of pairs that u is of. */
+static void tci_remat_keep_kernel(const tci_fusion *f, const tci_node *u, tci_node *now,
+                                  tci_pairs_kernels *pairs)
+{
+    int kernel = tci_pnode_of(f, u)->kernel;
+    if (kernel > 0) {
+        *(int32_t *)tci_table_at(&pairs->of, now) = kernel;
+        tci_pairs_kernel *k = &pairs->items[kernel - 1];
+        k->product = k->product == u ? now : k->product;
+    }
+}
+
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
-                                       tci_table *late)
+                                       tci_pairs_kernels *pairs, tci_table *late)
 {
     const tci_fusion *f = p->fusion;
     int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, f->n_groups + 1);
@@ -38404,6 +39237,7 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
         tci_node *u = f->nodes.items[i], *now = tci_remat_now(&m, u, late);
         int root = tci_pnode_of(f, u)->root;
         tci_table_put(&m.now, u, now);
+        tci_remat_keep_kernel(f, u, now, pairs);
         if (tci_pnode_of(f, u)->forced) { /* what had memory has it again */
             tci_table_add(forced, u);
             tci_table_add(forced, now);
@@ -39250,6 +40084,16 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
+/* Is each row that the kernel keeps a line? No form packs what lies between several. */
+static bool tci_plan_keeps_lines(const tci_kernel *k)
+{
+    bool lines = true;
+    for (int t = 0; t < k->n_stages; t++) {
+        lines = lines && k->stages[t].n_kept <= 1;
+    }
+    return lines;
+}
+
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
 static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
@@ -39283,6 +40127,9 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
+        if (g->kernel > 0 && !tci_plan_keeps_lines(low.kernel)) {
+            f->joined[g->kernel - 1] = false;
+        }
         for (int r = 0; r < g->n_roots; r++) {
             p->red_of[g->roots[r]] = -1;
         }
@@ -39299,6 +40146,7 @@ typedef struct tci_plan_job {
     int n_outputs;
     tci_table *forced;
     const tci_table *late;  /* NULL: nothing is computed again */
+    tci_pairs_kernels *pairs;
 } tci_plan_job;
 
 /* A plan that has its inputs and effects, but for them. */
@@ -39310,7 +40158,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
         tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, j->forced, j->late,
-                                      j->changed, p->n_assigns, m->machine, &p->why);
+                                      j->pairs, j->changed, p->n_assigns, m->machine, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
@@ -39330,6 +40178,46 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     tci_plan_memory(m->s, p, m->machine.block_threads > 0);
 }
 
+/* `to` is a plan from its beginning again, `start`. */
+static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start,
+                             const tci_plan *p)
+{
+    *to = *start;
+    to->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
+    to->cap_buffers = start->n_buffers;
+    to->why = to->orders = to->again = (tci_str){.s = s};
+    tci_str_printf(&to->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
+    tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+}
+
+/* A plan whose pairs are computed by each kernel that sums them, but for those of which it cannot
+ * be one kernel: found out by planning it. */
+static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_plan *start,
+                                tci_plan *p)
+{
+    tci_scratch *s = j->maker.s;
+    tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
+    tci_table apart = tci_table_in(s, sizeof(bool));
+    for (bool whole = false; !whole;) {
+        tci_plan q;
+        tci_plan_restart(s, &q, start, p);
+        for (int i = 0; i < j->n_outputs; i++) {
+            j->outputs[i] = before[i];
+        }
+        *j->pairs = (tci_pairs_kernels){.n = 0};
+        tci_plan_pairs(a, j->outputs, j->n_outputs, &apart, j->pairs);
+        tci_plan_fill(j, &q);
+        whole = true;
+        for (int i = 0; i < j->pairs->n; i++) {
+            if (!q.fusion->joined[i]) {
+                tci_table_add(&apart, j->pairs->items[i].set);
+                whole = false;
+            }
+        }
+        *p = q;
+    }
+}
+
 /* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing
  * is. */
 static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, const tci_plan *start,
@@ -39341,17 +40229,12 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     j.outputs = tci_scratch_copy(s, job->outputs, sizeof(tci_node *) * (size_t)job->n_outputs);
     j.late = &late;
     tci_remat_result r =
-        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, &late);
+        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, j.pairs, &late);
     if (!r.n) {
         return NULL;
     }
     tci_plan *q = TCI_NEW(s, tci_plan);
-    *q = *start;
-    q->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
-    q->cap_buffers = start->n_buffers;
-    q->why = q->orders = q->again = (tci_str){.s = s};
-    tci_str_printf(&q->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
-    tci_str_printf(&q->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_plan_restart(s, q, start, p);
     tci_plan_fill(&j, q);
     tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
                    r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6,
@@ -39403,9 +40286,10 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_algo algorithm = {s, g, machine, &p->orders, &forced};
     tci_plan_algorithm(&algorithm, outputs, n_roots);
-    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL};
+    tci_pairs_kernels pairs = {.n = 0};
+    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL, &pairs};
     const tci_plan start = *p;
-    tci_plan_fill(&job, p);
+    tci_plan_with_pairs(&job, &algorithm, &start, p);
     bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
     return leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
 }
@@ -44319,6 +45203,18 @@ static bool tci_keep_is_read_after(const tci_kernel *k, int inst, int t)
     return read;
 }
 
+/* Does nothing read what lies in array `local` behind stage t? Several rows may, one after the
+ * other. */
+static bool tci_keep_is_free(const tci_build *b, int local, int t)
+{
+    bool is_free = true;
+    for (int j = 0; j < b->n_keeps; j++) {
+        is_free = is_free && (b->keeps[j]->local != local ||
+                              !tci_keep_is_read_after(b->k, b->keeps[j]->inst, t));
+    }
+    return is_free;
+}
+
 /* A row that takes the place of an earlier one, element by element: values of one stage over the
  * axes of a row that nothing reads any more. -1: there is none. */
 static int tci_keep_place(const tci_build *b, const tci_kred *red)
@@ -44338,7 +45234,7 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
         }
         for (int j = 0; same && j < b->n_keeps; j++) {
             if (b->keeps[j]->inst == old->inst &&
-                !tci_keep_is_read_after(k, old->inst, red->stage)) {
+                tci_keep_is_free(b, b->keeps[j]->local, red->stage)) {
                 return b->keeps[j]->local;
             }
         }

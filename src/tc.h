@@ -118,6 +118,7 @@
 #include "plan/images.c"
 #include "plan/halves.c"
 #include "plan/algorithm.c"
+#include "plan/pairs.c"
 #include "plan/root.c"
 #include "plan/store.c"
 #include "plan/trail.c"

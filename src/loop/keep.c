@@ -53,6 +53,18 @@ static bool tci_keep_is_read_after(const tci_kernel *k, int inst, int t)
     return read;
 }
 
+/* Does nothing read what lies in array `local` behind stage t? Several rows may, one after the
+ * other. */
+static bool tci_keep_is_free(const tci_build *b, int local, int t)
+{
+    bool is_free = true;
+    for (int j = 0; j < b->n_keeps; j++) {
+        is_free = is_free && (b->keeps[j]->local != local ||
+                              !tci_keep_is_read_after(b->k, b->keeps[j]->inst, t));
+    }
+    return is_free;
+}
+
 /* A row that takes the place of an earlier one, element by element: values of one stage over the
  * axes of a row that nothing reads any more. -1: there is none. */
 static int tci_keep_place(const tci_build *b, const tci_kred *red)
@@ -72,7 +84,7 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
         }
         for (int j = 0; same && j < b->n_keeps; j++) {
             if (b->keeps[j]->inst == old->inst &&
-                !tci_keep_is_read_after(k, old->inst, red->stage)) {
+                tci_keep_is_free(b, b->keeps[j]->local, red->stage)) {
                 return b->keeps[j]->local;
             }
         }

@@ -112,6 +112,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     tci_group *g = &f->groups[group];
     tci_trail_group(f, group);
     r->group = group;
+    g->kernel = TCI_MAX(g->kernel, tci_pnode_of(f, r->node)->kernel);
     TCI_PUSH(f->s, g->roots, g->n_roots, g->cap_roots, root);
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
@@ -347,6 +348,11 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_CLASS;
         return false;
     }
+    int kernel = tci_pnode_of(f, r->node)->kernel;
+    if (kernel != 0 && kernel != g->kernel) {
+        *why = TCI_WHY_PAIRS;
+        return false;
+    }
     if (tci_group_makes_cycle(f, r, group)) {
         *why = TCI_WHY_CYCLE;
         return false;
@@ -447,7 +453,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     for (int i = 0; i < r->n_domain; i++) {
         count *= tci_dim_hint(r->domain[i]);
     }
-    if (tci_store_is_large(r)) {
+    if (tci_store_is_large(r) || tci_pnode_of(f, r->node)->kernel != g->kernel) {
         return false;
     }
     for (int i = 0; i < r->n_reads; i++) { /* what reads a member is no sibling */
@@ -678,6 +684,15 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
     return f;
 }
 
+/* Of each node that pairs are computed with. */
+static void tci_group_mark_kernels(const tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        const int32_t *kernel = tci_table_find(&f->pairs->of, f->nodes.items[i]);
+        tci_pnode_of(f, f->nodes.items[i])->kernel = kernel ? *kernel : 0;
+    }
+}
+
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode)
 {
     tci_trail_undo(f, from);
@@ -711,11 +726,14 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  const tci_table *forced, const tci_table *late,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 int n_changed, tci_machine machine, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced);
     f->late = late;
+    f->pairs = pairs;
+    f->joined = TCI_NEW_ARRAY(s, bool, pairs->n + 1);
+    tci_group_mark_kernels(f);
     f->reproducible = machine.reproducible;
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;

@@ -100,6 +100,7 @@ typedef struct tci_group {
     int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
+    int32_t kernel;               /* as tci_pairs_kernels.of says of a root; 0: of none */
 } tci_group;
 
 /* What kept a root out of the group that has `source`. */
@@ -126,11 +127,24 @@ typedef struct tci_trail {
     tci_trail_fact *facts; int32_t n_facts, cap_facts;
 } tci_trail;
 
+/* Nodes that are to be one kernel, as they compute pairs for themselves. */
+typedef struct tci_pairs_kernel {
+    tci_node *product;  /* a contraction of them, */
+    const tci_node *set; /* the first pair of the graph before, */
+    uint64_t summed;    /* and the axes of pairs that the kernel sums */
+} tci_pairs_kernel;
+typedef struct tci_pairs_kernels {
+    tci_table of;       /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
+    tci_pairs_kernel *items; int n, cap;
+} tci_pairs_kernels;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
+    const tci_pairs_kernels *pairs; /* what is to be one kernel */
+    bool *joined;                 /* per item of it: is it one? */
     const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
@@ -149,12 +163,15 @@ typedef struct tci_fusion {
 /* What is known of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t place;       /* in tci_fusion.nodes */
+    int32_t kernel;      /* as tci_pairs_kernels.of says */
     int32_t root;        /* its index, or -1 */
     tci_root *kept;      /* the root that it was when it was last undone, or NULL */
     bool forced;         /* is a root, from the next round on if it is none in this one */
     int32_t forced_in;   /* the round that forced it */
     bool is_output;
     bool drawn;          /* made of random numbers and nothing that lies in memory */
+    bool guards;         /* a comparison of indices: nothing to store (tci_kernel_compare) */
+    uint8_t index;       /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     bool once, asked;    /* no run changes what it is computed from; runs read it (plan/once.c) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
@@ -195,6 +212,12 @@ static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
+/* plan/pairs.c. Changes the roots to what is to be computed; sets of pairs whose first one is in
+ * `apart` are left as they are. */
+TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
+                           const tci_table *apart, tci_pairs_kernels *out);
+/* Are there kernels on that kind of machine that compute pairs for themselves? */
+TCI_FN bool tci_pairs_taken(tci_machine machine);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
@@ -249,18 +272,18 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
  * tci_fusion. Tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  const tci_table *forced, const tci_table *late,
-                                 tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why);
+                                 const tci_pairs_kernels *pairs, tci_node *const *changed,
+                                 int n_changed, tci_machine machine, tci_str *why);
 /* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
- * to what the next plan is to compute; forced grows by what has memory in it; late is the set of
- * what it computes behind the peak. */
+ * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
+ * beside those that they take the place of; late is the set of what it computes behind the peak. */
 typedef struct tci_remat_result {
     int n;
     double bytes;
 } tci_remat_result;
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
-                                       tci_table *late);
+                                       tci_pairs_kernels *pairs, tci_table *late);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);

@@ -40,19 +40,19 @@ static int tci_join_new_inner(tci_join *j, tci_dim size)
 
 /* ---- roots ---- */
 
-/* The roots of all parts in order. */
-static void tci_join_sort(tci_join *j)
+/* The roots of groups in order. */
+static void tci_join_sort(tci_join *j, const int32_t *groups, int n_groups)
 {
     const tci_fusion *f = j->f;
     int room = 1;
-    for (int part = 0; part < 3; part++) {
-        room += j->group[part] >= 0 ? f->groups[j->group[part]].n_roots : 0;
+    for (int part = 0; part < n_groups; part++) {
+        room += groups[part] >= 0 ? f->groups[groups[part]].n_roots : 0;
     }
     j->roots = TCI_NEW_ARRAY(f->s, int32_t, room);
     j->n_roots = 0;
-    for (int part = 0; part < 3; part++) {
-        const tci_group *g = &f->groups[TCI_MAX(j->group[part], 0)];
-        for (int i = 0; i < g->n_roots && j->group[part] >= 0; i++) {
+    for (int part = 0; part < n_groups; part++) {
+        const tci_group *g = &f->groups[TCI_MAX(groups[part], 0)];
+        for (int i = 0; i < g->n_roots && groups[part] >= 0; i++) {
             int at = j->n_roots++;
             for (; at > 0 && j->roots[at - 1] > g->roots[i]; at--) {
                 j->roots[at] = j->roots[at - 1];
@@ -67,6 +67,8 @@ static void tci_join_copy_axes(tci_join *j)
     tci_scratch *s = j->f->s;
     const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
     j->n_inner = 0;
+    j->n_outer = into->n_outer;
+    j->outer = into->outer;
     for (int i = 0; i < into->n_inner && into->keeps; i++) {
         TCI_PUSH(s, j->inner, j->n_inner, j->cap_inner, into->inner[i]);
     }
@@ -234,11 +236,10 @@ static bool tci_join_check_reads(const tci_join *j, int i)
 static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
 {
     const tci_root *r = &j->f->roots[j->roots[i]];
-    const tci_group *into = &j->f->groups[j->group[TCI_JOIN_INTO]];
     int last = -1, walked = 0, wanted = 0, kept = 0;
     for (int d = 0; d < r->n_domain; d++) {
         int outer = j->outer_of[i][d];
-        if (outer >= 0 && (outer <= last || into->outer[outer] != r->domain[d])) {
+        if (outer >= 0 && (outer <= last || j->outer[outer] != r->domain[d])) {
             return false;
         }
         last = outer >= 0 ? outer : last;
@@ -250,8 +251,8 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
             }
         }
     }
-    for (int o = 0; o < into->n_outer; o++) {
-        wanted += into->outer[o] != 1;
+    for (int o = 0; o < j->n_outer; o++) {
+        wanted += j->outer[o] != 1;
     }
     if (walked != wanted) {
         return false;
@@ -291,7 +292,8 @@ static void tci_join_measure(const tci_join *j, int *weight, int *operands)
     }
 }
 
-static bool tci_join_check(const tci_join *j, tci_why *why)
+/* pairs: values that are kept need no row beside them. */
+static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
 {
     int weight, operands, kinds[TCI_ROOT_KINDS] = {0};
     for (int i = 0; i < j->n_roots; i++) {
@@ -312,7 +314,7 @@ static bool tci_join_check(const tci_join *j, tci_why *why)
     *why = TCI_WHY_INDEX;
     for (int i = 0; i < j->n_roots; i++) {
         if (!tci_join_check_reads(j, i) ||
-            !tci_join_check_walk(j, i, kinds[TCI_ROOT_REDUCE] > 0)) {
+            !tci_join_check_walk(j, i, pairs || kinds[TCI_ROOT_REDUCE] > 0)) {
             return false;
         }
     }
@@ -325,7 +327,7 @@ static bool tci_join_check(const tci_join *j, tci_why *why)
 TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
 {
     *why = TCI_WHY_INDEX;
-    tci_join_sort(j);
+    tci_join_sort(j, j->group, 3);
     tci_join_copy_axes(j);
     if (!tci_join_map_makes(j)) {
         return false;
@@ -336,7 +338,102 @@ TCI_FN bool tci_join_try(tci_join *j, tci_why *why)
     for (int i = 0; i < j->n_roots; i++) {
         tci_join_map_inner(j, i);
     }
-    return tci_join_check(j, why);
+    return tci_join_check(j, false, why);
+}
+
+/* ---- pairs ---- */
+
+/* Axes of domains that reads say are the same: a forest over all axes of all roots. */
+typedef struct tci_join_same {
+    int32_t *first; /* per root: where its axes begin */
+    int32_t *up;    /* per axis */
+} tci_join_same;
+
+static int tci_join_axis_of(const tci_join_same *same, int root, int d)
+{
+    int at = same->first[root] + d;
+    while (same->up[at] != at) {
+        at = same->up[at];
+    }
+    return at;
+}
+
+static bool tci_join_find_same(const tci_join *j, tci_join_same *same)
+{
+    int n = 0;
+    same->first = TCI_NEW_ARRAY(j->f->s, int32_t, j->n_roots + 1);
+    for (int i = 0; i < j->n_roots; i++) {
+        same->first[i] = n;
+        n += j->f->roots[j->roots[i]].n_domain;
+    }
+    same->up = TCI_NEW_ARRAY(j->f->s, int32_t, n + 1);
+    for (int a = 0; a < n; a++) {
+        same->up[a] = a;
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int k = 0; k < r->n_reads; k++) {
+            int at = tci_join_at(j, r->reads[k].root);
+            const tci_root *q = &j->f->roots[r->reads[k].root];
+            if (at >= 0 && !r->reads[k].pure) {
+                return false;
+            }
+            for (int a = 0; at >= 0 && a < q->node->rank; a++) {
+                if (r->reads[k].axes[a] >= 0) {
+                    int from = tci_join_axis_of(same, at, q->out_axis[a]);
+                    same->up[tci_join_axis_of(same, i, r->reads[k].axes[a])] = from;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+/* The numbers of all axes of the new group. */
+static void tci_join_number(tci_join *j, const tci_join_same *same, int product, uint64_t summed)
+{
+    int at = tci_join_at(j, product), n = same->first[j->n_roots - 1] +
+                                          j->f->roots[j->roots[j->n_roots - 1]].n_domain;
+    const tci_root *p = &j->f->roots[product];
+    tci_join_axis *axes = TCI_NEW_ARRAY(j->f->s, tci_join_axis, n + 1);
+    for (int a = 0; a < n; a++) {
+        axes[a].outer = axes[a].inner = -1;
+    }
+    j->n_outer = 0;
+    j->outer = TCI_NEW_ARRAY(j->f->s, tci_dim, p->node->rank + 1);
+    for (int a = 0; a < p->node->rank; a++) {
+        if (!(summed >> a & 1) && p->node->shape[a] != 1) {
+            axes[tci_join_axis_of(same, at, p->out_axis[a])].outer = j->n_outer;
+            j->outer[j->n_outer++] = p->node->shape[a];
+        }
+    }
+    for (int i = 0; i < j->n_roots; i++) {
+        const tci_root *r = &j->f->roots[j->roots[i]];
+        for (int d = 0; d < r->n_domain; d++) {
+            tci_join_axis *axis = &axes[tci_join_axis_of(same, i, d)];
+            bool is_new = axis->outer < 0 && axis->inner < 0 && r->domain[d] != 1;
+            axis->inner = is_new ? tci_join_new_inner(j, r->domain[d]) : axis->inner;
+            j->outer_of[i][d] = r->domain[d] != 1 ? axis->outer : -1;
+            j->inner_of[i][d] = r->domain[d] != 1 ? axis->inner : -1;
+        }
+    }
+}
+
+TCI_FN bool tci_join_try_pairs(tci_join *j, const int32_t *groups, int n_groups, int product,
+                               uint64_t summed, tci_why *why)
+{
+    tci_join_same same;
+    *why = TCI_WHY_INDEX;
+    j->keeps = true;
+    j->group[TCI_JOIN_INTO] = groups[0];
+    j->group[TCI_JOIN_MAKES] = j->group[TCI_JOIN_TAKES] = -1;
+    tci_join_sort(j, groups, n_groups);
+    tci_join_copy_axes(j);
+    if (!tci_join_find_same(j, &same)) {
+        return false;
+    }
+    tci_join_number(j, &same, product, summed);
+    return tci_join_check(j, true, why);
 }
 
 /* ---- building ---- */
@@ -363,13 +460,9 @@ TCI_FN void tci_join_build(tci_join *j)
 {
     tci_fusion *f = j->f;
     tci_group *g = &f->groups[j->group[TCI_JOIN_INTO]];
-    for (int part = 0; part < 3; part++) {
-        if (j->group[part] >= 0) {
-            f->groups[j->group[part]].n_roots = 0;
-        }
-    }
     for (int i = 0; i < j->n_roots; i++) {
         tci_root *r = &f->roots[j->roots[i]];
+        f->groups[r->group].n_roots = 0;
         r->group = j->group[TCI_JOIN_INTO];
         r->outer_of = j->outer_of[i];
         r->inner_of = j->keeps ? j->inner_of[i] : NULL;
@@ -379,6 +472,8 @@ TCI_FN void tci_join_build(tci_join *j)
     g->roots = j->roots;
     g->n_roots = g->cap_roots = j->n_roots;
     g->keeps = j->keeps;
+    g->outer = j->outer;
+    g->n_outer = j->n_outer;
     if (j->keeps) {
         g->inner = tci_scratch_copy(f->s, j->inner, sizeof(tci_dim) * (size_t)j->n_inner);
         g->n_inner = j->n_inner;

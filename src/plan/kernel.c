@@ -33,7 +33,7 @@ typedef struct tci_pk_family {
 typedef struct tci_pk_member {
     int32_t family, of_result;
     tci_pk_slot **slot_of;
-    bool is_kept;      /* a VALUE that a contraction of the group reads: a row of it is kept */
+    bool is_kept;      /* a VALUE that the group reads again: a row of it is kept */
 } tci_pk_member;
 
 typedef struct tci_pk {
@@ -133,6 +133,7 @@ static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
     }
     int n_out = tci_pk_collect(m, 0, r->n_out, slots, 0);
     m->of_result = tci_pk_family_of_slots(p, n_out, slots, 0);
+    m->is_kept = m->is_kept && n_out > 0;
     if (m->is_kept) {
         m->family = tci_pk_family_of_slots(p, n_out, slots, n_out);
         return;
@@ -165,7 +166,7 @@ static void tci_pk_mark_kept(tci_pk *p)
 {
     for (int m = 0; m < p->g->n_roots && p->g->keeps; m++) {
         const tci_root *r = &p->f->roots[p->g->roots[m]];
-        for (int i = 0; i < r->n_reads && r->kind == TCI_ROOT_CONTRACT; i++) {
+        for (int i = 0; i < r->n_reads; i++) {
             for (int o = 0; o < m; o++) {
                 bool reads = p->g->roots[o] == r->reads[i].root;
                 bool value = p->f->roots[p->g->roots[o]].kind == TCI_ROOT_VALUE;

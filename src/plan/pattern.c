@@ -284,20 +284,6 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
-/* Made of indices alone, as what is compared to mask places: a GUARD, which has no lanes
- * (tci_kernel_compare). */
-static bool tci_pattern_is_index(const tci_node *n, int depth)
-{
-    bool sum = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_CAST ||
-               tci_op_is(n->op, TCI_IS_VIEW);
-    bool fits = tci_dtype_is_int((tc_dtype)n->dtype) && depth > 0 &&
-                (sum || n->op == TCI_OP_IOTA || n->op == TCI_OP_CONST);
-    for (int i = 0; i < n->n_in && fits; i++) {
-        fits = tci_pattern_is_index(n->in[i], depth - 1);
-    }
-    return fits;
-}
-
 /* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
  * one, so the contractions take so many times longer. */
 static double tci_pattern_widens(const tci_join *j)
@@ -311,7 +297,7 @@ static double tci_pattern_widens(const tci_join *j)
         for (int n = 0; n < r->n_inlined; n++) {
             t = (tc_dtype)tci_dtype_get((tc_dtype)r->inlined[n]->dtype)->compute;
             bool none = tci_op_is(r->inlined[n]->op, TCI_IS_NUMBER) ||
-                        tci_pattern_is_index(r->inlined[n], TCI_KERNEL_INDEX_DEPTH);
+                        tci_pnode_of(j->f, r->inlined[n])->index > 0; /* no lanes: a GUARD */
             bytes = none ? 1 : tci_dtype_get(t)->bytes;
             widest = TCI_MAX(widest, bytes);
         }
@@ -502,11 +488,115 @@ static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
     }
 }
 
+/* ---- kernels of pairs ---- */
+
+/* Does one of the groups wait for one outside that waits for another of them? Assumes so when the
+ * walk gets long, which goes no further back than they do. */
+static bool tci_pattern_pairs_cycle(tci_fusion *f, const int32_t *groups, int n_groups)
+{
+    int32_t *stack = NULL;
+    int n = 0, cap = 0, visited = 0, inside = ++f->stamp, stamp = ++f->stamp;
+    int first = f->groups[groups[0]].roots[0];
+    for (int i = 0; i < n_groups; i++) {
+        tci_group *g = &f->groups[groups[i]];
+        g->stamp = inside;
+        first = TCI_MIN(first, g->roots[0]);
+    }
+    for (int i = 0; i < n_groups; i++) {
+        TCI_PUSH(f->s, stack, n, cap, groups[i]);
+    }
+    while (n > 0) {
+        const tci_group *g = &f->groups[stack[--n]];
+        bool is_inside = g->stamp == inside;
+        for (int i = 0; i < g->n_deps; i++) {
+            tci_group *dep = &f->groups[g->deps[i]];
+            if (dep->stamp == inside ? !is_inside : ++visited > TCI_PATTERN_WALK) {
+                return true;
+            }
+            bool may = dep->roots[dep->n_roots - 1] > first; /* wait for one of them */
+            if (dep->stamp != inside && dep->stamp != stamp && may) {
+                dep->stamp = stamp;
+                TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
+            }
+        }
+    }
+    return false;
+}
+
+/* Is group g made of values alone, of what those groups compute? */
+static bool tci_pattern_follows(const tci_fusion *f, int g, const int32_t *groups, int n_groups)
+{
+    const tci_group *own = &f->groups[g];
+    bool follows = own->n_deps > 0 && own->kernel == 0 && !own->keeps;
+    for (int i = 0; i < own->n_roots; i++) {
+        follows = follows && f->roots[own->roots[i]].kind == TCI_ROOT_VALUE;
+    }
+    for (int i = 0; i < own->n_deps && follows; i++) {
+        follows = false;
+        for (int j = 0; j < n_groups; j++) {
+            follows = follows || groups[j] == own->deps[i];
+        }
+    }
+    return follows;
+}
+
+static bool tci_pattern_join_pairs(tci_fusion *f, const tci_pairs_kernel *kernel,
+                                   const int32_t *groups, int n_groups, tci_join *j)
+{
+    tci_why why;
+    *j = (tci_join){.f = f};
+    if (n_groups == 0 || tci_pattern_pairs_cycle(f, groups, n_groups) ||
+        !tci_join_try_pairs(j, groups, n_groups, tci_pnode_of(f, kernel->product)->root,
+                            kernel->summed, &why)) {
+        return false;
+    }
+    tci_dim rows = j->n_outer > 0 ? j->outer[j->n_outer - 1] : 1;
+    return tci_pattern_row_bytes(j) > 0 && tci_dim_is_known(rows) &&
+           !tci_dim_lt(rows, TCI_PATTERN_ROWS);
+}
+
+/* The groups of kernel number `number` as one, with values made of what it stores. */
+static bool tci_pattern_pairs(tci_fusion *f, int number)
+{
+    const tci_pairs_kernel *kernel = &f->pairs->items[number - 1];
+    int32_t *groups = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    int n = 0;
+    tci_join j, more;
+    for (int g = 0; g < f->n_groups; g++) {
+        if (f->groups[g].kernel == number) {
+            groups[n++] = g;
+        }
+    }
+    if (!tci_pattern_join_pairs(f, kernel, groups, n, &j)) {
+        return false;
+    }
+    for (int g = 0; g < f->n_groups; g++) {
+        groups[n] = g;
+        if (tci_pattern_follows(f, g, groups, n) &&
+            tci_pattern_join_pairs(f, kernel, groups, n + 1, &more)) {
+            j = more;
+            n++;
+        }
+    }
+    tci_join_build(&j);
+    f->groups[groups[0]].pattern = "pairs of rows and columns";
+    return true;
+}
+
+static void tci_pattern_apply_pairs(tci_fusion *f)
+{
+    for (int i = 0; i < f->pairs->n; i++) {
+        f->joined[i] = tci_pattern_pairs(f, i + 1);
+        tci_join_renumber(f);
+    }
+}
+
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
 {
     tci_pattern_state p = {.f = f, .machine = tci_machine_complete(machine)};
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
+    tci_pattern_apply_pairs(f);
     tci_pattern_find_readers(&p);
     for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
         for (int g = 0; g < f->n_groups; g++) {

@@ -176,6 +176,16 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
+/* Is each row that the kernel keeps a line? No form packs what lies between several. */
+static bool tci_plan_keeps_lines(const tci_kernel *k)
+{
+    bool lines = true;
+    for (int t = 0; t < k->n_stages; t++) {
+        lines = lines && k->stages[t].n_kept <= 1;
+    }
+    return lines;
+}
+
 /* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
  * none are. */
 static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f,
@@ -209,6 +219,9 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
+        if (g->kernel > 0 && !tci_plan_keeps_lines(low.kernel)) {
+            f->joined[g->kernel - 1] = false;
+        }
         for (int r = 0; r < g->n_roots; r++) {
             p->red_of[g->roots[r]] = -1;
         }
@@ -225,6 +238,7 @@ typedef struct tci_plan_job {
     int n_outputs;
     tci_table *forced;
     const tci_table *late;  /* NULL: nothing is computed again */
+    tci_pairs_kernels *pairs;
 } tci_plan_job;
 
 /* A plan that has its inputs and effects, but for them. */
@@ -236,7 +250,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     size_t n_why = p->why.n;
     for (int round = 1;; round++) {
         tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, j->forced, j->late,
-                                      j->changed, p->n_assigns, m->machine, &p->why);
+                                      j->pairs, j->changed, p->n_assigns, m->machine, &p->why);
         p->fusion = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
@@ -256,6 +270,46 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     tci_plan_memory(m->s, p, m->machine.block_threads > 0);
 }
 
+/* `to` is a plan from its beginning again, `start`. */
+static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start,
+                             const tci_plan *p)
+{
+    *to = *start;
+    to->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
+    to->cap_buffers = start->n_buffers;
+    to->why = to->orders = to->again = (tci_str){.s = s};
+    tci_str_printf(&to->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
+    tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+}
+
+/* A plan whose pairs are computed by each kernel that sums them, but for those of which it cannot
+ * be one kernel: found out by planning it. */
+static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_plan *start,
+                                tci_plan *p)
+{
+    tci_scratch *s = j->maker.s;
+    tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
+    tci_table apart = tci_table_in(s, sizeof(bool));
+    for (bool whole = false; !whole;) {
+        tci_plan q;
+        tci_plan_restart(s, &q, start, p);
+        for (int i = 0; i < j->n_outputs; i++) {
+            j->outputs[i] = before[i];
+        }
+        *j->pairs = (tci_pairs_kernels){.n = 0};
+        tci_plan_pairs(a, j->outputs, j->n_outputs, &apart, j->pairs);
+        tci_plan_fill(j, &q);
+        whole = true;
+        for (int i = 0; i < j->pairs->n; i++) {
+            if (!q.fusion->joined[i]) {
+                tci_table_add(&apart, j->pairs->items[i].set);
+                whole = false;
+            }
+        }
+        *p = q;
+    }
+}
+
 /* p planned anew from its beginning, `start`, with what waits in it computed again. NULL: nothing
  * is. */
 static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, const tci_plan *start,
@@ -267,17 +321,12 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     j.outputs = tci_scratch_copy(s, job->outputs, sizeof(tci_node *) * (size_t)job->n_outputs);
     j.late = &late;
     tci_remat_result r =
-        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, &late);
+        tci_plan_remat(s, j.maker.g, p, all, j.outputs, j.n_outputs, j.forced, j.pairs, &late);
     if (!r.n) {
         return NULL;
     }
     tci_plan *q = TCI_NEW(s, tci_plan);
-    *q = *start;
-    q->buffers = tci_scratch_copy(s, p->buffers, sizeof(*p->buffers) * (size_t)start->n_buffers);
-    q->cap_buffers = start->n_buffers;
-    q->why = q->orders = q->again = (tci_str){.s = s};
-    tci_str_printf(&q->why, "%.*s", (int)start->why.n, tci_str_text(&p->why));
-    tci_str_printf(&q->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
+    tci_plan_restart(s, q, start, p);
     tci_plan_fill(&j, q);
     tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
                    r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6,
@@ -329,9 +378,10 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_algo algorithm = {s, g, machine, &p->orders, &forced};
     tci_plan_algorithm(&algorithm, outputs, n_roots);
-    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL};
+    tci_pairs_kernels pairs = {.n = 0};
+    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL, &pairs};
     const tci_plan start = *p;
-    tci_plan_fill(&job, p);
+    tci_plan_with_pairs(&job, &algorithm, &start, p);
     bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
     return leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
 }

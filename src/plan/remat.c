@@ -161,9 +161,21 @@ static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
     return now;
 }
 
+/* `now` is of the kernel of pairs that u is of. */
+static void tci_remat_keep_kernel(const tci_fusion *f, const tci_node *u, tci_node *now,
+                                  tci_pairs_kernels *pairs)
+{
+    int kernel = tci_pnode_of(f, u)->kernel;
+    if (kernel > 0) {
+        *(int32_t *)tci_table_at(&pairs->of, now) = kernel;
+        tci_pairs_kernel *k = &pairs->items[kernel - 1];
+        k->product = k->product == u ? now : k->product;
+    }
+}
+
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
-                                       tci_table *late)
+                                       tci_pairs_kernels *pairs, tci_table *late)
 {
     const tci_fusion *f = p->fusion;
     int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, f->n_groups + 1);
@@ -178,6 +190,7 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
         tci_node *u = f->nodes.items[i], *now = tci_remat_now(&m, u, late);
         int root = tci_pnode_of(f, u)->root;
         tci_table_put(&m.now, u, now);
+        tci_remat_keep_kernel(f, u, now, pairs);
         if (tci_pnode_of(f, u)->forced) { /* what had memory has it again */
             tci_table_add(forced, u);
             tci_table_add(forced, now);

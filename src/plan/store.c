@@ -4,7 +4,8 @@
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
- *                      (what is made of random numbers alone is drawn again instead)
+ *                      (what is made of random numbers alone is drawn again instead, and a
+ *                      comparison of indices is a guard)
  *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
  *                      index went through many RESHAPEs
  *
@@ -268,6 +269,37 @@ static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
     return drawn;
 }
 
+/* The depth of n as a sum of indices and numbers, at most what a comparison of them can have; 0: it
+ * is none. */
+static uint8_t tci_store_index(const tci_fusion *f, const tci_node *n)
+{
+    bool sum = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_CAST ||
+               tci_op_is(n->op, TCI_IS_VIEW);
+    bool fits = tci_dtype_is_int((tc_dtype)n->dtype) &&
+                (sum || n->op == TCI_OP_IOTA || n->op == TCI_OP_CONST);
+    int depth = 0;
+    for (int i = 0; i < n->n_in && fits; i++) {
+        int in = tci_pnode_of(f, n->in[i])->index;
+        fits = in > 0;
+        depth = TCI_MAX(depth, in);
+    }
+    return fits && depth < TCI_KERNEL_INDEX_DEPTH ? (uint8_t)(depth + 1) : 0;
+}
+
+static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
+{
+    switch (n->op) {
+    case TCI_OP_EQ:
+    case TCI_OP_NE:
+    case TCI_OP_LT:
+    case TCI_OP_LE:
+    case TCI_OP_GT:
+    case TCI_OP_GE:
+        return tci_pnode_of(f, n->in[0])->index > 0 && tci_pnode_of(f, n->in[1])->index > 0;
+    default: return false;
+    }
+}
+
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
@@ -275,6 +307,8 @@ TCI_FN void tci_store_begin(tci_fusion *f)
         tci_node *n = f->nodes.items[i];
         p->home = p->group = p->operand_of = -1;
         p->drawn = tci_store_is_drawn(f, n);
+        p->index = tci_store_index(f, n);
+        p->guards = tci_store_is_guard(f, n);
         if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced) {
             tci_store_force(f, n, TCI_WHY_APART);
         }
@@ -285,7 +319,8 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
-    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn) {
+    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn ||
+        p->guards) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);

@@ -25,6 +25,7 @@
     X(APART, "options.fusion keeps ops apart")                                                     \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(LATE, "one is computed again behind the peak of memory, the other before it")                \
+    X(PAIRS, "each kernel that sums pairs of rows and columns computes them for itself")           \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
 #define TCI_ROW(id, text) TCI_WHY_##id,

@@ -1,0 +1,554 @@
+/* plan/pairs.c - values over pairs of rows and columns that no kernel stores: each kernel that
+ * contracts them computes them for itself.
+ *
+ * In: the graph as plan/algorithm.c leaves it. Out: the graph with copies, and which nodes are to
+ * be one kernel.
+ *
+ *     s = contract(q, k)      a pair: a contraction, or pointwise over pairs of the same shape
+ *     m, l of s               folds: reductions of pairs, all along the same axes
+ *     p = exp(s - m) / l      a pair
+ *     contract(p, v)          a taker: a contraction that sums axes of a pair
+ *
+ * Attention and its gradient are all this. Pairs are many more than what they are made of, so what
+ * they cost in memory is more than to compute them again, and a kernel that has the rows or the
+ * columns of a strip of them has all that its takers sum. So takers that sum the same axes are one
+ * kernel, with the pairs that they need; folds are part of a kernel that sums their axes, and other
+ * kernels read their results. The first kernel that needs a pair has the node itself, each other
+ * one a copy, which must not be the node that it is a copy of: its contraction reads an operand
+ * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
+ * values, so they have the same bits.
+ *
+ * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
+ * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
+ * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
+#include "../graph/build.h"
+#include "group.h"
+
+enum {
+    TCI_PAIRS_NODES = 64,    /* bits of a set of them */
+    TCI_PAIRS_DEPTH = 256,   /* products of a pair, which are computed again */
+    TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
+    TCI_PAIRS_LEVELS = 4,
+    TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
+};
+
+/* What is known of a node of the list. */
+typedef struct tci_pairs_fact {
+    int32_t at;              /* in the list */
+    int32_t set;             /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index;           /* among the pairs of that set */
+    bool is_made;            /* a contraction, or pointwise over such a value of its shape */
+    bool is_output;
+} tci_pairs_fact;
+
+/* A taker or a fold: what it does to a pair, and the kernel that it is part of. */
+typedef struct tci_pairs_end {
+    tci_node *node;
+    int32_t pair;
+    uint64_t summed;         /* axes of the pair */
+    int32_t level, kernel;
+    bool folds;
+} tci_pairs_end;
+
+typedef struct tci_pairs_set {
+    int32_t number;
+    tci_node **pairs; int n_pairs, cap_pairs;  /* in the order of the list, once it is complete */
+    tci_pairs_end *ends; int n_ends, cap_ends;
+    bool fits;
+    struct {
+        uint64_t summed;
+        int32_t level;
+        uint64_t needs;      /* pairs */
+        tci_node **own;      /* per pair: its node in this kernel */
+    } kernels[TCI_PAIRS_KERNELS];
+    int n_kernels;
+    int32_t first_kernel;    /* number of the first one in the program */
+} tci_pairs_set;
+
+typedef struct tci_pairs {
+    const tci_algo *a;
+    tci_node_list list;
+    tci_table facts;
+    int32_t *first_user, *users;   /* per place in the list */
+    tci_pairs_set *sets; int n_sets, cap_sets;
+    tci_pairs_kernels *out;
+} tci_pairs;
+
+static tci_pairs_fact *tci_pairs_of(const tci_pairs *p, const tci_node *n)
+{
+    return (tci_pairs_fact *)tci_table_item(&p->facts, n);
+}
+
+/* ---- the graph ---- */
+
+static bool tci_pairs_same_shape(const tci_node *a, const tci_node *b)
+{
+    bool same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++) {
+        same = a->shape[i] == b->shape[i];
+    }
+    return same;
+}
+
+static bool tci_pairs_is_made(const tci_pairs *p, const tci_node *n)
+{
+    bool made = n->op == TCI_OP_CONTRACT && n->rank >= 2;
+    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
+        made = made || (tci_pairs_same_shape(n, n->in[i]) && tci_pairs_of(p, n->in[i])->is_made);
+    }
+    return made;
+}
+
+static void tci_pairs_read_graph(tci_pairs *p, tci_node *const *roots, int n_roots)
+{
+    tci_scratch *s = p->a->s;
+    p->list = tci_graph_sort(s, roots, n_roots);
+    p->facts = tci_table_in(s, sizeof(tci_pairs_fact));
+    p->first_user = TCI_NEW_ARRAY(s, int32_t, p->list.n + 2);
+    for (int i = 0; i < p->list.n; i++) {
+        const tci_node *n = p->list.items[i];
+        tci_pairs_fact *fact = tci_table_at(&p->facts, n);
+        fact->at = i;
+        fact->is_made = tci_pairs_is_made(p, n);
+        for (int j = 0; j < n->n_in; j++) {
+            p->first_user[tci_pairs_of(p, n->in[j])->at + 2]++;
+        }
+    }
+    for (int i = 0; i < n_roots; i++) {
+        tci_pairs_of(p, roots[i])->is_output = true;
+    }
+    for (int i = 0; i <= p->list.n; i++) {
+        p->first_user[i + 1] += p->first_user[i];
+    }
+    p->users = TCI_NEW_ARRAY(s, int32_t, p->first_user[p->list.n + 1] + 1);
+    for (int i = 0; i < p->list.n; i++) {
+        for (int j = 0; j < p->list.items[i]->n_in; j++) {
+            p->users[p->first_user[tci_pairs_of(p, p->list.items[i]->in[j])->at + 1]++] = i;
+        }
+    }
+}
+
+/* ---- a set of pairs ---- */
+
+/* Does contraction n sum that label of its operand? */
+static bool tci_pairs_sums(const tci_node *n, int64_t label)
+{
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    for (int i = 0; i < n->rank; i++) {
+        if (out[i] == label) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The axes of operand `which` that contraction n sums. */
+static uint64_t tci_pairs_summed(const tci_node *n, int which)
+{
+    const int64_t *labels = n->attr + 3 + (which ? n->attr[0] : 0);
+    uint64_t summed = 0;
+    for (int i = 0; i < n->in[which]->rank; i++) {
+        summed |= (uint64_t)tci_pairs_sums(n, labels[i]) << i;
+    }
+    return summed;
+}
+
+/* Products of an element of contraction n, whose sizes are known. */
+static double tci_pairs_depth(const tci_node *n)
+{
+    double depth = 1;
+    for (int i = 0; i < n->in[0]->rank; i++) {
+        bool sums = tci_pairs_sums(n, n->attr[3 + i]);
+        depth *= sums ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
+    }
+    return depth;
+}
+
+static bool tci_pairs_is_known(const tci_node *n)
+{
+    bool known = n->rank < 64;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+static double tci_pairs_count(const tci_node *n)
+{
+    return (double)tci_dim_known(tci_node_count(n));
+}
+
+/* Is it worth computing again? */
+static bool tci_pairs_is_cheap(const tci_node *n)
+{
+    if (n->op != TCI_OP_CONTRACT) {
+        return true;
+    }
+    bool known = tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
+                 tci_pairs_is_known(n->in[1]);
+    return known && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH &&
+           tci_pairs_count(n) >
+               TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
+}
+
+static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
+{
+    tci_pairs_fact *fact = tci_pairs_of(p, n);
+    if (fact->set != set->number) {
+        bool half = tci_dtype_is_half((tc_dtype)n->dtype) && p->a->machine.matrix_units > 0;
+        set->fits = set->fits && fact->set == 0 && !fact->is_output && !half &&
+                    tci_pairs_is_cheap(n);
+        fact->set = set->number;
+        TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
+    }
+}
+
+/* A user of pair n: another pair, a taker, a fold, or what asks for the pairs in memory. */
+static void tci_pairs_use(tci_pairs *p, tci_pairs_set *set, tci_node *n, tci_node *user)
+{
+    tci_pairs_end end = {.node = user};
+    if (user->op == TCI_OP_CONTRACT) {
+        set->fits = set->fits && user->in[0] != user->in[1];
+        end.summed = tci_pairs_summed(user, user->in[1] == n);
+    } else if (tci_op_is_reduce(user->op) && !tci_op_is(user->op, TCI_IS_ARG)) {
+        end.folds = true;
+        for (int i = 0; i < user->n_attr; i++) {
+            end.summed |= (uint64_t)1 << user->attr[i];
+        }
+    } else if (tci_op_is(user->op, TCI_IS_POINTWISE)) {
+        tci_pairs_add(p, set, user);
+        return;
+    }
+    set->fits = set->fits && end.summed != 0;
+    TCI_PUSH(p->a->s, set->ends, set->n_ends, set->cap_ends, end);
+}
+
+/* Everything that hangs together with `first`, a value that a contraction takes. */
+static void tci_pairs_flood(tci_pairs *p, tci_pairs_set *set, tci_node *first)
+{
+    tci_pairs_add(p, set, first);
+    for (int at = 0; at < set->n_pairs && set->fits && at < TCI_PAIRS_NODES; at++) {
+        tci_node *n = set->pairs[at];
+        int place = tci_pairs_of(p, n)->at;
+        for (int i = 0; i < n->n_in && n->op != TCI_OP_CONTRACT; i++) {
+            if (tci_pairs_of(p, n->in[i])->is_made && tci_pairs_same_shape(n, n->in[i])) {
+                tci_pairs_add(p, set, n->in[i]);
+            }
+        }
+        for (int u = p->first_user[place]; u < p->first_user[place + 1]; u++) {
+            tci_pairs_use(p, set, n, p->list.items[p->users[u]]);
+        }
+    }
+    set->fits = set->fits && set->n_pairs <= TCI_PAIRS_NODES;
+}
+
+/* In the order of the list, each end once, with the pair that it reads. */
+static void tci_pairs_order(const tci_pairs *p, tci_pairs_set *set)
+{
+    int n_ends = 0;
+    for (int i = 0; i < set->n_pairs; i++) {
+        tci_node *n = set->pairs[i];
+        int to = i;
+        for (; to > 0 && tci_pairs_of(p, set->pairs[to - 1])->at > tci_pairs_of(p, n)->at; to--) {
+            set->pairs[to] = set->pairs[to - 1];
+        }
+        set->pairs[to] = n;
+    }
+    for (int i = 0; i < set->n_pairs; i++) {
+        tci_pairs_of(p, set->pairs[i])->index = i;
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        tci_pairs_end *end = &set->ends[e];
+        int read = 0, times = 0;
+        for (int i = 0; i < end->node->n_in; i++) {
+            const tci_pairs_fact *fact = tci_pairs_of(p, end->node->in[i]);
+            bool reads = fact->set == set->number;
+            times += reads;
+            read = reads ? fact->index : read;
+        }
+        end->pair = read;
+        set->fits = set->fits && times == 1 && tci_pairs_of(p, end->node)->set != set->number;
+        set->ends[n_ends++] = *end;
+    }
+}
+
+/* ---- kernels ---- */
+
+/* How many takers lie one behind the other below each end and pair. */
+static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *level)
+{
+    int begin = tci_pairs_of(p, set->pairs[0])->at, last = begin;
+    bool *takes = TCI_NEW_ARRAY(p->a->s, bool, p->list.n + 1);
+    for (int e = 0; e < set->n_ends; e++) {
+        int at = tci_pairs_of(p, set->ends[e].node)->at;
+        takes[at] = !set->ends[e].folds;
+        last = TCI_MAX(last, at);
+    }
+    for (int i = begin; i <= last; i++) {
+        const tci_node *n = p->list.items[i];
+        level[i] = 0;
+        for (int j = 0; j < n->n_in; j++) {
+            int in = tci_pairs_of(p, n->in[j])->at;
+            level[i] = in >= begin ? TCI_MAX(level[i], level[in] + takes[in]) : level[i];
+        }
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        set->ends[e].level = level[tci_pairs_of(p, set->ends[e].node)->at];
+        set->fits = set->fits && set->ends[e].level < TCI_PAIRS_LEVELS;
+    }
+}
+
+/* The number of the kernel that sums those axes on that level. */
+static int tci_pairs_kernel_of(tci_pairs_set *set, const tci_pairs_end *end)
+{
+    for (int k = 0; k < set->n_kernels; k++) {
+        if (set->kernels[k].summed == end->summed && set->kernels[k].level == end->level) {
+            return k;
+        }
+    }
+    set->fits = set->fits && set->n_kernels < TCI_PAIRS_KERNELS;
+    if (set->fits) {
+        set->kernels[set->n_kernels].summed = end->summed;
+        set->kernels[set->n_kernels].level = end->level;
+        set->n_kernels++;
+    }
+    return set->n_kernels - 1;
+}
+
+/* Kernels in their order: by level, first that of the folds, which all sum the same axes. */
+static void tci_pairs_find_kernels(tci_pairs_set *set)
+{
+    uint64_t folded = 0;
+    for (int e = 0; e < set->n_ends; e++) {
+        uint64_t summed = set->ends[e].folds ? set->ends[e].summed : 0;
+        set->fits = set->fits && (summed == 0 || folded == 0 || folded == summed);
+        folded = summed ? summed : folded;
+    }
+    set->fits = set->fits && folded != 0;
+    for (int level = 0; level < TCI_PAIRS_LEVELS; level++) {
+        for (int pass = 0; pass < 2; pass++) {
+            for (int e = 0; e < set->n_ends && set->fits; e++) {
+                bool first = set->ends[e].summed == folded;
+                if (set->ends[e].level == level && first == (pass == 0)) {
+                    set->ends[e].kernel = tci_pairs_kernel_of(set, &set->ends[e]);
+                }
+            }
+        }
+    }
+}
+
+/* What each kernel needs: the pairs of its ends, and those that they are made of. */
+static void tci_pairs_find_needs(const tci_pairs *p, tci_pairs_set *set)
+{
+    for (int e = 0; e < set->n_ends; e++) {
+        set->kernels[set->ends[e].kernel].needs |= (uint64_t)1 << set->ends[e].pair;
+    }
+    for (int k = 0; k < set->n_kernels; k++) {
+        for (int i = set->n_pairs - 1; i >= 0; i--) {
+            const tci_node *n = set->pairs[i];
+            bool needs = set->kernels[k].needs >> i & 1;
+            for (int j = 0; j < n->n_in && needs && n->op != TCI_OP_CONTRACT; j++) {
+                const tci_pairs_fact *in = tci_pairs_of(p, n->in[j]);
+                bool pair = in->set == set->number;
+                set->kernels[k].needs |= pair ? (uint64_t)1 << in->index : 0;
+            }
+        }
+        set->kernels[k].own = TCI_NEW_ARRAY(p->a->s, tci_node *, set->n_pairs);
+    }
+}
+
+/* Two contractions of pairs, or two kernels: what one that has one of each does by itself. */
+static bool tci_pairs_is_worth(const tci_pairs_set *set)
+{
+    int products = 0;
+    for (int i = 0; i < set->n_pairs; i++) {
+        products += set->pairs[i]->op == TCI_OP_CONTRACT;
+    }
+    return set->n_kernels > 1 || products > 1;
+}
+
+/* The end that node n is in some set; NULL: it is none. */
+static const tci_pairs_end *tci_pairs_end_of(const tci_pairs *p, const tci_node *n,
+                                             const tci_pairs_set **set)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        int number = tci_pairs_of(p, n->in[i])->set;
+        bool found = number > 0 && number <= p->n_sets && p->sets[number - 1].fits;
+        *set = found ? &p->sets[number - 1] : NULL;
+        for (int e = 0; found && e < (*set)->n_ends; e++) {
+            if ((*set)->ends[e].node == n) {
+                return &(*set)->ends[e];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Are its pairs no ends of a set found before, nor its ends pairs of one? */
+static bool tci_pairs_is_alone(const tci_pairs *p, const tci_pairs_set *set)
+{
+    const tci_pairs_set *other;
+    bool alone = true;
+    for (int i = 0; i < set->n_pairs; i++) {
+        alone = alone && !tci_pairs_end_of(p, set->pairs[i], &other);
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        int number = tci_pairs_of(p, set->ends[e].node)->set;
+        alone = alone && (number == 0 || !p->sets[number - 1].fits);
+    }
+    return alone;
+}
+
+static void tci_pairs_find(tci_pairs *p, const tci_table *apart)
+{
+    int32_t *level = TCI_NEW_ARRAY(p->a->s, int32_t, p->list.n + 1);
+    for (int i = 0; i < 2 * p->list.n; i++) {
+        tci_node *n = p->list.items[i / 2], *pair = n->n_in == 2 ? n->in[i % 2] : n;
+        const tci_pairs_fact *fact = tci_pairs_of(p, pair);
+        if (n->op != TCI_OP_CONTRACT || !fact->is_made || fact->set != 0) {
+            continue;
+        }
+        tci_pairs_set set = {.number = p->n_sets + 1, .fits = true};
+        tci_pairs_flood(p, &set, pair);
+        tci_pairs_order(p, &set);
+        set.fits = set.fits && !tci_table_has(apart, set.pairs[0]) && tci_pairs_is_alone(p, &set);
+        if (set.fits) {
+            tci_pairs_levels(p, &set, level);
+            tci_pairs_find_kernels(&set);
+        }
+        set.fits = set.fits && tci_pairs_is_worth(&set);
+        if (set.fits) {
+            tci_pairs_find_needs(p, &set);
+        }
+        TCI_PUSH(p->a->s, p->sets, p->n_sets, p->cap_sets, set);
+    }
+}
+
+/* ---- the graph with copies ---- */
+
+/* `made` stands for n: on the same line of the user, and in memory where n is. */
+static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
+{
+    made->site = made->site.file ? made->site : n->site;
+    if (tci_table_has(p->a->forced, n)) {
+        tci_algo_force(p->a, made);
+    }
+    return made;
+}
+
+/* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
+ * reads its first operand through so many RESHAPEs. */
+static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *set, int k,
+                                     const tci_node *n, const tci_table *now, int copy)
+{
+    tci_node **in = TCI_NEW_ARRAY(p->a->s, tci_node *, n->n_in + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_pairs_fact *fact = tci_pairs_of(p, n->in[i]);
+        bool pair = fact->set == set->number;
+        in[i] = pair ? set->kernels[k].own[fact->index] : tci_table_get(now, n->in[i]);
+    }
+    for (int i = 0; i < copy && n->op == TCI_OP_CONTRACT; i++) {
+        in[0] = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)in[0]->dtype, in[0]->rank,
+                               in[0]->shape, 1, &in[0], 0, NULL);
+    }
+    tci_node *made = tci_graph_node(p->a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in,
+                                    in, n->n_attr, n->attr);
+    tci_pairs_like(p, n, made);
+    *(int32_t *)tci_table_at(&p->out->of, made) = set->first_kernel + k + 1;
+    return made;
+}
+
+/* Pair n in each kernel that needs it; the first of them for whoever else reads it. */
+static tci_node *tci_pairs_copy(const tci_pairs *p, const tci_pairs_set *set, const tci_node *n,
+                                const tci_table *now)
+{
+    int index = tci_pairs_of(p, n)->index, copy = 0;
+    tci_node *first = NULL;
+    for (int k = 0; k < set->n_kernels; k++) {
+        if (set->kernels[k].needs >> index & 1) {
+            set->kernels[k].own[index] = tci_pairs_in_kernel(p, set, k, n, now, copy++);
+            first = first ? first : set->kernels[k].own[index];
+        }
+    }
+    return first;
+}
+
+static void tci_pairs_add_kernels(tci_pairs *p, tci_pairs_set *set)
+{
+    set->first_kernel = p->out->n;
+    for (int k = 0; k < set->n_kernels; k++) {
+        tci_pairs_kernel kernel = {NULL, set->pairs[0], set->kernels[k].summed};
+        TCI_PUSH(p->a->s, p->out->items, p->out->n, p->out->cap, kernel);
+    }
+}
+
+/* Each kernel knows a contraction among its pairs, by which its outer axes are found. */
+static void tci_pairs_name_kernels(const tci_pairs *p, const tci_pairs_set *set)
+{
+    for (int k = 0; k < set->n_kernels; k++) {
+        for (int i = set->n_pairs - 1; i >= 0; i--) {
+            bool product = set->pairs[i]->op == TCI_OP_CONTRACT;
+            if (product && set->kernels[k].needs >> i & 1) {
+                p->out->items[set->first_kernel + k].product = set->kernels[k].own[i];
+            }
+        }
+    }
+}
+
+/* What stands for n: of a pair or an end that of its kernel. */
+static tci_node *tci_pairs_now(const tci_pairs *p, tci_node *n, const tci_table *now)
+{
+    int number = tci_pairs_of(p, n)->set;
+    const tci_pairs_set *set = number > 0 ? &p->sets[number - 1] : NULL;
+    if (set && set->fits) {
+        return tci_pairs_copy(p, set, n, now);
+    }
+    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    if (end) {
+        return tci_pairs_in_kernel(p, set, end->kernel, n, now, 0);
+    }
+    tci_node *made = tci_graph_rebuild(p->a->s, p->a->g, n, now);
+    return made == n ? n : tci_pairs_like(p, n, made);
+}
+
+static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
+{
+    tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
+    for (int i = 0; i < p->n_sets; i++) {
+        if (p->sets[i].fits) {
+            tci_pairs_add_kernels(p, &p->sets[i]);
+        }
+    }
+    for (int i = 0; i < p->list.n; i++) {
+        tci_table_put(&now, p->list.items[i], tci_pairs_now(p, p->list.items[i], &now));
+    }
+    for (int i = 0; i < p->n_sets; i++) {
+        if (p->sets[i].fits) {
+            tci_pairs_name_kernels(p, &p->sets[i]);
+        }
+    }
+    for (int i = 0; i < n_roots; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+}
+
+/* ---- the pass ---- */
+
+TCI_FN bool tci_pairs_taken(tci_machine m)
+{
+    bool packs = m.has_work || m.vector_bytes == 0;
+    return m.block_threads == 0 && packs && !m.reproducible && !m.apart;
+}
+
+TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
+                           const tci_table *apart, tci_pairs_kernels *out)
+{
+    tci_pairs p = {.a = a, .out = out};
+    out->of = tci_table_in(a->s, sizeof(int32_t));
+    if (!tci_pairs_taken(a->machine)) {
+        return;
+    }
+    tci_pairs_read_graph(&p, roots, n_roots);
+    tci_pairs_find(&p, apart);
+    tci_pairs_build(&p, roots, n_roots);
+}
