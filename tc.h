@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cbbfd715bd55ea2d"
+#define TCI_BUILD "d64f7d687a883ee3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25353,6 +25353,7 @@ typedef struct tci_machine {
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/class.c) */
     bool reproducible;
+    bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
     bool is_fast;     /* factors of f32 contractions may be parts of bf16 (plan/halves.c) */
@@ -25532,6 +25533,10 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * dtype at each step. Outer points share no element, so nothing else has to be in order.
  * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
+ * A kernel may also be a joint: kernels that need nothing of each other, its members, side by side
+ * in one launch (plan/beside.c). It has their operands and literals, one member's after the
+ * other's, and nothing else of its own; what is said above holds for each member.
+ *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
  * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
@@ -25694,6 +25699,7 @@ typedef struct tci_kernel {
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
+    struct tci_kernel **members; int n_members; /* of a joint; equal ones are one pointer */
     bool faults;                             /* holds a FAULT instruction */
     bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
@@ -25737,6 +25743,8 @@ TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
+/* The first member of a joint that is the same kernel as member i. */
+TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i);
 /* Whether a stage keeps axes. */
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 
@@ -26309,6 +26317,15 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
     }
 }
 
+TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i)
+{
+    int first = 0;
+    while (k->members[first] != k->members[i]) {
+        first++;
+    }
+    return first;
+}
+
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k)
 {
     bool keeps = false;
@@ -26661,8 +26678,28 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
     tci_str_add(out, "\n");
 }
 
+/* Each kernel once, and which of them the members are. */
+static void tci_kernel_print_joint(tci_str *out, const tci_kernel *k)
+{
+    tci_str_add(out, "joint of");
+    for (int i = 0; i < k->n_members; i++) {
+        tci_str_printf(out, " %d", tci_kernel_first_same(k, i));
+    }
+    tci_str_add(out, "\n");
+    for (int i = 0; i < k->n_members; i++) {
+        if (tci_kernel_first_same(k, i) == i) {
+            tci_str_printf(out, "%d: ", i);
+            tci_kernel_print(out, k->members[i]);
+        }
+    }
+}
+
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
+    if (k->n_members) {
+        tci_kernel_print_joint(out, k);
+        return;
+    }
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
         tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
@@ -27053,8 +27090,32 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
     }
 }
 
+/* Operands and literals are the members', none of which is a joint. */
+static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
+{
+    int operand = 0, literals = 0;
+    for (int i = 0; i < k->n_members; i++) {
+        const tci_kernel *m = k->members[i];
+        TCI_ASSERT(s, !m->n_members && !m->call && !m->is_repeat && (k->faults || !m->faults));
+        TCI_ASSERT(s, operand + m->n_operands <= k->n_operands);
+        for (int o = 0; o < m->n_operands; o++, operand++) {
+            const tci_koperand *x = &k->operands[operand], *y = &m->operands[o];
+            TCI_ASSERT(s, x->dtype == y->dtype && x->is_output == y->is_output && x->n == y->n);
+        }
+        literals += m->n_literals;
+        if (tci_kernel_first_same(k, i) == i) {
+            tci_kernel_verify(s, m);
+        }
+    }
+    TCI_ASSERT(s, operand == k->n_operands && literals == k->n_literals && !k->n_stages);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    if (k->n_members) {
+        tci_kernel_verify_joint(s, k);
+        return;
+    }
     tci_kernel_need_dims(s, k);
     for (int x = 0; x < k->n_kx; x++) {
         tci_kernel_verify_kx(s, k, x);
@@ -30374,14 +30435,18 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once. A
- * kernel knows only the stretch of a buffer that it reads; where that begins is the step's, so
- * that the steps of an unrolled loop, each of which reads its own slice, share one kernel.
+ * plan/memory.c orders steps and places temporaries, plan/beside.c joins small kernels,
+ * plan/once.c says what is computed once. A kernel knows only the stretch of a buffer that it
+ * reads; where that begins is the step's, so that the steps of an unrolled loop, each of which
+ * reads its own slice, share one kernel.
  * Invariants (plan/verify.c): steps are in execution order; an operand lies in its buffer, a
  * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
  * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
  * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
  * changes, and writes temporaries and kept values; nothing else writes those.
+ *
+ * The kernel of a step may be a joint (plan/beside.c): several kernels that need nothing of each
+ * other. Then its operands and literals are those of its members, one after the other.
  *
  * Repetitions (plan/repeat.c): the steps of a body stand in the list once, where they are done for
  * the first time. An operand whose memory differs from round to round has a move: by how many bytes
@@ -30414,7 +30479,8 @@ typedef struct tci_step {
     int32_t *operands;      /* buffer of each operand of the kernel, */
     tci_dim *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
-    int32_t group;          /* of plan.fusion */
+    int32_t group;          /* of plan.fusion; -1: of a joint */
+    const struct tci_step *members; /* of a joint: the steps that it stands for */
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
@@ -30849,13 +30915,21 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: order, lifetimes, arena offsets and input/output aliases of a step list. */
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart);
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* The buffer of an input or output; -1: it has none. */
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
 /* May buffer `out` lie on input `in`, as far as that step is concerned? */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
-/* plan/sequence.c: the steps in an order that needs less memory. */
-TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p);
+/* plan/sequence.c: the steps in an order that needs less memory; the bytes of temporaries that are
+ * then needed at once. */
+TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p);
+/* Per step: how many others must follow it, one after the other. */
+TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p);
+/* An order of the steps in which those of one unit (a number below n_steps for each step) are
+ * neighbours, and else as they are. Units must not wait for each other in a circle. */
+TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit);
+/* plan/beside.c: small kernels as one launch. peak: what tci_plan_sequence said. */
+TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
 
 #endif
 
@@ -36038,6 +36112,7 @@ enum {
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
+    TCI_GROUP_ALONE = 1024,       /* elements of a row from which one thread should not have them */
     TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
     TCI_GROUP_ROUNDS = 4
 };
@@ -36303,8 +36378,32 @@ static bool tci_group_identity_rows(const tci_root *r, const int32_t *outer_of)
     return true;
 }
 
-/* Would root r, of which each outer point of g has a long row, be left to few blocks of threads?
- * That is so where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
+/* Does group g read or make more than one element of what r reads? */
+static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const tci_group *g)
+{
+    bool shares = false;
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *q = &f->roots[g->roots[m]];
+        for (int i = 0; i < r->n_leaves; i++) {
+            for (int j = 0; j < q->n_leaves; j++) {
+                shares = shares || (r->leaves[i] == q->leaves[j] &&
+                                    tci_node_count(r->leaves[i]) != 1);
+            }
+        }
+        for (int i = 0; i < r->n_reads; i++) {
+            const tci_node *n = r->reads[i].node;
+            for (int j = -1; j < q->n_reads; j++) {
+                shares = shares || (n == (j < 0 ? q->node : q->reads[j].node) &&
+                                    tci_node_count(n) != 1);
+            }
+        }
+    }
+    return shares;
+}
+
+/* Would root r, of which each outer point of g has a long row, be left to few threads?
+ * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
+ * of threads where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
  * row is not what g reads, and by itself it keeps the whole device busy. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
                             const int32_t *outer_of)
@@ -36316,9 +36415,13 @@ static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_gr
     for (int i = 0; i < r->n_domain; i++) {
         row = outer_of[i] < 0 ? tci_dim_mul(row, r->domain[i]) : row;
     }
-    return f->blocks && g->has_reduce && r->kind == TCI_ROOT_VALUE && tci_dim_is_known(points) &&
-           tci_dim_is_known(row) && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
-           tci_dim_le(TCI_CLASS_LONG_ROW, row);
+    if (!g->has_reduce || r->kind != TCI_ROOT_VALUE || !tci_dim_is_known(points) ||
+        !tci_dim_is_known(row)) {
+        return false;
+    }
+    return (f->blocks && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
+            tci_dim_le(TCI_CLASS_LONG_ROW, row)) ||
+           (points == 1 && tci_dim_le(TCI_GROUP_ALONE, row) && !tci_group_shares_row(f, r, g));
 }
 
 static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
@@ -38389,7 +38492,9 @@ static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int
     return most;
 }
 
-TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
+/* ---- what others ask ---- */
+
+TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p)
 {
     tci_sequence q = tci_sequence_make(s, p);
     int last = p->fusion->late ? TCI_SEQUENCE_AHEAD : TCI_SEQUENCE_LEAST;
@@ -38409,7 +38514,366 @@ TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
     }
     p->steps = steps;
     p->cap_steps = p->n_steps + 1;
+    return least;
 }
+
+TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p)
+{
+    tci_sequence q = tci_sequence_make(s, p);
+    int32_t *distance = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    tci_sequence_by_rule(&q, TCI_SEQUENCE_FIRST, order);
+    for (int i = q.n - 1; i >= q.first; i--) {
+        const tci_sequence_step *step = &q.steps[order[i]];
+        for (int l = 0; l < step->n_leads; l++) {
+            distance[order[i]] = TCI_MAX(distance[order[i]], distance[step->leads_to[l]] + 1);
+        }
+    }
+    return distance;
+}
+
+/* A unit while units are put in order, in the place of its number; and a step, in that of its. */
+typedef struct tci_sequence_unit {
+    int32_t waits;        /* reasons to wait for steps of others that are not done yet */
+    int32_t last;         /* its last step; -1: no unit has that number */
+    int32_t before;       /* of a step: that of its unit before it, or -1 */
+} tci_sequence_unit;
+
+static tci_sequence_unit *tci_sequence_units(tci_sequence *q, const int32_t *unit)
+{
+    tci_sequence_unit *units = TCI_NEW_ARRAY(q->s, tci_sequence_unit, q->n + 1);
+    for (int t = 0; t < q->n; t++) {
+        units[t].last = -1;
+    }
+    for (int t = q->first; t < q->n; t++) {
+        units[t].before = units[unit[t]].last;
+        units[unit[t]].last = t;
+        for (int l = 0; l < q->steps[t].n_leads; l++) {
+            int to = unit[q->steps[t].leads_to[l]];
+            units[to].waits += to != unit[t];
+        }
+    }
+    for (int u = q->first; u < q->n; u++) {
+        if (units[u].last >= 0 && units[u].waits == 0) {
+            q->ready[q->n_ready++] = u;
+        }
+    }
+    return units;
+}
+
+/* Of those that may be done, that whose last step comes first; it is no longer among them. */
+static int tci_sequence_next_unit(tci_sequence *q, const tci_sequence_unit *units)
+{
+    int best = 0;
+    TCI_ASSERT(q->s, q->n_ready > 0);
+    for (int i = 1; i < q->n_ready; i++) {
+        best = units[q->ready[i]].last < units[q->ready[best]].last ? i : best;
+    }
+    int unit = q->ready[best];
+    q->ready[best] = q->ready[--q->n_ready];
+    return unit;
+}
+
+TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit)
+{
+    tci_sequence q = tci_sequence_make(s, p);
+    tci_sequence_unit *units = tci_sequence_units(&q, unit);
+    int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    for (int t = 0; t < q.first; t++) {
+        order[t] = t;
+    }
+    for (int end = q.first; end < q.n;) {
+        int u = tci_sequence_next_unit(&q, units), n = 0;
+        for (int t = units[u].last; t >= 0; t = units[t].before) {
+            n++;
+        }
+        end += n;
+        for (int t = units[u].last, at = end; t >= 0; t = units[t].before) {
+            order[--at] = t;
+            for (int l = 0; l < q.steps[t].n_leads; l++) {
+                int to = unit[q.steps[t].leads_to[l]];
+                if (to != u && --units[to].waits == 0) {
+                    q.ready[q.n_ready++] = to;
+                }
+            }
+        }
+    }
+    return order;
+}
+/* ---- src/plan/beside.c ---- */
+/* plan/beside.c - small kernels side by side: horizontal fusion.
+ *
+ * In: the steps of a run, in order. Out: the same, some of them now one step, whose kernel is a
+ * joint (kernel/ir.h) of theirs, so that they are one launch.
+ *
+ * The one idea: a step's distance is how many others must follow it one after the other. Those of
+ * one distance need nothing of each other, and joining such steps makes no circle, however many
+ * joints there are. So the updates of all parameters, behind which nothing follows, meet, wherever
+ * their gradients were computed.
+ *
+ * Joined are kernels whose time is short beside that of a launch; where launches cost nothing (a
+ * processor), those whose time is short beside waking a thread, if together they are worth several.
+ * A joint holds its members' memory at once: where the workspace grows by more than a little, only
+ * smaller kernels are joined, or none. */
+
+enum {
+    TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
+    TCI_BESIDE_STEPS = 4096,  /* of a plan that is looked at */
+    TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
+    TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
+    TCI_BESIDE_GROWTH = 32    /* part by which the workspace may grow */
+};
+/* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
+ * joint together where launches cost nothing, at least. */
+#define TCI_BESIDE_MOST 4.0
+#define TCI_BESIDE_LEAST 4.0
+
+typedef struct tci_beside {
+    tci_scratch *s;
+    const tci_plan *p;
+    bool blocks;
+    double most, least;      /* bytes or operations of a member; of a joint */
+    const int32_t *distance; /* per step */
+    int32_t *writers;        /* per buffer */
+    int32_t *unit; int n_units; /* per step: which step it becomes */
+} tci_beside;
+
+/* ---- which steps ---- */
+
+static double tci_beside_work(const tci_kernel *k)
+{
+    return (double)TCI_MAX(k->bytes, k->flops);
+}
+
+/* No values along inner axes but sums of them: such a kernel needs no memory of its own. Those of
+ * a device's blocks exchange what they sum, so there only what has no inner axes. */
+static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
+{
+    bool fit = k->n_stages > 0;
+    for (int i = 0; i < k->n_stages; i++) {
+        const tci_kstage *stage = &k->stages[i];
+        bool map = stage->kind == TCI_STAGE_MAP && stage->n_axes == 0;
+        bool sums = stage->kind == TCI_STAGE_REDUCE && stage->n_kept == 0 && !b->blocks;
+        fit = fit && (map || sums);
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        fit = fit && k->reds[r].op != TCI_RED_DOT;
+    }
+    return fit;
+}
+
+static bool tci_beside_fits(const tci_beside *b, int t)
+{
+    const tci_step *step = &b->p->steps[t];
+    const tci_kernel *k = b->p->kernels[step->kernel];
+    bool fits = !k->call && !k->is_repeat && tci_beside_stages_fit(b, k) &&
+                tci_beside_work(k) <= b->most;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size);
+    }
+    for (int o = 0; o < k->n_operands; o++) {
+        fits = fits && tci_dim_is_known(k->operands[o].n) &&
+               (!k->operands[o].is_output || b->writers[step->operands[o]] == 1);
+    }
+    return fits;
+}
+
+static int tci_beside_words(const tci_kernel *k)
+{
+    return k->n_operands + k->n_literals;
+}
+
+/* Steps of one distance, from `first`: as many as one launch takes are one unit from now on, if
+ * that pays. Returns the next one, behind them. */
+static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
+{
+    int words = 0, end = first;
+    double work = 0;
+    for (; end < n && b->distance[steps[end]] == b->distance[steps[first]]; end++) {
+        const tci_kernel *k = b->p->kernels[b->p->steps[steps[end]].kernel];
+        words += tci_beside_words(k);
+        if (words > TCI_BESIDE_WORDS) {
+            break;
+        }
+        work += tci_beside_work(k);
+    }
+    for (int i = first; i < end && work >= b->least; i++) {
+        b->unit[steps[i]] = b->unit[steps[first]];
+    }
+    return TCI_MAX(end, first + 1);
+}
+
+/* By distance, and in their order. */
+static void tci_beside_sort(const tci_beside *b, int32_t *steps, int n)
+{
+    int32_t *begin = TCI_NEW_ARRAY(b->s, int32_t, b->p->n_steps + 2);
+    int32_t *sorted = TCI_NEW_ARRAY(b->s, int32_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        begin[b->distance[steps[i]] + 1]++;
+    }
+    for (int d = 0; d < b->p->n_steps; d++) {
+        begin[d + 1] += begin[d];
+    }
+    for (int i = 0; i < n; i++) {
+        sorted[begin[b->distance[steps[i]]]++] = steps[i];
+    }
+    memcpy(steps, sorted, sizeof(*steps) * (size_t)n);
+}
+
+/* False: nothing is joined. */
+static bool tci_beside_choose(tci_beside *b)
+{
+    int32_t *steps = TCI_NEW_ARRAY(b->s, int32_t, b->p->n_steps + 1);
+    int n = 0;
+    for (int t = 0; t < b->p->n_steps; t++) {
+        b->unit[t] = t;
+        if (t >= b->p->n_init && tci_beside_fits(b, t)) {
+            steps[n++] = t;
+        }
+    }
+    tci_beside_sort(b, steps, n);
+    for (int i = 0; i < n;) {
+        i = tci_beside_one(b, steps, i, n);
+    }
+    bool any = false;
+    for (int t = 0; t < b->p->n_steps; t++) {
+        any = any || b->unit[t] != t;
+    }
+    return any;
+}
+
+/* ---- joints ---- */
+
+/* The kernel of n steps, which the plan may have already. */
+static int tci_beside_kernel(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
+{
+    for (int i = p->n_kernels - 1; i >= 0 && p->kernels[i]->n_members; i--) {
+        bool same = p->kernels[i]->n_members == n;
+        for (int m = 0; m < n && same; m++) {
+            same = p->kernels[i]->members[m] == p->kernels[steps[m].kernel];
+        }
+        if (same) {
+            return i;
+        }
+    }
+    tci_kernel *k = tci_kernel_make(s);
+    k->members = TCI_NEW_ARRAY(s, tci_kernel *, n);
+    k->n_members = n;
+    for (int i = 0; i < n; i++) {
+        tci_kernel *m = k->members[i] = p->kernels[steps[i].kernel];
+        for (int o = 0; o < m->n_operands; o++) {
+            TCI_PUSH(s, k->operands, k->n_operands, k->cap_operands, m->operands[o]);
+        }
+        k->n_literals += m->n_literals;
+        k->faults |= m->faults;
+        k->flops += m->flops;
+        k->bytes += m->bytes;
+        k->all_flops = tci_dim_add(k->all_flops, m->all_flops);
+        k->all_bytes = tci_dim_add(k->all_bytes, m->all_bytes);
+    }
+    snprintf(k->name, sizeof(k->name), "tc_k_joint%d_%.40s", n, k->members[0]->name + 5);
+    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
+    return p->n_kernels - 1;
+}
+
+static tci_step tci_beside_step(tci_scratch *s, tci_plan *p, const tci_step *steps, int n)
+{
+    tci_step joint = {.kernel = tci_beside_kernel(s, p, steps, n), .group = -1};
+    const tci_kernel *k = p->kernels[joint.kernel];
+    int operand = 0, literal = 0;
+    joint.members = tci_scratch_copy(s, steps, sizeof(*steps) * (size_t)n);
+    joint.operands = TCI_NEW_ARRAY(s, int32_t, k->n_operands + 1);
+    joint.offsets = TCI_NEW_ARRAY(s, tci_dim, k->n_operands + 1);
+    joint.literals = TCI_NEW_ARRAY(s, int32_t, k->n_literals + 1);
+    for (int i = 0; i < n; i++) {
+        const tci_kernel *m = k->members[i];
+        for (int o = 0; o < m->n_operands; o++, operand++) {
+            joint.operands[operand] = steps[i].operands[o];
+            joint.offsets[operand] = steps[i].offsets[o];
+        }
+        for (int l = 0; l < m->n_literals; l++) {
+            joint.literals[literal++] = steps[i].literals[l];
+        }
+    }
+    return joint;
+}
+
+/* Kernels of no step go. */
+static void tci_beside_drop_kernels(tci_scratch *s, tci_plan *p)
+{
+    int32_t *now = TCI_NEW_ARRAY(s, int32_t, p->n_kernels + 1);
+    int n = 0;
+    for (int t = 0; t < p->n_steps; t++) {
+        now[p->steps[t].kernel] = 1;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        if (now[i]) {
+            p->kernels[n] = p->kernels[i];
+            now[i] = n++;
+        }
+    }
+    p->n_kernels = n;
+    for (int t = 0; t < p->n_steps; t++) {
+        p->steps[t].kernel = now[p->steps[t].kernel];
+    }
+}
+
+/* The plan with the steps of each unit as one. */
+static tci_plan tci_beside_apply(const tci_beside *b)
+{
+    tci_scratch *s = b->s;
+    const int n = b->p->n_steps;
+    tci_plan q = *b->p;
+    const int32_t *order = tci_plan_unit_order(s, b->p, b->unit);
+    tci_step *members = TCI_NEW_ARRAY(s, tci_step, n + 1);
+    q.kernels = tci_scratch_copy(s, q.kernels, sizeof(*q.kernels) * (size_t)q.n_kernels);
+    q.cap_kernels = q.n_kernels;
+    q.steps = NULL;
+    q.n_steps = q.cap_steps = 0;
+    for (int i = 0; i < n;) {
+        int n_members = 0, unit = b->unit[order[i]];
+        for (; i < n && b->unit[order[i]] == unit; i++) {
+            members[n_members++] = b->p->steps[order[i]];
+        }
+        tci_step step = n_members == 1 ? members[0] : tci_beside_step(s, &q, members, n_members);
+        TCI_PUSH(s, q.steps, q.n_steps, q.cap_steps, step);
+    }
+    tci_beside_drop_kernels(s, &q);
+    return q;
+}
+
+TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak)
+{
+    tci_beside b = {.s = s, .p = p, .blocks = machine.block_threads > 0};
+    if (!machine.joins || machine.apart || p->n_steps > TCI_BESIDE_STEPS) {
+        return;
+    }
+    const tc_machine *f = &machine.facts;
+    double one = f->one_gbs * f->wake_ns; /* what a thread moves while another is woken */
+    b.most = TCI_BESIDE_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
+                                         : one * tci_machine_threads(&machine));
+    b.least = b.blocks ? 0 : TCI_BESIDE_LEAST * one;
+    b.distance = tci_plan_distances(s, p);
+    b.unit = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    b.writers = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            b.writers[p->steps[t].operands[o]] += k->operands[o].is_output;
+        }
+    }
+    for (int i = 0; i < TCI_BESIDE_TRIES && tci_beside_choose(&b); i++) {
+        tci_plan q = tci_beside_apply(&b);
+        if (tci_plan_sequence(s, &q) <= peak + peak / TCI_BESIDE_GROWTH) {
+            *p = q;
+            return;
+        }
+        b.most /= TCI_BESIDE_SMALLER;
+    }
+}
+
+#undef TCI_BESIDE_MOST
+#undef TCI_BESIDE_LEAST
 /* ---- src/plan/place.c ---- */
 /* plan/place.c - where temporaries lie in the arena.
  *
@@ -38730,18 +39194,43 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
     return true;
 }
 
+/* The last operand of a step that lies in that buffer, and is written if need be; -1: none does. */
+static int tci_memory_operand(const tci_kernel *k, const tci_step *step, int buffer, bool written)
+{
+    int o = k->n_operands - 1;
+    while (o >= 0 && (step->operands[o] != buffer || (written && !k->operands[o].is_output))) {
+        o--;
+    }
+    return o;
+}
+
+static bool tci_memory_step_in_place(tci_scratch *s, const tci_plan *p, const tci_kernel *k,
+                                     const tci_step *step, int out, int in)
+{
+    int writes = tci_memory_operand(k, step, out, true);
+    int reads = tci_memory_operand(k, step, in, false);
+    return writes < 0 || reads < 0 ||
+           (step->offsets[reads] == 0 &&
+            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
+}
+
+/* Of a joint's members, which run in any order, only that which writes may read. */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in)
 {
-    const tci_kernel *k = p->kernels[p->steps[step].kernel];
-    int writes = -1, reads = -1;
-    for (int o = 0; o < k->n_operands; o++) {
-        int b = p->steps[step].operands[o];
-        writes = b == out && k->operands[o].is_output ? o : writes;
-        reads = b == in ? o : reads;
+    const tci_step *joint = &p->steps[step];
+    const tci_kernel *k = p->kernels[joint->kernel];
+    bool writes = tci_memory_operand(k, joint, out, true) >= 0, in_place = true;
+    if (!k->n_members) {
+        return tci_memory_step_in_place(s, p, k, joint, out, in);
     }
-    return writes < 0 || reads < 0 ||
-           (p->steps[step].offsets[reads] == 0 &&
-            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
+    for (int i = 0; i < k->n_members && writes; i++) {
+        const tci_kernel *m = k->members[i];
+        const tci_step *of = &joint->members[i];
+        bool other = tci_memory_operand(m, of, out, true) < 0;
+        in_place = in_place && (other ? tci_memory_operand(m, of, in, false) < 0
+                                      : tci_memory_step_in_place(s, p, m, of, out, in));
+    }
+    return in_place;
 }
 
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index)
@@ -38800,13 +39289,14 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
     }
 }
 
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine)
 {
-    tci_plan_sequence(s, p);
+    int64_t peak = tci_plan_sequence(s, p);
+    tci_plan_beside(s, p, machine, peak);
     tci_memory_lifetimes(p);
     tci_memory_aliases(s, p);
     tci_repeat_place(s, p);
-    tci_memory_place(s, p, apart);
+    tci_memory_place(s, p, machine.block_threads > 0);
 }
 /* ---- src/plan/once.c ---- */
 /* plan/once.c - what a program computes once and not in each run: its init list.
@@ -39227,7 +39717,11 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
     const tci_fusion *f = p->fusion;
     int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, f->n_groups + 1);
     for (int t = 0; t < p->n_steps; t++) {
-        step_of[p->steps[t].group] = t;
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        const tci_step *of = k->n_members ? p->steps[t].members : &p->steps[t];
+        for (int i = 0; i < TCI_MAX(k->n_members, 1); i++) {
+            step_of[of[i].group] = t;
+        }
     }
     tci_remat m = {s, g, p, f, all, tci_remat_peak(s, p), step_of,
                    TCI_NEW_ARRAY(s, bool, f->n_roots + 1), tci_table_in(s, sizeof(tci_node *))};
@@ -39793,7 +40287,8 @@ static void tci_repeat_add_steps(tci_repeat_placer *c, const tci_plan *body, boo
         const tci_step *from = &body->steps[t];
         int n = body->kernels[from->kernel]->n_operands;
         tci_step step = {first + from->kernel, TCI_NEW_ARRAY(c->s, int32_t, n + 1),
-                         TCI_NEW_ARRAY(c->s, tci_dim, n + 1), from->literals, -1};
+                         TCI_NEW_ARRAY(c->s, tci_dim, n + 1), from->literals, -1,
+                         NULL};
         for (int o = 0; o < n; o++) {
             tci_repeat_spot spot = tci_repeat_spot_of(c, body, from->operands[o], temps, enters);
             tci_move move = {c->to.n_steps, o, spot.by, spot.back};
@@ -40120,7 +40615,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
-                         f->order[i]};
+                         f->order[i], NULL};
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
@@ -40175,7 +40670,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(m->s, p, j->inputs, j->n_inputs);
-    tci_plan_memory(m->s, p, m->machine.block_threads > 0);
+    tci_plan_memory(m->s, p, m->machine);
 }
 
 /* `to` is a plan from its beginning again, `start`. */
@@ -41050,6 +41545,14 @@ typedef struct tci_lblock {
     int32_t depth;
 } tci_lblock;
 
+typedef struct tci_loop_member {  /* of a joint */
+    const tci_kernel *kernel;
+    tci_loop *loop;
+    int32_t first_same;           /* the first member that has this loop */
+    int32_t operand, literal;     /* its first one among the joint's */
+    int64_t first_task;
+} tci_loop_member;
+
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
@@ -41073,6 +41576,10 @@ struct tci_loop {
     bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
+     * n_tasks, faults, and as `threads` the most that a member has. */
+    tci_loop_member *members; int n_members;
+    bool is_member; /* the function is called by that of a joint */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
     /* Not NULL: a skeleton of attention, `matrix` is its second product, and `scores` the blocks
@@ -47469,6 +47976,9 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
 TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
+/* loop/joint.c: the loops of a joint's members. */
+TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                    tci_launch *launch);
 /* loop/rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
 /* loop/map.c, tile.c, strip.c, rows.c: each ends with NULL. */
@@ -52542,6 +53052,76 @@ TCI_FN const tci_form *const *tci_rows_forms(void)
     static const tci_form *const forms[] = {&row, &rows, NULL};
     return forms;
 }
+/* ---- src/loop/joint.c ---- */
+/* loop/joint.c - joints: several kernels as one function.
+ *
+ * In: a joint (kernel/ir.h). Out: the loops of its members, each with a schedule of its own, and
+ * where each begins in the tasks, operands and literals of the whole. Members that are one kernel
+ * have one loop, so code does not grow with their number.
+ *
+ * A member gets neither work memory nor memory of its block: all members would need theirs at once.
+ */
+
+/* The first so many of a function's blocks of threads are the first member's, and so on. */
+static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
+{
+    double ns = 0;
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_launch *member = &launches[i];
+        ns += (double)tci_dim_known(member->n_tasks) * member->task_ns;
+        launch->call_ns = TCI_MAX(launch->call_ns, member->call_ns);
+        launch->lanes = TCI_MAX(launch->lanes, member->lanes);
+    }
+    launch->n_tasks = l->n_tasks;
+    launch->task_ns = ns / (double)TCI_MAX(tci_dim_known(l->n_tasks), 1);
+}
+
+static const char *tci_joint_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches)
+{
+    tci_str why = {.s = s};
+    for (int i = 0; i < l->n_members; i++) {
+        if (l->members[i].first_same == i) {
+            tci_str_printf(&why, "%s%s: %s, %s", why.n ? "\n  " : "", l->members[i].kernel->name,
+                           launches[i].note, launches[i].why);
+        }
+    }
+    return tci_str_text(&why);
+}
+
+TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                    tci_launch *launch)
+{
+    tci_loop *l = tci_loop_make(s, k);
+    tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
+    int32_t operand = 0, literal = 0;
+    memset(launch, 0, sizeof(*launch));
+    machine.has_work = false;
+    machine.no_exchange = true;
+    l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
+    l->n_members = k->n_members;
+    l->threads = l->rows = 1;
+    l->n_tasks = 0;
+    for (int i = 0; i < k->n_members; i++) {
+        const tci_kernel *m = k->members[i];
+        int same = tci_kernel_first_same(k, i);
+        launches[i] = launches[same];
+        tci_loop *of = same < i ? l->members[same].loop
+                                : tci_loop_schedule(s, m, machine, &launches[i]);
+        l->members[i] = (tci_loop_member){m, of, same, operand, literal, tci_dim_known(l->n_tasks)};
+        l->n_tasks = tci_dim_add(l->n_tasks, of->n_tasks);
+        l->threads = TCI_MAX(l->threads, of->threads * of->rows);
+        l->faults |= of->faults;
+        operand += m->n_operands;
+        literal += m->n_literals;
+        TCI_ASSERT(s, !of->work_bytes && !of->matrix && !of->n_dims);
+    }
+    l->lanes = l->threads;
+    tci_joint_launch(l, launches, launch);
+    snprintf(launch->note, sizeof(launch->note), "%d kernels side by side", k->n_members);
+    l->note = tci_scratch_printf(s, "%s", launch->note);
+    launch->why = tci_joint_why(s, l, launches);
+    return l;
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -52808,6 +53388,9 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
                                       tci_launch *launch)
 {
     tci_sched list[TCI_SCHED_MOST], wanted;
+    if (k->n_members) {
+        return tci_joint_schedule(scratch, k, machine, launch);
+    }
     const tci_ask *a = tci_ask_make(scratch, k, machine);
     int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
     TCI_ASSERT(scratch, n > 0);
@@ -53057,6 +53640,17 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
         tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        tci_str_printf(out, "  from task %lld, p%d: loop %d\n", (long long)m->first_task,
+                       (int)m->operand, (int)m->first_same);
+    }
+    for (int i = 0; i < l->n_members; i++) {
+        if (l->members[i].first_same == i) {
+            tci_str_printf(out, "%d: ", i);
+            tci_loop_print(out, l->members[i].loop);
+        }
+    }
 }
 /* ---- src/loop/walk.c ---- */
 /* loop/walk.c - runs the addresses of a loop at its corners: the first and the last round of every
@@ -53428,8 +54022,31 @@ static void tci_lverify_block(tci_lverify *v, int block, int loop_index)
     }
 }
 
+/* One after the other, without gaps. */
+static void tci_lverify_members(tci_scratch *s, const tci_loop *l)
+{
+    int64_t task = 0;
+    int32_t operand = 0;
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        TCI_ASSERT(s, m->first_task == task && m->operand == operand && m->first_same <= i);
+        TCI_ASSERT(s, l->members[m->first_same].loop == m->loop && !m->loop->n_members);
+        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads && !m->loop->work_bytes);
+        task += tci_dim_known(m->loop->n_tasks);
+        operand += m->kernel->n_operands;
+        if (m->first_same == i) {
+            tci_loop_verify(s, m->loop);
+        }
+    }
+    TCI_ASSERT(s, task == tci_dim_known(l->n_tasks) && operand == l->n_operands);
+}
+
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
 {
+    if (l->n_members) {
+        tci_lverify_members(s, l);
+        return;
+    }
     tci_lverify v = {s, l, NULL, NULL, NULL};
     v.values = TCI_NEW_ARRAY(s, uint8_t, l->n_values + 1);
     v.indices = TCI_NEW_ARRAY(s, uint8_t, l->n_indices + 1);
@@ -53465,6 +54082,7 @@ typedef struct tci_dialect tci_dialect;
 struct tci_dialect {
     const tc_dialect *words;          /* of head only where the hook is the C dialect's */
     const char *local_word;           /* before the declaration of an array: "", "__shared__ " */
+    const char *table_word;           /* before that of a table of constants: "static const " */
     int vector_bytes;
     tci_scratch *s;
     void *state;                      /* the requests made so far */
@@ -53476,10 +54094,10 @@ struct tci_dialect {
     /* A constant as source text of the scalar compute type: exact bits (hex floats or bit
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
-    /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
-     * `given` are in scope too. */
+    /* The function's signature (where l->is_member of one that only others call) and its opening
+     * brace; `bufs`, `lits`, `fault`, `task_begin` and `task_end` are in scope after it. n_words:
+     * that `lits` has. Of a skeleton (l->matrix): its main loop up to the hole, where the
+     * operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
@@ -53498,6 +54116,9 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
+/* emit/joint.c: that of a joint, with those of its members. */
+TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                           const char *symbol);
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 /* A language like C, in scalar code; or what it makes itself. */
 TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);
@@ -53960,6 +54581,10 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                             const char *symbol)
 {
     tci_c_like c = {out, d, l, NULL};
+    if (l->n_members) {
+        tci_emit_joint(out, d, k, l, symbol);
+        return;
+    }
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
     d->head(d, out, symbol, l, k->n_literals + l->n_dims);
     for (int i = 0; i < l->n_dims; i++) {
@@ -53984,6 +54609,83 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         d->score_tail(d, out, symbol, l, i);
     }
     tci_c_block(&c, 0, 1);
+    d->tail(d, out, symbol, l);
+}
+/* ---- src/emit/joint.c ---- */
+/* emit/joint.c - the text of a joint: one function for several kernels.
+ *
+ * In: a joint's loop. Out: a function of each of its kernels, and one that finds whose tasks it was
+ * given: a table has, for each member, the first of its tasks, where its operands and literals
+ * begin, and which function it is. So another member is another row. The text is C, whatever the
+ * dialect, but for what stands before a function (tci_dialect.head). */
+
+static const char *tci_joint_symbol(tci_dialect *d, const char *symbol, int member)
+{
+    return tci_scratch_printf(d->s, "%s_%d", symbol, member);
+}
+
+static void tci_joint_table(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol)
+{
+    tci_str_printf(out, "%s%s %s_table[%d][4] = {", d->table_word, d->type(d, TC_I64, 1), symbol,
+                   l->n_members + 1);
+    for (int i = 0; i <= l->n_members; i++) {
+        const tci_loop_member *m = &l->members[TCI_MIN(i, l->n_members - 1)];
+        bool end = i == l->n_members;
+        tci_str_printf(out, "%s{%lld, %d, %d, %d}", i % 4 ? ", " : i ? ",\n    " : "\n    ",
+                       (long long)(end ? tci_dim_known(l->n_tasks) : m->first_task),
+                       end ? 0 : (int)m->operand, end ? 0 : (int)m->literal,
+                       end ? 0 : (int)m->first_same);
+    }
+    tci_str_add(out, "};\n");
+}
+
+static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, const char *symbol,
+                           int member)
+{
+    const tci_loop *of = l->members[member].loop;
+    tci_str_printf(out, "        case %d: ", member);
+    if (of->threads * of->rows < l->threads) {
+        tci_str_printf(out, "if (TC_THREAD < %d) ", of->threads * of->rows);
+    }
+    tci_str_printf(out, "%s(bufs + m[1], lits + m[2], fault, from - m[0], to - m[0]); break;\n",
+                   tci_joint_symbol(d, symbol, member));
+}
+
+TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                           const char *symbol)
+{
+    const char *word = d->type(d, TC_I64, 1);
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        if (m->first_same == i) {
+            tci_loop of = *m->loop;
+            of.is_member = true;
+            tci_emit_kernel(out, d, m->kernel, &of, tci_joint_symbol(d, symbol, i));
+        }
+    }
+    tci_joint_table(d, out, l, symbol);
+    tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
+    d->head(d, out, symbol, l, k->n_literals);
+    tci_str_printf(out,
+                   "    int low = 0, high = %d;\n"
+                   "    while (high - low > 1) {\n"
+                   "        const int middle = (low + high) / 2;\n"
+                   "        if (%s_table[middle][0] <= task_begin) {\n"
+                   "            low = middle;\n        } else {\n            high = middle;\n"
+                   "        }\n    }\n"
+                   "    for (; %s_table[low][0] < task_end; low++) {\n"
+                   "        const %s *m = %s_table[low];\n"
+                   "        const %s from = m[0] < task_begin ? task_begin : m[0];\n"
+                   "        const %s next = %s_table[low + 1][0];\n"
+                   "        const %s to = next < task_end ? next : task_end;\n"
+                   "        switch (m[3]) {\n",
+                   l->n_members, symbol, symbol, word, symbol, word, word, symbol, word);
+    for (int i = 0; i < l->n_members; i++) {
+        if (l->members[i].first_same == i) {
+            tci_joint_call(d, out, l, symbol, i);
+        }
+    }
+    tci_str_add(out, "        }\n    }\n");
     d->tail(d, out, symbol, l);
 }
 /* ---- src/emit/c_soft.c ---- */
@@ -56303,8 +57005,9 @@ TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                         int n_words)
 {
+    const tc_dialect *words = l->is_member ? &tci_cd_hidden_words : d->words;
     (void)d->type(d, TC_I64, 1);
-    for (const char *at = d->words->head; *at; at++) {
+    for (const char *at = words->head; *at; at++) {
         const char *end = at[0] == '$' && at[1] == '(' ? strstr(at, "$)") : NULL;
         if (end) {
             const char *each = tci_scratch_printf(d->s, "%.*s", (int)(end - at - 2), at + 2);
@@ -56333,6 +57036,7 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     tci_cd *cd = TCI_NEW(s, tci_cd);
     cd->d.words = &tci_cd_words;
     cd->d.local_word = "";
+    cd->d.table_word = "static const ";
     cd->d.head = tci_cd_head;
     cd->d.tail = tci_cd_tail;
     cd->d.vector_bytes = vector_bytes;
@@ -56627,8 +57331,15 @@ typedef struct tci_interp_stage {
     tci_interp_section *sections; /* n_axes + 1: run once; per first axis; ... ; per last axis */
 } tci_interp_stage;
 
+typedef struct tci_interp_member {
+    struct tci_interp *interp;    /* the first that has it owns it */
+    int32_t first_same, operand, literal;
+    int64_t first_task;
+} tci_interp_member;
+
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
+    tci_interp_member *members; int n_members; /* of a joint, which has no more; and an end */
     bool inner;             /* TCI_VEC_INNER */
     int vlanes;             /* virtual lanes of its reductions */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
@@ -59822,6 +60533,29 @@ TCI_QUICK_END
 
 /* ---- the interface ---- */
 
+/* Escapes. */
+static void tci_interp_join(tci_interp *p, const tci_kernel *k)
+{
+    tci_interp_member next = {0};
+    p->members = TCI_NEW_ARRAY(&p->s, tci_interp_member, k->n_members + 1);
+    for (int i = 0; i < k->n_members; i++) {
+        tci_interp_member *m = &p->members[i];
+        *m = next;
+        m->first_same = tci_kernel_first_same(k, i);
+        m->interp = m->first_same < i ? p->members[m->first_same].interp
+                                      : tci_interp_make(k->members[i]);
+        if (!m->interp) {
+            tci_scratch_fail(&p->s, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+        }
+        p->n_members = i + 1;
+        next.operand += k->members[i]->n_operands;
+        next.literal += k->members[i]->n_literals;
+        next.first_task += tci_interp_tasks(m->interp);
+        p->workspace_bytes = TCI_MAX(p->workspace_bytes, m->interp->workspace_bytes);
+    }
+    p->members[k->n_members] = next;
+}
+
 TCI_FN tci_interp *tci_interp_make(const tci_kernel *k)
 {
     tci_interp *p = tci_heap_get(sizeof *p);
@@ -59833,13 +60567,22 @@ TCI_FN tci_interp *tci_interp_make(const tci_kernel *k)
         tci_interp_free(p);
         return NULL;
     }
-    tci_interp_prepare(p, k);
+    if (k->n_members) {
+        tci_interp_join(p, k);
+    } else {
+        tci_interp_prepare(p, k);
+    }
     return p;
 }
 
 TCI_FN void tci_interp_free(tci_interp *p)
 {
     if (p) {
+        for (int i = 0; i < p->n_members; i++) {
+            if (p->members[i].first_same == i) {
+                tci_interp_free(p->members[i].interp);
+            }
+        }
         tci_scratch_free(&p->s);
         tci_heap_free(p);
     }
@@ -59847,17 +60590,39 @@ TCI_FN void tci_interp_free(tci_interp *p)
 
 TCI_FN size_t tci_interp_bytes(const tci_interp *p)
 {
-    return sizeof(*p) + tci_scratch_held(&p->s);
+    size_t bytes = sizeof(*p) + tci_scratch_held(&p->s);
+    for (int i = 0; i < p->n_members; i++) {
+        if (p->members[i].first_same == i) {
+            bytes += tci_interp_bytes(p->members[i].interp);
+        }
+    }
+    return bytes;
 }
 
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p)
 {
-    return (p->points + p->grain - 1) / p->grain;
+    return p->n_members ? p->members[p->n_members].first_task
+                        : (p->points + p->grain - 1) / p->grain;
 }
 
 TCI_FN size_t tci_interp_workspace(const tci_interp *p)
 {
     return ((size_t)p->workspace_bytes + 63) / 64 * 64;
+}
+
+static void tci_interp_run_joint(const tci_interp *p, void *workspace, void *const *bufs,
+                                 const int64_t *lits, int64_t *fault, int64_t task_begin,
+                                 int64_t task_end)
+{
+    for (int i = 0; i < p->n_members; i++) {
+        const tci_interp_member *m = &p->members[i];
+        int64_t begin = TCI_MAX(task_begin, m->first_task);
+        int64_t end = TCI_MIN(task_end, m[1].first_task);
+        if (begin < end) {
+            tci_interp_run(m->interp, workspace, bufs + m->operand, lits + m->literal, fault,
+                           begin - m->first_task, end - m->first_task);
+        }
+    }
 }
 
 TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
@@ -59871,6 +60636,10 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
                   .fault = fault,
                   .n = 1,
                   .outer_n = 1};
+    if (p->n_members) {
+        tci_interp_run_joint(p, workspace, bufs, lits, fault, task_begin, task_end);
+        return;
+    }
     e.ptr = workspace;
     e.axes = (int64_t *)(void *)(e.workspace + p->axes_offset);
     e.flags = (uint8_t *)e.workspace + p->flags_offset;
@@ -60139,6 +60908,17 @@ static void tci_iverify_memory(const tci_iverify *v)
 
 TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
 {
+    for (int i = 0; i < p->n_members; i++) {
+        const tci_interp_member *m = &p->members[i];
+        TCI_ASSERT(s, m[1].first_task == m->first_task + tci_interp_tasks(m->interp));
+        TCI_ASSERT(s, m->interp->workspace_bytes <= p->workspace_bytes && !m->interp->n_members);
+        if (m->first_same == i) {
+            tci_interp_verify(s, m->interp);
+        }
+    }
+    if (p->n_members) {
+        return;
+    }
     tci_iverify v = {.s = s, .p = p};
     v.state = TCI_NEW_ARRAY(s, uint8_t, p->n_values + 1);
     v.section = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
@@ -60380,6 +61160,17 @@ static void tci_iprint_stage(tci_str *out, const tci_interp *p, int stage)
 
 TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p)
 {
+    for (int i = 0; i < p->n_members; i++) {
+        const tci_interp_member *m = &p->members[i];
+        tci_str_printf(out, "from task %" PRId64 ", operand %d: %d\n", m->first_task,
+                       (int)m->operand, (int)m->first_same);
+        if (m->first_same == i) {
+            tci_interp_print(out, m->interp);
+        }
+    }
+    if (p->n_members) {
+        return;
+    }
     tci_str_add(out, "over");
     for (int i = 0; i < p->n_axes; i++) {
         tci_str_printf(out, "%s%" PRId64, i == 0 ? " " : i == p->n_outer ? "; " : " x ",
@@ -62064,6 +62855,7 @@ static tci_machine tci_backend_machine_of(const tci_target *t)
     m.block_threads = t->block_threads;
     m.matrix_units = t->matrix_units;
     m.no_exchange = t->no_exchange;
+    m.joins = !t->no_exchange; /* in tc's own dialects */
     m.facts = t->machine;
     return tci_machine_complete(m);
 }
@@ -65348,10 +66140,13 @@ static int64_t tci_tune_operand_bytes(const tci_koperand *o)
     return TCI_MAX(tci_dim_hint(o->n), 1) * tci_dtype_get((tc_dtype)o->dtype)->bytes;
 }
 
-/* Its sizes are known, and its memory is not too much. */
+/* It is no joint, its sizes are known, and its memory is not too much. */
 static bool tci_tune_can_run(const tci_kernel *k)
 {
     int64_t bytes = 0;
+    if (k->n_members) {
+        return false;
+    }
     for (int i = 0; i < k->n_axes; i++) {
         if (!tci_dim_is_known(k->axes[i].size)) {
             return false;
@@ -74202,8 +74997,9 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
         writes += k->operands[o].is_output;
         reads += !k->operands[o].is_output;
     }
-    tci_str_printf(out, "  %d. %s: %d stage%s, reads %d, writes %d, ", t + 1, k->name, k->n_stages,
-                   k->n_stages == 1 ? "" : "s", reads, writes);
+    int parts = k->n_members ? k->n_members : k->n_stages;
+    tci_str_printf(out, "  %d. %s: %d %s%s, reads %d, writes %d, ", t + 1, k->name, parts,
+                   k->n_members ? "kernel" : "stage", parts == 1 ? "" : "s", reads, writes);
     tci_explain_bytes(out, k->bytes);
     tci_str_printf(out, ", %.3g flops", (double)k->flops);
     tci_explain_classes(out, k);

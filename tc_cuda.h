@@ -1657,6 +1657,16 @@ static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
     return p == TCI_P_MUL ? "tc_mul_bf16" : p == TCI_P_ADD ? "tc_add_bf16" : NULL;
 }
 
+/* Where a vector is among those of its block. */
+static void tci_cuda_beside(tci_dialect *d, tci_str *out, const char *word)
+{
+    int beside = tci_cuda_scalar(d).beside;
+    if (beside) {
+        tci_str_printf(out, "    const %s row = TC_THREAD / %d, thread = TC_THREAD & %d;\n", word,
+                       beside, beside - 1);
+    }
+}
+
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                           int n_words)
@@ -1672,22 +1682,29 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
         tci_cuda_matrix_head(out, symbol, l, n_words);
         return;
     }
+    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
+    own->beside = l->rows > 1 ? l->threads : 0;
+    if (l->is_member) {
+        tci_str_printf(out,
+                       "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "
+                       "const %s task_begin, const %s task_end)\n{\n", symbol, word, word, word,
+                       word);
+        tci_cuda_beside(d, out, word);
+        return;
+    }
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
+    /* a joint takes operands by numbers that are not known: without a copy of them all */
+    const char *indexed = l->n_members ? "__grid_constant__ " : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s%s_args args)\n"
                    "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
-                   l->threads * l->rows, resident, symbol, symbol, word, word, word);
-    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
-    own->beside = l->rows > 1 ? l->threads : 0;
-    if (own->beside) {
-        tci_str_printf(out, "    const %s row = TC_THREAD / %d, thread = TC_THREAD & %d;\n", word,
-                       own->beside, own->beside - 1);
-    }
+                   l->threads * l->rows, resident, symbol, indexed, symbol, word, word, word);
+    tci_cuda_beside(d, out, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
@@ -1727,6 +1744,7 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";
+    d->table_word = "static __constant__ const ";
     d->prim = tci_cuda_prim;
     d->mem = tci_cuda_mem;
     d->type = tci_cuda_type;

@@ -95,6 +95,7 @@ static tci_machine tci_backend_machine_of(const tci_target *t)
     m.block_threads = t->block_threads;
     m.matrix_units = t->matrix_units;
     m.no_exchange = t->no_exchange;
+    m.joins = !t->no_exchange; /* in tc's own dialects */
     m.facts = t->machine;
     return tci_machine_complete(m);
 }

@@ -61,8 +61,9 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
         writes += k->operands[o].is_output;
         reads += !k->operands[o].is_output;
     }
-    tci_str_printf(out, "  %d. %s: %d stage%s, reads %d, writes %d, ", t + 1, k->name, k->n_stages,
-                   k->n_stages == 1 ? "" : "s", reads, writes);
+    int parts = k->n_members ? k->n_members : k->n_stages;
+    tci_str_printf(out, "  %d. %s: %d %s%s, reads %d, writes %d, ", t + 1, k->name, parts,
+                   k->n_members ? "kernel" : "stage", parts == 1 ? "" : "s", reads, writes);
     tci_explain_bytes(out, k->bytes);
     tci_str_printf(out, ", %.3g flops", (double)k->flops);
     tci_explain_classes(out, k);

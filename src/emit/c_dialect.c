@@ -554,8 +554,9 @@ TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                         int n_words)
 {
+    const tc_dialect *words = l->is_member ? &tci_cd_hidden_words : d->words;
     (void)d->type(d, TC_I64, 1);
-    for (const char *at = d->words->head; *at; at++) {
+    for (const char *at = words->head; *at; at++) {
         const char *end = at[0] == '$' && at[1] == '(' ? strstr(at, "$)") : NULL;
         if (end) {
             const char *each = tci_scratch_printf(d->s, "%.*s", (int)(end - at - 2), at + 2);
@@ -584,6 +585,7 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     tci_cd *cd = TCI_NEW(s, tci_cd);
     cd->d.words = &tci_cd_words;
     cd->d.local_word = "";
+    cd->d.table_word = "static const ";
     cd->d.head = tci_cd_head;
     cd->d.tail = tci_cd_tail;
     cd->d.vector_bytes = vector_bytes;

@@ -456,6 +456,10 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                             const char *symbol)
 {
     tci_c_like c = {out, d, l, NULL};
+    if (l->n_members) {
+        tci_emit_joint(out, d, k, l, symbol);
+        return;
+    }
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
     d->head(d, out, symbol, l, k->n_literals + l->n_dims);
     for (int i = 0; i < l->n_dims; i++) {

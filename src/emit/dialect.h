@@ -20,6 +20,7 @@ typedef struct tci_dialect tci_dialect;
 struct tci_dialect {
     const tc_dialect *words;          /* of head only where the hook is the C dialect's */
     const char *local_word;           /* before the declaration of an array: "", "__shared__ " */
+    const char *table_word;           /* before that of a table of constants: "static const " */
     int vector_bytes;
     tci_scratch *s;
     void *state;                      /* the requests made so far */
@@ -31,10 +32,10 @@ struct tci_dialect {
     /* A constant as source text of the scalar compute type: exact bits (hex floats or bit
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
-    /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
-     * `given` are in scope too. */
+    /* The function's signature (where l->is_member of one that only others call) and its opening
+     * brace; `bufs`, `lits`, `fault`, `task_begin` and `task_end` are in scope after it. n_words:
+     * that `lits` has. Of a skeleton (l->matrix): its main loop up to the hole, where the
+     * operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
@@ -53,6 +54,9 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
+/* emit/joint.c: that of a joint, with those of its members. */
+TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                           const char *symbol);
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 /* A language like C, in scalar code; or what it makes itself. */
 TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);

@@ -885,6 +885,29 @@ TCI_QUICK_END
 
 /* ---- the interface ---- */
 
+/* Escapes. */
+static void tci_interp_join(tci_interp *p, const tci_kernel *k)
+{
+    tci_interp_member next = {0};
+    p->members = TCI_NEW_ARRAY(&p->s, tci_interp_member, k->n_members + 1);
+    for (int i = 0; i < k->n_members; i++) {
+        tci_interp_member *m = &p->members[i];
+        *m = next;
+        m->first_same = tci_kernel_first_same(k, i);
+        m->interp = m->first_same < i ? p->members[m->first_same].interp
+                                      : tci_interp_make(k->members[i]);
+        if (!m->interp) {
+            tci_scratch_fail(&p->s, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+        }
+        p->n_members = i + 1;
+        next.operand += k->members[i]->n_operands;
+        next.literal += k->members[i]->n_literals;
+        next.first_task += tci_interp_tasks(m->interp);
+        p->workspace_bytes = TCI_MAX(p->workspace_bytes, m->interp->workspace_bytes);
+    }
+    p->members[k->n_members] = next;
+}
+
 TCI_FN tci_interp *tci_interp_make(const tci_kernel *k)
 {
     tci_interp *p = tci_heap_get(sizeof *p);
@@ -896,13 +919,22 @@ TCI_FN tci_interp *tci_interp_make(const tci_kernel *k)
         tci_interp_free(p);
         return NULL;
     }
-    tci_interp_prepare(p, k);
+    if (k->n_members) {
+        tci_interp_join(p, k);
+    } else {
+        tci_interp_prepare(p, k);
+    }
     return p;
 }
 
 TCI_FN void tci_interp_free(tci_interp *p)
 {
     if (p) {
+        for (int i = 0; i < p->n_members; i++) {
+            if (p->members[i].first_same == i) {
+                tci_interp_free(p->members[i].interp);
+            }
+        }
         tci_scratch_free(&p->s);
         tci_heap_free(p);
     }
@@ -910,17 +942,39 @@ TCI_FN void tci_interp_free(tci_interp *p)
 
 TCI_FN size_t tci_interp_bytes(const tci_interp *p)
 {
-    return sizeof(*p) + tci_scratch_held(&p->s);
+    size_t bytes = sizeof(*p) + tci_scratch_held(&p->s);
+    for (int i = 0; i < p->n_members; i++) {
+        if (p->members[i].first_same == i) {
+            bytes += tci_interp_bytes(p->members[i].interp);
+        }
+    }
+    return bytes;
 }
 
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p)
 {
-    return (p->points + p->grain - 1) / p->grain;
+    return p->n_members ? p->members[p->n_members].first_task
+                        : (p->points + p->grain - 1) / p->grain;
 }
 
 TCI_FN size_t tci_interp_workspace(const tci_interp *p)
 {
     return ((size_t)p->workspace_bytes + 63) / 64 * 64;
+}
+
+static void tci_interp_run_joint(const tci_interp *p, void *workspace, void *const *bufs,
+                                 const int64_t *lits, int64_t *fault, int64_t task_begin,
+                                 int64_t task_end)
+{
+    for (int i = 0; i < p->n_members; i++) {
+        const tci_interp_member *m = &p->members[i];
+        int64_t begin = TCI_MAX(task_begin, m->first_task);
+        int64_t end = TCI_MIN(task_end, m[1].first_task);
+        if (begin < end) {
+            tci_interp_run(m->interp, workspace, bufs + m->operand, lits + m->literal, fault,
+                           begin - m->first_task, end - m->first_task);
+        }
+    }
 }
 
 TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
@@ -934,6 +988,10 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
                   .fault = fault,
                   .n = 1,
                   .outer_n = 1};
+    if (p->n_members) {
+        tci_interp_run_joint(p, workspace, bufs, lits, fault, task_begin, task_end);
+        return;
+    }
     e.ptr = workspace;
     e.axes = (int64_t *)(void *)(e.workspace + p->axes_offset);
     e.flags = (uint8_t *)e.workspace + p->flags_offset;

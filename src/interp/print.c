@@ -221,6 +221,17 @@ static void tci_iprint_stage(tci_str *out, const tci_interp *p, int stage)
 
 TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p)
 {
+    for (int i = 0; i < p->n_members; i++) {
+        const tci_interp_member *m = &p->members[i];
+        tci_str_printf(out, "from task %" PRId64 ", operand %d: %d\n", m->first_task,
+                       (int)m->operand, (int)m->first_same);
+        if (m->first_same == i) {
+            tci_interp_print(out, m->interp);
+        }
+    }
+    if (p->n_members) {
+        return;
+    }
     tci_str_add(out, "over");
     for (int i = 0; i < p->n_axes; i++) {
         tci_str_printf(out, "%s%" PRId64, i == 0 ? " " : i == p->n_outer ? "; " : " x ",

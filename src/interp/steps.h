@@ -184,8 +184,15 @@ typedef struct tci_interp_stage {
     tci_interp_section *sections; /* n_axes + 1: run once; per first axis; ... ; per last axis */
 } tci_interp_stage;
 
+typedef struct tci_interp_member {
+    struct tci_interp *interp;    /* the first that has it owns it */
+    int32_t first_same, operand, literal;
+    int64_t first_task;
+} tci_interp_member;
+
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
+    tci_interp_member *members; int n_members; /* of a joint, which has no more; and an end */
     bool inner;             /* TCI_VEC_INNER */
     int vlanes;             /* virtual lanes of its reductions */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;

@@ -253,6 +253,17 @@ static void tci_iverify_memory(const tci_iverify *v)
 
 TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
 {
+    for (int i = 0; i < p->n_members; i++) {
+        const tci_interp_member *m = &p->members[i];
+        TCI_ASSERT(s, m[1].first_task == m->first_task + tci_interp_tasks(m->interp));
+        TCI_ASSERT(s, m->interp->workspace_bytes <= p->workspace_bytes && !m->interp->n_members);
+        if (m->first_same == i) {
+            tci_interp_verify(s, m->interp);
+        }
+    }
+    if (p->n_members) {
+        return;
+    }
     tci_iverify v = {.s = s, .p = p};
     v.state = TCI_NEW_ARRAY(s, uint8_t, p->n_values + 1);
     v.section = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);

@@ -555,6 +555,15 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
     }
 }
 
+TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i)
+{
+    int first = 0;
+    while (k->members[first] != k->members[i]) {
+        first++;
+    }
+    return first;
+}
+
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k)
 {
     bool keeps = false;

@@ -65,6 +65,10 @@
  * dtype at each step. Outer points share no element, so nothing else has to be in order.
  * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
+ * A kernel may also be a joint: kernels that need nothing of each other, its members, side by side
+ * in one launch (plan/beside.c). It has their operands and literals, one member's after the
+ * other's, and nothing else of its own; what is said above holds for each member.
+ *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
  * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
@@ -232,6 +236,7 @@ typedef struct tci_kernel {
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
+    struct tci_kernel **members; int n_members; /* of a joint; equal ones are one pointer */
     bool faults;                             /* holds a FAULT instruction */
     bool is_repeat;                          /* none: stands for a body, within plan/ */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
@@ -275,6 +280,8 @@ TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
+/* The first member of a joint that is the same kernel as member i. */
+TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i);
 /* Whether a stage keeps axes. */
 TCI_FN bool tci_kernel_keeps(const tci_kernel *k);
 

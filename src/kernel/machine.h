@@ -54,6 +54,7 @@ typedef struct tci_machine {
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/class.c) */
     bool reproducible;
+    bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
     bool is_fast;     /* factors of f32 contractions may be parts of bf16 (plan/halves.c) */

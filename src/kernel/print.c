@@ -181,8 +181,28 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
     tci_str_add(out, "\n");
 }
 
+/* Each kernel once, and which of them the members are. */
+static void tci_kernel_print_joint(tci_str *out, const tci_kernel *k)
+{
+    tci_str_add(out, "joint of");
+    for (int i = 0; i < k->n_members; i++) {
+        tci_str_printf(out, " %d", tci_kernel_first_same(k, i));
+    }
+    tci_str_add(out, "\n");
+    for (int i = 0; i < k->n_members; i++) {
+        if (tci_kernel_first_same(k, i) == i) {
+            tci_str_printf(out, "%d: ", i);
+            tci_kernel_print(out, k->members[i]);
+        }
+    }
+}
+
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
+    if (k->n_members) {
+        tci_kernel_print_joint(out, k);
+        return;
+    }
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
         tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);

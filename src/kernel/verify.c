@@ -366,8 +366,32 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
     }
 }
 
+/* Operands and literals are the members', none of which is a joint. */
+static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
+{
+    int operand = 0, literals = 0;
+    for (int i = 0; i < k->n_members; i++) {
+        const tci_kernel *m = k->members[i];
+        TCI_ASSERT(s, !m->n_members && !m->call && !m->is_repeat && (k->faults || !m->faults));
+        TCI_ASSERT(s, operand + m->n_operands <= k->n_operands);
+        for (int o = 0; o < m->n_operands; o++, operand++) {
+            const tci_koperand *x = &k->operands[operand], *y = &m->operands[o];
+            TCI_ASSERT(s, x->dtype == y->dtype && x->is_output == y->is_output && x->n == y->n);
+        }
+        literals += m->n_literals;
+        if (tci_kernel_first_same(k, i) == i) {
+            tci_kernel_verify(s, m);
+        }
+    }
+    TCI_ASSERT(s, operand == k->n_operands && literals == k->n_literals && !k->n_stages);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    if (k->n_members) {
+        tci_kernel_verify_joint(s, k);
+        return;
+    }
     tci_kernel_need_dims(s, k);
     for (int x = 0; x < k->n_kx; x++) {
         tci_kernel_verify_kx(s, k, x);

@@ -102,6 +102,9 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
 TCI_FN const char *tci_sched_why(const tci_ask *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
+/* loop/joint.c: the loops of a joint's members. */
+TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                    tci_launch *launch);
 /* loop/rows.c: arrays for what two stages along one row compute and is dear. */
 TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b);
 /* loop/map.c, tile.c, strip.c, rows.c: each ends with NULL. */

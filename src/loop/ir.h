@@ -106,6 +106,14 @@ typedef struct tci_lblock {
     int32_t depth;
 } tci_lblock;
 
+typedef struct tci_loop_member {  /* of a joint */
+    const tci_kernel *kernel;
+    tci_loop *loop;
+    int32_t first_same;           /* the first member that has this loop */
+    int32_t operand, literal;     /* its first one among the joint's */
+    int64_t first_task;
+} tci_loop_member;
+
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
@@ -129,6 +137,10 @@ struct tci_loop {
     bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
+     * n_tasks, faults, and as `threads` the most that a member has. */
+    tci_loop_member *members; int n_members;
+    bool is_member; /* the function is called by that of a joint */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
     /* Not NULL: a skeleton of attention, `matrix` is its second product, and `scores` the blocks

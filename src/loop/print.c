@@ -225,4 +225,15 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
         tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        tci_str_printf(out, "  from task %lld, p%d: loop %d\n", (long long)m->first_task,
+                       (int)m->operand, (int)m->first_same);
+    }
+    for (int i = 0; i < l->n_members; i++) {
+        if (l->members[i].first_same == i) {
+            tci_str_printf(out, "%d: ", i);
+            tci_loop_print(out, l->members[i].loop);
+        }
+    }
 }

@@ -264,6 +264,9 @@ TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *scratch, const tci_kernel *k,
                                       tci_launch *launch)
 {
     tci_sched list[TCI_SCHED_MOST], wanted;
+    if (k->n_members) {
+        return tci_joint_schedule(scratch, k, machine, launch);
+    }
     const tci_ask *a = tci_ask_make(scratch, k, machine);
     int n = tci_sched_candidates(a, list, TCI_SCHED_MOST);
     TCI_ASSERT(scratch, n > 0);

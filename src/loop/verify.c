@@ -213,8 +213,31 @@ static void tci_lverify_block(tci_lverify *v, int block, int loop_index)
     }
 }
 
+/* One after the other, without gaps. */
+static void tci_lverify_members(tci_scratch *s, const tci_loop *l)
+{
+    int64_t task = 0;
+    int32_t operand = 0;
+    for (int i = 0; i < l->n_members; i++) {
+        const tci_loop_member *m = &l->members[i];
+        TCI_ASSERT(s, m->first_task == task && m->operand == operand && m->first_same <= i);
+        TCI_ASSERT(s, l->members[m->first_same].loop == m->loop && !m->loop->n_members);
+        TCI_ASSERT(s, m->loop->threads * m->loop->rows <= l->threads && !m->loop->work_bytes);
+        task += tci_dim_known(m->loop->n_tasks);
+        operand += m->kernel->n_operands;
+        if (m->first_same == i) {
+            tci_loop_verify(s, m->loop);
+        }
+    }
+    TCI_ASSERT(s, task == tci_dim_known(l->n_tasks) && operand == l->n_operands);
+}
+
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
 {
+    if (l->n_members) {
+        tci_lverify_members(s, l);
+        return;
+    }
     tci_lverify v = {s, l, NULL, NULL, NULL};
     v.values = TCI_NEW_ARRAY(s, uint8_t, l->n_values + 1);
     v.indices = TCI_NEW_ARRAY(s, uint8_t, l->n_indices + 1);

@@ -19,6 +19,7 @@ enum {
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
+    TCI_GROUP_ALONE = 1024,       /* elements of a row from which one thread should not have them */
     TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
     TCI_GROUP_ROUNDS = 4
 };
@@ -284,8 +285,32 @@ static bool tci_group_identity_rows(const tci_root *r, const int32_t *outer_of)
     return true;
 }
 
-/* Would root r, of which each outer point of g has a long row, be left to few blocks of threads?
- * That is so where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
+/* Does group g read or make more than one element of what r reads? */
+static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const tci_group *g)
+{
+    bool shares = false;
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *q = &f->roots[g->roots[m]];
+        for (int i = 0; i < r->n_leaves; i++) {
+            for (int j = 0; j < q->n_leaves; j++) {
+                shares = shares || (r->leaves[i] == q->leaves[j] &&
+                                    tci_node_count(r->leaves[i]) != 1);
+            }
+        }
+        for (int i = 0; i < r->n_reads; i++) {
+            const tci_node *n = r->reads[i].node;
+            for (int j = -1; j < q->n_reads; j++) {
+                shares = shares || (n == (j < 0 ? q->node : q->reads[j].node) &&
+                                    tci_node_count(n) != 1);
+            }
+        }
+    }
+    return shares;
+}
+
+/* Would root r, of which each outer point of g has a long row, be left to few threads?
+ * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
+ * of threads where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
  * row is not what g reads, and by itself it keeps the whole device busy. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
                             const int32_t *outer_of)
@@ -297,9 +322,13 @@ static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_gr
     for (int i = 0; i < r->n_domain; i++) {
         row = outer_of[i] < 0 ? tci_dim_mul(row, r->domain[i]) : row;
     }
-    return f->blocks && g->has_reduce && r->kind == TCI_ROOT_VALUE && tci_dim_is_known(points) &&
-           tci_dim_is_known(row) && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
-           tci_dim_le(TCI_CLASS_LONG_ROW, row);
+    if (!g->has_reduce || r->kind != TCI_ROOT_VALUE || !tci_dim_is_known(points) ||
+        !tci_dim_is_known(row)) {
+        return false;
+    }
+    return (f->blocks && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
+            tci_dim_le(TCI_CLASS_LONG_ROW, row)) ||
+           (points == 1 && tci_dim_le(TCI_GROUP_ALONE, row) && !tci_group_shares_row(f, r, g));
 }
 
 static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)

@@ -360,12 +360,20 @@ TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
 /* REDUCE n as reductions whose classes do not follow from sizes. */
 TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: order, lifetimes, arena offsets and input/output aliases of a step list. */
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart);
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* The buffer of an input or output; -1: it has none. */
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
 /* May buffer `out` lie on input `in`, as far as that step is concerned? */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
-/* plan/sequence.c: the steps in an order that needs less memory. */
-TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p);
+/* plan/sequence.c: the steps in an order that needs less memory; the bytes of temporaries that are
+ * then needed at once. */
+TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p);
+/* Per step: how many others must follow it, one after the other. */
+TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p);
+/* An order of the steps in which those of one unit (a number below n_steps for each step) are
+ * neighbours, and else as they are. Units must not wait for each other in a circle. */
+TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit);
+/* plan/beside.c: small kernels as one launch. peak: what tci_plan_sequence said. */
+TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
 
 #endif

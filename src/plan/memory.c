@@ -137,18 +137,43 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
     return true;
 }
 
+/* The last operand of a step that lies in that buffer, and is written if need be; -1: none does. */
+static int tci_memory_operand(const tci_kernel *k, const tci_step *step, int buffer, bool written)
+{
+    int o = k->n_operands - 1;
+    while (o >= 0 && (step->operands[o] != buffer || (written && !k->operands[o].is_output))) {
+        o--;
+    }
+    return o;
+}
+
+static bool tci_memory_step_in_place(tci_scratch *s, const tci_plan *p, const tci_kernel *k,
+                                     const tci_step *step, int out, int in)
+{
+    int writes = tci_memory_operand(k, step, out, true);
+    int reads = tci_memory_operand(k, step, in, false);
+    return writes < 0 || reads < 0 ||
+           (step->offsets[reads] == 0 &&
+            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
+}
+
+/* Of a joint's members, which run in any order, only that which writes may read. */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in)
 {
-    const tci_kernel *k = p->kernels[p->steps[step].kernel];
-    int writes = -1, reads = -1;
-    for (int o = 0; o < k->n_operands; o++) {
-        int b = p->steps[step].operands[o];
-        writes = b == out && k->operands[o].is_output ? o : writes;
-        reads = b == in ? o : reads;
+    const tci_step *joint = &p->steps[step];
+    const tci_kernel *k = p->kernels[joint->kernel];
+    bool writes = tci_memory_operand(k, joint, out, true) >= 0, in_place = true;
+    if (!k->n_members) {
+        return tci_memory_step_in_place(s, p, k, joint, out, in);
     }
-    return writes < 0 || reads < 0 ||
-           (p->steps[step].offsets[reads] == 0 &&
-            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
+    for (int i = 0; i < k->n_members && writes; i++) {
+        const tci_kernel *m = k->members[i];
+        const tci_step *of = &joint->members[i];
+        bool other = tci_memory_operand(m, of, out, true) < 0;
+        in_place = in_place && (other ? tci_memory_operand(m, of, in, false) < 0
+                                      : tci_memory_step_in_place(s, p, m, of, out, in));
+    }
+    return in_place;
 }
 
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index)
@@ -207,11 +232,12 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
     }
 }
 
-TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, bool apart)
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine)
 {
-    tci_plan_sequence(s, p);
+    int64_t peak = tci_plan_sequence(s, p);
+    tci_plan_beside(s, p, machine, peak);
     tci_memory_lifetimes(p);
     tci_memory_aliases(s, p);
     tci_repeat_place(s, p);
-    tci_memory_place(s, p, apart);
+    tci_memory_place(s, p, machine.block_threads > 0);
 }

@@ -212,7 +212,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          low.offsets, TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1),
-                         f->order[i]};
+                         f->order[i], NULL};
         for (int j = 0; j < low.kernel->n_literals; j++) {
             step.literals[j] = tci_pnode_of(f, low.literals[j])->buffer;
         }
@@ -267,7 +267,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_once(m->s, p, j->inputs, j->n_inputs);
-    tci_plan_memory(m->s, p, m->machine.block_threads > 0);
+    tci_plan_memory(m->s, p, m->machine);
 }
 
 /* `to` is a plan from its beginning again, `start`. */

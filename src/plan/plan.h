@@ -1,14 +1,18 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
- * plan/memory.c orders steps and places temporaries, plan/once.c says what is computed once. A
- * kernel knows only the stretch of a buffer that it reads; where that begins is the step's, so
- * that the steps of an unrolled loop, each of which reads its own slice, share one kernel.
+ * plan/memory.c orders steps and places temporaries, plan/beside.c joins small kernels,
+ * plan/once.c says what is computed once. A kernel knows only the stretch of a buffer that it
+ * reads; where that begins is the step's, so that the steps of an unrolled loop, each of which
+ * reads its own slice, share one kernel.
  * Invariants (plan/verify.c): steps are in execution order; an operand lies in its buffer, a
  * written one is all of it; a buffer is written (by one or several steps, to disjoint elements)
  * before it is read, and every output is; temporaries lie in the arena, those whose lifetimes
  * overlap apart; offsets are multiples of 64; a step of the init list reads what no run gives or
  * changes, and writes temporaries and kept values; nothing else writes those.
+ *
+ * The kernel of a step may be a joint (plan/beside.c): several kernels that need nothing of each
+ * other. Then its operands and literals are those of its members, one after the other.
  *
  * Repetitions (plan/repeat.c): the steps of a body stand in the list once, where they are done for
  * the first time. An operand whose memory differs from round to round has a move: by how many bytes
@@ -44,7 +48,8 @@ typedef struct tci_step {
     int32_t *operands;      /* buffer of each operand of the kernel, */
     tci_dim *offsets;       /* and at which byte of it the operand begins */
     int32_t *literals;      /* program literal slot of each literal of the kernel */
-    int32_t group;          /* of plan.fusion */
+    int32_t group;          /* of plan.fusion; -1: of a joint */
+    const struct tci_step *members; /* of a joint: the steps that it stands for */
 } tci_step;
 
 /* Which inputs an output may share memory with exactly (same address, same bytes): every kernel

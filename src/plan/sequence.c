@@ -301,7 +301,9 @@ static int64_t tci_sequence_by_rule(tci_sequence *q, tci_sequence_rule rule, int
     return most;
 }
 
-TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
+/* ---- what others ask ---- */
+
+TCI_FN int64_t tci_plan_sequence(tci_scratch *s, tci_plan *p)
 {
     tci_sequence q = tci_sequence_make(s, p);
     int last = p->fusion->late ? TCI_SEQUENCE_AHEAD : TCI_SEQUENCE_LEAST;
@@ -321,4 +323,89 @@ TCI_FN void tci_plan_sequence(tci_scratch *s, tci_plan *p)
     }
     p->steps = steps;
     p->cap_steps = p->n_steps + 1;
+    return least;
+}
+
+TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p)
+{
+    tci_sequence q = tci_sequence_make(s, p);
+    int32_t *distance = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    tci_sequence_by_rule(&q, TCI_SEQUENCE_FIRST, order);
+    for (int i = q.n - 1; i >= q.first; i--) {
+        const tci_sequence_step *step = &q.steps[order[i]];
+        for (int l = 0; l < step->n_leads; l++) {
+            distance[order[i]] = TCI_MAX(distance[order[i]], distance[step->leads_to[l]] + 1);
+        }
+    }
+    return distance;
+}
+
+/* A unit while units are put in order, in the place of its number; and a step, in that of its. */
+typedef struct tci_sequence_unit {
+    int32_t waits;        /* reasons to wait for steps of others that are not done yet */
+    int32_t last;         /* its last step; -1: no unit has that number */
+    int32_t before;       /* of a step: that of its unit before it, or -1 */
+} tci_sequence_unit;
+
+static tci_sequence_unit *tci_sequence_units(tci_sequence *q, const int32_t *unit)
+{
+    tci_sequence_unit *units = TCI_NEW_ARRAY(q->s, tci_sequence_unit, q->n + 1);
+    for (int t = 0; t < q->n; t++) {
+        units[t].last = -1;
+    }
+    for (int t = q->first; t < q->n; t++) {
+        units[t].before = units[unit[t]].last;
+        units[unit[t]].last = t;
+        for (int l = 0; l < q->steps[t].n_leads; l++) {
+            int to = unit[q->steps[t].leads_to[l]];
+            units[to].waits += to != unit[t];
+        }
+    }
+    for (int u = q->first; u < q->n; u++) {
+        if (units[u].last >= 0 && units[u].waits == 0) {
+            q->ready[q->n_ready++] = u;
+        }
+    }
+    return units;
+}
+
+/* Of those that may be done, that whose last step comes first; it is no longer among them. */
+static int tci_sequence_next_unit(tci_sequence *q, const tci_sequence_unit *units)
+{
+    int best = 0;
+    TCI_ASSERT(q->s, q->n_ready > 0);
+    for (int i = 1; i < q->n_ready; i++) {
+        best = units[q->ready[i]].last < units[q->ready[best]].last ? i : best;
+    }
+    int unit = q->ready[best];
+    q->ready[best] = q->ready[--q->n_ready];
+    return unit;
+}
+
+TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit)
+{
+    tci_sequence q = tci_sequence_make(s, p);
+    tci_sequence_unit *units = tci_sequence_units(&q, unit);
+    int32_t *order = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    for (int t = 0; t < q.first; t++) {
+        order[t] = t;
+    }
+    for (int end = q.first; end < q.n;) {
+        int u = tci_sequence_next_unit(&q, units), n = 0;
+        for (int t = units[u].last; t >= 0; t = units[t].before) {
+            n++;
+        }
+        end += n;
+        for (int t = units[u].last, at = end; t >= 0; t = units[t].before) {
+            order[--at] = t;
+            for (int l = 0; l < q.steps[t].n_leads; l++) {
+                int to = unit[q.steps[t].leads_to[l]];
+                if (to != u && --units[to].waits == 0) {
+                    q.ready[q.n_ready++] = to;
+                }
+            }
+        }
+    }
+    return order;
 }

@@ -169,9 +169,13 @@ TEST(groups_over_one_space_are_joined)
     PLAN((x, y), tc_sum(u, TC_AXES(1), false), tc_add(tc_sum(tc_square(u), TC_AXES(1), true),
                                                      tc_sum(tc_abs(v), TC_AXES(1), true)));
     KERNELS(1);
-    tc_tensor w = tc_input(ctx, "w", TC_F32, 400, 200);
-    PLAN((x, w), tc_sum(x, TC_AXES(1), false), tc_sum(w, TC_AXES(1), false)); /* other spaces */
-    KERNELS(2);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 40, 200), small = tc_input(ctx, "s", TC_F32, 50, 200);
+    PLAN((small, w), tc_sum(small, TC_AXES(1), false), tc_sum(w, TC_AXES(1), false));
+    KERNELS(2); /* other spaces, and not worth several threads side by side */
+    tc_tensor z = tc_input(ctx, "z", TC_F32, 400, 200);
+    PLAN((x, z), tc_sum(x, TC_AXES(1), false), tc_sum(z, TC_AXES(1), false));
+    KERNELS(1);
+    CHECK_HAS(why, "2 kernels, reads 2, writes 2");
     tc_ctx_free(ctx);
 }
 

@@ -158,6 +158,99 @@ TEST(clipping_by_the_norm_of_all)
     tc_ctx_free(ctx);
 }
 
+/* ---- many parameters ---- */
+
+enum { MANY = 40, MANY_LEAST = 2000, MANY_MORE = 131 };
+
+/* A program of one step on MANY parameters of unlike sizes, whose inputs are their gradients. */
+static tc_program *compile_many(int kind, bool clips, tc_tensor *w, tc_tensor *inputs)
+{
+    tc_tensor effects[TC_EFFECTS(MANY)], grads[MANY];
+    tc_program *f = NULL;
+    int n = 0;
+    for (int i = 0; i < MANY; i++) {
+        int size = MANY_LEAST + MANY_MORE * i;
+        tc_tensor places = tc_arange(ctx, 0, size, 1, TC_F32);
+        w[i] = tc_param_from(tc_sin(tc_add(places, i)));
+        inputs[i] = grads[i] = tc_input(ctx, "", TC_F32, size);
+    }
+    if (clips) {
+        tc_clip_grads(inputs, MANY, 1.5, grads);
+    }
+    tc_status status = step_of(kind, w, grads, MANY, tc_full(ctx, 0.05, TC_F64), NULL, effects, &n);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    status = tc_compile_fn(TC_TENSORS_N(inputs, MANY), TC_TENSORS_N(effects, n), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(f != NULL);
+    return f;
+}
+
+/* Three steps: what the parameters are then, one after the other; heap. */
+static float *run_many(tc_program *f, const tc_tensor *w, const tc_tensor *inputs)
+{
+    float *all = malloc(sizeof(*all) * MANY * (MANY_LEAST + MANY * MANY_MORE)), *at = all;
+    float *grad = malloc(sizeof(*grad) * (MANY_LEAST + MANY * MANY_MORE));
+    tc_buf buffers[MANY];
+    for (int i = 0; i < MANY_LEAST + MANY * MANY_MORE; i++) {
+        grad[i] = (float)(i * 37 % 101 - 50) / 64;
+    }
+    for (int i = 0; i < MANY; i++) {
+        buffers[i] = TC_BUF(grad, tc_count(inputs[i]));
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS_N(buffers, MANY), TC_BUFS_N(NULL, 0)), TC_OK);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_EQ_INT(tc_read(w[i], at, tc_count(w[i])), TC_OK);
+        at += tc_count(w[i]);
+    }
+    free(grad);
+    return all;
+}
+
+/* The update of all parameters is a handful of kernels, in place, with the bits of one for each. */
+static void check_many(int kind, bool clips)
+{
+    tc_program_info info;
+    tc_tensor w[MANY], inputs[MANY];
+    float *values[2];
+    size_t n = 0;
+    for (int apart = 0; apart < 2; apart++) {
+        tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true, .verify = true,
+                        .fusion = apart ? -1 : 0};
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_program *f = compile_many(kind, clips, w, inputs);
+        tc_program_get_info(f, &info);
+        int most = clips ? 8 : 4;
+        CHECK_MSG(apart || info.n_steps <= most, "%d: %d launches", kind, info.n_steps);
+        CHECK_MSG(apart || info.arena_bytes <= 8192, "%d bytes", (int)info.arena_bytes);
+        CHECK_MSG(!apart || info.n_steps > MANY, "%d launches", info.n_steps);
+        int n_copies = 0;
+        for (int e = 0; e < f->n_effects && !apart; e++) {
+            n_copies += !f->effects[e].over_old;
+        }
+        /* one may be written by the kernel that makes the norm, before another reads the old one */
+        CHECK_MSG(n_copies <= clips, "%d: %d effects are not in place", kind, n_copies);
+        values[apart] = run_many(f, w, inputs);
+        for (int i = 0; i < MANY && !apart; i++) {
+            n += (size_t)tc_count(w[i]);
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    CHECK(!memcmp(values[0], values[1], n * sizeof(float)));
+    free(values[0]);
+    free(values[1]);
+}
+
+TEST(an_update_is_a_handful_of_kernels)
+{
+    for (int kind = SGD; kind <= LION; kind++) {
+        check_many(kind, false);
+        check_many(kind, true);
+    }
+}
+
 /* Five steps of a matrix on the loss of the other tests; wide, tall, and without the look ahead. */
 TEST(muon_is_that_of_pytorch)
 {

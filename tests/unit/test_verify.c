@@ -569,6 +569,43 @@ TEST(plans_with_an_init_list)
     end();
 }
 
+/* Two kernels side by side, in a plan, as loops and as steps of the interpreter. */
+TEST(joints)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 400, 200), y = tc_input(ctx, "y", TC_F32, 300, 200);
+    tc_tensor rows = tc_sum(x, TC_AXES(1), false), others = tc_sum(y, TC_AXES(1), false);
+    tc_tensor both = tc_add(tc_sum(tc_sqrt(rows), TC_ALL, false),
+                            tc_sum(tc_sqrt(others), TC_ALL, false));
+    tci_machine machine = tci_machine_complete((tci_machine){.vector_bytes = 32, .joins = true});
+    tci_plan *p = plan_for(both, machine);
+    REQUIRE(p && p->n_steps >= 2);
+    tci_kernel *k = p->kernels[p->steps[0].kernel];
+    CHECK_EQ_INT(k->n_members, 2);
+    CHECK(!complains(plan_verifier, p));
+    BREAK(kernel_verifier, k, k->n_members, 1);
+    BREAK(kernel_verifier, k, k->n_operands, k->n_operands - 1);
+    BREAK(kernel_verifier, k, k->operands[0].is_output, true);
+    BREAK(kernel_verifier, k, k->operands[0].n, 60000);
+    BREAK(kernel_verifier, k, k->n_literals, 1);
+    BREAK(kernel_verifier, k, k->members[1]->n_members, 1);
+    BREAK(plan_verifier, p, p->steps[0].operands[0], p->steps[0].operands[2]);
+    tci_launch launch;
+    tci_loop *l = tci_loop_schedule(&scratch, k, machine, &launch);
+    CHECK(!complains(loop_verifier, l));
+    BREAK(loop_verifier, l, l->members[1].first_task, 0);
+    BREAK(loop_verifier, l, l->members[1].operand, 0);
+    BREAK(loop_verifier, l, l->members[1].first_same, 0);
+    BREAK(loop_verifier, l, l->n_tasks, 1);
+    tci_interp *i = tci_interp_make(k);
+    REQUIRE(i != NULL);
+    CHECK(!complains(interp_verifier, i));
+    BREAK(interp_verifier, i, i->members[1].first_task, 0);
+    BREAK(interp_verifier, i, i->workspace_bytes, 0);
+    tci_interp_free(i);
+    end();
+}
+
 static tci_lstmt *find_mem(tci_loop *l, tci_mem mem)
 {
     for (int b = 0; b < l->n_blocks; b++) {
