@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d64f7d687a883ee3"
+#define TCI_BUILD "adca123c4de8847b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -391,7 +391,39 @@
  *
  * A training step keeps what its way forward made for the way back. Where memory is short,
  * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
- * TC_REMAT_ALL sums and products too; tc_explain says what that saves.
+ * TC_REMAT_ALL sums and products too; tc_explain says what that saves. By hand: of what a function
+ * under tc_checkpoint makes only the results are kept, and on the way back the rest is made again.
+ *
+ *     #include "tc.h"
+ *
+ *     static tc_status layer(void *w, const tc_tensor *x, tc_tensor *y)
+ *     {
+ *         y[0] = tc_add(x[0], tc_gelu(tc_matmul(x[0], *(tc_tensor *)w)));
+ *         return TC_OK;
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         tc_ctx *ctx;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor w = tc_full(ctx, 0.5, TC_F32, 4, 4), x = tc_full(ctx, 1, TC_F32, 8, 4), g;
+ *         for (int i = 0; i < 6; i++) {
+ *             tc_checkpoint(TC_TENSORS(x), layer, &w, &x, 1);
+ *         }
+ *         tc_grad(tc_sum(x, TC_ALL, false), &w, 1, &g);
+ *         tc_print(stdout, g);
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
+ * What shares a kernel is tc's choice. Where it should not, tc_materialize(x) ends a kernel: x is
+ * stored, and its users read that. tc_nofuse(x) gives the op that made x kernels of its own, and
+ * behind tc_barrier nothing is computed before all of a list is:
+ *
+ *     tc_tensor stored = tc_materialize(tc_exp(at)), alone = tc_nofuse(tc_sin(stored)), both[2];
+ *     tc_barrier(TC_TENSORS(stored, alone), both);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named
@@ -2257,6 +2289,13 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
 /* x, which gradients take for a constant: they are zero behind it. */
 TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here);
 #define tc_stop_gradient(x) tc_stop_gradient_at((x), TC_HERE)
+/* x, stored: what uses the result reads memory, in other kernels than that which makes x */
+TC_API tc_tensor tc_materialize_at(tc_tensor x, tc_site here);
+#define tc_materialize(x) tc_materialize_at((x), TC_HERE)
+/* x by kernels that do nothing else: the operands of its op, behind movement, and its value are
+ * stored */
+TC_API tc_tensor tc_nofuse_at(tc_tensor x, tc_site here);
+#define tc_nofuse(x) tc_nofuse_at((x), TC_HERE)
 /* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target
  * holds class indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end)
  * fails the run. */
@@ -3467,6 +3506,26 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_branch otherwise, void *user, tc_tensor *results, int n,
                             tc_site here);
 #define tc_cond(...) tc_cond_at(__VA_ARGS__, TC_HERE)
+
+/* What a part of the graph makes, which gradients compute again rather than keep:
+ *
+ *     tc_checkpoint(inputs, body, user, results, n)
+ *
+ * The body makes the n results of the inputs and of any other tensors. What lies between is kept no
+ * longer than the way forward needs it: on the way back it is computed again, of the inputs and
+ * what else the body used, once the gradients of all results are there. The same values, random
+ * ones too, by the same ops; regions nest, and a gradient of a gradient computes again what the
+ * first one did. tc_explain says how much that is. What the body makes leaves it through y alone.
+ * Sizes may be symbolic. Errors as of tc_scan. */
+TC_API tc_status tc_checkpoint_at(tc_tensors inputs, tc_branch body, void *user, tc_tensor *results,
+                                  int n, tc_site here);
+#define tc_checkpoint(...) tc_checkpoint_at(__VA_ARGS__, TC_HERE)
+
+/* tc_barrier(TC_TENSORS(a, b), out): out[i] is tensor i of the list, stored (tc_materialize), and
+ * what uses one of them waits for all; nothing is merged, moved or fused across. Gradients pass.
+ * Fails, with all of out poisoned and the status returned: TC_ERR_HANDLE, TC_ERR_MEMORY. */
+TC_API tc_status tc_barrier_at(tc_tensors list, tc_tensor *out, tc_site here);
+#define tc_barrier(...) tc_barrier_at(__VA_ARGS__, TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -9332,6 +9391,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(REPEAT, repeat, 1, MANY, 0, REPEAT, NONE, "a body done for one step after the other")        \
     X(RESULT, result, 1, MANY, 0, RESULT, NONE, "one of the results of a repetition")              \
     X(CUSTOM, custom, 1, MANY, 0, CUSTOM, OWN, "a C function of the user's")                       \
+    X(BARRIER, barrier, 1, MANY, TCI_IS_EXACT | TCI_IS_QUIET, NONE, OWN,                           \
+      "its first operand, read from memory when all of them are computed")                         \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
@@ -10988,6 +11049,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_REPEAT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_RESULT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_CUSTOM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_BARRIER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_LOG_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -13195,6 +13257,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
+ *   BARRIER          none; shape and dtype of input 0, which lies in memory and is read behind it
+ *                    alone; the others have any shape and are waited for
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
  *                    same shape and dtype. An effect: only ever a root of a program, committed at
  *                    the end of a run */
@@ -13960,6 +14024,13 @@ static inline tci_dim tci_repeat_row_at(const tci_repeat *r, tci_dim step)
     return r->reverse ? tci_dim_sub(r->length, step) : step;
 }
 static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
+/* A repetition of one step, whatever happens: it is its body, which tci_repeat_results puts
+ * in its place (a region of the graph: its gradient computes the body again). Its sizes may be
+ * symbolic. */
+static inline bool tci_repeat_is_once(const tci_repeat *r)
+{
+    return r->length == 1 && r->stops < 0;
+}
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
 {
@@ -13978,6 +14049,12 @@ TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const t
  * no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
+/* What the body of r makes of other nodes than its BOUND nodes, given for each of these: what each
+ * carry is next, then each output. Array in scratch. Escapes. */
+TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
+                                         tci_node *const *given);
+/* The results of a REPEAT of one step as nodes without it. Array in scratch. Escapes. */
+TCI_FN tci_node **tci_repeat_results(tci_scratch *s, tci_graph *g, const tci_node *repeat);
 
 #endif
 
@@ -14299,6 +14376,12 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
+/* x behind a BARRIER that also waits for n others; what lies in memory, where there are none, and a
+ * number stay as they are. The second: of movement what is moved. NULL where x is. */
+TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n);
+TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *const *others, int n);
+/* x by an op whose operands and value are behind barriers. */
+TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
@@ -15333,6 +15416,69 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
     return in[1] ? tci_graph_node(g, TCI_OP_ASSIGN, (tc_dtype)param->dtype, param->rank,
                                   param->shape, 2, in, 0, NULL)
                  : NULL;
+}
+
+/* ---- barriers ---- */
+
+enum { TCI_BUILD_MOVES = 64 }; /* nested, below which a barrier is put */
+
+TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n)
+{
+    bool in_memory = x && (tci_op_is(x->op, TCI_IS_MEMORY) || tci_node_is_value(x));
+    if (!x || tci_op_is(x->op, TCI_IS_NUMBER) || (in_memory && n == 0)) {
+        return x;
+    }
+    tci_words w;
+    tci_node **in = tci_words_nodes(g, &w, n + 1);
+    if (!in) {
+        return NULL;
+    }
+    in[0] = x;
+    for (int i = 0; i < n; i++) {
+        in[i + 1] = others[i];
+    }
+    return tci_words_put(g, &w, tci_graph_node(g, TCI_OP_BARRIER, (tc_dtype)x->dtype, x->rank,
+                                               x->shape, n + 1, in, 0, NULL));
+}
+
+TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *const *others, int n)
+{
+    tci_node *moved[TCI_BUILD_MOVES], *below = x;
+    int n_moved = 0;
+    while (below && n_moved < TCI_BUILD_MOVES && !tci_node_is_value(below) &&
+           (below->op == TCI_OP_RESHAPE || below->op == TCI_OP_PERMUTE ||
+            below->op == TCI_OP_EXPAND)) {
+        moved[n_moved++] = below;
+        below = below->in[0];
+    }
+    below = tci_build_barrier(g, below, others, n);
+    while (below && n_moved > 0) {
+        const tci_node *m = moved[--n_moved];
+        below = tci_graph_node(g, m->op, (tc_dtype)m->dtype, m->rank, m->shape, 1, &below,
+                               m->n_attr, m->attr);
+    }
+    return below;
+}
+
+TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x)
+{
+    if (!x || x->n_in == 0 || tci_node_is_value(x) || x->op == TCI_OP_RESULT) {
+        return tci_build_barrier(g, x, NULL, 0);
+    }
+    tci_words w;
+    tci_node **in = tci_words_nodes(g, &w, x->n_in);
+    bool made = in != NULL;
+    for (int i = 0; i < x->n_in && made; i++) {
+        in[i] = tci_build_barrier_below(g, x->in[i], NULL, 0);
+        made = in[i] != NULL;
+    }
+    if (!in) {
+        return NULL;
+    }
+    tci_node *own = made ? tci_graph_node(g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in,
+                                          in, x->n_attr, x->attr)
+                         : NULL;
+    return tci_build_barrier(g, tci_words_put(g, &w, own), NULL, 0);
 }
 /* ---- src/graph/move.c ---- */
 /* graph/move.c - constructors of movement: the same elements elsewhere, once, several times, or
@@ -16783,7 +16929,9 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
  * The one idea: a node needs the step if a BOUND node of this repetition lies below it. Where such
  * a node uses one that does not need the step, that one is computed once, outside, and a BOUND node
  * of its own takes its place within; numbers and movement stay within, as they cost nothing there
- * and would cost memory outside. */
+ * and would cost memory outside.
+ *
+ * A repetition of one step is done in place: its body over what it takes from outside. */
 
 
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n)
@@ -16807,6 +16955,14 @@ TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const t
     return tci_graph_node(g, TCI_OP_BOUND, dtype, rank, shape, 0, NULL, 0, NULL);
 }
 
+static tci_node *tci_repeat_built(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(s, g->error, "%s", g->message);
+    }
+    return n;
+}
+
 /* ---- a body is closed ---- */
 
 enum { TCI_REPEAT_VIEWS = 64 }; /* of which one is held by its source, nested */
@@ -16820,18 +16976,11 @@ typedef struct tci_repeat_close {
     int n_held, cap_held, n_inner, cap_inner;
 } tci_repeat_close;
 
-static tci_node *tci_repeat_built(const tci_repeat_close *c, tci_node *n)
-{
-    if (!n) {
-        tci_scratch_fail(c->s, c->g->error, "%s", c->g->message);
-    }
-    return n;
-}
 
 static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n)
 {
-    tci_node *inner = tci_repeat_built(c, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank,
-                                                          n->shape));
+    tci_node *inner = tci_repeat_built(
+        c->s, c->g, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank, n->shape));
     TCI_PUSH(c->s, c->held, c->n_held, c->cap_held, n);
     TCI_PUSH(c->s, c->inner, c->n_inner, c->cap_inner, inner);
     return inner;
@@ -16848,7 +16997,7 @@ static tci_node *tci_repeat_over(const tci_repeat_close *c, tci_node *n)
     tci_node *over = tci_graph_rebuild(c->s, g, n, &c->now);
     g->site = site;
     g->call = call;
-    return tci_repeat_built(c, over);
+    return tci_repeat_built(c->s, g, over);
 }
 
 /* n, which does not need the step, as the body has it. */
@@ -16989,6 +17138,74 @@ TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_RESULT, (tc_dtype)one->dtype,
                                         one->rank + !is_last, shape, 1, &repeat, 1, attr));
+}
+
+/* ---- a body over other nodes ---- */
+
+TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
+                                         tci_node *const *given)
+{
+    int n_bound = r->n_carry + r->n_x + r->n_held, n_body = r->n_carry + r->n_y;
+    tci_node **made = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
+    tci_table now = tci_table_in(s, sizeof(tci_node *));
+    tci_node_list list = tci_graph_sort_outside(s, r->next, n_body);
+    for (int i = 0; i < n_bound; i++) {
+        tci_table_put(&now, r->carry[i], given[i]);
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i], **at = tci_table_at(&now, n);
+        if (*at) { /* a BOUND node */
+            continue;
+        }
+        for (int k = tci_node_n_outside(n); k < n->n_in; k++) {
+            tci_table_put(&now, n->in[k], n->in[k]);
+        }
+        tc_site site = g->site;
+        g->site = n->site;
+        tci_table_put(&now, n, tci_repeat_built(s, g, tci_graph_rebuild(s, g, n, &now)));
+        g->site = site;
+    }
+    for (int i = 0; i < n_body; i++) {
+        made[i] = tci_table_get(&now, r->next[i]);
+    }
+    return made;
+}
+
+/* n behind a first axis of one element, or without it. */
+static tci_node *tci_repeat_row_of(tci_scratch *s, tci_graph *g, tci_node *n, bool add)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
+    shape[0] = 1;
+    for (int i = 0; i < n->rank; i++) {
+        shape[i + 1] = n->shape[i];
+    }
+    return tci_repeat_built(s, g, tci_build_reshape(g, n, add ? n->rank + 1 : n->rank - 1,
+                                                   add ? shape : n->shape + 1));
+}
+
+TCI_FN tci_node **tci_repeat_results(tci_scratch *s, tci_graph *g, const tci_node *repeat)
+{
+    tci_repeat r = tci_repeat_of(repeat);
+    int n_outside = tci_node_n_outside(repeat), n_body = r.n_carry + r.n_y;
+    tci_node **given = TCI_NEW_ARRAY(s, tci_node *, n_outside + 1);
+    tci_node **results = TCI_NEW_ARRAY(s, tci_node *, tci_repeat_n_results(&r) + 1);
+    TCI_ASSERT(s, tci_repeat_is_once(&r));
+    for (int i = 0; i < n_outside; i++) {
+        bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
+        given[i] = is_x ? tci_repeat_row_of(s, g, r.init[i], false) : r.init[i];
+    }
+    tci_node **made = tci_repeat_over_others(s, g, &r, given);
+    for (int i = 0; i < n_body; i++) {
+        results[i] = i < r.n_carry ? made[i] : tci_repeat_row_of(s, g, made[i], true);
+    }
+    for (int i = 0; i < r.n_carry; i++) {
+        tci_node *rows[2] = {tci_repeat_row_of(s, g, r.init[i], true),
+                             tci_repeat_row_of(s, g, made[i], true)};
+        int first = r.reverse ? 1 : 0;
+        tci_node *in_order[2] = {rows[first], rows[1 - first]};
+        results[n_body + i] = tci_repeat_built(s, g, tci_build_cat(g, in_order, 2, 0));
+    }
+    return results;
 }
 /* ---- src/graph/print.c ---- */
 /* graph/print.c - the text of a graph: for dumps, golden tests and error reports.
@@ -17694,6 +17911,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LU: tci_verify_composite(v, tci_verify_lu); break;
     case TCI_OP_SOLVE:
     case TCI_OP_SOLVE_TRIANGULAR: tci_verify_composite(v, tci_verify_solved); break;
+    case TCI_OP_BARRIER: tci_verify_like(v, v->n, 0, v->n->in[0]); break;
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
@@ -23182,6 +23400,8 @@ static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
                 : grad;
 }
 
+static tci_node *tci_vjp_BARRIER(const tci_vjp *v) { return v->grad; } /* of its first operand */
+
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
 #define TCI_VJP_CALL_OWN(op, call)                                                                 \
@@ -23223,7 +23443,11 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
  * Only floats have gradients: carries that are none are inputs of the way back and no more.
  *
  * A repetition of at most one step (a branch) goes back if it went forward, and is given its
- * carries as they began. One of any number of steps that stops by its values has no gradient. */
+ * carries as they began. One of any number of steps that stops by its values has no gradient.
+ *
+ * One of one step is a region of the graph (tc_checkpoint): what the way back needs of it is made
+ * again of what it takes from outside, and not before the gradients of its results are there. A
+ * BARRIER says both: what is behind it is not what was computed before it. */
 
 typedef struct tci_grad_repeat {
     const tci_vjp *v;             /* whose node is the REPEAT */
@@ -23252,6 +23476,12 @@ static tci_node *tci_grad_sum(const tci_grad_repeat *w, tci_node *a, tci_node *b
 {
     tci_node *both[2] = {a, b};
     return !a ? b : !b ? a : tci_vjp_built(w->v, tci_build_ew(w->v->g, TCI_OP_ADD, both));
+}
+
+/* Is the gradient of operand i of all steps what the one step gives? */
+static bool tci_grad_stays(const tci_repeat *r, int i)
+{
+    return tci_repeat_is_once(r) || i < r->n_carry + r->n_x;
 }
 
 static tci_node *tci_grad_cast(const tci_grad_repeat *w, tci_node *n, int dtype)
@@ -23307,10 +23537,33 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
 }
 
+/* What a region takes from outside, where the gradients of its results are there, as its body is
+ * given it. */
+static tci_node **tci_grad_outside(const tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int n = r->n_carry + r->n_x + r->n_held, n_results = tci_repeat_n_results(r), n_grads = 0;
+    tci_node **outside = TCI_NEW_ARRAY(w->v->s, tci_node *, n + 1);
+    tci_node **grads = TCI_NEW_ARRAY(w->v->s, tci_node *, n_results + 1);
+    for (int i = 0; i < n_results; i++) {
+        grads[n_grads] = w->grads[i];
+        n_grads += w->grads[i] != NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        const tci_node *one = r->carry[i];
+        tci_graph *g = w->v->g;
+        outside[i] = tci_build_barrier_below(g, r->init[i], grads, n_grads);
+        outside[i] = tci_build_reshape(g, tci_vjp_built(w->v, outside[i]), one->rank, one->shape);
+        tci_vjp_built(w->v, outside[i]);
+    }
+    return outside;
+}
+
 static void tci_grad_give(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
-    if (r->stops >= 0) { /* of one step at most: what it is given are the carries as they begin */
+    if (r->stops >= 0 || tci_repeat_is_once(r)) { /* of one step at most: it is given all that is
+                                                   * outside */
         return;
     }
     int rows = r->n_carry + r->n_y;
@@ -23381,7 +23634,7 @@ static void tci_grad_step(tci_grad_repeat *w)
             row = row ? tci_grad_input(w, tci_grad_before(w, row), one, NULL) : NULL;
             grad = tci_grad_sum(w, grad, row);
             w->next[at++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
-        } else if (i < r->n_carry + r->n_x) {
+        } else if (tci_grad_stays(r, i)) {
             w->y[w->n_y++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
         } else { /* summed as it is computed, not as it is stored */
             int dtype = tci_dtype_get((tc_dtype)one->dtype)->compute;
@@ -23426,20 +23679,22 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
                        .length = r->length, .reverse = !r->reverse, .stops = stops,
                        .init = w.init, .xs = w.xs, .held = r->held, .carry = w.carry, .x = w.x,
                        .inner = r->inner, .next = w.next, .y = w.y};
-    if (branch) { /* all that is outside */
+    if (branch || tci_repeat_is_once(r)) { /* all that is outside */
         back.n_held = n_outside;
-        back.held = r->init;
+        back.held = branch ? r->init : tci_grad_outside(&w);
         back.inner = r->carry;
     }
     tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
     int carry = 0, y = w.n_carry;
     for (int i = 0; i < n_outside; i++) {
-        bool is_x = i >= r->n_carry && i < r->n_carry + r->n_x;
+        const tci_node *like = r->init[i];
         given[i] = NULL;
         if (tci_grad_step_wants(&w, i)) {
-            int result = is_x ? y++ : carry++;
+            int result = i >= r->n_carry && tci_grad_stays(r, i) ? y++ : carry++;
             given[i] = tci_vjp_built(v, tci_build_result(v->g, repeat, result));
-            given[i] = tci_grad_cast(&w, given[i], r->init[i]->dtype);
+            given[i] = tci_grad_cast(&w, given[i], like->dtype);
+            given[i] = tci_vjp_built(v, tci_build_reshape(v->g, given[i], like->rank,
+                                                          like->shape));
         }
     }
 }
@@ -23528,6 +23783,12 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     }
 }
 
+/* How many operands of n take a part of its gradient: what a BARRIER waits for does not. */
+static int tci_grad_n_taking(const tci_node *n)
+{
+    return n->op == TCI_OP_BARRIER ? 1 : tci_node_n_outside(n);
+}
+
 /* first: nodes below it are ends of the walk, they lead nowhere but to themselves. */
 static void tci_grad_find_ways(tci_grad_walk *w, int first)
 {
@@ -23537,7 +23798,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
         bool may = i >= first && floats &&
                    tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
-        for (int k = 0; may && !p->passes && k < tci_node_n_outside(n); k++) {
+        for (int k = 0; may && !p->passes && k < tci_grad_n_taking(n); k++) {
             p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }
         p->leads = p->asked || p->passes;
@@ -23625,7 +23886,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
         tci_grad_expand(w, &v);
         return;
     }
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < tci_grad_n_taking(n); i++) {
         tci_node *x = n->in[i], *grad = NULL;
         if (!tci_grad_leads(w, x)) {
             continue;
@@ -23871,6 +24132,7 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
+    case TCI_OP_BARRIER: return *tci_jvp_of(w, n->in[0]);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
     return NULL;
@@ -24045,6 +24307,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_PERMUTE:
     case TCI_OP_SLICE: return TCI_VMAP_EACH;
     case TCI_OP_PAD: return *tci_vmap_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
+    case TCI_OP_BARRIER:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
@@ -24160,6 +24423,17 @@ static tci_node *tci_vmap_pad(tci_vmap *v, tci_node *n)
     return tci_vmap_built(v, tci_build_where(v->g, inside, padded, fill));
 }
 
+/* NULL: what differs is only waited for. */
+static tci_node *tci_vmap_barrier(tci_vmap *v, tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in), *x = *tci_vmap_of(v, n->in[0]);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *many = *tci_vmap_of(v, n->in[i]);
+        in[i] = many ? many : n->in[i];
+    }
+    return x ? tci_vmap_built(v, tci_build_barrier(v->g, x, in + 1, n->n_in - 1)) : NULL;
+}
+
 static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
 {
     if (n->op == TCI_OP_PAD) {
@@ -24167,6 +24441,9 @@ static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
     }
     if (n->op == TCI_OP_CONTRACT) {
         return tci_vmap_contract(v, n);
+    }
+    if (n->op == TCI_OP_BARRIER) {
+        return tci_vmap_barrier(v, n);
     }
     TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM);
     tci_node *streams = *tci_vmap_of(v, n->in[1]);
@@ -24474,9 +24751,9 @@ TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *s
 /* rewrite/rewrite.c - the graph in simpler terms.
  *
  * In: roots in a graph. Out: nodes of the same graph that have the same values, bit for bit (any
- * NaN equals any NaN), in fewer and simpler ops: composites expanded, constants folded, movements
- * of movements merged, identities gone. Equal nodes are one by hash-consing; dead ones are left
- * behind.
+ * NaN equals any NaN), in fewer and simpler ops: composites expanded, repetitions of one step put
+ * in place, constants folded, movements of movements merged, identities gone. Equal nodes are one
+ * by hash-consing; dead ones are left behind.
  * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
  * in their final form, and one visit is enough: three passes (expand, simplify, rewrite/crop.c),
  * linear in the graph.
@@ -24509,6 +24786,7 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
 typedef struct tci_rewrite_pass {
     tci_scratch *s;
     tci_graph *g;
+    tci_table inlined; /* of tci_node **: the results of a REPEAT of one step */
 } tci_rewrite_pass;
 
 /* A builder that fails here was given a graph that was valid before: our own mistake. */
@@ -25021,14 +25299,29 @@ static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
     p->g->site = site;
 }
 
+/* A result of a repetition of one step: its body is among the nodes that were expanded before. */
+static tci_node *tci_rewrite_result(tci_rewrite_pass *p, tci_node *n)
+{
+    const tci_repeat r = tci_repeat_of(n->in[0]);
+    if (!tci_repeat_is_once(&r)) {
+        return n;
+    }
+    tci_node ***results = (tci_node ***)tci_table_at(&p->inlined, n->in[0]);
+    *results = *results ? *results : tci_repeat_results(p->s, p->g, n->in[0]);
+    return (*results)[n->attr[0]];
+}
+
 static tci_node *tci_rewrite_expand(tci_rewrite_pass *p, tci_node *n)
 {
+    if (n->op == TCI_OP_RESULT) {
+        return tci_rewrite_result(p, n);
+    }
     return tci_op_is_composite(n->op) ? tci_expand_composite(p->g, n) : n;
 }
 
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
 {
-    tci_rewrite_pass p = {s, g};
+    tci_rewrite_pass p = {s, g, tci_table_in(s, sizeof(tci_node **))};
     tci_node **now = tci_scratch_copy(s, roots, (size_t)n * sizeof(*roots));
     tci_rewrite_run(&p, now, n, tci_rewrite_expand);
     tci_rewrite_run(&p, now, n, tci_rewrite_simplify);
@@ -28132,6 +28425,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_WINDOW:
         tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard);
         break;
+    case TCI_OP_BARRIER: tci_lower_dep(l, n->in[0], f->idx, f->guard); break;
     case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
     case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
     case TCI_OP_RANDOM: /* numbers, which can be read where a guard fails too */
@@ -28404,6 +28698,7 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);
+    case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:
@@ -30415,14 +30710,15 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
  * Invariants (plan/verify.c):
  *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
  *    order; a root reads only roots of lower numbers
- *  - groups form a DAG: `deps` are the groups that a group reads from, each once, and `order` runs
- *    them before it
+ *  - groups form a DAG: `deps` are the groups that a group reads from, or waits for because a
+ *    BARRIER says so, each once, and `order` runs them before it
  *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
  *    roots alone; what another group reads, and what a SCAN makes, has a buffer
  *  - a domain has an axis of the same size for each axis of its node, or two, of a SCAN with
  *    starts, for the scanned one; an axis of a domain is an outer axis of its group, of the same
  *    size, or inner; outer axes are walked once, in order
- *  - a read inside a group is pure and keeps the outer index
+ *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
+ *    memory, and in another group
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
@@ -30579,6 +30875,7 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(DIVISION, "read in another shape its index would need a division for every element")         \
     X(APART, "options.fusion keeps ops apart")                                                     \
+    X(BARRIER, "a barrier lies between them: what is behind it reads memory")                      \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(LATE, "one is computed again behind the peak of memory, the other before it")                \
     X(PAIRS, "each kernel that sums pairs of rows and columns computes them for itself")           \
@@ -30618,6 +30915,7 @@ typedef struct tci_read {
     tci_node *node;  /* what is read, */
     int32_t root;    /* and its number */
     bool pure;
+    bool barred;     /* through a BARRIER: then it is not pure */
     /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
     int32_t *axes;
 } tci_read;
@@ -30634,6 +30932,7 @@ typedef struct tci_root {
     int32_t *inner_of;            /* in a group that keeps rows: its inner axis, -1 outer */
     tci_read *reads; int32_t n_reads, cap_reads;
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
+    tci_node **waits; int32_t n_waits, cap_waits;      /* roots that its BARRIERs wait for */
     /* nodes evaluated, once per distinct index */
     tci_node **inlined; int32_t n_inlined;
     int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
@@ -30647,7 +30946,8 @@ typedef struct tci_group {
     int32_t n_outer;
     tci_dim *outer;
     int32_t *roots; int32_t n_roots, cap_roots;
-    int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
+    int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from or waits for */
+    int32_t *users; int32_t n_users, cap_users;        /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
     bool on_unit;                 /* worth it only as a kernel of a matrix unit */
@@ -30749,6 +31049,21 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
+/* What lies in memory where n is read: n itself, or what a BARRIER is of. */
+static inline tci_node *tci_plan_source(tci_node *n)
+{
+    while (n->op == TCI_OP_BARRIER) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+/* How many inputs of n are evaluated with it: those that a BARRIER waits for are not. */
+static inline int tci_plan_n_evaluated(const tci_node *n)
+{
+    return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
+}
+
 /* The graph as plan/algorithm.c changes it. */
 typedef struct tci_algo {
     tci_scratch *s;
@@ -30757,8 +31072,9 @@ typedef struct tci_algo {
     tci_str *orders;   /* lines on sums that are cut, and on those that are not to be */
     tci_table *forced; /* a set: what gets memory whatever is planned */
 } tci_algo;
-static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
+static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
+    n = tci_plan_source(n);
     if (!tci_plan_is_leaf(n)) {
         tci_table_add(a->forced, n);
     }
@@ -30795,6 +31111,11 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
+/* How many roots come before r because it reads them or waits for them, and number i of them. */
+static inline int tci_root_n_before(const tci_root *r) { return r->n_reads + r->n_waits; }
+TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
+/* Where n, which is in memory, lies: a buffer. */
+TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
 /* plan/store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
     TCI_STORE_BY_GROUP,
@@ -30839,6 +31160,8 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_pairs_kernels *pairs, tci_table *late);
+/* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
+TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
@@ -32902,9 +33225,9 @@ static bool tci_algo_is_view(const tci_node *n)
 
 /* Forces what an operand computes into memory: the first value below its views, or of the
  * conversions among them the one to the fewest bytes. */
-static void tci_algo_store_operand(const tci_algo *a, const tci_node *n)
+static void tci_algo_store_operand(const tci_algo *a, tci_node *n)
 {
-    const tci_node *least = NULL;
+    tci_node *least = NULL;
     for (; tci_algo_is_view(n); n = n->in[0]) {
         int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
         int most = tci_dtype_get((tc_dtype)(least ? least : n->in[0])->dtype)->bytes;
@@ -33340,7 +33663,7 @@ static tci_node *tci_algo_custom(const tci_algo *a, tci_node *n)
     tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         tci_node *x = n->in[i];
-        if (x->strides) { /* a leaf's; what looks at it is no leaf */
+        if (tci_plan_source(x)->strides) { /* a leaf's; what looks at it is no leaf */
             x = tci_graph_node(a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x,
                                0, NULL);
         }
@@ -34113,7 +34436,7 @@ typedef struct tci_root_prober {
 
 static tci_read tci_root_make_read(tci_lower *l, int root, tci_node *n, const int *idx)
 {
-    tci_read read = {n, root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
+    tci_read read = {n, root, true, false, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
         read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
@@ -34218,11 +34541,63 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
+/* ---- barriers ---- */
+
+/* Whatever computes n comes before r. */
+static void tci_root_wait(tci_fusion *f, tci_root *r, tci_node *n)
+{
+    int n_walk = 0, stamp = ++f->stamp;
+    TCI_PUSH(f->s, f->walk, n_walk, f->cap_walk, n);
+    while (n_walk > 0) {
+        tci_node *u = f->walk[--n_walk];
+        tci_pnode *p = tci_pnode_of(f, u);
+        if (p->walked == stamp) {
+            continue;
+        }
+        p->walked = stamp;
+        if (p->root >= 0) {
+            TCI_PUSH(f->s, r->waits, r->n_waits, r->cap_waits, u);
+            continue;
+        }
+        for (int i = 0; i < u->n_in; i++) {
+            TCI_PUSH(f->s, f->walk, n_walk, f->cap_walk, u->in[i]);
+        }
+    }
+}
+
+/* r reads through n, if that is a BARRIER. */
+static void tci_root_bar(tci_fusion *f, tci_root *r, tci_node *n)
+{
+    if (n->op != TCI_OP_BARRIER) {
+        return;
+    }
+    const tci_node *source = tci_plan_source(n);
+    for (int i = 1; i < n->n_in; i++) {
+        tci_root_wait(f, r, n->in[i]);
+    }
+    for (int i = 0; i < r->n_reads; i++) {
+        bool barred = r->reads[i].node == source;
+        r->reads[i].barred = r->reads[i].barred || barred;
+        r->reads[i].pure = r->reads[i].pure && !barred;
+    }
+}
+
+TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i)
+{
+    return i < r->n_reads ? r->reads[i].root : tci_pnode_of(f, r->waits[i - r->n_reads])->root;
+}
+
+TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
+{
+    const tci_pnode *known = tci_pnode_of(f, tci_plan_source(n));
+    return known->root < 0 ? known->buffer : f->roots[known->root].buffer;
+}
+
 /* What a repetition, or a call, needs is all in memory, and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
-        tci_node *in = p->r->node->in[i];
+        tci_node *in = tci_plan_source(p->r->node->in[i]);
         int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
         for (int a = 0; a < in->rank; a++) {
             idx[a] = tci_kx_const(l->k, 0);
@@ -34231,6 +34606,9 @@ static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
     }
     for (int i = 0; i < p->r->n_reads; i++) {
         p->r->reads[i].pure = false;
+    }
+    for (int i = 0; i < p->r->node->n_in; i++) {
+        tci_root_bar(p->f, p->r, p->r->node->in[i]);
     }
 }
 
@@ -34266,6 +34644,7 @@ static void tci_root_probe(tci_fusion *f, int self)
     r->n_inlined = tci_lower_visited(&l, &r->inlined);
     for (int i = 0; i < r->n_inlined; i++) {
         r->weight += tci_store_weight(f, r, r->inlined[i]);
+        tci_root_bar(f, r, r->inlined[i]);
     }
     r->round = f->round;
     f->n_probed++;
@@ -34413,7 +34792,7 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
             continue;
         }
         cost.work += count * tci_store_work(u);
-        for (int i = 0; i < u->n_in; i++) {
+        for (int i = 0; i < tci_plan_n_evaluated(u); i++) {
             if (tci_pnode_of(f, u->in[i])->walked != stamp) {
                 tci_pnode_of(f, u->in[i])->walked = stamp;
                 TCI_PUSH(f->s, f->walk, n, f->cap_walk, u->in[i]);
@@ -34655,7 +35034,7 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 /* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
 static void tci_store_cover_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < tci_plan_n_evaluated(n); i++) {
         tci_pnode_of(f, n->in[i])->covered = stamp;
     }
 }
@@ -34665,7 +35044,7 @@ static void tci_store_need_inputs(const tci_fusion *f, const tci_node *n, int st
 {
     const tci_pnode *p = tci_pnode_of(f, n);
     bool keeps = tci_op_is(n->op, TCI_IS_POINTWISE);
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < tci_plan_n_evaluated(n); i++) {
         tci_pnode *in = tci_pnode_of(f, n->in[i]);
         in->needed = stamp;
         in->covered = p->covered == stamp ? stamp : in->covered;
@@ -34798,14 +35177,14 @@ static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
 TCI_FN void tci_store_cut_depth(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
-        for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
+        for (int j = 0; j < tci_plan_n_evaluated(f->nodes.items[i]); j++) {
             tci_pnode_of(f, f->nodes.items[i]->in[j])->n_uses++;
         }
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
         tci_pnode *p = tci_pnode_of(f, n);
-        for (int j = 0; j < n->n_in; j++) {
+        for (int j = 0; j < tci_plan_n_evaluated(n); j++) {
             p->depth = TCI_MAX(p->depth, tci_pnode_of(f, n->in[j])->depth);
             p->moves = TCI_MAX(p->moves, tci_pnode_of(f, n->in[j])->moves);
         }
@@ -34898,12 +35277,22 @@ static void tci_trail_undo_group(tci_fusion *f, const tci_trail_mark *mark)
     f->groups[mark->group] = *was;
 }
 
+/* The groups that the last root made its group depend on know of it last. */
+static void tci_trail_undo_users(tci_fusion *f, const tci_root *r, const tci_trail_mark *mark)
+{
+    const tci_group *g = &f->groups[r->group];
+    for (int i = mark->group >= 0 ? mark->was.n_deps : 0; i < g->n_deps; i++) {
+        f->groups[g->deps[i]].n_users--;
+    }
+}
+
 static void tci_trail_undo_root(tci_fusion *f)
 {
     tci_trail *t = &f->trail;
     const tci_trail_mark *mark = &t->marks[--t->n_marks];
     const tci_root *r = &f->roots[--f->n_roots];
     tci_pnode *p = tci_pnode_of(f, r->node);
+    tci_trail_undo_users(f, r, mark);
     p->root = -1;
     p->kept = p->kept ? p->kept : TCI_NEW(f->s, tci_root);
     *p->kept = *r;
@@ -35415,8 +35804,8 @@ static void tci_join_find_deps(tci_fusion *f, int group)
     g->stamp = stamp;
     for (int i = 0; i < g->n_roots; i++) {
         const tci_root *r = &f->roots[g->roots[i]];
-        for (int n = 0; n < r->n_reads; n++) {
-            int dep = f->roots[r->reads[n].root].group;
+        for (int n = 0; n < tci_root_n_before(r); n++) {
+            int dep = f->roots[tci_root_before(f, r, n)].group;
             if (f->groups[dep].stamp != stamp) {
                 f->groups[dep].stamp = stamp;
                 TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
@@ -35561,14 +35950,14 @@ static void tci_pattern_find_readers(tci_pattern_state *p)
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
         p->is_output[r->group] |= r->is_output;
-        for (int n = 0; n < r->n_reads; n++) {
-            int from = f->roots[r->reads[n].root].group;
+        for (int n = 0; n < tci_root_n_before(r); n++) { /* who waits for it counts as one, too */
+            int from = f->roots[tci_root_before(f, r, n)].group;
             bool first = p->reader[from] == -1 || p->reader[from] == r->group;
             if (from == r->group) {
                 continue;
             }
             p->reader[from] = first ? r->group : -2;
-            if (p->beside[from] < 0 &&
+            if (n < r->n_reads && p->beside[from] < 0 &&
                 tci_pattern_has_space(&f->groups[from], &f->groups[r->group])) {
                 p->beside[from] = r->group;
             }
@@ -36142,14 +36531,16 @@ static int tci_group_new(tci_fusion *f, int root)
     return f->n_groups - 1;
 }
 
-static void tci_group_add_dep(tci_fusion *f, tci_group *g, int dep)
+static void tci_group_add_dep(tci_fusion *f, int group, int dep)
 {
+    tci_group *g = &f->groups[group], *on = &f->groups[dep];
     for (int i = 0; i < g->n_deps; i++) {
         if (g->deps[i] == dep) {
             return;
         }
     }
     TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
+    TCI_PUSH(f->s, on->users, on->n_users, on->cap_users, group);
 }
 
 typedef struct tci_group_size { int weight, operands; } tci_group_size;
@@ -36220,33 +36611,33 @@ static void tci_group_put(tci_fusion *f, int group, int root)
         tci_group_read(f, r->leaves[i], group);
     }
     for (int i = 0; i < r->n_reads; i++) {
-        const tci_root *q = &f->roots[r->reads[i].root];
-        tci_group_read(f, q->node, group);
-        if (q->group != group) {
-            tci_group_add_dep(f, g, q->group);
+        tci_group_read(f, r->reads[i].node, group);
+    }
+    for (int i = 0; i < tci_root_n_before(r); i++) {
+        int other = f->roots[tci_root_before(f, r, i)].group;
+        if (other != group) {
+            tci_group_add_dep(f, group, other);
         }
     }
 }
 
-/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots
- * come before the target's first cannot, as roots are in topological order. */
+/* Does `from` depend on `target`? Assumes so when the walk gets long. It begins at the target,
+ * which came late or is read by what came late, so that little depends on it. */
 static bool tci_group_depends(tci_fusion *f, int from, int target)
 {
     int32_t *stack = NULL;
     int n = 0, cap = 0, visited = 0;
     f->stamp++;
-    TCI_PUSH(f->s, stack, n, cap, from);
+    TCI_PUSH(f->s, stack, n, cap, target);
     while (n > 0) {
-        tci_group *g = &f->groups[stack[--n]];
-        if (g == &f->groups[target] || ++visited > TCI_GROUP_WALK) {
+        const tci_group *g = &f->groups[stack[--n]];
+        if (g == &f->groups[from] || ++visited > TCI_GROUP_WALK) {
             return true;
         }
-        for (int i = 0; i < g->n_deps; i++) {
-            const tci_group *dep = &f->groups[g->deps[i]];
-            if (dep->stamp != f->stamp &&
-                dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
-                f->groups[g->deps[i]].stamp = f->stamp;
-                TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
+        for (int i = 0; i < g->n_users; i++) {
+            if (f->groups[g->users[i]].stamp != f->stamp) {
+                f->groups[g->users[i]].stamp = f->stamp;
+                TCI_PUSH(f->s, stack, n, cap, g->users[i]);
             }
         }
     }
@@ -36256,8 +36647,8 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
 /* Would root r, put into g, wait for a group that waits for g? */
 static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group)
 {
-    for (int i = 0; i < r->n_reads; i++) {
-        int other = f->roots[r->reads[i].root].group;
+    for (int i = 0; i < tci_root_n_before(r); i++) {
+        int other = f->roots[tci_root_before(f, r, i)].group;
         if (other != group && tci_group_depends(f, other, group)) {
             return true;
         }
@@ -36279,8 +36670,8 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
         if (q->group != group) {
             continue;
         }
-        if (q->kind == TCI_ROOT_SCAN) {
-            *why = TCI_WHY_SCAN;
+        if (q->kind == TCI_ROOT_SCAN || read->barred) {
+            *why = read->barred ? TCI_WHY_BARRIER : TCI_WHY_SCAN;
             return false;
         }
         for (int a = 0; a < q->node->rank; a++) {
@@ -36789,6 +37180,19 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
+/* What a BARRIER is of has memory. */
+static void tci_group_store_barred(tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *source = tci_plan_source(f->nodes.items[i]);
+        tci_pnode *p = tci_pnode_of(f, source);
+        if (source != f->nodes.items[i] && !tci_plan_is_leaf(source) && !p->forced) {
+            p->forced = true;
+            p->why = TCI_WHY_BARRIER;
+        }
+    }
+}
+
 static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                    const tci_table *forced)
 {
@@ -36803,6 +37207,7 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
         p->forced = tci_table_has(forced, f->nodes.items[i]);
         p->why = TCI_WHY_COUNT;
     }
+    tci_group_store_barred(f);
     return f;
 }
 
@@ -38134,10 +38539,8 @@ static tci_lowered tci_pk_call(tci_pk *p)
     p->k = tci_kernel_make(p->s);
     p->k->call = call;
     for (int i = 0; i < n->n_in; i++) {
-        const tci_pnode *in = tci_pnode_of(p->f, n->in[i]);
         tci_pk_show_array(p->s, n->in[i], &call->arrays[i]);
-        tci_pk_call_operand(p, tci_plan_is_leaf(n->in[i]) ? in->buffer
-                                                          : p->f->roots[in->root].buffer, false);
+        tci_pk_call_operand(p, tci_root_buffer_of(p->f, n->in[i]), false);
     }
     tci_pk_show_array(p->s, n, &call->arrays[n->n_in]);
     for (int o = -1; o < r->n_outputs; o++) {
@@ -38268,6 +38671,26 @@ static void tci_sequence_touch(tci_sequence *q, int step, int buffer)
     q->buffers[buffer].n_touched++;
 }
 
+/* A step waits for those that its BARRIERs name. */
+static void tci_sequence_find_waits(tci_sequence *q)
+{
+    const tci_fusion *f = q->p->fusion;
+    int32_t *step_of = TCI_NEW_ARRAY(q->s, int32_t, f->n_groups + 1);
+    for (int t = 0; t < q->n; t++) {
+        step_of[q->p->steps[t].group] = t;
+    }
+    for (int i = 0; i < f->n_roots; i++) {
+        const tci_root *r = &f->roots[i];
+        for (int k = r->n_reads; k < tci_root_n_before(r); k++) {
+            int before = step_of[f->roots[tci_root_before(f, r, k)].group];
+            int after = step_of[r->group];
+            if (before >= q->first && before != after) {
+                tci_sequence_after(q, before, after);
+            }
+        }
+    }
+}
+
 /* A step waits for all that wrote what it reads; one that writes what was read, for the readers. */
 static void tci_sequence_find_order(tci_sequence *q)
 {
@@ -38352,6 +38775,7 @@ static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
         q.buffers[b].bytes = is_temp ? tci_dim_hint(p->buffers[b].bytes) : 0;
     }
     tci_sequence_find_order(&q);
+    tci_sequence_find_waits(&q);
     for (int i = 0; i < p->n_assigns; i++) {
         tci_sequence_update_last(&q, &p->assigns[i]);
     }
@@ -39536,7 +39960,8 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
     tci_once_keep(p);
 }
 /* ---- src/plan/remat.c ---- */
-/* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there.
+/* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there,
+ * and the report of those that a user's regions compute again (grad/repeat.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
  * the most bytes alive, values that are only kept for later steps are computed from others that are
@@ -39747,6 +40172,36 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
     }
     return r;
 }
+
+/* ---- regions ---- */
+
+/* n without what is waited for: for a value that is computed again the one that it repeats. */
+static tci_node *tci_remat_plain(tci_scratch *s, tci_graph *g, tci_node *n, tci_table *plain)
+{
+    bool waits = n->op == TCI_OP_BARRIER && n->n_in > 1;
+    return waits ? tci_table_get(plain, n->in[0]) : tci_graph_rebuild(s, g, n, plain);
+}
+
+TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p)
+{
+    const tci_fusion *f = p->fusion;
+    tci_table plain = tci_table_in(s, sizeof(tci_node *));
+    double bytes = 0;
+    int values = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i], *first = tci_remat_plain(s, g, n, &plain);
+        tci_table_put(&plain, n, first);
+        bool again = first != n && n->op != TCI_OP_BARRIER && tci_table_find(&f->known, first);
+        if (again && tci_pnode_of(f, n)->root >= 0) {
+            values++;
+            bytes += tci_node_value_bytes(n);
+        }
+    }
+    if (values) {
+        tci_str_printf(&p->again, "regions: %d values, %.1f kB, not kept for the way back\n",
+                       values, bytes / 1e3);
+    }
+}
 /* ---- src/plan/repeat.c ---- */
 /* plan/repeat.c - repetitions: bodies as plans of their own, and their steps in the one list.
  *
@@ -39850,8 +40305,9 @@ static tci_dim tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
 /* n as memory, dense. */
 static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
 {
-    bool leaf = tci_op_is(n->op, TCI_IS_LEAF);
-    if (tci_plan_is_leaf(n) && !n->strides) {
+    const tci_node *source = tci_plan_source(n);
+    bool leaf = tci_op_is(source->op, TCI_IS_LEAF);
+    if (leaf ? tci_plan_is_leaf(source) && !source->strides : source != n) {
         return n;
     }
     if (leaf) { /* a copy */
@@ -40080,12 +40536,6 @@ static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kerne
     TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
 }
 
-static int tci_repeat_buffer(const tci_fusion *f, const tci_node *n)
-{
-    const tci_pnode *known = tci_pnode_of(f, n);
-    return tci_plan_is_leaf(n) ? known->buffer : f->roots[known->root].buffer;
-}
-
 /* The buffer of what group g stores as `which`. plan/algorithm.c may have made the node anew. */
 static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_group *g, int which)
 {
@@ -40124,11 +40574,12 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     }
     if (!x->body) {
         tci_repeat_plan(m, x);
+        tci_str_add(&p->again, tci_str_text(&x->body->again));
     }
     k->is_repeat = true;
     x->kernel = k;
     for (int i = 0; i < n_outside; i++) {
-        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, first->in[i]), false);
+        tci_repeat_operand(m, p, k, &step, tci_root_buffer_of(f, first->in[i]), false);
     }
     for (int i = 0; i < n_stored; i++) {
         if (x->stored[i] || i < x->r.n_carry) {
@@ -40773,6 +41224,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
         }
+        outputs[i] = tci_plan_source(outputs[i]); /* it lies in memory without a copy */
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
     const tc_remat remat = machine.remat;
@@ -40786,7 +41238,9 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
     bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
-    return leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    tci_plan_report_regions(s, g, p);
+    return p;
 }
 /* ---- src/plan/print.c ---- */
 /* plan/print.c - the texts of groups and plans, for dumps, golden tests and tc_explain.
@@ -41005,14 +41459,18 @@ static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int roo
         for (int a = 0; a < q->node->rank; a++) {
             TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }
-        bool depends = q->group == r->group;
-        for (int d = 0; d < f->groups[r->group].n_deps; d++) {
-            depends |= f->groups[r->group].deps[d] == q->group;
-        }
-        TCI_ASSERT(s, depends && (q->group == r->group || tci_fusion_is_stored(q)));
+        TCI_ASSERT(s, q->group == r->group || tci_fusion_is_stored(q));
         if (q->group == r->group) {
             tci_fusion_verify_inside(s, r, read, q);
         }
+    }
+    for (int i = 0; i < tci_root_n_before(r); i++) {
+        int other = f->roots[tci_root_before(f, r, i)].group;
+        bool depends = other == r->group;
+        for (int d = 0; d < f->groups[r->group].n_deps; d++) {
+            depends |= f->groups[r->group].deps[d] == other;
+        }
+        TCI_ASSERT(s, depends);
     }
 }
 
@@ -41093,7 +41551,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
 
-/* A group depends on what its roots read from others, and on nothing else. */
+/* A group depends on what its roots read from others or wait for, and on nothing else. */
 static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int group)
 {
     const tci_group *g = &f->groups[group];
@@ -41104,8 +41562,8 @@ static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int grou
         }
         for (int i = 0; i < g->n_roots; i++) {
             const tci_root *r = &f->roots[g->roots[i]];
-            for (int j = 0; j < r->n_reads; j++) {
-                reads |= f->roots[r->reads[j].root].group == g->deps[d];
+            for (int j = 0; j < tci_root_n_before(r); j++) {
+                reads |= f->roots[tci_root_before(f, r, j)].group == g->deps[d];
             }
         }
         TCI_ASSERT(s, reads && g->deps[d] != group);
@@ -62393,6 +62851,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_BITCAST: tci_ref_bitcast(r, n, out); break;
     case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:
         memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
         break;
@@ -77013,6 +77472,8 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                          TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
                          TCI_MAY(eps, operand, 1e-5))                                              \
     TCI_CALL(stop_gradient, TCI_MUST(x, tensor))                                                   \
+    TCI_CALL(materialize, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(nofuse, TCI_MUST(x, tensor))                                                          \
     TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
     TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
     TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \
@@ -77885,12 +78346,33 @@ TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site
     return tci_ops_pair("tc_cross_entropy", logits, target, here, tci_build_cross_entropy);
 }
 
-TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here)
+static tc_tensor tci_ops_single(const char *name, tc_tensor x, tc_site here,
+                                tci_node *(*build)(tci_graph *, tci_node *))
 {
-    tci_frame f = tci_frame_begin("tc_stop_gradient", here);
+    tci_frame f = tci_frame_begin(name, here);
     tci_frame_use(&f, x);
     tci_node *n = tci_frame_node(&f, x, tci_ops_nth[0]);
-    return tci_frame_end(&f, f.failed ? NULL : tci_build_stop_gradient(&f.ctx->graph, n));
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, n));
+}
+
+TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here)
+{
+    return tci_ops_single("tc_stop_gradient", x, here, tci_build_stop_gradient);
+}
+
+static tci_node *tci_ops_materialize(tci_graph *g, tci_node *x)
+{
+    return tci_build_barrier(g, x, NULL, 0);
+}
+
+TC_API tc_tensor tc_materialize_at(tc_tensor x, tc_site here)
+{
+    return tci_ops_single("tc_materialize", x, here, tci_ops_materialize);
+}
+
+TC_API tc_tensor tc_nofuse_at(tc_tensor x, tc_site here)
+{
+    return tci_ops_single("tc_nofuse", x, here, tci_build_nofuse);
 }
 
 TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here)
@@ -80665,19 +81147,23 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
     return c.f.failed ? tc_status_of(c.f.bad) : TC_OK;
 }
 /* ---- src/api/loops.c ---- */
-/* api/loops.c - repetitions and branches: tc_scan, tc_while, tc_cond.
+/* api/loops.c - repetitions, branches and regions: tc_scan, tc_while, tc_cond, tc_checkpoint,
+ * tc_barrier.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
  * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
  * of the context's graph, which graph/repeat.c closes. A loop that goes on while its carries say so
  * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
- * given the results of the first, which are zeros if that was not taken. */
+ * given the results of the first, which are zeros if that was not taken. A region is a repetition
+ * of one step, whose gradient computes its body again (grad/repeat.c). */
 
 #include <stdio.h>
 
 
-typedef struct tci_loops_call {
+typedef struct tci_loops_call tci_loops_call;
+struct tci_loops_call {
     tci_frame *f;
+    void (*make)(tci_loops_call *c); /* the results */
     tci_scratch s;
     tc_tensors init, xs;
     tci_dim length;
@@ -80690,7 +81176,7 @@ typedef struct tci_loops_call {
     void *user;
     int n_ys;
     tci_node **results; /* per carry, then per output */
-} tci_loops_call;
+};
 
 static tci_node *tci_loops_built(tci_loops_call *c, tci_node *n)
 {
@@ -81001,6 +81487,45 @@ static void tci_loops_make_cond(tci_loops_call *c)
     tci_loops_branch(c, other, operands, bound[1], y[1], c->results);
 }
 
+/* ---- regions and barriers ---- */
+
+/* A repetition of one step, which holds the inputs and has the results as outputs. */
+static void tci_loops_make_region(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->init.n;
+    tci_node **inputs = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **bound = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **y = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+    if (!tci_loops_take(c, c->init.items, n, "input", inputs) ||
+        !tci_loops_trace_branch(c, 0, inputs, bound, y)) {
+        return;
+    }
+    tci_repeat r = {.n_held = n, .n_y = c->n_ys, .length = 1, .stops = -1, .held = inputs,
+                    .inner = bound, .y = y};
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < c->n_ys; i++) {
+        tci_node *row = tci_loops_built(c, tci_build_result(g, repeat, i));
+        c->results[i] = tci_loops_built(c, tci_build_reshape(g, row, y[i]->rank, y[i]->shape));
+    }
+}
+
+/* Each tensor of the list behind a barrier that waits for the others. */
+static void tci_loops_make_barriers(tci_loops_call *c)
+{
+    int n = c->init.n;
+    tci_node **nodes = TCI_NEW_ARRAY(&c->s, tci_node *, 2 * n + 1);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    if (tci_loops_take(c, c->init.items, n, "tensor", nodes)) {
+        for (int i = 0; i < n; i++) { /* the others follow it, round the end */
+            nodes[n + i] = nodes[i];
+            c->results[i] = tci_loops_built(
+                c, tci_build_barrier(&c->f->ctx->graph, nodes[i], nodes + i + 1, n - 1));
+        }
+    }
+}
+
 /* ---- the calls ---- */
 
 /* The frame is failed, or c->results are made. */
@@ -81011,13 +81536,7 @@ static void tci_loops_run(tci_loops_call *c)
         c->f->ctx->graph.error = TC_OK;
         return;
     }
-    if (c->body) {
-        tci_loops_make(c);
-    } else if (c->step) {
-        tci_loops_make_while(c);
-    } else {
-        tci_loops_make_cond(c);
-    }
+    c->make(c);
 }
 
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
@@ -81025,8 +81544,9 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_scan", here);
-    tci_loops_call c = {.f = &f, .init = init, .xs = xs, .length = length, .reverse = reverse,
-                       .body = body, .user = user, .n_ys = n_ys};
+    tci_loops_call c = {.f = &f, .make = tci_loops_make, .init = init, .xs = xs,
+                        .length = length, .reverse = reverse,
+                        .body = body, .user = user, .n_ys = n_ys};
     for (int i = 0; i < init.n + xs.n && init.n >= 0 && xs.n >= 0; i++) {
         tci_frame_use(&f, i < init.n ? init.items[i] : xs.items[i - init.n]);
     }
@@ -81086,7 +81606,8 @@ TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, 
                              void *user, tc_tensor *last, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_while", here);
-    tci_loops_call c = {.f = &f, .init = init, .length = most, .test = test, .step = body,
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_while, .init = init, .length = most,
+                        .test = test, .step = body,
                         .user = user};
     for (int i = 0; i < init.n; i++) {
         tci_frame_use(&f, init.items[i]);
@@ -81099,10 +81620,37 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_cond", here);
-    tci_loops_call c = {.f = &f, .init = operands, .branches = {then, otherwise}, .user = user,
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_cond, .init = operands,
+                        .branches = {then, otherwise}, .user = user,
                         .condition = condition, .n_ys = n};
     tci_frame_use(&f, condition);
     return tci_loops_end(&c, results, n, operands.n >= 0 && n > 0 && results && then && otherwise);
+}
+
+/* A call on a list, the first of which says why it has no context. */
+static tc_status tci_loops_run_list(tci_loops_call *c, tc_tensor *results, bool fits)
+{
+    c->condition = c->init.n > 0 && c->init.items ? c->init.items[0] : TC_NONE;
+    for (int i = 0; i < c->init.n && c->init.items; i++) {
+        tci_frame_use(c->f, c->init.items[i]);
+    }
+    return tci_loops_end(c, results, c->n_ys, fits && c->init.n > 0 && c->n_ys > 0 && results);
+}
+
+TC_API tc_status tc_checkpoint_at(tc_tensors inputs, tc_branch body, void *user, tc_tensor *results,
+                                  int n, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_checkpoint", here);
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_region, .init = inputs,
+                        .branches = {body, NULL}, .user = user, .n_ys = n};
+    return tci_loops_run_list(&c, results, body != NULL);
+}
+
+TC_API tc_status tc_barrier_at(tc_tensors list, tc_tensor *out, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_barrier", here);
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_barriers, .init = list, .n_ys = list.n};
+    return tci_loops_run_list(&c, out, true);
 }
 /* ---- src/api/factor.c ---- */
 /* api/factor.c - factors of small matrices that take iterations: QR, eigenvalues, singular values.

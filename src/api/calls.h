@@ -184,6 +184,8 @@
                          TCI_MAY(weight, optional, TC_NONE) TCI_MAY(bias, optional, TC_NONE)       \
                          TCI_MAY(eps, operand, 1e-5))                                              \
     TCI_CALL(stop_gradient, TCI_MUST(x, tensor))                                                   \
+    TCI_CALL(materialize, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(nofuse, TCI_MUST(x, tensor))                                                          \
     TCI_CALL(cross_entropy, TCI_MUST(logits, tensor) TCI_MUST(target, tensor))                     \
     TCI_CALL(reshape, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes))                                  \
     TCI_CALL(permute, TCI_MUST(x, tensor) TCI_MUST(order, sizes))                                  \

@@ -1,10 +1,12 @@
-/* api/loops.c - repetitions and branches: tc_scan, tc_while, tc_cond.
+/* api/loops.c - repetitions, branches and regions: tc_scan, tc_while, tc_cond, tc_checkpoint,
+ * tc_barrier.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
  * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
  * of the context's graph, which graph/repeat.c closes. A loop that goes on while its carries say so
  * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
- * given the results of the first, which are zeros if that was not taken. */
+ * given the results of the first, which are zeros if that was not taken. A region is a repetition
+ * of one step, whose gradient computes its body again (grad/repeat.c). */
 #include "frame.h"
 
 #include <stdio.h>
@@ -12,8 +14,10 @@
 #include "../graph/repeat.h"
 #include "loops.h"
 
-typedef struct tci_loops_call {
+typedef struct tci_loops_call tci_loops_call;
+struct tci_loops_call {
     tci_frame *f;
+    void (*make)(tci_loops_call *c); /* the results */
     tci_scratch s;
     tc_tensors init, xs;
     tci_dim length;
@@ -26,7 +30,7 @@ typedef struct tci_loops_call {
     void *user;
     int n_ys;
     tci_node **results; /* per carry, then per output */
-} tci_loops_call;
+};
 
 static tci_node *tci_loops_built(tci_loops_call *c, tci_node *n)
 {
@@ -337,6 +341,45 @@ static void tci_loops_make_cond(tci_loops_call *c)
     tci_loops_branch(c, other, operands, bound[1], y[1], c->results);
 }
 
+/* ---- regions and barriers ---- */
+
+/* A repetition of one step, which holds the inputs and has the results as outputs. */
+static void tci_loops_make_region(tci_loops_call *c)
+{
+    tci_graph *g = &c->f->ctx->graph;
+    int n = c->init.n;
+    tci_node **inputs = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **bound = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    tci_node **y = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, c->n_ys + 1);
+    if (!tci_loops_take(c, c->init.items, n, "input", inputs) ||
+        !tci_loops_trace_branch(c, 0, inputs, bound, y)) {
+        return;
+    }
+    tci_repeat r = {.n_held = n, .n_y = c->n_ys, .length = 1, .stops = -1, .held = inputs,
+                    .inner = bound, .y = y};
+    tci_node *repeat = tci_loops_built(c, tci_build_repeat(&c->s, g, &r));
+    for (int i = 0; i < c->n_ys; i++) {
+        tci_node *row = tci_loops_built(c, tci_build_result(g, repeat, i));
+        c->results[i] = tci_loops_built(c, tci_build_reshape(g, row, y[i]->rank, y[i]->shape));
+    }
+}
+
+/* Each tensor of the list behind a barrier that waits for the others. */
+static void tci_loops_make_barriers(tci_loops_call *c)
+{
+    int n = c->init.n;
+    tci_node **nodes = TCI_NEW_ARRAY(&c->s, tci_node *, 2 * n + 1);
+    c->results = TCI_NEW_ARRAY(&c->s, tci_node *, n + 1);
+    if (tci_loops_take(c, c->init.items, n, "tensor", nodes)) {
+        for (int i = 0; i < n; i++) { /* the others follow it, round the end */
+            nodes[n + i] = nodes[i];
+            c->results[i] = tci_loops_built(
+                c, tci_build_barrier(&c->f->ctx->graph, nodes[i], nodes + i + 1, n - 1));
+        }
+    }
+}
+
 /* ---- the calls ---- */
 
 /* The frame is failed, or c->results are made. */
@@ -347,13 +390,7 @@ static void tci_loops_run(tci_loops_call *c)
         c->f->ctx->graph.error = TC_OK;
         return;
     }
-    if (c->body) {
-        tci_loops_make(c);
-    } else if (c->step) {
-        tci_loops_make_while(c);
-    } else {
-        tci_loops_make_cond(c);
-    }
+    c->make(c);
 }
 
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
@@ -361,8 +398,9 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_scan", here);
-    tci_loops_call c = {.f = &f, .init = init, .xs = xs, .length = length, .reverse = reverse,
-                       .body = body, .user = user, .n_ys = n_ys};
+    tci_loops_call c = {.f = &f, .make = tci_loops_make, .init = init, .xs = xs,
+                        .length = length, .reverse = reverse,
+                        .body = body, .user = user, .n_ys = n_ys};
     for (int i = 0; i < init.n + xs.n && init.n >= 0 && xs.n >= 0; i++) {
         tci_frame_use(&f, i < init.n ? init.items[i] : xs.items[i - init.n]);
     }
@@ -422,7 +460,8 @@ TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, 
                              void *user, tc_tensor *last, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_while", here);
-    tci_loops_call c = {.f = &f, .init = init, .length = most, .test = test, .step = body,
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_while, .init = init, .length = most,
+                        .test = test, .step = body,
                         .user = user};
     for (int i = 0; i < init.n; i++) {
         tci_frame_use(&f, init.items[i]);
@@ -435,8 +474,35 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_cond", here);
-    tci_loops_call c = {.f = &f, .init = operands, .branches = {then, otherwise}, .user = user,
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_cond, .init = operands,
+                        .branches = {then, otherwise}, .user = user,
                         .condition = condition, .n_ys = n};
     tci_frame_use(&f, condition);
     return tci_loops_end(&c, results, n, operands.n >= 0 && n > 0 && results && then && otherwise);
+}
+
+/* A call on a list, the first of which says why it has no context. */
+static tc_status tci_loops_run_list(tci_loops_call *c, tc_tensor *results, bool fits)
+{
+    c->condition = c->init.n > 0 && c->init.items ? c->init.items[0] : TC_NONE;
+    for (int i = 0; i < c->init.n && c->init.items; i++) {
+        tci_frame_use(c->f, c->init.items[i]);
+    }
+    return tci_loops_end(c, results, c->n_ys, fits && c->init.n > 0 && c->n_ys > 0 && results);
+}
+
+TC_API tc_status tc_checkpoint_at(tc_tensors inputs, tc_branch body, void *user, tc_tensor *results,
+                                  int n, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_checkpoint", here);
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_region, .init = inputs,
+                        .branches = {body, NULL}, .user = user, .n_ys = n};
+    return tci_loops_run_list(&c, results, body != NULL);
+}
+
+TC_API tc_status tc_barrier_at(tc_tensors list, tc_tensor *out, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_barrier", here);
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_barriers, .init = list, .n_ys = list.n};
+    return tci_loops_run_list(&c, out, true);
 }

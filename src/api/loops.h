@@ -67,6 +67,26 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_site here);
 #define tc_cond(...) tc_cond_at(__VA_ARGS__, TC_HERE)
 
+/* What a part of the graph makes, which gradients compute again rather than keep:
+ *
+ *     tc_checkpoint(inputs, body, user, results, n)
+ *
+ * The body makes the n results of the inputs and of any other tensors. What lies between is kept no
+ * longer than the way forward needs it: on the way back it is computed again, of the inputs and
+ * what else the body used, once the gradients of all results are there. The same values, random
+ * ones too, by the same ops; regions nest, and a gradient of a gradient computes again what the
+ * first one did. tc_explain says how much that is. What the body makes leaves it through y alone.
+ * Sizes may be symbolic. Errors as of tc_scan. */
+TC_API tc_status tc_checkpoint_at(tc_tensors inputs, tc_branch body, void *user, tc_tensor *results,
+                                  int n, tc_site here);
+#define tc_checkpoint(...) tc_checkpoint_at(__VA_ARGS__, TC_HERE)
+
+/* tc_barrier(TC_TENSORS(a, b), out): out[i] is tensor i of the list, stored (tc_materialize), and
+ * what uses one of them waits for all; nothing is merged, moved or fused across. Gradients pass.
+ * Fails, with all of out poisoned and the status returned: TC_ERR_HANDLE, TC_ERR_MEMORY. */
+TC_API tc_status tc_barrier_at(tc_tensors list, tc_tensor *out, tc_site here);
+#define tc_barrier(...) tc_barrier_at(__VA_ARGS__, TC_HERE)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

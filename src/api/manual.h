@@ -382,7 +382,39 @@
  *
  * A training step keeps what its way forward made for the way back. Where memory is short,
  * options.remat = TC_REMAT_MINCUT makes activations and normalizations again instead, and
- * TC_REMAT_ALL sums and products too; tc_explain says what that saves.
+ * TC_REMAT_ALL sums and products too; tc_explain says what that saves. By hand: of what a function
+ * under tc_checkpoint makes only the results are kept, and on the way back the rest is made again.
+ *
+ *     #include "tc.h"
+ *
+ *     static tc_status layer(void *w, const tc_tensor *x, tc_tensor *y)
+ *     {
+ *         y[0] = tc_add(x[0], tc_gelu(tc_matmul(x[0], *(tc_tensor *)w)));
+ *         return TC_OK;
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         tc_ctx *ctx;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor w = tc_full(ctx, 0.5, TC_F32, 4, 4), x = tc_full(ctx, 1, TC_F32, 8, 4), g;
+ *         for (int i = 0; i < 6; i++) {
+ *             tc_checkpoint(TC_TENSORS(x), layer, &w, &x, 1);
+ *         }
+ *         tc_grad(tc_sum(x, TC_ALL, false), &w, 1, &g);
+ *         tc_print(stdout, g);
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
+ * What shares a kernel is tc's choice. Where it should not, tc_materialize(x) ends a kernel: x is
+ * stored, and its users read that. tc_nofuse(x) gives the op that made x kernels of its own, and
+ * behind tc_barrier nothing is computed before all of a list is:
+ *
+ *     tc_tensor stored = tc_materialize(tc_exp(at)), alone = tc_nofuse(tc_sin(stored)), both[2];
+ *     tc_barrier(TC_TENSORS(stored, alone), both);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,
  * tc_adamw, tc_lion and, for matrices, tc_muon. What they remember are parameters as well, named

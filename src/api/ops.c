@@ -681,12 +681,33 @@ TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site
     return tci_ops_pair("tc_cross_entropy", logits, target, here, tci_build_cross_entropy);
 }
 
-TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here)
+static tc_tensor tci_ops_single(const char *name, tc_tensor x, tc_site here,
+                                tci_node *(*build)(tci_graph *, tci_node *))
 {
-    tci_frame f = tci_frame_begin("tc_stop_gradient", here);
+    tci_frame f = tci_frame_begin(name, here);
     tci_frame_use(&f, x);
     tci_node *n = tci_frame_node(&f, x, tci_ops_nth[0]);
-    return tci_frame_end(&f, f.failed ? NULL : tci_build_stop_gradient(&f.ctx->graph, n));
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, n));
+}
+
+TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here)
+{
+    return tci_ops_single("tc_stop_gradient", x, here, tci_build_stop_gradient);
+}
+
+static tci_node *tci_ops_materialize(tci_graph *g, tci_node *x)
+{
+    return tci_build_barrier(g, x, NULL, 0);
+}
+
+TC_API tc_tensor tc_materialize_at(tc_tensor x, tc_site here)
+{
+    return tci_ops_single("tc_materialize", x, here, tci_ops_materialize);
+}
+
+TC_API tc_tensor tc_nofuse_at(tc_tensor x, tc_site here)
+{
+    return tci_ops_single("tc_nofuse", x, here, tci_build_nofuse);
 }
 
 TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here)

@@ -237,6 +237,13 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
 /* x, which gradients take for a constant: they are zero behind it. */
 TC_API tc_tensor tc_stop_gradient_at(tc_tensor x, tc_site here);
 #define tc_stop_gradient(x) tc_stop_gradient_at((x), TC_HERE)
+/* x, stored: what uses the result reads memory, in other kernels than that which makes x */
+TC_API tc_tensor tc_materialize_at(tc_tensor x, tc_site here);
+#define tc_materialize(x) tc_materialize_at((x), TC_HERE)
+/* x by kernels that do nothing else: the operands of its op, behind movement, and its value are
+ * stored */
+TC_API tc_tensor tc_nofuse_at(tc_tensor x, tc_site here);
+#define tc_nofuse(x) tc_nofuse_at((x), TC_HERE)
 /* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target
  * holds class indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end)
  * fails the run. */

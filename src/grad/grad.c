@@ -84,6 +84,12 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     }
 }
 
+/* How many operands of n take a part of its gradient: what a BARRIER waits for does not. */
+static int tci_grad_n_taking(const tci_node *n)
+{
+    return n->op == TCI_OP_BARRIER ? 1 : tci_node_n_outside(n);
+}
+
 /* first: nodes below it are ends of the walk, they lead nowhere but to themselves. */
 static void tci_grad_find_ways(tci_grad_walk *w, int first)
 {
@@ -93,7 +99,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
         bool may = i >= first && floats &&
                    tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
-        for (int k = 0; may && !p->passes && k < tci_node_n_outside(n); k++) {
+        for (int k = 0; may && !p->passes && k < tci_grad_n_taking(n); k++) {
             p->passes = tci_grad_place_of(w, n->in[k])->leads;
         }
         p->leads = p->asked || p->passes;
@@ -181,7 +187,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
         tci_grad_expand(w, &v);
         return;
     }
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < tci_grad_n_taking(n); i++) {
         tci_node *x = n->in[i], *grad = NULL;
         if (!tci_grad_leads(w, x)) {
             continue;

@@ -10,7 +10,11 @@
  * Only floats have gradients: carries that are none are inputs of the way back and no more.
  *
  * A repetition of at most one step (a branch) goes back if it went forward, and is given its
- * carries as they began. One of any number of steps that stops by its values has no gradient. */
+ * carries as they began. One of any number of steps that stops by its values has no gradient.
+ *
+ * One of one step is a region of the graph (tc_checkpoint): what the way back needs of it is made
+ * again of what it takes from outside, and not before the gradients of its results are there. A
+ * BARRIER says both: what is behind it is not what was computed before it. */
 #include "../graph/repeat.h"
 #include "grad.h"
 
@@ -41,6 +45,12 @@ static tci_node *tci_grad_sum(const tci_grad_repeat *w, tci_node *a, tci_node *b
 {
     tci_node *both[2] = {a, b};
     return !a ? b : !b ? a : tci_vjp_built(w->v, tci_build_ew(w->v->g, TCI_OP_ADD, both));
+}
+
+/* Is the gradient of operand i of all steps what the one step gives? */
+static bool tci_grad_stays(const tci_repeat *r, int i)
+{
+    return tci_repeat_is_once(r) || i < r->n_carry + r->n_x;
 }
 
 static tci_node *tci_grad_cast(const tci_grad_repeat *w, tci_node *n, int dtype)
@@ -96,10 +106,33 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
 }
 
+/* What a region takes from outside, where the gradients of its results are there, as its body is
+ * given it. */
+static tci_node **tci_grad_outside(const tci_grad_repeat *w)
+{
+    const tci_repeat *r = &w->r;
+    int n = r->n_carry + r->n_x + r->n_held, n_results = tci_repeat_n_results(r), n_grads = 0;
+    tci_node **outside = TCI_NEW_ARRAY(w->v->s, tci_node *, n + 1);
+    tci_node **grads = TCI_NEW_ARRAY(w->v->s, tci_node *, n_results + 1);
+    for (int i = 0; i < n_results; i++) {
+        grads[n_grads] = w->grads[i];
+        n_grads += w->grads[i] != NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        const tci_node *one = r->carry[i];
+        tci_graph *g = w->v->g;
+        outside[i] = tci_build_barrier_below(g, r->init[i], grads, n_grads);
+        outside[i] = tci_build_reshape(g, tci_vjp_built(w->v, outside[i]), one->rank, one->shape);
+        tci_vjp_built(w->v, outside[i]);
+    }
+    return outside;
+}
+
 static void tci_grad_give(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
-    if (r->stops >= 0) { /* of one step at most: what it is given are the carries as they begin */
+    if (r->stops >= 0 || tci_repeat_is_once(r)) { /* of one step at most: it is given all that is
+                                                   * outside */
         return;
     }
     int rows = r->n_carry + r->n_y;
@@ -170,7 +203,7 @@ static void tci_grad_step(tci_grad_repeat *w)
             row = row ? tci_grad_input(w, tci_grad_before(w, row), one, NULL) : NULL;
             grad = tci_grad_sum(w, grad, row);
             w->next[at++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
-        } else if (i < r->n_carry + r->n_x) {
+        } else if (tci_grad_stays(r, i)) {
             w->y[w->n_y++] = grad ? grad : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
         } else { /* summed as it is computed, not as it is stored */
             int dtype = tci_dtype_get((tc_dtype)one->dtype)->compute;
@@ -215,20 +248,22 @@ TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *co
                        .length = r->length, .reverse = !r->reverse, .stops = stops,
                        .init = w.init, .xs = w.xs, .held = r->held, .carry = w.carry, .x = w.x,
                        .inner = r->inner, .next = w.next, .y = w.y};
-    if (branch) { /* all that is outside */
+    if (branch || tci_repeat_is_once(r)) { /* all that is outside */
         back.n_held = n_outside;
-        back.held = r->init;
+        back.held = branch ? r->init : tci_grad_outside(&w);
         back.inner = r->carry;
     }
     tci_node *repeat = tci_vjp_built(v, tci_build_repeat(v->s, v->g, &back));
     int carry = 0, y = w.n_carry;
     for (int i = 0; i < n_outside; i++) {
-        bool is_x = i >= r->n_carry && i < r->n_carry + r->n_x;
+        const tci_node *like = r->init[i];
         given[i] = NULL;
         if (tci_grad_step_wants(&w, i)) {
-            int result = is_x ? y++ : carry++;
+            int result = i >= r->n_carry && tci_grad_stays(r, i) ? y++ : carry++;
             given[i] = tci_vjp_built(v, tci_build_result(v->g, repeat, result));
-            given[i] = tci_grad_cast(&w, given[i], r->init[i]->dtype);
+            given[i] = tci_grad_cast(&w, given[i], like->dtype);
+            given[i] = tci_vjp_built(v, tci_build_reshape(v->g, given[i], like->rank,
+                                                          like->shape));
         }
     }
 }

@@ -906,6 +906,8 @@ static tci_node *tci_vjp_CUSTOM(const tci_vjp *v)
                 : grad;
 }
 
+static tci_node *tci_vjp_BARRIER(const tci_vjp *v) { return v->grad; } /* of its first operand */
+
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
 #define TCI_VJP_CALL_OWN(op, call)                                                                 \

@@ -91,6 +91,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_PERMUTE:
     case TCI_OP_SLICE: return TCI_VMAP_EACH;
     case TCI_OP_PAD: return *tci_vmap_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
+    case TCI_OP_BARRIER:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
@@ -206,6 +207,17 @@ static tci_node *tci_vmap_pad(tci_vmap *v, tci_node *n)
     return tci_vmap_built(v, tci_build_where(v->g, inside, padded, fill));
 }
 
+/* NULL: what differs is only waited for. */
+static tci_node *tci_vmap_barrier(tci_vmap *v, tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in), *x = *tci_vmap_of(v, n->in[0]);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *many = *tci_vmap_of(v, n->in[i]);
+        in[i] = many ? many : n->in[i];
+    }
+    return x ? tci_vmap_built(v, tci_build_barrier(v->g, x, in + 1, n->n_in - 1)) : NULL;
+}
+
 static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
 {
     if (n->op == TCI_OP_PAD) {
@@ -213,6 +225,9 @@ static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
     }
     if (n->op == TCI_OP_CONTRACT) {
         return tci_vmap_contract(v, n);
+    }
+    if (n->op == TCI_OP_BARRIER) {
+        return tci_vmap_barrier(v, n);
     }
     TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM);
     tci_node *streams = *tci_vmap_of(v, n->in[1]);

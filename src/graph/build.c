@@ -927,3 +927,66 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
                                   param->shape, 2, in, 0, NULL)
                  : NULL;
 }
+
+/* ---- barriers ---- */
+
+enum { TCI_BUILD_MOVES = 64 }; /* nested, below which a barrier is put */
+
+TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n)
+{
+    bool in_memory = x && (tci_op_is(x->op, TCI_IS_MEMORY) || tci_node_is_value(x));
+    if (!x || tci_op_is(x->op, TCI_IS_NUMBER) || (in_memory && n == 0)) {
+        return x;
+    }
+    tci_words w;
+    tci_node **in = tci_words_nodes(g, &w, n + 1);
+    if (!in) {
+        return NULL;
+    }
+    in[0] = x;
+    for (int i = 0; i < n; i++) {
+        in[i + 1] = others[i];
+    }
+    return tci_words_put(g, &w, tci_graph_node(g, TCI_OP_BARRIER, (tc_dtype)x->dtype, x->rank,
+                                               x->shape, n + 1, in, 0, NULL));
+}
+
+TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *const *others, int n)
+{
+    tci_node *moved[TCI_BUILD_MOVES], *below = x;
+    int n_moved = 0;
+    while (below && n_moved < TCI_BUILD_MOVES && !tci_node_is_value(below) &&
+           (below->op == TCI_OP_RESHAPE || below->op == TCI_OP_PERMUTE ||
+            below->op == TCI_OP_EXPAND)) {
+        moved[n_moved++] = below;
+        below = below->in[0];
+    }
+    below = tci_build_barrier(g, below, others, n);
+    while (below && n_moved > 0) {
+        const tci_node *m = moved[--n_moved];
+        below = tci_graph_node(g, m->op, (tc_dtype)m->dtype, m->rank, m->shape, 1, &below,
+                               m->n_attr, m->attr);
+    }
+    return below;
+}
+
+TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x)
+{
+    if (!x || x->n_in == 0 || tci_node_is_value(x) || x->op == TCI_OP_RESULT) {
+        return tci_build_barrier(g, x, NULL, 0);
+    }
+    tci_words w;
+    tci_node **in = tci_words_nodes(g, &w, x->n_in);
+    bool made = in != NULL;
+    for (int i = 0; i < x->n_in && made; i++) {
+        in[i] = tci_build_barrier_below(g, x->in[i], NULL, 0);
+        made = in[i] != NULL;
+    }
+    if (!in) {
+        return NULL;
+    }
+    tci_node *own = made ? tci_graph_node(g, x->op, (tc_dtype)x->dtype, x->rank, x->shape, x->n_in,
+                                          in, x->n_attr, x->attr)
+                         : NULL;
+    return tci_build_barrier(g, tci_words_put(g, &w, own), NULL, 0);
+}

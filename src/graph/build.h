@@ -171,6 +171,12 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
+/* x behind a BARRIER that also waits for n others; what lies in memory, where there are none, and a
+ * number stay as they are. The second: of movement what is moved. NULL where x is. */
+TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n);
+TCI_FN tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x, tci_node *const *others, int n);
+/* x by an op whose operands and value are behind barriers. */
+TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);

@@ -5,7 +5,9 @@
  * The one idea: a node needs the step if a BOUND node of this repetition lies below it. Where such
  * a node uses one that does not need the step, that one is computed once, outside, and a BOUND node
  * of its own takes its place within; numbers and movement stay within, as they cost nothing there
- * and would cost memory outside. */
+ * and would cost memory outside.
+ *
+ * A repetition of one step is done in place: its body over what it takes from outside. */
 #include "repeat.h"
 
 #include "build.h"
@@ -31,6 +33,14 @@ TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const t
     return tci_graph_node(g, TCI_OP_BOUND, dtype, rank, shape, 0, NULL, 0, NULL);
 }
 
+static tci_node *tci_repeat_built(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(s, g->error, "%s", g->message);
+    }
+    return n;
+}
+
 /* ---- a body is closed ---- */
 
 enum { TCI_REPEAT_VIEWS = 64 }; /* of which one is held by its source, nested */
@@ -44,18 +54,11 @@ typedef struct tci_repeat_close {
     int n_held, cap_held, n_inner, cap_inner;
 } tci_repeat_close;
 
-static tci_node *tci_repeat_built(const tci_repeat_close *c, tci_node *n)
-{
-    if (!n) {
-        tci_scratch_fail(c->s, c->g->error, "%s", c->g->message);
-    }
-    return n;
-}
 
 static tci_node *tci_repeat_hold(tci_repeat_close *c, tci_node *n)
 {
-    tci_node *inner = tci_repeat_built(c, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank,
-                                                          n->shape));
+    tci_node *inner = tci_repeat_built(
+        c->s, c->g, tci_build_bound(c->g, (tc_dtype)n->dtype, n->rank, n->shape));
     TCI_PUSH(c->s, c->held, c->n_held, c->cap_held, n);
     TCI_PUSH(c->s, c->inner, c->n_inner, c->cap_inner, inner);
     return inner;
@@ -72,7 +75,7 @@ static tci_node *tci_repeat_over(const tci_repeat_close *c, tci_node *n)
     tci_node *over = tci_graph_rebuild(c->s, g, n, &c->now);
     g->site = site;
     g->call = call;
-    return tci_repeat_built(c, over);
+    return tci_repeat_built(c->s, g, over);
 }
 
 /* n, which does not need the step, as the body has it. */
@@ -213,4 +216,72 @@ TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result)
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_RESULT, (tc_dtype)one->dtype,
                                         one->rank + !is_last, shape, 1, &repeat, 1, attr));
+}
+
+/* ---- a body over other nodes ---- */
+
+TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
+                                         tci_node *const *given)
+{
+    int n_bound = r->n_carry + r->n_x + r->n_held, n_body = r->n_carry + r->n_y;
+    tci_node **made = TCI_NEW_ARRAY(s, tci_node *, n_body + 1);
+    tci_table now = tci_table_in(s, sizeof(tci_node *));
+    tci_node_list list = tci_graph_sort_outside(s, r->next, n_body);
+    for (int i = 0; i < n_bound; i++) {
+        tci_table_put(&now, r->carry[i], given[i]);
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i], **at = tci_table_at(&now, n);
+        if (*at) { /* a BOUND node */
+            continue;
+        }
+        for (int k = tci_node_n_outside(n); k < n->n_in; k++) {
+            tci_table_put(&now, n->in[k], n->in[k]);
+        }
+        tc_site site = g->site;
+        g->site = n->site;
+        tci_table_put(&now, n, tci_repeat_built(s, g, tci_graph_rebuild(s, g, n, &now)));
+        g->site = site;
+    }
+    for (int i = 0; i < n_body; i++) {
+        made[i] = tci_table_get(&now, r->next[i]);
+    }
+    return made;
+}
+
+/* n behind a first axis of one element, or without it. */
+static tci_node *tci_repeat_row_of(tci_scratch *s, tci_graph *g, tci_node *n, bool add)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
+    shape[0] = 1;
+    for (int i = 0; i < n->rank; i++) {
+        shape[i + 1] = n->shape[i];
+    }
+    return tci_repeat_built(s, g, tci_build_reshape(g, n, add ? n->rank + 1 : n->rank - 1,
+                                                   add ? shape : n->shape + 1));
+}
+
+TCI_FN tci_node **tci_repeat_results(tci_scratch *s, tci_graph *g, const tci_node *repeat)
+{
+    tci_repeat r = tci_repeat_of(repeat);
+    int n_outside = tci_node_n_outside(repeat), n_body = r.n_carry + r.n_y;
+    tci_node **given = TCI_NEW_ARRAY(s, tci_node *, n_outside + 1);
+    tci_node **results = TCI_NEW_ARRAY(s, tci_node *, tci_repeat_n_results(&r) + 1);
+    TCI_ASSERT(s, tci_repeat_is_once(&r));
+    for (int i = 0; i < n_outside; i++) {
+        bool is_x = i >= r.n_carry && i < r.n_carry + r.n_x;
+        given[i] = is_x ? tci_repeat_row_of(s, g, r.init[i], false) : r.init[i];
+    }
+    tci_node **made = tci_repeat_over_others(s, g, &r, given);
+    for (int i = 0; i < n_body; i++) {
+        results[i] = i < r.n_carry ? made[i] : tci_repeat_row_of(s, g, made[i], true);
+    }
+    for (int i = 0; i < r.n_carry; i++) {
+        tci_node *rows[2] = {tci_repeat_row_of(s, g, r.init[i], true),
+                             tci_repeat_row_of(s, g, made[i], true)};
+        int first = r.reverse ? 1 : 0;
+        tci_node *in_order[2] = {rows[first], rows[1 - first]};
+        results[n_body + i] = tci_repeat_built(s, g, tci_build_cat(g, in_order, 2, 0));
+    }
+    return results;
 }

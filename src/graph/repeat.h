@@ -43,6 +43,13 @@ static inline tci_dim tci_repeat_row_at(const tci_repeat *r, tci_dim step)
     return r->reverse ? tci_dim_sub(r->length, step) : step;
 }
 static inline int tci_repeat_n_results(const tci_repeat *r) { return 2 * r->n_carry + r->n_y; }
+/* A repetition of one step, whatever happens: it is its body, which tci_repeat_results puts
+ * in its place (a region of the graph: its gradient computes the body again). Its sizes may be
+ * symbolic. */
+static inline bool tci_repeat_is_once(const tci_repeat *r)
+{
+    return r->length == 1 && r->stops < 0;
+}
 /* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
 {
@@ -61,5 +68,11 @@ TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const t
  * no memory. */
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
+/* What the body of r makes of other nodes than its BOUND nodes, given for each of these: what each
+ * carry is next, then each output. Array in scratch. Escapes. */
+TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
+                                         tci_node *const *given);
+/* The results of a REPEAT of one step as nodes without it. Array in scratch. Escapes. */
+TCI_FN tci_node **tci_repeat_results(tci_scratch *s, tci_graph *g, const tci_node *repeat);
 
 #endif

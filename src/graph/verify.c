@@ -552,6 +552,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LU: tci_verify_composite(v, tci_verify_lu); break;
     case TCI_OP_SOLVE:
     case TCI_OP_SOLVE_TRIANGULAR: tci_verify_composite(v, tci_verify_solved); break;
+    case TCI_OP_BARRIER: tci_verify_like(v, v->n, 0, v->n->in[0]); break;
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;

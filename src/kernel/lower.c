@@ -669,6 +669,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_WINDOW:
         tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard);
         break;
+    case TCI_OP_BARRIER: tci_lower_dep(l, n->in[0], f->idx, f->guard); break;
     case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
     case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
     case TCI_OP_RANDOM: /* numbers, which can be read where a guard fails too */
@@ -941,6 +942,7 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);
+    case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:
     case TCI_OP_PERMUTE:
     case TCI_OP_EXPAND:

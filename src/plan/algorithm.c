@@ -333,9 +333,9 @@ static bool tci_algo_is_view(const tci_node *n)
 
 /* Forces what an operand computes into memory: the first value below its views, or of the
  * conversions among them the one to the fewest bytes. */
-static void tci_algo_store_operand(const tci_algo *a, const tci_node *n)
+static void tci_algo_store_operand(const tci_algo *a, tci_node *n)
 {
-    const tci_node *least = NULL;
+    tci_node *least = NULL;
     for (; tci_algo_is_view(n); n = n->in[0]) {
         int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
         int most = tci_dtype_get((tc_dtype)(least ? least : n->in[0])->dtype)->bytes;
@@ -771,7 +771,7 @@ static tci_node *tci_algo_custom(const tci_algo *a, tci_node *n)
     tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         tci_node *x = n->in[i];
-        if (x->strides) { /* a leaf's; what looks at it is no leaf */
+        if (tci_plan_source(x)->strides) { /* a leaf's; what looks at it is no leaf */
             x = tci_graph_node(a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x,
                                0, NULL);
         }

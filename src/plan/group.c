@@ -49,14 +49,16 @@ static int tci_group_new(tci_fusion *f, int root)
     return f->n_groups - 1;
 }
 
-static void tci_group_add_dep(tci_fusion *f, tci_group *g, int dep)
+static void tci_group_add_dep(tci_fusion *f, int group, int dep)
 {
+    tci_group *g = &f->groups[group], *on = &f->groups[dep];
     for (int i = 0; i < g->n_deps; i++) {
         if (g->deps[i] == dep) {
             return;
         }
     }
     TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
+    TCI_PUSH(f->s, on->users, on->n_users, on->cap_users, group);
 }
 
 typedef struct tci_group_size { int weight, operands; } tci_group_size;
@@ -127,33 +129,33 @@ static void tci_group_put(tci_fusion *f, int group, int root)
         tci_group_read(f, r->leaves[i], group);
     }
     for (int i = 0; i < r->n_reads; i++) {
-        const tci_root *q = &f->roots[r->reads[i].root];
-        tci_group_read(f, q->node, group);
-        if (q->group != group) {
-            tci_group_add_dep(f, g, q->group);
+        tci_group_read(f, r->reads[i].node, group);
+    }
+    for (int i = 0; i < tci_root_n_before(r); i++) {
+        int other = f->roots[tci_root_before(f, r, i)].group;
+        if (other != group) {
+            tci_group_add_dep(f, group, other);
         }
     }
 }
 
-/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots
- * come before the target's first cannot, as roots are in topological order. */
+/* Does `from` depend on `target`? Assumes so when the walk gets long. It begins at the target,
+ * which came late or is read by what came late, so that little depends on it. */
 static bool tci_group_depends(tci_fusion *f, int from, int target)
 {
     int32_t *stack = NULL;
     int n = 0, cap = 0, visited = 0;
     f->stamp++;
-    TCI_PUSH(f->s, stack, n, cap, from);
+    TCI_PUSH(f->s, stack, n, cap, target);
     while (n > 0) {
-        tci_group *g = &f->groups[stack[--n]];
-        if (g == &f->groups[target] || ++visited > TCI_GROUP_WALK) {
+        const tci_group *g = &f->groups[stack[--n]];
+        if (g == &f->groups[from] || ++visited > TCI_GROUP_WALK) {
             return true;
         }
-        for (int i = 0; i < g->n_deps; i++) {
-            const tci_group *dep = &f->groups[g->deps[i]];
-            if (dep->stamp != f->stamp &&
-                dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
-                f->groups[g->deps[i]].stamp = f->stamp;
-                TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
+        for (int i = 0; i < g->n_users; i++) {
+            if (f->groups[g->users[i]].stamp != f->stamp) {
+                f->groups[g->users[i]].stamp = f->stamp;
+                TCI_PUSH(f->s, stack, n, cap, g->users[i]);
             }
         }
     }
@@ -163,8 +165,8 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
 /* Would root r, put into g, wait for a group that waits for g? */
 static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group)
 {
-    for (int i = 0; i < r->n_reads; i++) {
-        int other = f->roots[r->reads[i].root].group;
+    for (int i = 0; i < tci_root_n_before(r); i++) {
+        int other = f->roots[tci_root_before(f, r, i)].group;
         if (other != group && tci_group_depends(f, other, group)) {
             return true;
         }
@@ -186,8 +188,8 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
         if (q->group != group) {
             continue;
         }
-        if (q->kind == TCI_ROOT_SCAN) {
-            *why = TCI_WHY_SCAN;
+        if (q->kind == TCI_ROOT_SCAN || read->barred) {
+            *why = read->barred ? TCI_WHY_BARRIER : TCI_WHY_SCAN;
             return false;
         }
         for (int a = 0; a < q->node->rank; a++) {
@@ -696,6 +698,19 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
+/* What a BARRIER is of has memory. */
+static void tci_group_store_barred(tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *source = tci_plan_source(f->nodes.items[i]);
+        tci_pnode *p = tci_pnode_of(f, source);
+        if (source != f->nodes.items[i] && !tci_plan_is_leaf(source) && !p->forced) {
+            p->forced = true;
+            p->why = TCI_WHY_BARRIER;
+        }
+    }
+}
+
 static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                    const tci_table *forced)
 {
@@ -710,6 +725,7 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
         p->forced = tci_table_has(forced, f->nodes.items[i]);
         p->why = TCI_WHY_COUNT;
     }
+    tci_group_store_barred(f);
     return f;
 }
 

@@ -28,14 +28,15 @@
  * Invariants (plan/verify.c):
  *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
  *    order; a root reads only roots of lower numbers
- *  - groups form a DAG: `deps` are the groups that a group reads from, each once, and `order` runs
- *    them before it
+ *  - groups form a DAG: `deps` are the groups that a group reads from, or waits for because a
+ *    BARRIER says so, each once, and `order` runs them before it
  *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
  *    roots alone; what another group reads, and what a SCAN makes, has a buffer
  *  - a domain has an axis of the same size for each axis of its node, or two, of a SCAN with
  *    starts, for the scanned one; an axis of a domain is an outer axis of its group, of the same
  *    size, or inner; outer axes are walked once, in order
- *  - a read inside a group is pure and keeps the outer index
+ *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
+ *    memory, and in another group
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
  *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
@@ -63,6 +64,7 @@ typedef struct tci_read {
     tci_node *node;  /* what is read, */
     int32_t root;    /* and its number */
     bool pure;
+    bool barred;     /* through a BARRIER: then it is not pure */
     /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
     int32_t *axes;
 } tci_read;
@@ -79,6 +81,7 @@ typedef struct tci_root {
     int32_t *inner_of;            /* in a group that keeps rows: its inner axis, -1 outer */
     tci_read *reads; int32_t n_reads, cap_reads;
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
+    tci_node **waits; int32_t n_waits, cap_waits;      /* roots that its BARRIERs wait for */
     /* nodes evaluated, once per distinct index */
     tci_node **inlined; int32_t n_inlined;
     int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
@@ -92,7 +95,8 @@ typedef struct tci_group {
     int32_t n_outer;
     tci_dim *outer;
     int32_t *roots; int32_t n_roots, cap_roots;
-    int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
+    int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from or waits for */
+    int32_t *users; int32_t n_users, cap_users;        /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
     bool on_unit;                 /* worth it only as a kernel of a matrix unit */
@@ -194,6 +198,21 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
+/* What lies in memory where n is read: n itself, or what a BARRIER is of. */
+static inline tci_node *tci_plan_source(tci_node *n)
+{
+    while (n->op == TCI_OP_BARRIER) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+/* How many inputs of n are evaluated with it: those that a BARRIER waits for are not. */
+static inline int tci_plan_n_evaluated(const tci_node *n)
+{
+    return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
+}
+
 /* The graph as plan/algorithm.c changes it. */
 typedef struct tci_algo {
     tci_scratch *s;
@@ -202,8 +221,9 @@ typedef struct tci_algo {
     tci_str *orders;   /* lines on sums that are cut, and on those that are not to be */
     tci_table *forced; /* a set: what gets memory whatever is planned */
 } tci_algo;
-static inline void tci_algo_force(const tci_algo *a, const tci_node *n)
+static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
+    n = tci_plan_source(n);
     if (!tci_plan_is_leaf(n)) {
         tci_table_add(a->forced, n);
     }
@@ -240,6 +260,11 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
+/* How many roots come before r because it reads them or waits for them, and number i of them. */
+static inline int tci_root_n_before(const tci_root *r) { return r->n_reads + r->n_waits; }
+TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
+/* Where n, which is in memory, lies: a buffer. */
+TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
 /* plan/store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
     TCI_STORE_BY_GROUP,
@@ -284,6 +309,8 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_pairs_kernels *pairs, tci_table *late);
+/* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
+TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);

@@ -446,8 +446,8 @@ static void tci_join_find_deps(tci_fusion *f, int group)
     g->stamp = stamp;
     for (int i = 0; i < g->n_roots; i++) {
         const tci_root *r = &f->roots[g->roots[i]];
-        for (int n = 0; n < r->n_reads; n++) {
-            int dep = f->roots[r->reads[n].root].group;
+        for (int n = 0; n < tci_root_n_before(r); n++) {
+            int dep = f->roots[tci_root_before(f, r, n)].group;
             if (f->groups[dep].stamp != stamp) {
                 f->groups[dep].stamp = stamp;
                 TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);

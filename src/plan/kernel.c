@@ -828,10 +828,8 @@ static tci_lowered tci_pk_call(tci_pk *p)
     p->k = tci_kernel_make(p->s);
     p->k->call = call;
     for (int i = 0; i < n->n_in; i++) {
-        const tci_pnode *in = tci_pnode_of(p->f, n->in[i]);
         tci_pk_show_array(p->s, n->in[i], &call->arrays[i]);
-        tci_pk_call_operand(p, tci_plan_is_leaf(n->in[i]) ? in->buffer
-                                                          : p->f->roots[in->root].buffer, false);
+        tci_pk_call_operand(p, tci_root_buffer_of(p->f, n->in[i]), false);
     }
     tci_pk_show_array(p->s, n, &call->arrays[n->n_in]);
     for (int o = -1; o < r->n_outputs; o++) {

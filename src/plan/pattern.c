@@ -85,14 +85,14 @@ static void tci_pattern_find_readers(tci_pattern_state *p)
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
         p->is_output[r->group] |= r->is_output;
-        for (int n = 0; n < r->n_reads; n++) {
-            int from = f->roots[r->reads[n].root].group;
+        for (int n = 0; n < tci_root_n_before(r); n++) { /* who waits for it counts as one, too */
+            int from = f->roots[tci_root_before(f, r, n)].group;
             bool first = p->reader[from] == -1 || p->reader[from] == r->group;
             if (from == r->group) {
                 continue;
             }
             p->reader[from] = first ? r->group : -2;
-            if (p->beside[from] < 0 &&
+            if (n < r->n_reads && p->beside[from] < 0 &&
                 tci_pattern_has_space(&f->groups[from], &f->groups[r->group])) {
                 p->beside[from] = r->group;
             }

@@ -370,6 +370,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
         }
+        outputs[i] = tci_plan_source(outputs[i]); /* it lies in memory without a copy */
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
     const tc_remat remat = machine.remat;
@@ -383,5 +384,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
     bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
-    return leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    tci_plan_report_regions(s, g, p);
+    return p;
 }

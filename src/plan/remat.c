@@ -1,4 +1,5 @@
-/* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there.
+/* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there,
+ * and the report of those that a user's regions compute again (grad/repeat.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
  * the most bytes alive, values that are only kept for later steps are computed from others that are
@@ -209,4 +210,34 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
         }
     }
     return r;
+}
+
+/* ---- regions ---- */
+
+/* n without what is waited for: for a value that is computed again the one that it repeats. */
+static tci_node *tci_remat_plain(tci_scratch *s, tci_graph *g, tci_node *n, tci_table *plain)
+{
+    bool waits = n->op == TCI_OP_BARRIER && n->n_in > 1;
+    return waits ? tci_table_get(plain, n->in[0]) : tci_graph_rebuild(s, g, n, plain);
+}
+
+TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p)
+{
+    const tci_fusion *f = p->fusion;
+    tci_table plain = tci_table_in(s, sizeof(tci_node *));
+    double bytes = 0;
+    int values = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i], *first = tci_remat_plain(s, g, n, &plain);
+        tci_table_put(&plain, n, first);
+        bool again = first != n && n->op != TCI_OP_BARRIER && tci_table_find(&f->known, first);
+        if (again && tci_pnode_of(f, n)->root >= 0) {
+            values++;
+            bytes += tci_node_value_bytes(n);
+        }
+    }
+    if (values) {
+        tci_str_printf(&p->again, "regions: %d values, %.1f kB, not kept for the way back\n",
+                       values, bytes / 1e3);
+    }
 }

@@ -103,8 +103,9 @@ static tci_dim tci_repeat_row(const tci_repeat_finder *c, const tci_node *n)
 /* n as memory, dense. */
 static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
 {
-    bool leaf = tci_op_is(n->op, TCI_IS_LEAF);
-    if (tci_plan_is_leaf(n) && !n->strides) {
+    const tci_node *source = tci_plan_source(n);
+    bool leaf = tci_op_is(source->op, TCI_IS_LEAF);
+    if (leaf ? tci_plan_is_leaf(source) && !source->strides : source != n) {
         return n;
     }
     if (leaf) { /* a copy */
@@ -333,12 +334,6 @@ static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kerne
     TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
 }
 
-static int tci_repeat_buffer(const tci_fusion *f, const tci_node *n)
-{
-    const tci_pnode *known = tci_pnode_of(f, n);
-    return tci_plan_is_leaf(n) ? known->buffer : f->roots[known->root].buffer;
-}
-
 /* The buffer of what group g stores as `which`. plan/algorithm.c may have made the node anew. */
 static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_group *g, int which)
 {
@@ -377,11 +372,12 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
     }
     if (!x->body) {
         tci_repeat_plan(m, x);
+        tci_str_add(&p->again, tci_str_text(&x->body->again));
     }
     k->is_repeat = true;
     x->kernel = k;
     for (int i = 0; i < n_outside; i++) {
-        tci_repeat_operand(m, p, k, &step, tci_repeat_buffer(f, first->in[i]), false);
+        tci_repeat_operand(m, p, k, &step, tci_root_buffer_of(f, first->in[i]), false);
     }
     for (int i = 0; i < n_stored; i++) {
         if (x->stored[i] || i < x->r.n_carry) {

@@ -161,7 +161,7 @@ typedef struct tci_root_prober {
 
 static tci_read tci_root_make_read(tci_lower *l, int root, tci_node *n, const int *idx)
 {
-    tci_read read = {n, root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
+    tci_read read = {n, root, true, false, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
         read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
@@ -266,11 +266,63 @@ TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, co
                : tci_lower_scatter(l, r->node, idx);
 }
 
+/* ---- barriers ---- */
+
+/* Whatever computes n comes before r. */
+static void tci_root_wait(tci_fusion *f, tci_root *r, tci_node *n)
+{
+    int n_walk = 0, stamp = ++f->stamp;
+    TCI_PUSH(f->s, f->walk, n_walk, f->cap_walk, n);
+    while (n_walk > 0) {
+        tci_node *u = f->walk[--n_walk];
+        tci_pnode *p = tci_pnode_of(f, u);
+        if (p->walked == stamp) {
+            continue;
+        }
+        p->walked = stamp;
+        if (p->root >= 0) {
+            TCI_PUSH(f->s, r->waits, r->n_waits, r->cap_waits, u);
+            continue;
+        }
+        for (int i = 0; i < u->n_in; i++) {
+            TCI_PUSH(f->s, f->walk, n_walk, f->cap_walk, u->in[i]);
+        }
+    }
+}
+
+/* r reads through n, if that is a BARRIER. */
+static void tci_root_bar(tci_fusion *f, tci_root *r, tci_node *n)
+{
+    if (n->op != TCI_OP_BARRIER) {
+        return;
+    }
+    const tci_node *source = tci_plan_source(n);
+    for (int i = 1; i < n->n_in; i++) {
+        tci_root_wait(f, r, n->in[i]);
+    }
+    for (int i = 0; i < r->n_reads; i++) {
+        bool barred = r->reads[i].node == source;
+        r->reads[i].barred = r->reads[i].barred || barred;
+        r->reads[i].pure = r->reads[i].pure && !barred;
+    }
+}
+
+TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i)
+{
+    return i < r->n_reads ? r->reads[i].root : tci_pnode_of(f, r->waits[i - r->n_reads])->root;
+}
+
+TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
+{
+    const tci_pnode *known = tci_pnode_of(f, tci_plan_source(n));
+    return known->root < 0 ? known->buffer : f->roots[known->root].buffer;
+}
+
 /* What a repetition, or a call, needs is all in memory, and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
-        tci_node *in = p->r->node->in[i];
+        tci_node *in = tci_plan_source(p->r->node->in[i]);
         int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
         for (int a = 0; a < in->rank; a++) {
             idx[a] = tci_kx_const(l->k, 0);
@@ -279,6 +331,9 @@ static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
     }
     for (int i = 0; i < p->r->n_reads; i++) {
         p->r->reads[i].pure = false;
+    }
+    for (int i = 0; i < p->r->node->n_in; i++) {
+        tci_root_bar(p->f, p->r, p->r->node->in[i]);
     }
 }
 
@@ -314,6 +369,7 @@ static void tci_root_probe(tci_fusion *f, int self)
     r->n_inlined = tci_lower_visited(&l, &r->inlined);
     for (int i = 0; i < r->n_inlined; i++) {
         r->weight += tci_store_weight(f, r, r->inlined[i]);
+        tci_root_bar(f, r, r->inlined[i]);
     }
     r->round = f->round;
     f->n_probed++;

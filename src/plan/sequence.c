@@ -77,6 +77,26 @@ static void tci_sequence_touch(tci_sequence *q, int step, int buffer)
     q->buffers[buffer].n_touched++;
 }
 
+/* A step waits for those that its BARRIERs name. */
+static void tci_sequence_find_waits(tci_sequence *q)
+{
+    const tci_fusion *f = q->p->fusion;
+    int32_t *step_of = TCI_NEW_ARRAY(q->s, int32_t, f->n_groups + 1);
+    for (int t = 0; t < q->n; t++) {
+        step_of[q->p->steps[t].group] = t;
+    }
+    for (int i = 0; i < f->n_roots; i++) {
+        const tci_root *r = &f->roots[i];
+        for (int k = r->n_reads; k < tci_root_n_before(r); k++) {
+            int before = step_of[f->roots[tci_root_before(f, r, k)].group];
+            int after = step_of[r->group];
+            if (before >= q->first && before != after) {
+                tci_sequence_after(q, before, after);
+            }
+        }
+    }
+}
+
 /* A step waits for all that wrote what it reads; one that writes what was read, for the readers. */
 static void tci_sequence_find_order(tci_sequence *q)
 {
@@ -161,6 +181,7 @@ static tci_sequence tci_sequence_make(tci_scratch *s, const tci_plan *p)
         q.buffers[b].bytes = is_temp ? tci_dim_hint(p->buffers[b].bytes) : 0;
     }
     tci_sequence_find_order(&q);
+    tci_sequence_find_waits(&q);
     for (int i = 0; i < p->n_assigns; i++) {
         tci_sequence_update_last(&q, &p->assigns[i]);
     }

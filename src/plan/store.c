@@ -89,7 +89,7 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
             continue;
         }
         cost.work += count * tci_store_work(u);
-        for (int i = 0; i < u->n_in; i++) {
+        for (int i = 0; i < tci_plan_n_evaluated(u); i++) {
             if (tci_pnode_of(f, u->in[i])->walked != stamp) {
                 tci_pnode_of(f, u->in[i])->walked = stamp;
                 TCI_PUSH(f->s, f->walk, n, f->cap_walk, u->in[i]);
@@ -331,7 +331,7 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 /* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
 static void tci_store_cover_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < tci_plan_n_evaluated(n); i++) {
         tci_pnode_of(f, n->in[i])->covered = stamp;
     }
 }
@@ -341,7 +341,7 @@ static void tci_store_need_inputs(const tci_fusion *f, const tci_node *n, int st
 {
     const tci_pnode *p = tci_pnode_of(f, n);
     bool keeps = tci_op_is(n->op, TCI_IS_POINTWISE);
-    for (int i = 0; i < n->n_in; i++) {
+    for (int i = 0; i < tci_plan_n_evaluated(n); i++) {
         tci_pnode *in = tci_pnode_of(f, n->in[i]);
         in->needed = stamp;
         in->covered = p->covered == stamp ? stamp : in->covered;
@@ -474,14 +474,14 @@ static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
 TCI_FN void tci_store_cut_depth(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
-        for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
+        for (int j = 0; j < tci_plan_n_evaluated(f->nodes.items[i]); j++) {
             tci_pnode_of(f, f->nodes.items[i]->in[j])->n_uses++;
         }
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
         tci_pnode *p = tci_pnode_of(f, n);
-        for (int j = 0; j < n->n_in; j++) {
+        for (int j = 0; j < tci_plan_n_evaluated(n); j++) {
             p->depth = TCI_MAX(p->depth, tci_pnode_of(f, n->in[j])->depth);
             p->moves = TCI_MAX(p->moves, tci_pnode_of(f, n->in[j])->moves);
         }

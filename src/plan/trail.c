@@ -56,12 +56,22 @@ static void tci_trail_undo_group(tci_fusion *f, const tci_trail_mark *mark)
     f->groups[mark->group] = *was;
 }
 
+/* The groups that the last root made its group depend on know of it last. */
+static void tci_trail_undo_users(tci_fusion *f, const tci_root *r, const tci_trail_mark *mark)
+{
+    const tci_group *g = &f->groups[r->group];
+    for (int i = mark->group >= 0 ? mark->was.n_deps : 0; i < g->n_deps; i++) {
+        f->groups[g->deps[i]].n_users--;
+    }
+}
+
 static void tci_trail_undo_root(tci_fusion *f)
 {
     tci_trail *t = &f->trail;
     const tci_trail_mark *mark = &t->marks[--t->n_marks];
     const tci_root *r = &f->roots[--f->n_roots];
     tci_pnode *p = tci_pnode_of(f, r->node);
+    tci_trail_undo_users(f, r, mark);
     p->root = -1;
     p->kept = p->kept ? p->kept : TCI_NEW(f->s, tci_root);
     *p->kept = *r;

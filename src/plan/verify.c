@@ -39,14 +39,18 @@ static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int roo
         for (int a = 0; a < q->node->rank; a++) {
             TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }
-        bool depends = q->group == r->group;
-        for (int d = 0; d < f->groups[r->group].n_deps; d++) {
-            depends |= f->groups[r->group].deps[d] == q->group;
-        }
-        TCI_ASSERT(s, depends && (q->group == r->group || tci_fusion_is_stored(q)));
+        TCI_ASSERT(s, q->group == r->group || tci_fusion_is_stored(q));
         if (q->group == r->group) {
             tci_fusion_verify_inside(s, r, read, q);
         }
+    }
+    for (int i = 0; i < tci_root_n_before(r); i++) {
+        int other = f->roots[tci_root_before(f, r, i)].group;
+        bool depends = other == r->group;
+        for (int d = 0; d < f->groups[r->group].n_deps; d++) {
+            depends |= f->groups[r->group].deps[d] == other;
+        }
+        TCI_ASSERT(s, depends);
     }
 }
 
@@ -127,7 +131,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
 
-/* A group depends on what its roots read from others, and on nothing else. */
+/* A group depends on what its roots read from others or wait for, and on nothing else. */
 static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int group)
 {
     const tci_group *g = &f->groups[group];
@@ -138,8 +142,8 @@ static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int grou
         }
         for (int i = 0; i < g->n_roots; i++) {
             const tci_root *r = &f->roots[g->roots[i]];
-            for (int j = 0; j < r->n_reads; j++) {
-                reads |= f->roots[r->reads[j].root].group == g->deps[d];
+            for (int j = 0; j < tci_root_n_before(r); j++) {
+                reads |= f->roots[tci_root_before(f, r, j)].group == g->deps[d];
             }
         }
         TCI_ASSERT(s, reads && g->deps[d] != group);

@@ -23,6 +23,7 @@
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(DIVISION, "read in another shape its index would need a division for every element")         \
     X(APART, "options.fusion keeps ops apart")                                                     \
+    X(BARRIER, "a barrier lies between them: what is behind it reads memory")                      \
     X(ONCE, "one is computed once for the program, the other in each run")                         \
     X(LATE, "one is computed again behind the peak of memory, the other before it")                \
     X(PAIRS, "each kernel that sums pairs of rows and columns computes them for itself")           \

@@ -1,9 +1,9 @@
 /* rewrite/rewrite.c - the graph in simpler terms.
  *
  * In: roots in a graph. Out: nodes of the same graph that have the same values, bit for bit (any
- * NaN equals any NaN), in fewer and simpler ops: composites expanded, constants folded, movements
- * of movements merged, identities gone. Equal nodes are one by hash-consing; dead ones are left
- * behind.
+ * NaN equals any NaN), in fewer and simpler ops: composites expanded, repetitions of one step put
+ * in place, constants folded, movements of movements merged, identities gone. Equal nodes are one
+ * by hash-consing; dead ones are left behind.
  * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
  * in their final form, and one visit is enough: three passes (expand, simplify, rewrite/crop.c),
  * linear in the graph.
@@ -20,12 +20,14 @@
 #include <string.h>
 
 #include "../graph/build.h"
+#include "../graph/repeat.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 
 typedef struct tci_rewrite_pass {
     tci_scratch *s;
     tci_graph *g;
+    tci_table inlined; /* of tci_node **: the results of a REPEAT of one step */
 } tci_rewrite_pass;
 
 /* A builder that fails here was given a graph that was valid before: our own mistake. */
@@ -538,14 +540,29 @@ static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
     p->g->site = site;
 }
 
+/* A result of a repetition of one step: its body is among the nodes that were expanded before. */
+static tci_node *tci_rewrite_result(tci_rewrite_pass *p, tci_node *n)
+{
+    const tci_repeat r = tci_repeat_of(n->in[0]);
+    if (!tci_repeat_is_once(&r)) {
+        return n;
+    }
+    tci_node ***results = (tci_node ***)tci_table_at(&p->inlined, n->in[0]);
+    *results = *results ? *results : tci_repeat_results(p->s, p->g, n->in[0]);
+    return (*results)[n->attr[0]];
+}
+
 static tci_node *tci_rewrite_expand(tci_rewrite_pass *p, tci_node *n)
 {
+    if (n->op == TCI_OP_RESULT) {
+        return tci_rewrite_result(p, n);
+    }
     return tci_op_is_composite(n->op) ? tci_expand_composite(p->g, n) : n;
 }
 
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
 {
-    tci_rewrite_pass p = {s, g};
+    tci_rewrite_pass p = {s, g, tci_table_in(s, sizeof(tci_node **))};
     tci_node **now = tci_scratch_copy(s, roots, (size_t)n * sizeof(*roots));
     tci_rewrite_run(&p, now, n, tci_rewrite_expand);
     tci_rewrite_run(&p, now, n, tci_rewrite_simplify);

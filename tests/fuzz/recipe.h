@@ -199,8 +199,8 @@ static tc_tensor fz_call_move(const fz_step *s, const tc_tensor *t)
     case FZ_RESHAPE: return tc_reshape_at(t[0], (int)a[0], a + 1, TC_HERE);
     case FZ_PERMUTE: return tc_permute_at(t[0], (int)a[0], a + 1, TC_HERE);
     case FZ_EXPAND: return tc_expand_at(t[0], (int)a[0], a + 1, TC_HERE);
-    case FZ_SQUEEZE: return tc_squeeze(t[0], (int)a[0]);
-    case FZ_UNSQUEEZE: return tc_unsqueeze(t[0], (int)a[0]);
+    case FZ_SQUEEZE: return tc_materialize(tc_squeeze(t[0], (int)a[0]));
+    case FZ_UNSQUEEZE: return tc_nofuse(tc_unsqueeze(t[0], (int)a[0]));
     case FZ_SLICE: return tc_slice(t[0], (int)a[0], a[1], a[2], a[3]);
     case FZ_FLIP: return tc_flip(t[0], (int)a[0]);
     case FZ_PAD: return tc_pad_at(t[0], (int)a[0], a[1], a[2], s->number[1], TC_HERE);
