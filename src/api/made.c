@@ -511,6 +511,25 @@ static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *va
     }
 }
 
+/* a b, and of halves their sums as they are. */
+static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
+{
+    tci_frame f = tci_frame_begin(m->name, m->here);
+    tci_frame_use(&f, a);
+    tci_frame_use(&f, b);
+    tci_node *na = tci_frame_node(&f, a, "query"), *nb = tci_frame_node(&f, b, "key");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_matmul_wide(&f.ctx->graph, na, nb));
+}
+
+/* What query, key and a mask that is added meet in. */
+static tc_dtype tci_made_met(tc_tensor query, tc_tensor key, tc_tensor mask)
+{
+    tc_dtype t = tci_dtype_promote(tc_dtype_of(query), tc_dtype_of(key));
+    bool adds = !tci_is_none(mask) && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
+    return adds ? tci_dtype_promote(t, tc_dtype_of(mask)) : t;
+}
+
+/* Of halves scores and softmax are f32, and the weights are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here)
@@ -526,10 +545,11 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     const double inf = (double)INFINITY;
     const tc_tensor given = query;
     tci_made_share_heads(&query, &key, &value, &mask, here);
-    tc_tensor scores = tc_matmul(query, tc_transpose(key, -1, -2));
+    tc_tensor scores = tci_made_scores(&m, query, tc_transpose(key, -1, -2));
     int64_t width = tc_size(query, -1);
     if (scale == 0 && !tci_dim_is_known(width)) {
-        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width, m.dtype)));
+        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width,
+                                                     tc_dtype_of(scores))));
     } else {
         scores = tc_mul(scores, scale == 0 ? 1 / sqrt((double)width) : scale);
     }
@@ -542,7 +562,8 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
-    tc_tensor y = tc_matmul(tc_softmax(scores, -1), value);
+    tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(query, key, mask));
+    tc_tensor y = tc_matmul(weights, value);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 

@@ -322,7 +322,8 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
 /* softmax(query key^T * scale + mask) value over [..., rows, width]; mask is TC_NONE, numbers, or
  * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width).
  * Where query is [..., heads, rows, width] key and value may have fewer heads, a number that
- * divides it: neighbouring heads of query share one. */
+ * divides it: neighbouring heads of query share one. Of bf16 and f16 scores and softmax are f32,
+ * and its values are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here);

@@ -639,7 +639,8 @@ static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
             kept[n_kept++] = own[i];
         }
     }
-    tci_node *r = tci_build_contract(v->g, v->grad, out, other, others, n_kept, kept);
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, (tc_dtype)x->dtype));
+    tci_node *r = tci_build_contract(v->g, grad, out, other, others, n_kept, kept);
     r = tci_rule_reshape(v, tci_vjp_built(v, r), x->rank, shape);
     return tci_build_broadcast(v->g, r, x->rank, x->shape);
 }
@@ -687,7 +688,8 @@ static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int
 static tci_node *tci_rule_transposed_set(const tci_rule_transpose *t, uint64_t less)
 {
     const tci_vjp *v = t->v;
-    tci_node *other = v->n->in[1 - v->which], *grad = v->grad;
+    tci_node *other = v->n->in[1 - v->which];
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, (tc_dtype)other->dtype));
     int n_others = other->rank, n_out = v->n->rank, room = n_others + n_out + t->n;
     int *others = TCI_NEW_ARRAY(v->s, int, room), *out = TCI_NEW_ARRAY(v->s, int, room);
     int *result = TCI_NEW_ARRAY(v->s, int, t->n + t->x->rank);

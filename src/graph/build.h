@@ -116,6 +116,8 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
+/* The same, but products of bf16 or f16 give their sums as f32. Cotangents go back as halves. */
+TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 
 /* ---- rules and checks, in build.c ---- */

@@ -316,6 +316,15 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     return tci_words_put(g, &w, tci_contract_pair(g, &ta, &tb, rank, out));
 }
 
+TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b)
+{
+    const tci_node *n = tci_build_matmul(g, a, b);
+    return !n ? NULL
+              : tci_graph_node(g, TCI_OP_CONTRACT,
+                               (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, n->rank,
+                               n->shape, 2, n->in, n->n_attr, n->attr);
+}
+
 /* ---- einsum ---- */
 
 typedef struct tci_contract_parse {

@@ -308,8 +308,10 @@ static void tci_verify_contract(const tci_verify *v)
     bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
                     "ranks against the attributes");
-    tci_verify_that(v, a->dtype == n->dtype && b->dtype == n->dtype && n->dtype != TC_BOOL,
-                    "one dtype, not bool");
+    bool wide = tci_dtype_is_half((tc_dtype)a->dtype) && n->dtype == TC_F32;
+    tci_verify_that(v, a->dtype == b->dtype && (a->dtype == n->dtype || wide) &&
+                           n->dtype != TC_BOOL,
+                    "one dtype, not bool, or f32 of halves");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
         tci_dim size = tci_verify_label_size(b, lb, la[i]);

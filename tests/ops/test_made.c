@@ -147,6 +147,36 @@ TEST(shared_heads)
     tc_ctx_free(ctx);
 }
 
+/* Of halves: scores of 30 that were rounded to bf16 would be off by 0.06. Gradients too are as near
+ * to those in f64 as their own rounding lets them be, and have their inputs' dtypes. */
+TEST(attention_of_halves)
+{
+    begin();
+    for (int half = 0; half < 2; half++) {
+        const tc_dtype t = half ? TC_F16 : TC_BF16;
+        tc_tensor x[2][4], y[2], grads[2][3];
+        for (int i = 0; i < 4; i++) {
+            tc_tensor drawn = tc_randn(ctx, 5 + i, TC_F64, 2, 16, 64);
+            x[0][i] = tc_cast(i < 2 ? tc_mul(drawn, 2) : drawn, t);
+            x[1][i] = tc_cast(x[0][i], TC_F64);
+        }
+        for (int i = 0; i < 2; i++) {
+            y[i] = tc_scaled_dot_product_attention(x[i][0], x[i][1], x[i][2], TC_NONE, half, 0);
+            tc_vjp(((tc_tensors){&y[i], 1}), ((tc_tensors){&x[i][3], 1}), x[i], 3, grads[i]);
+        }
+        CHECK_EQ_INT(tc_dtype_of(y[0]), t);
+        tc_tensor off = tc_max(tc_abs(tc_sub(y[0], y[1])), TC_ALL, false);
+        VALUES(tc_cast(tc_lt(off, half ? 2e-3 : 1.5e-2), TC_F64), 1);
+        for (int i = 0; i < 3; i++) {
+            tc_tensor far = tc_max(tc_abs(tc_sub(grads[0][i], grads[1][i])), TC_ALL, false);
+            tc_tensor most = tc_max(tc_abs(grads[1][i]), TC_ALL, false);
+            CHECK_EQ_INT(tc_dtype_of(grads[0][i]), t);
+            VALUES(tc_cast(tc_lt(far, tc_mul(most, half ? 1e-3 : 8e-3)), TC_F64), 1);
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(draws_in_proportion)
 {
     enum { DRAWS = 4000 };
