@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "adca123c4de8847b"
+#define TCI_BUILD "5cf2a5ed861b03de"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2374,7 +2374,8 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
 /* softmax(query key^T * scale + mask) value over [..., rows, width]; mask is TC_NONE, numbers, or
  * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width).
  * Where query is [..., heads, rows, width] key and value may have fewer heads, a number that
- * divides it: neighbouring heads of query share one. */
+ * divides it: neighbouring heads of query share one. Of bf16 and f16 scores and softmax are f32,
+ * and its values are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here);
@@ -13247,7 +13248,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    word is the repetition's number there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
- *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)
+ *                    Result dtype = operand dtype, or f32 of halves; accumulates in its compute
+ *                    dtype (integers wrap)
  *   SOFTMAX, LOG_SOFTMAX   axis
  *   MEAN             axes, ascending
  *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
@@ -14321,6 +14323,8 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
+/* The same, but products of bf16 or f16 give their sums as f32. Cotangents go back as halves. */
+TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 
 /* ---- rules and checks, in build.c ---- */
@@ -16592,6 +16596,15 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     return tci_words_put(g, &w, tci_contract_pair(g, &ta, &tb, rank, out));
 }
 
+TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b)
+{
+    const tci_node *n = tci_build_matmul(g, a, b);
+    return !n ? NULL
+              : tci_graph_node(g, TCI_OP_CONTRACT,
+                               (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, n->rank,
+                               n->shape, 2, n->in, n->n_attr, n->attr);
+}
+
 /* ---- einsum ---- */
 
 typedef struct tci_contract_parse {
@@ -17667,8 +17680,10 @@ static void tci_verify_contract(const tci_verify *v)
     bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
                     "ranks against the attributes");
-    tci_verify_that(v, a->dtype == n->dtype && b->dtype == n->dtype && n->dtype != TC_BOOL,
-                    "one dtype, not bool");
+    bool wide = tci_dtype_is_half((tc_dtype)a->dtype) && n->dtype == TC_F32;
+    tci_verify_that(v, a->dtype == b->dtype && (a->dtype == n->dtype || wide) &&
+                           n->dtype != TC_BOOL,
+                    "one dtype, not bool, or f32 of halves");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
         tci_dim size = tci_verify_label_size(b, lb, la[i]);
@@ -23133,7 +23148,8 @@ static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
             kept[n_kept++] = own[i];
         }
     }
-    tci_node *r = tci_build_contract(v->g, v->grad, out, other, others, n_kept, kept);
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, (tc_dtype)x->dtype));
+    tci_node *r = tci_build_contract(v->g, grad, out, other, others, n_kept, kept);
     r = tci_rule_reshape(v, tci_vjp_built(v, r), x->rank, shape);
     return tci_build_broadcast(v->g, r, x->rank, x->shape);
 }
@@ -23181,7 +23197,8 @@ static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int
 static tci_node *tci_rule_transposed_set(const tci_rule_transpose *t, uint64_t less)
 {
     const tci_vjp *v = t->v;
-    tci_node *other = v->n->in[1 - v->which], *grad = v->grad;
+    tci_node *other = v->n->in[1 - v->which];
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, (tc_dtype)other->dtype));
     int n_others = other->rank, n_out = v->n->rank, room = n_others + n_out + t->n;
     int *others = TCI_NEW_ARRAY(v->s, int, room), *out = TCI_NEW_ARRAY(v->s, int, room);
     int *result = TCI_NEW_ARRAY(v->s, int, t->n + t->x->rank);
@@ -30307,7 +30324,7 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  *     stage 2  l = SUM over the keys of e = exp(x - m)
  *     stage 3  w = e * (1 / l) or e / l, kept
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
- *     stage 5  stores of values made of o
+ *     stage 5  stores of values made of o, and of values made of m and l
  *
  * and its two products as the unit sees them. Like kernel/matrix.c this is a function of shape,
  * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
@@ -30322,16 +30339,23 @@ enum {
     TCI_ATTENTION_LEAST = 16  /* of both, and keys of a row */
 };
 
+/* A query sees the keys up to number base + rows * query alone: all others have one score, whatever
+ * their product is. */
+typedef struct tci_attention_cut {
+    bool is_cut;
+    int64_t base, rows;
+    int32_t seen;       /* what the score is of keys that a query sees: without the cut */
+    int32_t off;        /* and of those that it does not */
+} tci_attention_cut;
+
 /* The two products share m (queries) and the batch. */
 typedef struct tci_attention {
     tci_matrix scores;  /* A: queries, B: keys; n counts keys */
     tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;      /* the instruction whose rows the weights are made of */
-    /* A query sees the keys up to number cut_base + cut_rows * query alone: all others have one
-     * score, whatever their product is. */
-    bool is_cut;
-    int64_t cut_base, cut_rows;
-    int32_t seen;       /* what the score is of keys that a query sees: `score`, without the cut */
+    tci_attention_cut cut;
+    bool tells;         /* stores values of a row alone, made of */
+    int32_t most, sum;  /* its largest score and the sum of its powers */
     int32_t rings;      /* of keys, and of values, each of scores.columns */
     int32_t slots;      /* for the queries of a tile */
     bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
@@ -30343,6 +30367,18 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: MATRIX and STEPS where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k);
+
+/* Parts of it (kernel/backward.c). Instruction `inst` where it is such a PRIM, else NULL. */
+TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
+/* What is rounded to dtype t, where it is. */
+TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
+/* e and l of a weight e / l or e * (1 / l); false: it is none. */
+TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
+/* Are axes and batch few enough, and numbers? */
+TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
+/* The cut of `score`, whose queries and keys are these axes. */
+TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+                                                int keys);
 
 #endif
 
@@ -30367,7 +30403,7 @@ static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int 
     return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
 }
 
-static bool tci_attention_has_sizes(const tci_kernel *k)
+TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
 {
     bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
                 k->n_outer <= 1 + TCI_MATRIX_BATCH && !k->faults;
@@ -30405,8 +30441,9 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
         fits = fits && k->stages[r].axes[0] == axes[1];
     }
     for (int t = TCI_ATTENTION_REDS; t < k->n_stages; t++) {
-        fits = fits && tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
-               k->stages[t].axes[0] == axes[2];
+        bool row = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 0, 0);
+        fits = fits && (row || (tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
+                                k->stages[t].axes[0] == axes[2]));
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage >= TCI_ATTENTION_REDS;
@@ -30416,49 +30453,70 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
 
 /* ---- the values ---- */
 
-static const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
 {
     const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
     return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
 }
 
-/* Is it 1 / l? */
-static bool tci_attention_is_inverse(const tci_kernel *k, int inst)
+/* The l of 1 / l; -1: it is something else. */
+static int tci_attention_inverse(const tci_kernel *k, int inst)
 {
     const tci_kinst *in = tci_attention_prim(k, inst, TCI_P_DIV);
-    return in && k->insts[in->args[0]].op == TCI_K_CONST && k->insts[in->args[0]].value.f == 1 &&
-           in->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+    bool is_one = in && k->insts[in->args[0]].op == TCI_K_CONST &&
+                  k->insts[in->args[0]].value.f == 1;
+    return is_one ? in->args[1] : -1;
 }
 
-/* Is `inst` the weight of the power e? */
-static bool tci_attention_is_weight(const tci_kernel *k, int inst, int e)
+TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
 {
     const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
     const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
+    *e = *l = -1;
     if (by) {
-        return by->args[0] == e && by->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+        *e = by->args[0];
+        *l = by->args[1];
     }
-    return times && ((times->args[0] == e && tci_attention_is_inverse(k, times->args[1])) ||
-                     (times->args[1] == e && tci_attention_is_inverse(k, times->args[0])));
+    for (int i = 0; times && *l < 0 && i < 2; i++) {
+        *e = times->args[1 - i];
+        *l = tci_attention_inverse(k, times->args[i]);
+    }
+    return *l >= 0;
 }
 
-/* What is rounded to dtype t, where it is. */
-static int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
 {
     const tci_kinst *in =
         tci_attention_prim(k, inst, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16);
     return in ? in->args[0] : inst;
 }
 
-/* Is it made of no other reduction than the second product? */
-static bool tci_attention_is_end(const tci_kernel *k, int inst, bool *seen)
+/* Is it made of no other reductions than those of the set? */
+static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
 {
     const tci_kinst *in = &k->insts[inst];
-    bool fits = in->op != TCI_K_RED || tci_kinst_number(in) == TCI_ATTENTION_RESULT;
+    bool fits = in->op != TCI_K_RED || reds >> tci_kinst_number(in) & 1;
     for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
-        fits = tci_attention_is_end(k, in->args[a], seen);
+        fits = tci_attention_is_end(k, in->args[a], reds, seen);
     }
     seen[inst] = true;
+    return fits;
+}
+
+/* Stores are of a row's columns, or of its largest score and sum. */
+static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
+{
+    bool fits = true;
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        bool row = k->stages[k->stores[i].stage].n_axes == 0;
+        unsigned reds = row ? 1u << TCI_ATTENTION_MOST | 1u << TCI_ATTENTION_SUM
+                            : 1u << TCI_ATTENTION_RESULT;
+        bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+        fits = tci_attention_is_end(k, k->stores[i].value, reds, seen);
+        x->tells |= row;
+    }
+    x->most = k->reds[TCI_ATTENTION_MOST].inst;
+    x->sum = k->reds[TCI_ATTENTION_SUM].inst;
     return fits;
 }
 
@@ -30469,17 +30527,13 @@ static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int 
     *power = k->reds[TCI_ATTENTION_SUM].in[0];
     const tci_kinst *exp = tci_attention_prim(k, *power, TCI_P_EXP);
     const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
-    bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool fits = off && off->args[0] == x->score &&
                 off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
                 k->insts[x->score].stage == TCI_ATTENTION_SCORES;
     for (int i = 0; i < k->n_kx; i++) {
         fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
     }
-    for (int i = 0; i < k->n_stores && fits; i++) {
-        fits = tci_attention_is_end(k, k->stores[i].value, seen);
-    }
-    return fits;
+    return fits && tci_attention_has_stores(k, x);
 }
 
 /* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
@@ -30488,8 +30542,10 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
 {
     const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
     int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
+    int e, l;
     return (from != inst || of != kept->in[0]) && from == kept->inst &&
-           tci_attention_is_weight(k, of, power);
+           tci_attention_weight(k, of, &e, &l) && e == power &&
+           l == k->reds[TCI_ATTENTION_SUM].inst;
 }
 
 /* ---- the products ---- */
@@ -30567,8 +30623,8 @@ static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t 
 
 /* sign x, as a function of queries and keys: true where it falls by 1 from key to key, and rises by
  * rows, 0 or 1, from query to query, and depends on nothing else. */
-static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const tci_attention *att,
-                                   int64_t *base, int64_t *rows)
+static bool tci_attention_distance(const tci_kernel *k, int x, int sign, int queries, int keys,
+                                   tci_attention_cut *cut)
 {
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
     if (!tci_kx_affine_known(k, x, coef, &at)) {
@@ -30576,39 +30632,42 @@ static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const t
     }
     bool fits = true;
     for (int i = 0; i < k->n_axes; i++) {
-        bool own = i == att->scores.m_axis || i == att->scores.n_axis;
-        fits = fits && (own || coef[i] == 0);
+        fits = fits && (i == queries || i == keys || coef[i] == 0);
     }
-    *base = sign * at;
-    *rows = sign * coef[att->scores.m_axis];
-    return fits && sign * coef[att->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
-           *base > -TCI_ATTENTION_CUT && *base < TCI_ATTENTION_CUT;
+    cut->base = sign * at;
+    cut->rows = sign * coef[queries];
+    return fits && sign * coef[keys] == -1 && cut->rows >= 0 && cut->rows <= 1 &&
+           cut->base > -TCI_ATTENTION_CUT && cut->base < TCI_ATTENTION_CUT;
 }
 
 /* A score that is SELECT by a comparison of indices: of what depends on keys, or of one value. */
-static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
+TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+                                                int keys)
 {
-    const tci_kinst *select = tci_attention_prim(k, x->score, TCI_P_SELECT);
+    tci_attention_cut cut = {false, 0, 0, -1, -1};
+    const tci_kinst *select = tci_attention_prim(k, score, TCI_P_SELECT);
     const tci_kinst *seen = select ? &k->insts[select->args[0]] : NULL;
     if (!seen || seen->op != TCI_K_GUARD || seen->n_guards != 1) {
-        return;
+        return cut;
     }
     tci_kguard guard = k->guards[seen->guard];
     bool masks_else = k->insts[select->args[2]].axes == 0 && k->insts[select->args[2]].stage < 0;
     bool masks_then = k->insts[select->args[1]].axes == 0 && k->insts[select->args[1]].stage < 0;
     if (!tci_dim_le(k->kx[guard.x].hi, guard.hi)) {
-        return;
+        return cut;
     }
-    if (masks_else && tci_attention_distance(k, guard.x, 1, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true;
-        x->seen = select->args[1];
-        x->cut_base -= tci_dim_known(guard.lo);
-    } else if (masks_then &&
-               tci_attention_distance(k, guard.x, -1, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true;
-        x->seen = select->args[2];
-        x->cut_base += tci_dim_known(guard.lo) - 1;
+    if (masks_else && tci_attention_distance(k, guard.x, 1, queries, keys, &cut)) {
+        cut.is_cut = true;
+        cut.seen = select->args[1];
+        cut.off = select->args[2];
+        cut.base -= tci_dim_known(guard.lo);
+    } else if (masks_then && tci_attention_distance(k, guard.x, -1, queries, keys, &cut)) {
+        cut.is_cut = true;
+        cut.seen = select->args[2];
+        cut.off = select->args[1];
+        cut.base += tci_dim_known(guard.lo) - 1;
     }
+    return cut;
 }
 
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
@@ -30626,7 +30685,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
                  tci_attention_sides(k, axes, loads, t, x);
     if (found) {
         tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
-        tci_attention_cut(k, x);
+        x->cut = tci_attention_find_cut(k, x->score, x->scores.m_axis, x->scores.n_axis);
     }
     return found;
 }
@@ -30656,6 +30715,442 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
     for (int i = 0; i < 3; i++) {
         k->reds[reds[i]].order = i == 0 ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
         k->reds[reds[i]].order_n = 0;
+    }
+}
+/* ---- src/kernel/backward.c ---- */
+/* kernel/backward.c - which kernels are gradients of attention for a matrix unit.
+ *
+ * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
+ *
+ *     s   = DOT of rows and steps over d, keeping the steps
+ *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
+ *           kept
+ *     g   = DOT of other rows and steps over dv, keeping the steps
+ *     c   = a value made of w, g and values of a query alone, kept
+ *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
+ *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
+ *     stores of values made of o or p
+ *
+ * and its products as the unit sees them. Where the steps are keys this is the gradient to queries,
+ * else the one to keys, and to values. A function of shape, layout, dtype and the kind of machine,
+ * and loop/ can schedule whatever it says yes to. */
+/* ---- src/kernel/backward.h ---- */
+/* kernel/backward.h - gradients of attention that a GPU's matrix unit takes, as kernels. */
+#ifndef TCI_KERNEL_BACKWARD_H
+#define TCI_KERNEL_BACKWARD_H
+
+
+enum {
+    TCI_BACKWARD_SIZE = 128, /* of a query, and of a value, at most: a thread holds sums of both */
+    TCI_BACKWARD_VALUES = 4  /* of a query alone, at most */
+};
+
+/* Rows are queries and steps keys, or the other way round. The first two products, over d, make the
+ * score and the change of the weight of each pair of a row and a step; the last ones, over the
+ * steps, take what follows of these for the row. */
+typedef struct tci_backward {
+    tci_matrix in[2];   /* scores, changes of weights. A: rows, B: steps; n counts steps */
+    tci_matrix out[2];  /* of changes of scores, of weights. B: the steps of in[0], of in[1] */
+    int32_t n_out;
+    bool by_step;       /* queries are the steps */
+    int32_t scores, changes; /* the instructions that stand for the two products, */
+    int32_t score;      /* for x, of which the weight is exp(x - most) / sum, */
+    int32_t weight;     /* for the weight, and whether it is rounded, */
+    bool rounds;
+    int32_t change;     /* and for the change of a score */
+    /* Of a query alone: most, sum, and what `change` takes besides. */
+    int32_t values[TCI_BACKWARD_VALUES];
+    int32_t n_values;
+    tci_attention_cut cut;
+    int32_t rings;      /* steps that are in shared memory at once, each of in[0].columns */
+    int32_t slots;      /* for the rows of a tile */
+} tci_backward;
+
+/* Does the machine's unit take the kernel, and is it worth it? */
+TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine);
+/* Everything but the tile; false: it is no such kernel. */
+TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x);
+/* Of a kernel that fits: MATRIX and STEPS where they belong. */
+TCI_FN void tci_backward_set_orders(tci_kernel *k);
+
+#endif
+
+/* ---- src/kernel/backward.c, continued ---- */
+#include <string.h>
+
+/* What is found on the way. Reductions by number, -1: none yet. */
+typedef struct tci_backward_search {
+    const tci_kernel *k;
+    int in[2], out[2];  /* out[0] takes c, out[1] takes w */
+    int n_in, n_out;
+    int weight, change; /* kept values */
+    int steps;          /* their axis */
+    int8_t dtype;
+} tci_backward_search;
+
+/* ---- the stages ---- */
+
+static bool tci_backward_is_load(const tci_kernel *k, int inst)
+{
+    return k->insts[inst].op == TCI_K_LOAD;
+}
+
+/* A DOT of two loads, a DOT of one, or one value kept as it is. */
+static bool tci_backward_sort(tci_backward_search *f, int r)
+{
+    const tci_kred *red = &f->k->reds[r];
+    const tci_kstage *st = &f->k->stages[red->stage];
+    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE || st->n_kept != 1) {
+        return false;
+    }
+    if (red->op == TCI_RED_MAX) {
+        return st->n_axes == 1;
+    }
+    int loads = tci_backward_is_load(f->k, red->in[0]) + tci_backward_is_load(f->k, red->in[1]);
+    if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
+        return false;
+    }
+    int *n = loads == 2 ? &f->n_in : &f->n_out;
+    if (*n == 2) {
+        return false;
+    }
+    (loads == 2 ? f->in : f->out)[(*n)++] = r;
+    return true;
+}
+
+static bool tci_backward_has_form(tci_backward_search *f)
+{
+    const tci_kernel *k = f->k;
+    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
+    for (int r = 0; r < k->n_reds && fits; r++) {
+        fits = tci_backward_sort(f, r);
+    }
+    if (!fits || f->n_in != 2 || f->n_out == 0) {
+        return false;
+    }
+    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        bool is_in = r == f->in[0] || r == f->in[1];
+        fits = fits && st->axes[is_in] == f->steps;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool is_map = st->kind == TCI_STAGE_MAP && st->n_axes == 1 && st->axes[0] != f->steps;
+        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+/* The value that an element of reduction r is, without a rounding to t. */
+static int tci_backward_kept(const tci_backward_search *f, int r)
+{
+    return tci_attention_rounded(f->k, f->k->reds[r].in[0], f->dtype);
+}
+
+/* Does value i depend on a query alone, the axis `query` of it? */
+static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *x, int query)
+{
+    uint64_t own = (uint64_t)1 << query;
+    for (int b = 0; b < x->in[0].n_batch; b++) {
+        own |= (uint64_t)1 << x->in[0].batch_axis[b];
+    }
+    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
+           (k->insts[i].axes >> query & 1);
+}
+
+/* The kept value that is a weight. */
+static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    for (int r = 0; r < k->n_reds && f->weight < 0; r++) {
+        int e, l, of = k->reds[r].op == TCI_RED_MAX ? tci_backward_kept(f, r) : -1;
+        const tci_kinst *exp = NULL, *off = NULL;
+        if (of >= 0 && tci_attention_weight(k, of, &e, &l)) {
+            exp = tci_attention_prim(k, e, TCI_P_EXP);
+            off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+        }
+        if (off) {
+            f->weight = r;
+            x->score = off->args[0];
+            x->values[0] = off->args[1];
+            x->values[1] = l;
+            x->n_values = 2;
+            x->weight = k->reds[r].inst;
+            x->rounds = of != k->reds[r].in[0];
+        }
+    }
+    return f->weight >= 0;
+}
+
+/* Which product takes what; out[0] is that of the changes of scores. */
+static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int found[2] = {-1, -1};
+    for (int i = 0; i < f->n_out; i++) {
+        const tci_kred *red = &k->reds[f->out[i]];
+        int taken = red->in[tci_backward_is_load(k, red->in[0])];
+        int of = tci_attention_rounded(k, taken, f->dtype);
+        const tci_kinst *in = &k->insts[of];
+        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
+        bool kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
+        bool rounded = of != taken || (kept && tci_backward_kept(f, r) != k->reds[r].in[0]);
+        int which = kept && r == f->weight;
+        if (!kept || !rounded || found[which] >= 0) {
+            return false;
+        }
+        found[which] = f->out[i];
+        f->change = which == 0 ? r : f->change;
+    }
+    f->out[0] = found[0];
+    f->out[1] = found[1];
+    x->change = found[0] >= 0 ? k->reds[f->change].in[0] : -1;
+    return found[0] >= 0;
+}
+
+/* Marks what value i is made of, down to reductions other than kept ones that are not those of
+ * weight and change, and to values of a query alone, which it adds. */
+typedef struct tci_backward_walk {
+    const tci_backward_search *f;
+    tci_backward *x;
+    int query;          /* its axis; -1: values of a query are nothing special */
+    bool *seen;
+    int stop;           /* a reduction that is not gone through; -1 none */
+    uint64_t reds;      /* that were met */
+    bool fits;
+} tci_backward_walk;
+
+static void tci_backward_go(tci_backward_walk *w, int i)
+{
+    const tci_kernel *k = w->f->k;
+    const tci_kinst *in = &k->insts[i];
+    if (w->seen[i]) {
+        return;
+    }
+    w->seen[i] = true;
+    if (in->op == TCI_K_RED) {
+        int r = tci_kinst_number(in);
+        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop;
+        w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
+        if (through) {
+            tci_backward_go(w, k->reds[r].in[0]);
+        }
+        return;
+    }
+    if (w->query >= 0 && tci_backward_is_own(k, i, w->x, w->query)) {
+        w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
+        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
+        return;
+    }
+    for (int a = 0; a < in->n_args; a++) {
+        tci_backward_go(w, in->args[a]);
+    }
+}
+
+static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
+                                              int query, int stop)
+{
+    tci_backward_walk w = {f, x, query, TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1), stop, 0,
+                           true};
+    return w;
+}
+
+/* Which of the first products makes the scores. */
+static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
+{
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1);
+    tci_backward_go(&w, x->score);
+    for (int i = 0; i < 2; i++) {
+        if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
+            int other = f->in[1 - i];
+            f->in[0] = f->in[i];
+            f->in[1] = other;
+            x->scores = f->k->reds[f->in[0]].inst;
+            x->changes = f->k->reds[f->in[1]].inst;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The change of a score is made of the weight, the other product and values of a query; stores are
+ * made of one of the last products, which they walk. */
+static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int query = x->by_step ? f->steps : x->in[0].m_axis;
+    bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
+                tci_backward_is_own(k, x->values[1], x, query);
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, f->weight);
+    tci_backward_go(&w, x->change);
+    fits = fits && w.fits &&
+           w.reds == ((uint64_t)1 << TCI_MIN(f->weight, 63) | (uint64_t)1 << TCI_MIN(f->in[1], 63));
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        const tci_kstage *st = &k->stages[k->stores[i].stage];
+        int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1);
+        tci_backward_go(&of, k->stores[i].value);
+        fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
+               of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
+    }
+    return fits;
+}
+
+/* ---- the products ---- */
+
+/* The rows: the longest outer axis that both first factors have and no second one. */
+static bool tci_backward_rows(const tci_kernel *k, int64_t *const rows[2], int64_t *const steps[2],
+                              tci_matrix *x)
+{
+    x->m_axis = x->y_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
+        bool own = rows[0][a] != 0 && rows[1][a] != 0 && steps[0][a] == 0 && steps[1][a] == 0;
+        x->m_axis = own && longer ? a : x->m_axis;
+    }
+    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
+        if (a != x->m_axis) {
+            x->batch_axis[x->n_batch] = a;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
+        }
+    }
+    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
+    return x->m_axis >= 0;
+}
+
+/* The side of the last product out of the loaded steps: these, as they lie for in[i]. */
+static bool tci_backward_same_steps(const tci_backward *x, int i)
+{
+    const tci_matrix_side *a = &x->in[i].side[1], *b = &x->out[i].side[1];
+    bool same = a->operand == b->operand && a->offset == b->offset && a->pitch == b->pitch &&
+                x->in[i].k == x->out[i].n && a->along_k && !b->along_k;
+    for (int n = 0; n < x->in[0].n_batch; n++) {
+        same = same && a->batch_pitch[n] == b->batch_pitch[n];
+    }
+    return same;
+}
+
+/* The load of reduction r that walks axis a, or the other one. */
+static int tci_backward_factor(const tci_kernel *k, int r, int a, bool walks)
+{
+    const tci_kred *red = &k->reds[r];
+    return red->in[(k->insts[red->in[1]].axes >> a & 1) == walks];
+}
+
+static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int64_t *coef[2][2], *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    tci_matrix base = {.dtype = f->dtype};
+    tci_matrix_side side[2][2] = {{{0}}};
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < 2; n++) {
+            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+            int load = tci_backward_factor(k, f->in[i], f->steps, n == 1);
+            if (!tci_matrix_load(k, load, coef[n][i], &side[i][n]) ||
+                k->operands[side[i][n].operand].dtype != f->dtype) {
+                return false;
+            }
+        }
+    }
+    bool fits = tci_backward_rows(k, coef[0], coef[1], &base);
+    for (int i = 0; i < 2 && fits; i++) {
+        int d = k->stages[k->reds[f->in[i]].stage].axes[0];
+        tci_matrix *in = &x->in[i];
+        *in = base;
+        in->n_axis = f->steps;
+        in->n = tci_dim_known(k->axes[f->steps].size);
+        in->k = tci_dim_known(k->axes[d].size);
+        fits = coef[0][i][f->steps] == 0 &&
+               tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]) &&
+               tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]) &&
+               side[i][0].along_k && side[i][1].along_k;
+        in->side[0] = side[i][0];
+        in->side[1] = side[i][1];
+    }
+    for (int i = 0; i < 2 && fits; i++) {
+        tci_matrix *out = &x->out[i];
+        *out = base;
+        if (f->out[i] < 0) {
+            continue;
+        }
+        const tci_kred *red = &k->reds[f->out[i]];
+        int load = red->in[!tci_backward_is_load(k, red->in[0])];
+        out->n_axis = k->stages[red->stage].axes[1];
+        out->n = tci_dim_known(k->axes[out->n_axis].size);
+        out->k = x->in[0].n;
+        tci_matrix_side of = {0};
+        fits = tci_matrix_load(k, load, taken, &of) &&
+               tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of);
+        out->side[1] = of;
+        fits = fits && tci_backward_same_steps(x, i);
+        tci_matrix_value(k, f->out[i], out);
+    }
+    return fits;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
+{
+    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, -1, -1, -1, 0};
+    memset(x, 0, sizeof(*x));
+    if (!tci_backward_has_form(&f)) {
+        return false;
+    }
+    int load = k->reds[f.in[0]].in[0];
+    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
+    if (!tci_dtype_is_half((tc_dtype)f.dtype) || !tci_backward_has_weight(&f, x) ||
+        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x) ||
+        !tci_backward_has_sides(&f, x)) {
+        return false;
+    }
+    x->n_out = f.n_out;
+    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
+    if (!tci_backward_has_values(&f, x)) {
+        return false;
+    }
+    int queries = x->by_step ? f.steps : x->in[0].m_axis;
+    x->cut = tci_attention_find_cut(k, x->score, queries,
+                                    x->by_step ? x->in[0].m_axis : f.steps);
+    return true;
+}
+
+TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_backward x;
+    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_backward_find(k, &x)) {
+        return false;
+    }
+    const tci_matrix *s = &x.in[0], *g = &x.in[1];
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_MATRIX_TILE_ROWS / 2));
+    double flops = 4.0 * (double)s->m * (double)s->n * (double)(s->k + g->k);
+    for (int i = 0; i < s->n_batch; i++) {
+        tiles *= (double)s->batch[i];
+        flops *= (double)s->batch[i];
+    }
+    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST &&
+           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
+           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE &&
+           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
+TCI_FN void tci_backward_set_orders(tci_kernel *k)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
+                     tci_backward_is_load(k, red->in[1]);
+        if (red->op == TCI_RED_DOT) {
+            red->order = is_in ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+            red->order_n = 0;
+        }
     }
 }
 
@@ -37676,6 +38171,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k);
     }
+    if (!machine.reproducible && tci_backward_fits(k, machine)) {
+        tci_backward_set_orders(k);
+    }
 }
 
 /* A line where kernel k has another class than it would have if it need not be reproducible. */
@@ -42011,6 +42509,8 @@ typedef struct tci_loop_member {  /* of a joint */
     int64_t first_task;
 } tci_loop_member;
 
+enum { TCI_LOOP_SCORES = 6 }; /* blocks of a skeleton besides its hole, at most */
+
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
@@ -42044,7 +42544,10 @@ struct tci_loop {
      * for one score, which is read and written where `given` is: of any key, and, where keys are
      * cut off, of one that the query sees. */
     const struct tci_attention *attention;
-    struct tci_loop *scores[2];
+    /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
+     * loop/backward.h says. */
+    const struct tci_backward *backward;
+    struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;
 };
 
@@ -48781,6 +49284,13 @@ static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
     keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
 }
 
+/* Is a store one of this product's columns? Of several each has an axis of its own. */
+static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
+{
+    const tci_kstage *st = &k->stages[k->stores[store].stage];
+    return x->n_axis < k->n_outer || (st->n_axes == 1 && st->axes[0] == x->n_axis);
+}
+
 /* The chain for all rows at hand: every value first, then the stores, as an output may be one of
  * the inputs. */
 static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
@@ -48794,13 +49304,16 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
         rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
         tci_build_set(b, x->m_axis, rows[r]);
         for (int i = 0; i < k->n_stores; i++) {
-            values[r * k->n_stores + i] = tci_build_value(b, k->stores[i].value);
+            bool stores = tci_matrix_stores(k, x, i);
+            values[r * k->n_stores + i] = stores ? tci_build_value(b, k->stores[i].value) : -1;
         }
     }
     for (int r = 0; r < x->group_rows; r++) {
         tci_build_set(b, x->m_axis, rows[r]);
         for (int i = 0; i < k->n_stores; i++) {
-            tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+            if (tci_matrix_stores(k, x, i)) {
+                tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+            }
         }
     }
 }
@@ -49005,7 +49518,7 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
  * but cost more than they give where all products are short. */
 static double tci_attention_step(const tci_attention *x, double multiply, double powers)
 {
-    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->is_cut;
+    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
     double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
     double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
     return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
@@ -49019,7 +49532,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
-    steps = x.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
     double cells = (double)x.scores.rows * x.scores.columns;
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;
@@ -49059,6 +49572,46 @@ static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x, int 
     return l;
 }
 
+/* ---- the values of a row ---- */
+
+/* Largest score and sum of the rows at hand, where the main loop has left them: behind the columns
+ * of what is staged. */
+static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
+{
+    int floats = tci_dtype_get((tc_dtype)x->staged)->bytes == 4 ? 1 : 2; /* elements to a float */
+    int local = tci_build_local(b, TC_F32, x->group_rows * x->staged_pitch / floats, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, inst, local, stage);
+    keep->base = tci_lin_const(x->lanes / floats + at);
+    keep->coef[x->m_axis] = x->staged_pitch / floats;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+}
+
+static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
+{
+    const tci_matrix *x = &a->result;
+    const tci_kernel *k = b->k;
+    int stage = k->reds[k->n_reds - 1].stage;
+    tci_attention_keep_row(b, x, a->most, 0, stage);
+    tci_attention_keep_row(b, x, a->sum, 1, stage);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, tci_matrix_given(b, x->batch_axis[i]), 0, x->batch[i] - 1,
+                                     false, -1));
+    }
+    b->stage = stage + 1;
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, tci_build_bind(b, tci_lin_plus(at, r), r,
+                                                   x->m - x->group_rows + r, false, -1));
+        for (int i = 0; i < k->n_stores; i++) {
+            if (k->stages[k->stores[i].stage].n_axes == 0) {
+                tci_build_store(b, &k->stores[i], tci_build_value(b, k->stores[i].value), false);
+            }
+        }
+    }
+}
+
 /* ---- the whole ---- */
 
 TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
@@ -49072,12 +49625,321 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     b->l->matrix = &x->result;
     b->l->attention = x;
     b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->score);
-    if (x->is_cut) {
-        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->seen);
+    if (x->cut.is_cut) {
+        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->cut.seen);
+    }
+    if (x->tells) {
+        tci_attention_tell_rows(b, x);
     }
     tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
+}
+/* ---- src/loop/backward.c ---- */
+/* loop/backward.c - the schedule of attention's gradients on a GPU's matrix units.
+ *
+ * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
+ * with its holes as loop IR. */
+/* ---- src/loop/backward.h ---- */
+/* loop/backward.h - gradients of attention on a GPU's matrix units: what the skeleton's main loop
+ * must know.
+ *
+ * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
+ * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
+ * into a ring. A consumer multiplies them into registers, two products, and makes of these the
+ * weights, and the changes of scores, which are at once, rounded, the first factors of the products
+ * with the steps. What is a query's alone is evaluated once for each: of rows by the consumers, of
+ * steps by another of the four warps, which leaves it beside the step. Behind the last step the
+ * sums are left in shared memory, one product after the other, as loop/matrix.h says, where the
+ * same warps take their rows through the rest of the kernel.
+ *
+ * Blocks (tci_loop.scores): values of a query; where keys are cut off, the score of these; the
+ * score of any key; where keys are cut off, of one that is seen; the change of a score; and, where
+ * there are two last products, the rows of the second. The rows of the first are the hole. */
+#ifndef TCI_LOOP_BACKWARD_H
+#define TCI_LOOP_BACKWARD_H
+
+
+enum { TCI_BACKWARD_TILES = 8 };
+
+/* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
+ * what is left of the sums, and of all with barriers and the rounding up of its start. The second
+ * factors lie behind the first. */
+TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
+/* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
+TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                              tci_launch *launch);
+
+#endif
+
+
+/* ---- src/loop/backward.c, continued ---- */
+enum {
+    TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
+    TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
+    TCI_BACKWARD_SLOTS = 2,      /* of rows, where there is room for those of the next tile */
+    TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
+    TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
+    TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
+    TCI_BACKWARD_PAIRS = 8,      /* that a processor makes in a cycle */
+    TCI_BACKWARD_ROUND = 16      /* columns of a product: a multiple of this */
+};
+
+/* ---- the tile ---- */
+
+/* Slabs of 64 elements that both factors of a row take. */
+static int tci_backward_slabs(const tci_backward *x)
+{
+    return tci_attention_slabs(x->in[0].k) + tci_attention_slabs(x->in[1].k);
+}
+
+TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x)
+{
+    return (int64_t)x->in[0].rows * tci_backward_slabs(x) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x)
+{
+    return (int64_t)x->in[0].columns * tci_backward_slabs(x) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x)
+{
+    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
+}
+
+TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x)
+{
+    int64_t one = tci_matrix_staged_bytes(&x->out[0]);
+    return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
+}
+
+TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x)
+{
+    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
+    return TCI_BACKWARD_ALIGNED + x->slots * tci_backward_rows_bytes(x) + x->rings * step +
+           tci_backward_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
+}
+
+static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
+{
+    x->consumers = x->buffers = (int32_t)tile[0];
+    x->sub_rows = 1;
+    x->rows = TCI_MATRIX_SUB * x->consumers;
+    x->columns = (int32_t)tile[1];
+    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
+    x->tiles_n = 1;
+    x->tiles = x->tiles_m;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+}
+
+/* Columns of the last products; a row of either is spread over as many threads. */
+static void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+{
+    int lanes = TCI_MATRIX_WARP;
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->columns = (int32_t)(tci_dim_known(tci_dim_ceil_div(o->n, TCI_BACKWARD_ROUND)) *
+                               TCI_BACKWARD_ROUND);
+        o->own_columns = (int32_t)o->n;
+        o->chunks = 1;
+        while (lanes < o->columns) {
+            lanes *= 2;
+        }
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->lanes = lanes;
+        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
+        o->staged_pitch = lanes + 8; /* rows begin in different banks */
+        tci_matrix_set_groups(k, k->n_stages, o);
+    }
+}
+
+static int tci_backward_held(const tci_backward *x)
+{
+    int held = x->in[0].columns + x->in[0].columns / 4 * x->n_out;
+    for (int i = 0; i < x->n_out; i++) {
+        held += x->out[i].columns / 2;
+    }
+    return held;
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile, tci_backward *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
+                 tile[1] % 16 == 0;
+    if (!known || !tci_backward_find(k, x)) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        tci_backward_shape(&x->in[i], tile);
+        tci_backward_shape(&x->out[i], tile);
+    }
+    tci_backward_columns(k, x);
+    x->rings = TCI_BACKWARD_RINGS;
+    x->slots = 1;
+    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
+    int64_t room = machine->facts.shared_most - tci_backward_shared_bytes(x);
+    if (room < 0 || tci_backward_held(x) > TCI_BACKWARD_HELD) {
+        return false;
+    }
+    if (room >= tci_backward_rows_bytes(x) + step) {
+        room -= tci_backward_rows_bytes(x);
+        x->slots = TCI_BACKWARD_SLOTS;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
+    return true;
+}
+
+/* The fewer rows a step has, the more a product waits for its factors. */
+TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
+    for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
+        n[i][0] = i < TCI_BACKWARD_TILES / 2 ? 2 : 1;
+        n[i][1] = steps[i % (TCI_BACKWARD_TILES / 2)];
+    }
+    return TCI_BACKWARD_TILES;
+}
+
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile)
+{
+    tci_backward x;
+    if (!tci_backward_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double cells = (double)s->rows * s->columns;
+    double columns = (double)(s->k + x.in[1].k) + x.out[0].columns +
+                     (x.n_out > 1 ? x.out[1].columns : 0);
+    double multiply = 2 * cells * columns / machine->facts.matrix_flops;
+    double pairs = cells / TCI_BACKWARD_PAIRS;
+    double both = s->consumers == 1 ? multiply + pairs
+                                    : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
+    return rounds * (TCI_BACKWARD_FILL + steps * (TCI_BACKWARD_MEET + both)) /
+           machine->facts.ghz;
+}
+
+/* ---- the holes ---- */
+
+/* Values `makes` of a point, of which these are `given`; it knows the axes of rows and steps that
+ * it asks for. */
+static tci_loop *tci_backward_hole(tci_build *of, const tci_backward *x, const int32_t *given,
+                                   int n_given, const int32_t *makes, int n_makes,
+                                   uint64_t axes)
+{
+    const tci_kernel *k = of->k;
+    tci_loop *l = tci_loop_make(of->s, k);
+    tci_build *b = tci_build_make(of->s, k, l);
+    l->threads = l->lanes = 1;
+    l->matrix = &x->in[0];
+    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
+    l->locals[local].is_given = true;
+    for (int i = 0; i < n_given; i++) {
+        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> a & 1) {
+            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
+            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
+                                               false, -1));
+        }
+    }
+    b->stage = k->n_stages;
+    for (int i = 0; i < n_makes; i++) {
+        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+        store.mem = TCI_MEM_STORE_ONE;
+        store.base = ~local;
+        store.x = tci_lx_const(l, i);
+        store.args[0] = tci_build_value(b, makes[i]);
+        tci_loop_append(l, 0, store);
+    }
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+/* The rows of one of the last products, as a function of its own. */
+static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+{
+    tci_loop *l = tci_loop_make(of->s, of->k);
+    tci_build *b = tci_build_make(of->s, of->k, l);
+    l->lanes = x->lanes;
+    l->threads = x->row_threads;
+    l->matrix = x;
+    tci_matrix_hole(b, x, stage);
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+static void tci_backward_holes(tci_build *b, const tci_backward *x)
+{
+    const tci_kernel *k = b->k;
+    tci_loop *l = b->l;
+    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
+    for (int i = 0; i < x->in[0].n_batch; i++) {
+        batch |= (uint64_t)1 << x->in[0].batch_axis[i];
+    }
+    uint64_t all = batch | (uint64_t)1 << x->in[0].m_axis | (uint64_t)1 << x->in[0].n_axis;
+    int32_t given[TCI_BACKWARD_VALUES + 2] = {x->weight, x->changes};
+    for (int i = 2; i < x->n_values; i++) {
+        given[i] = x->values[i];
+    }
+    l->scores[l->n_scores++] =
+        tci_backward_hole(b, x, NULL, 0, x->values, x->n_values, batch | query);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_backward_hole(b, x, NULL, 0, &x->cut.off, 1, 0);
+    }
+    l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->score, 1, all);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->cut.seen, 1, all);
+    }
+    l->scores[l->n_scores++] =
+        tci_backward_hole(b, x, given, x->n_values, &x->change, 1, all);
+    int stage = 0; /* the last one that reduces */
+    for (int r = 0; r < k->n_reds; r++) {
+        stage = TCI_MAX(stage, k->reds[r].stage);
+    }
+    if (x->n_out > 1) {
+        l->scores[l->n_scores++] = tci_backward_rows_hole(b, &x->out[1], stage);
+    }
+    tci_matrix_hole(b, &x->out[0], stage);
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                              tci_launch *launch)
+{
+    tci_backward *x = TCI_NEW(b->s, tci_backward);
+    bool fits = tci_backward_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->out[0].lanes;
+    b->l->threads = x->out[0].row_threads;
+    b->l->matrix = &x->out[0];
+    b->l->backward = x;
+    tci_backward_holes(b, x);
+    launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
+    launch->task_ns = tci_backward_ns(b->k, machine, tile);
 }
 /* ---- src/loop/tiles.c ---- */
 /* loop/tiles.c - contractions on a CPU's matrix unit.
@@ -52066,6 +52928,7 @@ TCI_FN const tci_form *const *tci_map_forms(void)
  *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
+ *   backward   the gradients of these (loop/backward.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -52850,7 +53713,42 @@ static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tc
     (void)a, (void)n;
     tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
                    x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
-                   x->is_cut ? ", longest first" : "");
+                   x->cut.is_cut ? ", longest first" : "");
+}
+
+static bool tci_backward_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_backward_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_backward_form_candidates(const tci_ask *a,
+                                        int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    return tci_backward_tiles(n);
+}
+
+static double tci_backward_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_backward_ns(a->k, &a->machine, n);
+}
+
+static void tci_backward_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                   tci_launch *launch)
+{
+    tci_backward_emit(b, &a->machine, n, launch);
+}
+
+static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                   tci_str *out)
+{
+    const tci_backward *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->rings,
+                   x->cut.is_cut ? ", longest first" : "");
 }
 
 /* ---- rows ---- */
@@ -52883,8 +53781,12 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                        tci_attention_form_fits, tci_attention_form_candidates,
                                        tci_attention_form_cost, tci_attention_form_emit,
                                        tci_attention_form_note};
-    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel, &tile,
-                                            &unit,    &matrix, &attention, NULL};
+    static const tci_form backward = {"backward", {"consumers", "steps"},
+                                      tci_backward_form_fits, tci_backward_form_candidates,
+                                      tci_backward_form_cost, tci_backward_form_emit,
+                                      tci_backward_form_note};
+    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel,    &tile,
+                                            &unit,    &matrix, &attention, &backward, NULL};
     return forms;
 }
 /* ---- src/loop/strip.c ---- */
@@ -55061,7 +55963,9 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
     }
     for (int i = 0; i < l->n_scores; i++) {
         const tci_loop *of = l->scores[i];
-        tci_c_like score = {out, d, of, TCI_NEW_ARRAY(d->s, const tci_lstmt *, of->n_values + 1)};
+        bool scalar = of->lanes == 1;
+        tci_c_like score = {out, d, of, NULL};
+        score.prims = scalar ? TCI_NEW_ARRAY(d->s, const tci_lstmt *, of->n_values + 1) : NULL;
         d->score_head(d, out, symbol, l, i);
         tci_c_block(&score, 0, 1);
         d->score_tail(d, out, symbol, l, i);
@@ -79713,6 +80617,25 @@ static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *va
     }
 }
 
+/* a b, and of halves their sums as they are. */
+static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
+{
+    tci_frame f = tci_frame_begin(m->name, m->here);
+    tci_frame_use(&f, a);
+    tci_frame_use(&f, b);
+    tci_node *na = tci_frame_node(&f, a, "query"), *nb = tci_frame_node(&f, b, "key");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_matmul_wide(&f.ctx->graph, na, nb));
+}
+
+/* What query, key and a mask that is added meet in. */
+static tc_dtype tci_made_met(tc_tensor query, tc_tensor key, tc_tensor mask)
+{
+    tc_dtype t = tci_dtype_promote(tc_dtype_of(query), tc_dtype_of(key));
+    bool adds = !tci_is_none(mask) && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
+    return adds ? tci_dtype_promote(t, tc_dtype_of(mask)) : t;
+}
+
+/* Of halves scores and softmax are f32, and the weights are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here)
@@ -79728,10 +80651,11 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     const double inf = (double)INFINITY;
     const tc_tensor given = query;
     tci_made_share_heads(&query, &key, &value, &mask, here);
-    tc_tensor scores = tc_matmul(query, tc_transpose(key, -1, -2));
+    tc_tensor scores = tci_made_scores(&m, query, tc_transpose(key, -1, -2));
     int64_t width = tc_size(query, -1);
     if (scale == 0 && !tci_dim_is_known(width)) {
-        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width, m.dtype)));
+        scores = tc_mul(scores, tc_rsqrt(tc_full(m.ctx->handle, width,
+                                                     tc_dtype_of(scores))));
     } else {
         scores = tc_mul(scores, scale == 0 ? 1 / sqrt((double)width) : scale);
     }
@@ -79744,7 +80668,8 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
         bool chosen = tc_dtype_of(mask) == TC_BOOL;
         scores = chosen ? tc_where(mask, scores, -inf) : tc_add(scores, mask);
     }
-    tc_tensor y = tc_matmul(tc_softmax(scores, -1), value);
+    tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(query, key, mask));
+    tc_tensor y = tc_matmul(weights, value);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 

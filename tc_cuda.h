@@ -31,7 +31,7 @@
 
 
 enum {
-    TCI_CUDA_MAPS = 3,      /* at most */
+    TCI_CUDA_MAPS = 4,      /* at most */
     TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */
 };
 
@@ -695,8 +695,15 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 /* Definitions that every such kernel of a file shares, behind those of cuda/matrix.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
-TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_attention *x);
-TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_attention *x);
+TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
+TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x);
+/* Functions of a kernel's class (cuda/backward.c). NAME_end: the last of n, where tiles of `tile`
+ * go beyond, as what is read for a row or step that does not exist is that of the last one. */
+TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
+/* order: the number of the tile that is in place t, longest first, by so many heads that what all
+ * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
+                                     bool rises);
 /* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
  * or to the hole for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -949,7 +956,11 @@ static const char tci_cuda_attention_tile[] =
     "#pragma unroll\n"
     "    for (int r = 0; r < 2; r++) {\n"
     "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
-    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n    }\n"
+    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n"
+    "        if (S::tells && (tc_warp_lane<S>() & 3) == 0) {\n"
+    "            const int row = 16 * tc_warp<S>() + tc_warp_lane<S>() / 4 + 8 * r;\n"
+    "            tc_store_two(at + S::staged_at + (row * S::staged_pitch + S::lanes) * "
+    "S::staged_bytes, x.most[r], sum);\n        }\n    }\n"
     "#pragma unroll\n"
     "    for (int i = 0; i < S::columns / 2; i++) {\n"
     "        x.o[i] *= by[i / 2 % 2];\n    }\n"
@@ -967,22 +978,21 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out)
 
 /* ---- products ---- */
 
-TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_attention *x)
+TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x)
 {
-    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(&x->result),
-                              x->result.columns);
+    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(x), x->columns);
 }
 
-TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_attention *x)
+TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(&x->result);
-    int n = x->result.columns / 2;
+    const char *type = tci_cuda_matrix_type(x);
+    int n = x->columns / 2;
     tci_str_printf(out,
                    "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], const unsigned *a, "
                    "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
                    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
-                   name, n, n + 5, x->result.columns, type, type);
+                   name, n, n + 5, x->columns, type, type);
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
@@ -1016,9 +1026,7 @@ static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
     return k;
 }
 
-/* The last of n, where tiles of `tile` go beyond: what is read for a row or key that does not exist
- * is that of the last one. */
-static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
+TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
 {
     tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
     if (n % tile == 0) {
@@ -1028,34 +1036,42 @@ static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
+                                     bool rises)
+{
+    long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
+    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
+    char last[24];
+    snprintf(last, sizeof(last), "%lld - ", tiles - 1);
+    tci_str_printf(out,
+                   "    TC_I int order(int t) {\n"
+                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
+                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
+                   "        return (first + in %% heads) * %lld + %sin / heads;\n    }\n",
+                   heads * tiles, heads, heads * tiles, all, heads, all, heads, tiles,
+                   rises ? "" : last);
+}
+
 /* How many keys a query sees, and so all below it; whole steps up to the last key that a query of
- * the tile sees, one at least; and the number of the tile that is in place t of the order: longest
- * first, by so many heads that their keys and values stay near. */
+ * the tile sees, one at least; and the order of tiles. */
 static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores;
-    if (!x->is_cut) {
+    if (!x->cut.is_cut) {
         tci_str_add(out, "    TC_I int seen(int row) { return 0x7fffffff; }\n"
                          "    TC_I int end(tc_place p) { return keys; }\n"
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    long long bytes = (long long)(2 * s->n * (s->k + x->result.n)), all = s->tiles / s->tiles_m;
-    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
     tci_str_printf(out,
                    "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
                    "    TC_I int end(tc_place p) {\n"
                    "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
                    "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                   "        return steps * step < keys ? steps * step : keys;\n    }\n"
-                   "    TC_I int order(int t) {\n"
-                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
-                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
-                   "        return (first + in %% heads) * %lld + %lld - in / heads;\n    }\n",
-                   (long long)x->cut_base + 1, (long long)x->cut_rows, s->rows - 1,
-                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1, heads * s->tiles_m,
-                   heads, heads * s->tiles_m, all, heads, all, heads, (long long)s->tiles_m,
-                   (long long)s->tiles_m - 1);
+                   "        return steps * step < keys ? steps * step : keys;\n    }\n",
+                   (long long)x->cut.base + 1, (long long)x->cut.rows, s->rows - 1,
+                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
 }
 
 static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
@@ -1068,17 +1084,18 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     const char *type = tci_cuda_matrix_type(s);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
-                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, "
-                   "slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
+                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
+                   "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
                    "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
                    "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
                    "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
                    "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
                    "barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)s->n, s->columns, r->columns,
-                   (long long)s->tiles, s->consumers, x->turns, x->slots, x->rings,
-                   2 * x->rings + x->slots, r->row_threads, (int)tci_attention_queries_bytes(x),
-                   s->rows * line, tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
+                   (long long)s->tiles, s->consumers, x->turns, x->tells, r->lanes, x->slots,
+                   x->rings, 2 * x->rings + x->slots, r->row_threads,
+                   (int)tci_attention_queries_bytes(x), s->rows * line,
+                   tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
                    (int)tci_attention_keys_bytes(x), s->columns * line,
                    tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
                    (int)tci_attention_values_bytes(x),
@@ -1187,6 +1204,564 @@ TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tc
 TCI_FN void tci_cuda_attention_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
+}
+/* ---- src/cuda/backward.c ---- */
+/* cuda/backward.c - see cuda/backward.h. The text of the main loop, in the layers of
+ * cuda/matrix.c and with the small functions of cuda/attention.c.
+ *
+ * Shared memory, from a multiple of 1024: both factors of a tile's rows, and where there is room of
+ * the next one's, a ring of both factors of steps, values of their queries, what is left of the
+ * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first. All
+ * factors lie in slabs of 64 elements, a row for each row or step: so they lie for the first
+ * products, and the steps, turned, for the last ones, whose leading offset is a slab.
+ *
+ * Element i of a thread's pairs is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step
+ * 8 * (i / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are the registers that the last
+ * products take their first factor from, as they stand.
+ *
+ * A step: both first products are issued; weights are made of the first while the second runs, the
+ * product that takes them is issued, changes are made while that one runs, and theirs is issued.
+ * Nothing waits for these but the scores of the next step. Two consumers keep the unit busy: while
+ * one makes pairs the other multiplies.
+ *
+ * Where keys are cut off and the one score of these is -inf, so that their weights are 0 whatever
+ * else is in a row, the steps that no row of a tile has a part in are left out. Tiles are handed
+ * out longest first.
+ *
+ * Invariants: as in cuda/attention.c. Steps behind the last one are zeros in shared memory; their
+ * weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
+/* ---- src/cuda/backward.h ---- */
+/* cuda/backward.h - the main loop of attention's gradients on Hopper's matrix units, as text. */
+#ifndef TCI_CUDA_BACKWARD_H
+#define TCI_CUDA_BACKWARD_H
+
+
+/* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
+TCI_FN void tci_cuda_backward_prelude(tci_str *out);
+/* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
+TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                   int n_words);
+TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+
+#endif
+
+/* ---- src/cuda/backward.c, continued ---- */
+#include <string.h>
+
+/* ---- the prelude ---- */
+
+static const char tci_cuda_backward_ptx[] =
+    "#ifndef TC_NO_PTX\n"
+    "TC_I void tc_load_two(unsigned from, float &a, float &b) {\n"
+    "    asm volatile(\"ld.shared::cta.v2.f32 {%0, %1}, [%2];\" : \"=f\"(a), \"=f\"(b) : "
+    "\"r\"(from) : \"memory\");\n}\n"
+    "#endif\n"
+    "TC_I float tc_low_bf16(unsigned two) { return __int_as_float((int)(two << 16)); }\n"
+    "TC_I float tc_high_bf16(unsigned two) { return __int_as_float((int)(two & 0xffff0000u)); }\n"
+    "TC_I float tc_low_f16(unsigned two) { return tc_widen_f32_f16((unsigned short)two); }\n"
+    "TC_I float tc_high_f16(unsigned two) { return tc_low_f16(two >> 16); }\n";
+
+static const char tci_cuda_backward_loading[] =
+    "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
+    "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
+    "template <class S> TC_I void tc_backward_begin(unsigned at) {\n"
+    "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
+    "        for (int i = 0; i < S::stages; i++) {\n"
+    "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
+    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        tc_barrier_init_done();\n    }\n"
+    "    __syncthreads();\n}\n"
+    "template <class S> TC_I void tc_backward_load(unsigned at, const tc_map *maps, bool cuts) {\n"
+    "    int ring = 0;\n    unsigned parity = 1;\n"
+    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
+    "        tc_place p = S::place(S::order(t));\n        const int own = i % S::slots;\n"
+    "        const unsigned rows = at + own * S::rows_bytes;\n"
+    "        tc_barrier_wait(tc_empty<S>(at, own), 1 - i / S::slots % 2);\n"
+    "        tc_barrier_expect(tc_full<S>(at, own), S::rows_loaded);\n"
+    "        for (int k = 0; k < S::depth_0; k += 64) {\n"
+    "            S::load_rows_0(rows + k / 64 * S::rows_slab, maps, tc_full<S>(at, own), p, k);\n"
+    "        }\n"
+    "        for (int k = 0; k < S::depth_1; k += 64) {\n"
+    "            S::load_rows_1(rows + S::rows_1 + k / 64 * S::rows_slab, maps + 1,\n"
+    "                           tc_full<S>(at, own), p, k);\n        }\n"
+    "        const int end = S::end(p, cuts);\n"
+    "        for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
+    "            const unsigned full = tc_full<S>(at, S::slots + ring);\n"
+    "            const unsigned to = at + S::steps_at + ring * S::step_bytes;\n"
+    "            p.n = n;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, S::slots + ring), parity);\n"
+    "            tc_barrier_expect(full, S::step_bytes);\n"
+    "            for (int k = 0; k < S::depth_0; k += 64) {\n"
+    "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 2, full, p, k);\n"
+    "            }\n"
+    "            for (int k = 0; k < S::depth_1; k += 64) {\n"
+    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 3, full, p, "
+    "k);\n            }\n"
+    "            if (++ring == S::rings) {\n                ring = 0;\n"
+    "                parity ^= 1;\n            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+static const char tci_cuda_backward_values[] =
+    "template <class S, class V>\n"
+    "TC_I void tc_backward_own(float (&own)[S::values], V values, tc_place p, int query) {\n"
+    "    const bool is = query < S::queries;\n    values(own, p, is ? query : S::queries - 1);\n"
+    "    own[0] = is ? own[0] * 1.44269504f : __builtin_inff();\n"
+    "    own[1] = is ? 1.0f / own[1] : 0.0f;\n}\n"
+    "template <class S, class V> TC_I void tc_backward_tell(unsigned at, V values, bool cuts) {\n"
+    "    int ring = 0;\n    unsigned parity = 1;\n"
+    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
+    "        const tc_place p = S::place(S::order(t));\n"
+    "        const int end = S::end(p, cuts);\n"
+    "        for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
+    "            const unsigned told = tc_backward_told<S>(at, ring);\n"
+    "            tc_barrier_wait(tc_empty<S>(at, S::slots + ring), parity);\n"
+    "            for (int j = 2 * tc_warp_lane<S>(); j < S::step; j += 64) {\n"
+    "                float a[S::values], b[S::values];\n"
+    "                tc_backward_own<S>(a, values, p, n + j);\n"
+    "                tc_backward_own<S>(b, values, p, n + j + 1);\n"
+    "                for (int k = 0; k < S::values; k++) {\n"
+    "                    tc_store_two(told + 4 * (k * S::step + j), a[k], b[k]);\n"
+    "                }\n"
+    "            }\n"
+    "            tc_warp_arrive<S>(tc_full<S>(at, S::slots + ring));\n"
+    "            if (++ring == S::rings) {\n                ring = 0;\n"
+    "                parity ^= 1;\n            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n";
+
+static const char tci_cuda_backward_pairs[] =
+    "template <class S> struct tc_backward {\n"
+    "    float s[S::step / 2], g[S::step / 2], o0[S::columns_0 / 2], o1[S::columns_1 / 2];\n"
+    "    unsigned w[S::step / 4], c[S::step / 4];\n    float own[2][S::values];\n};\n"
+    "template <class S, int depth>\n"
+    "TC_I void tc_backward_product(float (&d)[S::step / 2], unsigned rows, unsigned steps) {\n"
+    "    const unsigned long long a = tc_box(rows), b = tc_box(steps);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < (depth + 15) / 16; i++) {\n"
+    "        S::multiply(d, a + i / 4 * (S::rows_slab / 16) + i % 4 * 2,\n"
+    "                    b + i / 4 * (S::step_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
+    "    tc_products_commit();\n}\n"
+    "TC_I unsigned long long tc_backward_turned(unsigned steps, int slab) {\n"
+    "    return tc_box(steps) + ((unsigned long long)(slab - 8192) >> 4 << 16);\n}\n"
+    "template <class S, class F>\n"
+    "TC_I void tc_backward_scores(tc_backward<S> &x, int row, int n, F score) {\n"
+    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 2; i++) {\n"
+    "        x.s[i] = score(x.s[i], rows[i / 2 % 2], S::steps_end(n + i / 4 * 8 + i % 2));\n"
+    "    }\n"
+    "    if (!S::by_step && S::n % S::step != 0 && n > S::n - S::step) {\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i++) {\n"
+    "            x.s[i] = n + i / 4 * 8 + i % 2 < S::n ? x.s[i] : -__builtin_inff();\n        }\n"
+    "    }\n"
+    "}\n"
+    "template <class S> TC_I void tc_backward_told_of(tc_backward<S> &x, unsigned told, int i, int "
+    "k,\n                                                 float (&of)[2]) {\n"
+    "    if (S::by_step) {\n"
+    "        tc_load_two(told + 4 * (k * S::step + i / 4 * 8), of[0], of[1]);\n    } else {\n"
+    "        of[0] = x.own[0][k];\n        of[1] = x.own[1][k];\n    }\n"
+    "}\n"
+    "template <class S> TC_I void tc_backward_weights(tc_backward<S> &x, unsigned told) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 2; i += 4) {\n        float most[2], by[2];\n"
+    "        tc_backward_told_of(x, told, i, 0, most);\n"
+    "        tc_backward_told_of(x, told, i, 1, by);\n"
+    "#pragma unroll\n"
+    "        for (int j = i; j < i + 4; j++) {\n"
+    "            const int q = S::by_step ? j % 2 : j / 2 % 2;\n"
+    "            x.s[j] = by[q] * tc_power_of_2(__fmaf_rn(x.s[j], 1.44269504f, -most[q]));\n"
+    "        }\n"
+    "#pragma unroll\n"
+    "        for (int j = i; j < i + 4; j += 2) {\n"
+    "            x.w[j / 2] = S::halves(x.s[j], x.s[j + 1]);\n            if (S::rounds) {\n"
+    "                x.s[j] = S::low(x.w[j / 2]);\n"
+    "                x.s[j + 1] = S::high(x.w[j / 2]);\n            }\n"
+    "        }\n"
+    "    }\n"
+    "}\n"
+    "template <class S, class G>\n"
+    "TC_I void tc_backward_changes(tc_backward<S> &x, unsigned told, int row, int n, G change) {\n"
+    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 2; i += 4) {\n        float own[S::values][2];\n"
+    "#pragma unroll\n"
+    "        for (int k = 2; k < S::values; k++) {\n"
+    "            tc_backward_told_of(x, told, i, k, own[k]);\n        }\n"
+    "#pragma unroll\n"
+    "        for (int j = i; j < i + 4; j++) {\n"
+    "            const int q = S::by_step ? j % 2 : j / 2 % 2;\n"
+    "            x.g[j] = change(x.s[j], x.g[j], own, q, rows[j / 2 % 2],\n"
+    "                            S::steps_end(n + i / 4 * 8 + j % 2));\n        }\n"
+    "        x.c[i / 2] = S::halves(x.g[i], x.g[i + 1]);\n"
+    "        x.c[i / 2 + 1] = S::halves(x.g[i + 2], x.g[i + 3]);\n    }\n"
+    "}\n";
+
+static const char tci_cuda_backward_tile[] =
+    "template <class S, class V, class F, class H, class G>\n"
+    "TC_I void tc_backward_tile(tc_backward<S> &x, unsigned at, int group, int &ring,\n"
+    "                           unsigned &parity, int i, tc_place p, bool cuts, V values, F "
+    "score,\n                           H seen, G change) {\n"
+    "    const int slot = i % S::slots, lane = tc_warp_lane<S>();\n"
+    "    const int first = S::first(p, cuts), end = S::end(p, cuts);\n"
+    "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
+    "    const unsigned rows = at + slot * S::rows_bytes + group * 8192;\n    int before = 0;\n"
+    "    if (!S::by_step) {\n        tc_backward_own<S>(x.own[0], values, p, row);\n"
+    "        tc_backward_own<S>(x.own[1], values, p, row + 8);\n    }\n"
+    "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
+    "    for (int n = first; n < end; n += S::step) {\n"
+    "        const unsigned steps = at + S::steps_at + ring * S::step_bytes;\n"
+    "        const unsigned told = tc_backward_told<S>(at, ring) + 8 * (lane & 3);\n"
+    "        const int step = n + 2 * (lane & 3);\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "        tc_backward_product<S, S::depth_0>(x.s, rows, steps);\n"
+    "        tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
+    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n        if (n > first) {\n"
+    "            tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n        }\n"
+    "        if (S::whole(p.m + 64 * group, n)) {\n"
+    "            tc_backward_scores<S>(x, row, step, seen);\n        } else {\n"
+    "            tc_backward_scores<S>(x, row, step, score);\n        }\n"
+    "        tc_backward_weights<S>(x, told);\n        tc_attention_behind(x.s, n == first);\n"
+    "        tc_registers_here(x.g);\n        if constexpr (S::takers > 1) {\n"
+    "            const unsigned long long b = tc_backward_turned(steps + S::step_1, "
+    "S::step_slab);\n            tc_products_begin();\n"
+    "#pragma unroll\n"
+    "            for (int k = 0; k < S::step / 16; k++) {\n"
+    "                S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, n > first || k > 0);\n"
+    "            }\n"
+    "            tc_products_commit();\n        }\n"
+    "        tc_backward_changes<S>(x, told, row, step, change);\n"
+    "        const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
+    "        tc_products_begin();\n"
+    "#pragma unroll\n"
+    "        for (int k = 0; k < S::step / 16; k++) {\n"
+    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, n > first || k > 0);\n        }\n"
+    "        tc_products_commit();\n        before = ring;\n        if (++ring == S::rings) {\n"
+    "            ring = 0;\n            parity ^= 1;\n        }\n"
+    "    }\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.o0);\n"
+    "    if constexpr (S::takers > 1) {\n        tc_registers_here(x.o1);\n    }\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
+
+TCI_FN void tci_cuda_backward_prelude(tci_str *out)
+{
+    tci_str_add(out, tci_cuda_backward_ptx);
+    tci_str_add(out, tci_cuda_backward_loading);
+    tci_str_add(out, tci_cuda_backward_values);
+    tci_str_add(out, tci_cuda_backward_pairs);
+    tci_str_add(out, tci_cuda_backward_tile);
+}
+
+/* ---- the kernel ---- */
+
+static int tci_cuda_backward_warps(const tci_backward *x)
+{
+    return 4 * x->in[0].consumers + 4;
+}
+
+/* Of steps all are loaded that a box has, zeros behind the last one: a product takes them. */
+static tci_cuda_skeleton tci_cuda_backward_describe(const tci_backward *x)
+{
+    tci_cuda_skeleton k;
+    memset(&k, 0, sizeof(k));
+    k.shared_bytes = tci_backward_shared_bytes(x);
+    k.block_x = x->out[0].row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_backward_warps(x) / x->out[0].row_threads;
+    k.n_maps = 4;
+    for (int i = 0; i < 2; i++) {
+        k.maps[i] = tci_cuda_matrix_map(&x->in[i], 0);
+        k.maps[2 + i] = tci_cuda_matrix_map(&x->in[i], 1);
+        k.maps[2 + i].box[1] = x->in[i].columns;
+    }
+    return k;
+}
+
+static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tci_backward *x)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    int line = 2 * TCI_MATRIX_DEPTH_STEP;
+    int slabs[2] = {tci_attention_slabs(s->k), tci_attention_slabs(g->k)};
+    long long steps_at = (long long)(x->slots * tci_backward_rows_bytes(x));
+    long long values_at = steps_at + x->rings * tci_backward_step_bytes(x);
+    long long staged_at = values_at + x->rings * tci_backward_values_bytes(x);
+    tci_str_printf(out,
+                   "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
+                   "n = %lld, step = %d, columns_0 = %d, columns_1 = %d,\n"
+                   "        takers = %d, by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
+                   "        tiles = %lld, consumers = %d, slots = %d, rings = %d, stages = %d, "
+                   "row_threads = %d,\n"
+                   "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
+                   "        steps_at = %lld, step_bytes = %d, step_1 = %d, step_slab = %d,\n"
+                   "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
+                   symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
+                   x->out[0].columns, x->n_out > 1 ? x->out[1].columns : 16, x->n_out, x->by_step,
+                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, s->consumers, x->slots, x->rings, x->slots + x->rings,
+                   x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
+                   s->rows * line * slabs[0], s->rows * line,
+                   tci_cuda_matrix_loaded(s, 0) * line * (slabs[0] + slabs[1]), steps_at,
+                   (int)tci_backward_step_bytes(x), s->columns * line * slabs[0],
+                   s->columns * line, values_at, staged_at,
+                   staged_at + (long long)tci_backward_staged_bytes(x));
+}
+
+static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
+{
+    const char *type = tci_cuda_matrix_type(&x->in[0]);
+    tci_str_printf(out,
+                   "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
+                   "high); }\n"
+                   "    TC_I float low(unsigned two) { return tc_low_%s(two); }\n"
+                   "    TC_I float high(unsigned two) { return tc_high_%s(two); }\n"
+                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n",
+                   type, type, type, x->in[0].columns / 2, type, x->in[0].columns);
+    for (int i = 0; i < x->n_out; i++) {
+        tci_str_printf(out,
+                       "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
+                       "unsigned long long b, int add) {\n"
+                       "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
+                       i, x->out[i].columns / 2, type, x->out[i].columns);
+    }
+}
+
+/* The steps of a tile, one at least, and whether all pairs of 64 rows and a step are seen. */
+static void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
+{
+    const tci_matrix *s = &x->in[0];
+    if (!x->cut.is_cut) {
+        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
+                         "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
+                         "    TC_I bool whole(int row, int step) { return true; }\n"
+                         "    TC_I int order(int t) { return t; }\n");
+        return;
+    }
+    tci_str_printf(out, "    TC_I int seen(int query) { return %lld + %lld * query; }\n",
+                   (long long)x->cut.base + 1, (long long)x->cut.rows);
+    if (x->by_step) {
+        tci_str_printf(out,
+                       "    TC_I int first(tc_place p, bool cuts) {\n"
+                       "        const int last = (n - 1) / step * step;\n"
+                       "        const int query = %d * (p.m - %lld), at = query > 0 ? "
+                       "query / step * step : 0;\n"
+                       "        return !cuts ? 0 : at < last ? at : last;\n    }\n"
+                       "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
+                       "    TC_I bool whole(int row, int at) { return row + 64 <= seen(at); }\n",
+                       x->cut.rows != 0, (long long)x->cut.base);
+    } else {
+        tci_str_printf(out,
+                       "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
+                       "    TC_I int end(tc_place p, bool cuts) {\n"
+                       "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
+                       "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
+                       "        return cuts && steps * step < n ? steps * step : n;\n    }\n"
+                       "    TC_I bool whole(int row, int at) { return at + step <= seen(row); }\n",
+                       s->rows - 1, (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+    }
+    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
+}
+
+static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_backward *x)
+{
+    const tci_matrix *s = &x->in[0];
+    tci_cuda_backward_numbers(out, symbol, x);
+    tci_cuda_backward_products(out, x);
+    tci_cuda_backward_cut(out, x);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "steps", s->n, s->columns);
+    tci_cuda_matrix_loads(out, "load_rows_0", s, 0);
+    tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+    tci_cuda_matrix_loads(out, "load_steps_0", s, 1);
+    tci_cuda_matrix_loads(out, "load_steps_1", &x->in[1], 1);
+    tci_cuda_matrix_place(out, &x->out[0]);
+    tci_str_add(out, "};\n");
+    for (int i = 0; i < x->n_out; i++) {
+        const tci_matrix *o = &x->out[i];
+        tci_str_printf(out,
+                       "struct %s_left_%d {\n    enum { columns = %d, row_threads = %d, "
+                       "staged_pitch = %d, staged_bytes = %d };\n"
+                       "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
+                       "high); }\n};\n",
+                       symbol, i, o->columns, o->row_threads, (int)o->staged_pitch,
+                       tci_dtype_get((tc_dtype)o->staged)->bytes,
+                       o->staged == TC_F16 ? "f16" : "bf16");
+    }
+}
+
+TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                   int n_words)
+{
+    const tci_backward *x = l->backward;
+    tci_cuda_skeleton k = tci_cuda_backward_describe(x);
+    tci_cuda_skeleton_words(out, symbol, &k);
+    tci_cuda_backward_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_backward_warps(x));
+    tci_str_printf(out,
+                   "    TC_SHARED;\n"
+                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
+                   "    tc_backward_begin<%s_shape>(at);\n"
+                   "    const int warp = tc_warp<%s_shape>();\n"
+                   "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
+                   "    tc_i64 *fault = args.fault;\n",
+                   symbol, symbol);
+}
+
+/* ---- its blocks ---- */
+
+enum {
+    TCI_CUDA_BACKWARD_VALUES,
+    TCI_CUDA_BACKWARD_OFF,
+    TCI_CUDA_BACKWARD_SCORE,
+    TCI_CUDA_BACKWARD_SEEN,
+    TCI_CUDA_BACKWARD_CHANGE,
+    TCI_CUDA_BACKWARD_ROWS
+};
+
+/* Which of them block i is. */
+static int tci_cuda_backward_block(const tci_backward *x, int i)
+{
+    bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
+    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) +
+           (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
+}
+
+static void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s)
+{
+    for (int i = 0; i < s->n_batch; i++) {
+        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
+    }
+}
+
+/* Of a pair of a row and a step. */
+static void tci_cuda_backward_open_pair(tci_str *out, const tci_backward *x, int block)
+{
+    const tci_matrix *s = &x->in[0];
+    if (block == TCI_CUDA_BACKWARD_CHANGE) {
+        tci_str_add(out, "    const auto change = [&](float weight, float value, const auto &own, "
+                         "int q, int row, int step) {\n"
+                         "    float all[] = {weight, value");
+        for (int i = 2; i < x->n_values; i++) {
+            tci_str_printf(out, ", own[%d][q]", i);
+        }
+        tci_str_add(out, "};\n    void *given = all;\n");
+    } else {
+        tci_str_printf(out,
+                       "    const auto score_%d = [&](float value, int row, int step) {\n"
+                       "    void *given = &value;\n",
+                       block - TCI_CUDA_BACKWARD_SCORE);
+    }
+    tci_str_printf(out, "    const tc_i64 at_%d = row, at_%d = step;\n", s->m_axis, s->n_axis);
+}
+
+TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_backward *x = l->backward;
+    const tci_matrix *s = &x->in[0], *o = &x->out[1];
+    int block = tci_cuda_backward_block(x, i);
+    (void)symbol;
+    if (block == TCI_CUDA_BACKWARD_VALUES) {
+        tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
+                         "    void *given = own;\n");
+        tci_cuda_backward_batch(out, s);
+        tci_str_printf(out, "    const tc_i64 at_%d = query;\n",
+                       x->by_step ? s->n_axis : s->m_axis);
+    } else if (block == TCI_CUDA_BACKWARD_OFF) {
+        tci_str_add(out, "    float off;\n    {\n    void *given = &off;\n");
+    } else if (block == TCI_CUDA_BACKWARD_ROWS) {
+        tci_str_printf(out,
+                       "    const auto rows_1 = [&](int row, void *given) {\n"
+                       "    const tc_i64 at_%d = row, at_%d = 0;\n",
+                       o->m_axis, o->n_axis);
+    } else {
+        tci_cuda_backward_open_pair(out, x, block);
+    }
+}
+
+/* The parts that the warps play, and the loop over tiles up to what the blocks for pairs need. All
+ * warps know whether steps are left out. */
+static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_backward *x)
+{
+    int loader = 4 * x->in[0].consumers;
+    bool moves = x->in[0].consumers > 1;
+    tci_str_printf(out,
+                   "    const bool cuts = %s;\n"
+                   "    if (warp >= %d) {\n%s"
+                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
+                   "            tc_backward_load<%s_shape>(at, args.maps, cuts);\n        }\n",
+                   x->cut.is_cut ? "off == -__builtin_inff()" : "false", loader,
+                   moves ? "        tc_registers_fewer<40>();\n" : "", loader, symbol, symbol);
+    if (x->by_step) {
+        tci_str_printf(out,
+                       "        if (warp == %d) {\n"
+                       "            tc_backward_tell<%s_shape>(at, values, cuts);\n        }\n",
+                       loader + 1, symbol);
+    }
+    tci_str_printf(out,
+                   "        return;\n    }\n%s"
+                   "    int ring = 0;\n    unsigned parity = 0;\n"
+                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
+                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
+                   moves ? "    tc_registers_more<232>();\n" : "", symbol, symbol, symbol);
+    tci_cuda_backward_batch(out, &x->in[0]);
+}
+
+/* The sums of product i are left, and a warp's rows of them taken, up to the hole. */
+static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_matrix *o, int i)
+{
+    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    tci_str_printf(out,
+                   "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
+                   "64 * (warp / 4) * %d);\n    __syncwarp();\n"
+                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
+                   "row += %d) {\n"
+                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "%s_shape::staged_at + row * %d;\n",
+                   symbol, i, i, symbol,
+                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes, groups,
+                   o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
+                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+}
+
+static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_backward *x)
+{
+    const tci_matrix *o = &x->out[0];
+    tci_str_printf(out,
+                   "    tc_backward<%s_shape> x;\n"
+                   "    tc_backward_tile<%s_shape>(x, at, warp / 4, ring, parity, i, p, cuts, "
+                   "values, score_0, score_%d, change);\n"
+                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
+                   symbol, symbol, x->cut.is_cut);
+    if (x->n_out > 1) {
+        tci_cuda_backward_rows(out, symbol, &x->out[1], 1);
+        tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
+    }
+    tci_cuda_backward_rows(out, symbol, o, 0);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
+}
+
+TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_backward *x = l->backward;
+    int block = tci_cuda_backward_block(x, i);
+    tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
+                     : block == TCI_CUDA_BACKWARD_OFF  ? "    }\n"
+                     : block == TCI_CUDA_BACKWARD_SCORE || block == TCI_CUDA_BACKWARD_SEEN
+                         ? "    return value;\n    };\n"
+                         : "    };\n");
+    if (block == (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
+        tci_cuda_backward_split(out, symbol, x);
+    }
+    if (i + 1 == l->n_scores) {
+        tci_cuda_backward_run(out, symbol, x);
+    }
 }
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
@@ -1622,6 +2197,16 @@ static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
     }
 }
 
+static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    if (is_new) {
+        tci_cuda_attention_product(&cd->out, name, x);
+    }
+}
+
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
     tci_cd *cd = d->state;
@@ -1631,9 +2216,24 @@ static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    tci_cuda_held_need(d, &x->result);
+}
+
+static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    tci_cuda_matrix_need(d, &x->in[0]);
+    tci_cd_intern(cd, "tc_attention", &is_new);
     if (is_new) {
-        tci_cuda_attention_product(&cd->out, name, x);
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    tci_cd_intern(cd, "tc_backward", &is_new);
+    if (is_new) {
+        tci_cuda_backward_prelude(&cd->out);
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_cuda_held_need(d, &x->out[i]);
     }
 }
 
@@ -1641,14 +2241,22 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_score(out, symbol, l, i);
+    if (l->backward) {
+        tci_cuda_backward_open(out, symbol, l, i);
+    } else {
+        tci_cuda_attention_score(out, symbol, l, i);
+    }
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
                                 const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_scored(out, symbol, l, i);
+    if (l->backward) {
+        tci_cuda_backward_close(out, symbol, l, i);
+    } else {
+        tci_cuda_attention_scored(out, symbol, l, i);
+    }
 }
 
 static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
@@ -1675,6 +2283,11 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
+        return;
+    }
+    if (l->backward) {
+        tci_cuda_backward_need(d, l->backward);
+        tci_cuda_backward_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
@@ -1710,7 +2323,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (l->attention) {
+    if (l->attention || l->backward) {
         tci_cuda_attention_tail(out);
     } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);

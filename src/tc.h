@@ -110,6 +110,7 @@
 #include "kernel/matrix.c"
 #include "kernel/boxes.c"
 #include "kernel/attention.c"
+#include "kernel/backward.c"
 
 #include "plan/order.c"
 #include "plan/sort.c"
@@ -159,6 +160,7 @@
 #include "loop/blocked.c"
 #include "loop/matrix.c"
 #include "loop/attention.c"
+#include "loop/backward.c"
 #include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"

@@ -2,6 +2,7 @@
  * with or without tc_cpu.h. */
 #include "cuda/matrix.c"
 #include "cuda/attention.c"
+#include "cuda/backward.c"
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"

@@ -269,7 +269,11 @@ static const char tci_cuda_attention_tile[] =
     "#pragma unroll\n"
     "    for (int r = 0; r < 2; r++) {\n"
     "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
-    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n    }\n"
+    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n"
+    "        if (S::tells && (tc_warp_lane<S>() & 3) == 0) {\n"
+    "            const int row = 16 * tc_warp<S>() + tc_warp_lane<S>() / 4 + 8 * r;\n"
+    "            tc_store_two(at + S::staged_at + (row * S::staged_pitch + S::lanes) * "
+    "S::staged_bytes, x.most[r], sum);\n        }\n    }\n"
     "#pragma unroll\n"
     "    for (int i = 0; i < S::columns / 2; i++) {\n"
     "        x.o[i] *= by[i / 2 % 2];\n    }\n"
@@ -287,22 +291,21 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out)
 
 /* ---- products ---- */
 
-TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_attention *x)
+TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x)
 {
-    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(&x->result),
-                              x->result.columns);
+    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(x), x->columns);
 }
 
-TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_attention *x)
+TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(&x->result);
-    int n = x->result.columns / 2;
+    const char *type = tci_cuda_matrix_type(x);
+    int n = x->columns / 2;
     tci_str_printf(out,
                    "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], const unsigned *a, "
                    "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
                    "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
-                   name, n, n + 5, x->result.columns, type, type);
+                   name, n, n + 5, x->columns, type, type);
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
@@ -336,9 +339,7 @@ static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
     return k;
 }
 
-/* The last of n, where tiles of `tile` go beyond: what is read for a row or key that does not exist
- * is that of the last one. */
-static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
+TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
 {
     tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
     if (n % tile == 0) {
@@ -348,34 +349,42 @@ static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
+                                     bool rises)
+{
+    long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
+    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
+    char last[24];
+    snprintf(last, sizeof(last), "%lld - ", tiles - 1);
+    tci_str_printf(out,
+                   "    TC_I int order(int t) {\n"
+                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
+                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
+                   "        return (first + in %% heads) * %lld + %sin / heads;\n    }\n",
+                   heads * tiles, heads, heads * tiles, all, heads, all, heads, tiles,
+                   rises ? "" : last);
+}
+
 /* How many keys a query sees, and so all below it; whole steps up to the last key that a query of
- * the tile sees, one at least; and the number of the tile that is in place t of the order: longest
- * first, by so many heads that their keys and values stay near. */
+ * the tile sees, one at least; and the order of tiles. */
 static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores;
-    if (!x->is_cut) {
+    if (!x->cut.is_cut) {
         tci_str_add(out, "    TC_I int seen(int row) { return 0x7fffffff; }\n"
                          "    TC_I int end(tc_place p) { return keys; }\n"
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    long long bytes = (long long)(2 * s->n * (s->k + x->result.n)), all = s->tiles / s->tiles_m;
-    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
     tci_str_printf(out,
                    "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
                    "    TC_I int end(tc_place p) {\n"
                    "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
                    "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                   "        return steps * step < keys ? steps * step : keys;\n    }\n"
-                   "    TC_I int order(int t) {\n"
-                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
-                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
-                   "        return (first + in %% heads) * %lld + %lld - in / heads;\n    }\n",
-                   (long long)x->cut_base + 1, (long long)x->cut_rows, s->rows - 1,
-                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1, heads * s->tiles_m,
-                   heads, heads * s->tiles_m, all, heads, all, heads, (long long)s->tiles_m,
-                   (long long)s->tiles_m - 1);
+                   "        return steps * step < keys ? steps * step : keys;\n    }\n",
+                   (long long)x->cut.base + 1, (long long)x->cut.rows, s->rows - 1,
+                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
 }
 
 static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
@@ -388,17 +397,18 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     const char *type = tci_cuda_matrix_type(s);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
-                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, "
-                   "slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
+                   "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
+                   "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
                    "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
                    "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
                    "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
                    "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
                    "barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)s->n, s->columns, r->columns,
-                   (long long)s->tiles, s->consumers, x->turns, x->slots, x->rings,
-                   2 * x->rings + x->slots, r->row_threads, (int)tci_attention_queries_bytes(x),
-                   s->rows * line, tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
+                   (long long)s->tiles, s->consumers, x->turns, x->tells, r->lanes, x->slots,
+                   x->rings, 2 * x->rings + x->slots, r->row_threads,
+                   (int)tci_attention_queries_bytes(x), s->rows * line,
+                   tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at,
                    (int)tci_attention_keys_bytes(x), s->columns * line,
                    tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
                    (int)tci_attention_values_bytes(x),

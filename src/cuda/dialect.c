@@ -22,6 +22,7 @@
 #include "../emit/c_spell.h"
 #include "dialect.h"
 #include "attention.h"
+#include "backward.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -420,6 +421,16 @@ static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
     }
 }
 
+static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    if (is_new) {
+        tci_cuda_attention_product(&cd->out, name, x);
+    }
+}
+
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
     tci_cd *cd = d->state;
@@ -429,9 +440,24 @@ static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    tci_cuda_held_need(d, &x->result);
+}
+
+static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    tci_cuda_matrix_need(d, &x->in[0]);
+    tci_cd_intern(cd, "tc_attention", &is_new);
     if (is_new) {
-        tci_cuda_attention_product(&cd->out, name, x);
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    tci_cd_intern(cd, "tc_backward", &is_new);
+    if (is_new) {
+        tci_cuda_backward_prelude(&cd->out);
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_cuda_held_need(d, &x->out[i]);
     }
 }
 
@@ -439,14 +465,22 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_score(out, symbol, l, i);
+    if (l->backward) {
+        tci_cuda_backward_open(out, symbol, l, i);
+    } else {
+        tci_cuda_attention_score(out, symbol, l, i);
+    }
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol,
                                 const tci_loop *l, int i)
 {
     (void)d;
-    tci_cuda_attention_scored(out, symbol, l, i);
+    if (l->backward) {
+        tci_cuda_backward_close(out, symbol, l, i);
+    } else {
+        tci_cuda_attention_scored(out, symbol, l, i);
+    }
 }
 
 static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
@@ -473,6 +507,11 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
+        return;
+    }
+    if (l->backward) {
+        tci_cuda_backward_need(d, l->backward);
+        tci_cuda_backward_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
@@ -508,7 +547,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (l->attention) {
+    if (l->attention || l->backward) {
         tci_cuda_attention_tail(out);
     } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);

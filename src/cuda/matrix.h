@@ -8,7 +8,7 @@
 #include "../loop/matrix.h"
 
 enum {
-    TCI_CUDA_MAPS = 3,      /* at most */
+    TCI_CUDA_MAPS = 4,      /* at most */
     TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */
 };
 

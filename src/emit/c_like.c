@@ -478,7 +478,9 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
     }
     for (int i = 0; i < l->n_scores; i++) {
         const tci_loop *of = l->scores[i];
-        tci_c_like score = {out, d, of, TCI_NEW_ARRAY(d->s, const tci_lstmt *, of->n_values + 1)};
+        bool scalar = of->lanes == 1;
+        tci_c_like score = {out, d, of, NULL};
+        score.prims = scalar ? TCI_NEW_ARRAY(d->s, const tci_lstmt *, of->n_values + 1) : NULL;
         d->score_head(d, out, symbol, l, i);
         tci_c_block(&score, 0, 1);
         d->score_tail(d, out, symbol, l, i);

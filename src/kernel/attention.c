@@ -8,7 +8,7 @@
  *     stage 2  l = SUM over the keys of e = exp(x - m)
  *     stage 3  w = e * (1 / l) or e / l, kept
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
- *     stage 5  stores of values made of o
+ *     stage 5  stores of values made of o, and of values made of m and l
  *
  * and its two products as the unit sees them. Like kernel/matrix.c this is a function of shape,
  * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
@@ -34,7 +34,7 @@ static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int 
     return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
 }
 
-static bool tci_attention_has_sizes(const tci_kernel *k)
+TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
 {
     bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
                 k->n_outer <= 1 + TCI_MATRIX_BATCH && !k->faults;
@@ -72,8 +72,9 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
         fits = fits && k->stages[r].axes[0] == axes[1];
     }
     for (int t = TCI_ATTENTION_REDS; t < k->n_stages; t++) {
-        fits = fits && tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
-               k->stages[t].axes[0] == axes[2];
+        bool row = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 0, 0);
+        fits = fits && (row || (tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
+                                k->stages[t].axes[0] == axes[2]));
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage >= TCI_ATTENTION_REDS;
@@ -83,49 +84,70 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
 
 /* ---- the values ---- */
 
-static const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
 {
     const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
     return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
 }
 
-/* Is it 1 / l? */
-static bool tci_attention_is_inverse(const tci_kernel *k, int inst)
+/* The l of 1 / l; -1: it is something else. */
+static int tci_attention_inverse(const tci_kernel *k, int inst)
 {
     const tci_kinst *in = tci_attention_prim(k, inst, TCI_P_DIV);
-    return in && k->insts[in->args[0]].op == TCI_K_CONST && k->insts[in->args[0]].value.f == 1 &&
-           in->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+    bool is_one = in && k->insts[in->args[0]].op == TCI_K_CONST &&
+                  k->insts[in->args[0]].value.f == 1;
+    return is_one ? in->args[1] : -1;
 }
 
-/* Is `inst` the weight of the power e? */
-static bool tci_attention_is_weight(const tci_kernel *k, int inst, int e)
+TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
 {
     const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
     const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
+    *e = *l = -1;
     if (by) {
-        return by->args[0] == e && by->args[1] == k->reds[TCI_ATTENTION_SUM].inst;
+        *e = by->args[0];
+        *l = by->args[1];
     }
-    return times && ((times->args[0] == e && tci_attention_is_inverse(k, times->args[1])) ||
-                     (times->args[1] == e && tci_attention_is_inverse(k, times->args[0])));
+    for (int i = 0; times && *l < 0 && i < 2; i++) {
+        *e = times->args[1 - i];
+        *l = tci_attention_inverse(k, times->args[i]);
+    }
+    return *l >= 0;
 }
 
-/* What is rounded to dtype t, where it is. */
-static int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
 {
     const tci_kinst *in =
         tci_attention_prim(k, inst, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16);
     return in ? in->args[0] : inst;
 }
 
-/* Is it made of no other reduction than the second product? */
-static bool tci_attention_is_end(const tci_kernel *k, int inst, bool *seen)
+/* Is it made of no other reductions than those of the set? */
+static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
 {
     const tci_kinst *in = &k->insts[inst];
-    bool fits = in->op != TCI_K_RED || tci_kinst_number(in) == TCI_ATTENTION_RESULT;
+    bool fits = in->op != TCI_K_RED || reds >> tci_kinst_number(in) & 1;
     for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
-        fits = tci_attention_is_end(k, in->args[a], seen);
+        fits = tci_attention_is_end(k, in->args[a], reds, seen);
     }
     seen[inst] = true;
+    return fits;
+}
+
+/* Stores are of a row's columns, or of its largest score and sum. */
+static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
+{
+    bool fits = true;
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        bool row = k->stages[k->stores[i].stage].n_axes == 0;
+        unsigned reds = row ? 1u << TCI_ATTENTION_MOST | 1u << TCI_ATTENTION_SUM
+                            : 1u << TCI_ATTENTION_RESULT;
+        bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+        fits = tci_attention_is_end(k, k->stores[i].value, reds, seen);
+        x->tells |= row;
+    }
+    x->most = k->reds[TCI_ATTENTION_MOST].inst;
+    x->sum = k->reds[TCI_ATTENTION_SUM].inst;
     return fits;
 }
 
@@ -136,17 +158,13 @@ static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int 
     *power = k->reds[TCI_ATTENTION_SUM].in[0];
     const tci_kinst *exp = tci_attention_prim(k, *power, TCI_P_EXP);
     const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
-    bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool fits = off && off->args[0] == x->score &&
                 off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
                 k->insts[x->score].stage == TCI_ATTENTION_SCORES;
     for (int i = 0; i < k->n_kx; i++) {
         fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
     }
-    for (int i = 0; i < k->n_stores && fits; i++) {
-        fits = tci_attention_is_end(k, k->stores[i].value, seen);
-    }
-    return fits;
+    return fits && tci_attention_has_stores(k, x);
 }
 
 /* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
@@ -155,8 +173,10 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
 {
     const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
     int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
+    int e, l;
     return (from != inst || of != kept->in[0]) && from == kept->inst &&
-           tci_attention_is_weight(k, of, power);
+           tci_attention_weight(k, of, &e, &l) && e == power &&
+           l == k->reds[TCI_ATTENTION_SUM].inst;
 }
 
 /* ---- the products ---- */
@@ -234,8 +254,8 @@ static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t 
 
 /* sign x, as a function of queries and keys: true where it falls by 1 from key to key, and rises by
  * rows, 0 or 1, from query to query, and depends on nothing else. */
-static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const tci_attention *att,
-                                   int64_t *base, int64_t *rows)
+static bool tci_attention_distance(const tci_kernel *k, int x, int sign, int queries, int keys,
+                                   tci_attention_cut *cut)
 {
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), at;
     if (!tci_kx_affine_known(k, x, coef, &at)) {
@@ -243,39 +263,42 @@ static bool tci_attention_distance(const tci_kernel *k, int x, int sign, const t
     }
     bool fits = true;
     for (int i = 0; i < k->n_axes; i++) {
-        bool own = i == att->scores.m_axis || i == att->scores.n_axis;
-        fits = fits && (own || coef[i] == 0);
+        fits = fits && (i == queries || i == keys || coef[i] == 0);
     }
-    *base = sign * at;
-    *rows = sign * coef[att->scores.m_axis];
-    return fits && sign * coef[att->scores.n_axis] == -1 && *rows >= 0 && *rows <= 1 &&
-           *base > -TCI_ATTENTION_CUT && *base < TCI_ATTENTION_CUT;
+    cut->base = sign * at;
+    cut->rows = sign * coef[queries];
+    return fits && sign * coef[keys] == -1 && cut->rows >= 0 && cut->rows <= 1 &&
+           cut->base > -TCI_ATTENTION_CUT && cut->base < TCI_ATTENTION_CUT;
 }
 
 /* A score that is SELECT by a comparison of indices: of what depends on keys, or of one value. */
-static void tci_attention_cut(const tci_kernel *k, tci_attention *x)
+TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+                                                int keys)
 {
-    const tci_kinst *select = tci_attention_prim(k, x->score, TCI_P_SELECT);
+    tci_attention_cut cut = {false, 0, 0, -1, -1};
+    const tci_kinst *select = tci_attention_prim(k, score, TCI_P_SELECT);
     const tci_kinst *seen = select ? &k->insts[select->args[0]] : NULL;
     if (!seen || seen->op != TCI_K_GUARD || seen->n_guards != 1) {
-        return;
+        return cut;
     }
     tci_kguard guard = k->guards[seen->guard];
     bool masks_else = k->insts[select->args[2]].axes == 0 && k->insts[select->args[2]].stage < 0;
     bool masks_then = k->insts[select->args[1]].axes == 0 && k->insts[select->args[1]].stage < 0;
     if (!tci_dim_le(k->kx[guard.x].hi, guard.hi)) {
-        return;
+        return cut;
     }
-    if (masks_else && tci_attention_distance(k, guard.x, 1, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true;
-        x->seen = select->args[1];
-        x->cut_base -= tci_dim_known(guard.lo);
-    } else if (masks_then &&
-               tci_attention_distance(k, guard.x, -1, x, &x->cut_base, &x->cut_rows)) {
-        x->is_cut = true;
-        x->seen = select->args[2];
-        x->cut_base += tci_dim_known(guard.lo) - 1;
+    if (masks_else && tci_attention_distance(k, guard.x, 1, queries, keys, &cut)) {
+        cut.is_cut = true;
+        cut.seen = select->args[1];
+        cut.off = select->args[2];
+        cut.base -= tci_dim_known(guard.lo);
+    } else if (masks_then && tci_attention_distance(k, guard.x, -1, queries, keys, &cut)) {
+        cut.is_cut = true;
+        cut.seen = select->args[2];
+        cut.off = select->args[1];
+        cut.base += tci_dim_known(guard.lo) - 1;
     }
+    return cut;
 }
 
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
@@ -293,7 +316,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
                  tci_attention_sides(k, axes, loads, t, x);
     if (found) {
         tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
-        tci_attention_cut(k, x);
+        x->cut = tci_attention_find_cut(k, x->score, x->scores.m_axis, x->scores.n_axis);
     }
     return found;
 }

@@ -9,16 +9,23 @@ enum {
     TCI_ATTENTION_LEAST = 16  /* of both, and keys of a row */
 };
 
+/* A query sees the keys up to number base + rows * query alone: all others have one score, whatever
+ * their product is. */
+typedef struct tci_attention_cut {
+    bool is_cut;
+    int64_t base, rows;
+    int32_t seen;       /* what the score is of keys that a query sees: without the cut */
+    int32_t off;        /* and of those that it does not */
+} tci_attention_cut;
+
 /* The two products share m (queries) and the batch. */
 typedef struct tci_attention {
     tci_matrix scores;  /* A: queries, B: keys; n counts keys */
     tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;      /* the instruction whose rows the weights are made of */
-    /* A query sees the keys up to number cut_base + cut_rows * query alone: all others have one
-     * score, whatever their product is. */
-    bool is_cut;
-    int64_t cut_base, cut_rows;
-    int32_t seen;       /* what the score is of keys that a query sees: `score`, without the cut */
+    tci_attention_cut cut;
+    bool tells;         /* stores values of a row alone, made of */
+    int32_t most, sum;  /* its largest score and the sum of its powers */
     int32_t rings;      /* of keys, and of values, each of scores.columns */
     int32_t slots;      /* for the queries of a tile */
     bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
@@ -30,5 +37,17 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: MATRIX and STEPS where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k);
+
+/* Parts of it (kernel/backward.c). Instruction `inst` where it is such a PRIM, else NULL. */
+TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
+/* What is rounded to dtype t, where it is. */
+TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
+/* e and l of a weight e / l or e * (1 / l); false: it is none. */
+TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
+/* Are axes and batch few enough, and numbers? */
+TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
+/* The cut of `score`, whose queries and keys are these axes. */
+TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+                                                int keys);
 
 #endif

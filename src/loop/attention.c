@@ -107,7 +107,7 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
  * but cost more than they give where all products are short. */
 static double tci_attention_step(const tci_attention *x, double multiply, double powers)
 {
-    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->is_cut;
+    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
     double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
     double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
     return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
@@ -121,7 +121,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
-    steps = x.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
     double cells = (double)x.scores.rows * x.scores.columns;
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;
@@ -161,6 +161,46 @@ static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x, int 
     return l;
 }
 
+/* ---- the values of a row ---- */
+
+/* Largest score and sum of the rows at hand, where the main loop has left them: behind the columns
+ * of what is staged. */
+static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
+{
+    int floats = tci_dtype_get((tc_dtype)x->staged)->bytes == 4 ? 1 : 2; /* elements to a float */
+    int local = tci_build_local(b, TC_F32, x->group_rows * x->staged_pitch / floats, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, inst, local, stage);
+    keep->base = tci_lin_const(x->lanes / floats + at);
+    keep->coef[x->m_axis] = x->staged_pitch / floats;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+}
+
+static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
+{
+    const tci_matrix *x = &a->result;
+    const tci_kernel *k = b->k;
+    int stage = k->reds[k->n_reds - 1].stage;
+    tci_attention_keep_row(b, x, a->most, 0, stage);
+    tci_attention_keep_row(b, x, a->sum, 1, stage);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, tci_matrix_given(b, x->batch_axis[i]), 0, x->batch[i] - 1,
+                                     false, -1));
+    }
+    b->stage = stage + 1;
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, tci_build_bind(b, tci_lin_plus(at, r), r,
+                                                   x->m - x->group_rows + r, false, -1));
+        for (int i = 0; i < k->n_stores; i++) {
+            if (k->stages[k->stores[i].stage].n_axes == 0) {
+                tci_build_store(b, &k->stores[i], tci_build_value(b, k->stores[i].value), false);
+            }
+        }
+    }
+}
+
 /* ---- the whole ---- */
 
 TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
@@ -174,8 +214,11 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     b->l->matrix = &x->result;
     b->l->attention = x;
     b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->score);
-    if (x->is_cut) {
-        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->seen);
+    if (x->cut.is_cut) {
+        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->cut.seen);
+    }
+    if (x->tells) {
+        tci_attention_tell_rows(b, x);
     }
     tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);

@@ -114,6 +114,8 @@ typedef struct tci_loop_member {  /* of a joint */
     int64_t first_task;
 } tci_loop_member;
 
+enum { TCI_LOOP_SCORES = 6 }; /* blocks of a skeleton besides its hole, at most */
+
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
@@ -147,7 +149,10 @@ struct tci_loop {
      * for one score, which is read and written where `given` is: of any key, and, where keys are
      * cut off, of one that the query sees. */
     const struct tci_attention *attention;
-    struct tci_loop *scores[2];
+    /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
+     * loop/backward.h says. */
+    const struct tci_backward *backward;
+    struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;
 };
 

@@ -308,6 +308,13 @@ static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
     keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
 }
 
+/* Is a store one of this product's columns? Of several each has an axis of its own. */
+static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
+{
+    const tci_kstage *st = &k->stages[k->stores[store].stage];
+    return x->n_axis < k->n_outer || (st->n_axes == 1 && st->axes[0] == x->n_axis);
+}
+
 /* The chain for all rows at hand: every value first, then the stores, as an output may be one of
  * the inputs. */
 static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
@@ -321,13 +328,16 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
         rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
         tci_build_set(b, x->m_axis, rows[r]);
         for (int i = 0; i < k->n_stores; i++) {
-            values[r * k->n_stores + i] = tci_build_value(b, k->stores[i].value);
+            bool stores = tci_matrix_stores(k, x, i);
+            values[r * k->n_stores + i] = stores ? tci_build_value(b, k->stores[i].value) : -1;
         }
     }
     for (int r = 0; r < x->group_rows; r++) {
         tci_build_set(b, x->m_axis, rows[r]);
         for (int i = 0; i < k->n_stores; i++) {
-            tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+            if (tci_matrix_stores(k, x, i)) {
+                tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+            }
         }
     }
 }

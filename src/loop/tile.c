@@ -9,6 +9,7 @@
  *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
+ *   backward   the gradients of these (loop/backward.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -18,6 +19,7 @@
 #include "blocked.h"
 #include "cost.h"
 #include "attention.h"
+#include "backward.h"
 #include "panel.h"
 #include "product.h"
 #include "spread.h"
@@ -801,7 +803,42 @@ static void tci_attention_form_note(const tci_ask *a, const int64_t *n, const tc
     (void)a, (void)n;
     tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
                    x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
-                   x->is_cut ? ", longest first" : "");
+                   x->cut.is_cut ? ", longest first" : "");
+}
+
+static bool tci_backward_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_backward_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_backward_form_candidates(const tci_ask *a,
+                                        int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    return tci_backward_tiles(n);
+}
+
+static double tci_backward_form_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_backward_ns(a->k, &a->machine, n);
+}
+
+static void tci_backward_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                   tci_launch *launch)
+{
+    tci_backward_emit(b, &a->machine, n, launch);
+}
+
+static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                   tci_str *out)
+{
+    const tci_backward *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->rings,
+                   x->cut.is_cut ? ", longest first" : "");
 }
 
 /* ---- rows ---- */
@@ -834,7 +871,11 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                        tci_attention_form_fits, tci_attention_form_candidates,
                                        tci_attention_form_cost, tci_attention_form_emit,
                                        tci_attention_form_note};
-    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel, &tile,
-                                            &unit,    &matrix, &attention, NULL};
+    static const tci_form backward = {"backward", {"consumers", "steps"},
+                                      tci_backward_form_fits, tci_backward_form_candidates,
+                                      tci_backward_form_cost, tci_backward_form_emit,
+                                      tci_backward_form_note};
+    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel,    &tile,
+                                            &unit,    &matrix, &attention, &backward, NULL};
     return forms;
 }

@@ -36,6 +36,7 @@
  * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
  * sum is ONLINE. */
 #include "../kernel/attention.h"
+#include "../kernel/backward.h"
 #include "group.h"
 
 enum {
@@ -388,6 +389,9 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k);
+    }
+    if (!machine.reproducible && tci_backward_fits(k, machine)) {
+        tci_backward_set_orders(k);
     }
 }
 

@@ -425,6 +425,12 @@ static float tc_load_one(unsigned from)
     return f;
 }
 
+static void tc_load_two(unsigned from, float &a, float &b)
+{
+    memcpy(&a, model_at(from, 4), 4);
+    memcpy(&b, model_at(from + 4, 4), 4);
+}
+
 static float tc_power_of_2(float x) { return exp2f(x); }
 
 static float model_round_bf16(float f)

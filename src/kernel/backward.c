@@ -1,0 +1,395 @@
+/* kernel/backward.c - which kernels are gradients of attention for a matrix unit.
+ *
+ * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
+ *
+ *     s   = DOT of rows and steps over d, keeping the steps
+ *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
+ *           kept
+ *     g   = DOT of other rows and steps over dv, keeping the steps
+ *     c   = a value made of w, g and values of a query alone, kept
+ *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
+ *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
+ *     stores of values made of o or p
+ *
+ * and its products as the unit sees them. Where the steps are keys this is the gradient to queries,
+ * else the one to keys, and to values. A function of shape, layout, dtype and the kind of machine,
+ * and loop/ can schedule whatever it says yes to. */
+#include "backward.h"
+
+#include <string.h>
+
+/* What is found on the way. Reductions by number, -1: none yet. */
+typedef struct tci_backward_search {
+    const tci_kernel *k;
+    int in[2], out[2];  /* out[0] takes c, out[1] takes w */
+    int n_in, n_out;
+    int weight, change; /* kept values */
+    int steps;          /* their axis */
+    int8_t dtype;
+} tci_backward_search;
+
+/* ---- the stages ---- */
+
+static bool tci_backward_is_load(const tci_kernel *k, int inst)
+{
+    return k->insts[inst].op == TCI_K_LOAD;
+}
+
+/* A DOT of two loads, a DOT of one, or one value kept as it is. */
+static bool tci_backward_sort(tci_backward_search *f, int r)
+{
+    const tci_kred *red = &f->k->reds[r];
+    const tci_kstage *st = &f->k->stages[red->stage];
+    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE || st->n_kept != 1) {
+        return false;
+    }
+    if (red->op == TCI_RED_MAX) {
+        return st->n_axes == 1;
+    }
+    int loads = tci_backward_is_load(f->k, red->in[0]) + tci_backward_is_load(f->k, red->in[1]);
+    if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
+        return false;
+    }
+    int *n = loads == 2 ? &f->n_in : &f->n_out;
+    if (*n == 2) {
+        return false;
+    }
+    (loads == 2 ? f->in : f->out)[(*n)++] = r;
+    return true;
+}
+
+static bool tci_backward_has_form(tci_backward_search *f)
+{
+    const tci_kernel *k = f->k;
+    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
+    for (int r = 0; r < k->n_reds && fits; r++) {
+        fits = tci_backward_sort(f, r);
+    }
+    if (!fits || f->n_in != 2 || f->n_out == 0) {
+        return false;
+    }
+    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        bool is_in = r == f->in[0] || r == f->in[1];
+        fits = fits && st->axes[is_in] == f->steps;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool is_map = st->kind == TCI_STAGE_MAP && st->n_axes == 1 && st->axes[0] != f->steps;
+        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+/* The value that an element of reduction r is, without a rounding to t. */
+static int tci_backward_kept(const tci_backward_search *f, int r)
+{
+    return tci_attention_rounded(f->k, f->k->reds[r].in[0], f->dtype);
+}
+
+/* Does value i depend on a query alone, the axis `query` of it? */
+static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *x, int query)
+{
+    uint64_t own = (uint64_t)1 << query;
+    for (int b = 0; b < x->in[0].n_batch; b++) {
+        own |= (uint64_t)1 << x->in[0].batch_axis[b];
+    }
+    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
+           (k->insts[i].axes >> query & 1);
+}
+
+/* The kept value that is a weight. */
+static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    for (int r = 0; r < k->n_reds && f->weight < 0; r++) {
+        int e, l, of = k->reds[r].op == TCI_RED_MAX ? tci_backward_kept(f, r) : -1;
+        const tci_kinst *exp = NULL, *off = NULL;
+        if (of >= 0 && tci_attention_weight(k, of, &e, &l)) {
+            exp = tci_attention_prim(k, e, TCI_P_EXP);
+            off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
+        }
+        if (off) {
+            f->weight = r;
+            x->score = off->args[0];
+            x->values[0] = off->args[1];
+            x->values[1] = l;
+            x->n_values = 2;
+            x->weight = k->reds[r].inst;
+            x->rounds = of != k->reds[r].in[0];
+        }
+    }
+    return f->weight >= 0;
+}
+
+/* Which product takes what; out[0] is that of the changes of scores. */
+static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int found[2] = {-1, -1};
+    for (int i = 0; i < f->n_out; i++) {
+        const tci_kred *red = &k->reds[f->out[i]];
+        int taken = red->in[tci_backward_is_load(k, red->in[0])];
+        int of = tci_attention_rounded(k, taken, f->dtype);
+        const tci_kinst *in = &k->insts[of];
+        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
+        bool kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
+        bool rounded = of != taken || (kept && tci_backward_kept(f, r) != k->reds[r].in[0]);
+        int which = kept && r == f->weight;
+        if (!kept || !rounded || found[which] >= 0) {
+            return false;
+        }
+        found[which] = f->out[i];
+        f->change = which == 0 ? r : f->change;
+    }
+    f->out[0] = found[0];
+    f->out[1] = found[1];
+    x->change = found[0] >= 0 ? k->reds[f->change].in[0] : -1;
+    return found[0] >= 0;
+}
+
+/* Marks what value i is made of, down to reductions other than kept ones that are not those of
+ * weight and change, and to values of a query alone, which it adds. */
+typedef struct tci_backward_walk {
+    const tci_backward_search *f;
+    tci_backward *x;
+    int query;          /* its axis; -1: values of a query are nothing special */
+    bool *seen;
+    int stop;           /* a reduction that is not gone through; -1 none */
+    uint64_t reds;      /* that were met */
+    bool fits;
+} tci_backward_walk;
+
+static void tci_backward_go(tci_backward_walk *w, int i)
+{
+    const tci_kernel *k = w->f->k;
+    const tci_kinst *in = &k->insts[i];
+    if (w->seen[i]) {
+        return;
+    }
+    w->seen[i] = true;
+    if (in->op == TCI_K_RED) {
+        int r = tci_kinst_number(in);
+        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop;
+        w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
+        if (through) {
+            tci_backward_go(w, k->reds[r].in[0]);
+        }
+        return;
+    }
+    if (w->query >= 0 && tci_backward_is_own(k, i, w->x, w->query)) {
+        w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
+        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
+        return;
+    }
+    for (int a = 0; a < in->n_args; a++) {
+        tci_backward_go(w, in->args[a]);
+    }
+}
+
+static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
+                                              int query, int stop)
+{
+    tci_backward_walk w = {f, x, query, TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1), stop, 0,
+                           true};
+    return w;
+}
+
+/* Which of the first products makes the scores. */
+static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
+{
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1);
+    tci_backward_go(&w, x->score);
+    for (int i = 0; i < 2; i++) {
+        if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
+            int other = f->in[1 - i];
+            f->in[0] = f->in[i];
+            f->in[1] = other;
+            x->scores = f->k->reds[f->in[0]].inst;
+            x->changes = f->k->reds[f->in[1]].inst;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The change of a score is made of the weight, the other product and values of a query; stores are
+ * made of one of the last products, which they walk. */
+static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int query = x->by_step ? f->steps : x->in[0].m_axis;
+    bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
+                tci_backward_is_own(k, x->values[1], x, query);
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, f->weight);
+    tci_backward_go(&w, x->change);
+    fits = fits && w.fits &&
+           w.reds == ((uint64_t)1 << TCI_MIN(f->weight, 63) | (uint64_t)1 << TCI_MIN(f->in[1], 63));
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        const tci_kstage *st = &k->stages[k->stores[i].stage];
+        int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1);
+        tci_backward_go(&of, k->stores[i].value);
+        fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
+               of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
+    }
+    return fits;
+}
+
+/* ---- the products ---- */
+
+/* The rows: the longest outer axis that both first factors have and no second one. */
+static bool tci_backward_rows(const tci_kernel *k, int64_t *const rows[2], int64_t *const steps[2],
+                              tci_matrix *x)
+{
+    x->m_axis = x->y_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
+        bool own = rows[0][a] != 0 && rows[1][a] != 0 && steps[0][a] == 0 && steps[1][a] == 0;
+        x->m_axis = own && longer ? a : x->m_axis;
+    }
+    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
+        if (a != x->m_axis) {
+            x->batch_axis[x->n_batch] = a;
+            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
+        }
+    }
+    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
+    return x->m_axis >= 0;
+}
+
+/* The side of the last product out of the loaded steps: these, as they lie for in[i]. */
+static bool tci_backward_same_steps(const tci_backward *x, int i)
+{
+    const tci_matrix_side *a = &x->in[i].side[1], *b = &x->out[i].side[1];
+    bool same = a->operand == b->operand && a->offset == b->offset && a->pitch == b->pitch &&
+                x->in[i].k == x->out[i].n && a->along_k && !b->along_k;
+    for (int n = 0; n < x->in[0].n_batch; n++) {
+        same = same && a->batch_pitch[n] == b->batch_pitch[n];
+    }
+    return same;
+}
+
+/* The load of reduction r that walks axis a, or the other one. */
+static int tci_backward_factor(const tci_kernel *k, int r, int a, bool walks)
+{
+    const tci_kred *red = &k->reds[r];
+    return red->in[(k->insts[red->in[1]].axes >> a & 1) == walks];
+}
+
+static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
+{
+    const tci_kernel *k = f->k;
+    int64_t *coef[2][2], *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    tci_matrix base = {.dtype = f->dtype};
+    tci_matrix_side side[2][2] = {{{0}}};
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < 2; n++) {
+            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+            int load = tci_backward_factor(k, f->in[i], f->steps, n == 1);
+            if (!tci_matrix_load(k, load, coef[n][i], &side[i][n]) ||
+                k->operands[side[i][n].operand].dtype != f->dtype) {
+                return false;
+            }
+        }
+    }
+    bool fits = tci_backward_rows(k, coef[0], coef[1], &base);
+    for (int i = 0; i < 2 && fits; i++) {
+        int d = k->stages[k->reds[f->in[i]].stage].axes[0];
+        tci_matrix *in = &x->in[i];
+        *in = base;
+        in->n_axis = f->steps;
+        in->n = tci_dim_known(k->axes[f->steps].size);
+        in->k = tci_dim_known(k->axes[d].size);
+        fits = coef[0][i][f->steps] == 0 &&
+               tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]) &&
+               tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]) &&
+               side[i][0].along_k && side[i][1].along_k;
+        in->side[0] = side[i][0];
+        in->side[1] = side[i][1];
+    }
+    for (int i = 0; i < 2 && fits; i++) {
+        tci_matrix *out = &x->out[i];
+        *out = base;
+        if (f->out[i] < 0) {
+            continue;
+        }
+        const tci_kred *red = &k->reds[f->out[i]];
+        int load = red->in[!tci_backward_is_load(k, red->in[0])];
+        out->n_axis = k->stages[red->stage].axes[1];
+        out->n = tci_dim_known(k->axes[out->n_axis].size);
+        out->k = x->in[0].n;
+        tci_matrix_side of = {0};
+        fits = tci_matrix_load(k, load, taken, &of) &&
+               tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of);
+        out->side[1] = of;
+        fits = fits && tci_backward_same_steps(x, i);
+        tci_matrix_value(k, f->out[i], out);
+    }
+    return fits;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
+{
+    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, -1, -1, -1, 0};
+    memset(x, 0, sizeof(*x));
+    if (!tci_backward_has_form(&f)) {
+        return false;
+    }
+    int load = k->reds[f.in[0]].in[0];
+    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
+    if (!tci_dtype_is_half((tc_dtype)f.dtype) || !tci_backward_has_weight(&f, x) ||
+        !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x) ||
+        !tci_backward_has_sides(&f, x)) {
+        return false;
+    }
+    x->n_out = f.n_out;
+    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
+    if (!tci_backward_has_values(&f, x)) {
+        return false;
+    }
+    int queries = x->by_step ? f.steps : x->in[0].m_axis;
+    x->cut = tci_attention_find_cut(k, x->score, queries,
+                                    x->by_step ? x->in[0].m_axis : f.steps);
+    return true;
+}
+
+TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_backward x;
+    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_backward_find(k, &x)) {
+        return false;
+    }
+    const tci_matrix *s = &x.in[0], *g = &x.in[1];
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_MATRIX_TILE_ROWS / 2));
+    double flops = 4.0 * (double)s->m * (double)s->n * (double)(s->k + g->k);
+    for (int i = 0; i < s->n_batch; i++) {
+        tiles *= (double)s->batch[i];
+        flops *= (double)s->batch[i];
+    }
+    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST &&
+           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
+           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE &&
+           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
+TCI_FN void tci_backward_set_orders(tci_kernel *k)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
+                     tci_backward_is_load(k, red->in[1]);
+        if (red->op == TCI_RED_DOT) {
+            red->order = is_in ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+            red->order_n = 0;
+        }
+    }
+}

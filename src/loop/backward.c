@@ -1,0 +1,266 @@
+/* loop/backward.c - the schedule of attention's gradients on a GPU's matrix units.
+ *
+ * In: a kernel that kernel/backward.c recognises, the machine. Out: a skeleton (loop/backward.h)
+ * with its holes as loop IR. */
+#include "backward.h"
+
+#include "stage.h"
+
+enum {
+    TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
+    TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
+    TCI_BACKWARD_SLOTS = 2,      /* of rows, where there is room for those of the next tile */
+    TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
+    TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
+    TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
+    TCI_BACKWARD_PAIRS = 8,      /* that a processor makes in a cycle */
+    TCI_BACKWARD_ROUND = 16      /* columns of a product: a multiple of this */
+};
+
+/* ---- the tile ---- */
+
+/* Slabs of 64 elements that both factors of a row take. */
+static int tci_backward_slabs(const tci_backward *x)
+{
+    return tci_attention_slabs(x->in[0].k) + tci_attention_slabs(x->in[1].k);
+}
+
+TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x)
+{
+    return (int64_t)x->in[0].rows * tci_backward_slabs(x) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x)
+{
+    return (int64_t)x->in[0].columns * tci_backward_slabs(x) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x)
+{
+    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
+}
+
+TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x)
+{
+    int64_t one = tci_matrix_staged_bytes(&x->out[0]);
+    return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
+}
+
+TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x)
+{
+    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
+    return TCI_BACKWARD_ALIGNED + x->slots * tci_backward_rows_bytes(x) + x->rings * step +
+           tci_backward_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
+}
+
+static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
+{
+    x->consumers = x->buffers = (int32_t)tile[0];
+    x->sub_rows = 1;
+    x->rows = TCI_MATRIX_SUB * x->consumers;
+    x->columns = (int32_t)tile[1];
+    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
+    x->tiles_n = 1;
+    x->tiles = x->tiles_m;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+}
+
+/* Columns of the last products; a row of either is spread over as many threads. */
+static void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+{
+    int lanes = TCI_MATRIX_WARP;
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->columns = (int32_t)(tci_dim_known(tci_dim_ceil_div(o->n, TCI_BACKWARD_ROUND)) *
+                               TCI_BACKWARD_ROUND);
+        o->own_columns = (int32_t)o->n;
+        o->chunks = 1;
+        while (lanes < o->columns) {
+            lanes *= 2;
+        }
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->lanes = lanes;
+        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
+        o->staged_pitch = lanes + 8; /* rows begin in different banks */
+        tci_matrix_set_groups(k, k->n_stages, o);
+    }
+}
+
+static int tci_backward_held(const tci_backward *x)
+{
+    int held = x->in[0].columns + x->in[0].columns / 4 * x->n_out;
+    for (int i = 0; i < x->n_out; i++) {
+        held += x->out[i].columns / 2;
+    }
+    return held;
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile, tci_backward *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
+                 tile[1] % 16 == 0;
+    if (!known || !tci_backward_find(k, x)) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        tci_backward_shape(&x->in[i], tile);
+        tci_backward_shape(&x->out[i], tile);
+    }
+    tci_backward_columns(k, x);
+    x->rings = TCI_BACKWARD_RINGS;
+    x->slots = 1;
+    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
+    int64_t room = machine->facts.shared_most - tci_backward_shared_bytes(x);
+    if (room < 0 || tci_backward_held(x) > TCI_BACKWARD_HELD) {
+        return false;
+    }
+    if (room >= tci_backward_rows_bytes(x) + step) {
+        room -= tci_backward_rows_bytes(x);
+        x->slots = TCI_BACKWARD_SLOTS;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
+    return true;
+}
+
+/* The fewer rows a step has, the more a product waits for its factors. */
+TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
+    for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
+        n[i][0] = i < TCI_BACKWARD_TILES / 2 ? 2 : 1;
+        n[i][1] = steps[i % (TCI_BACKWARD_TILES / 2)];
+    }
+    return TCI_BACKWARD_TILES;
+}
+
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile)
+{
+    tci_backward x;
+    if (!tci_backward_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double cells = (double)s->rows * s->columns;
+    double columns = (double)(s->k + x.in[1].k) + x.out[0].columns +
+                     (x.n_out > 1 ? x.out[1].columns : 0);
+    double multiply = 2 * cells * columns / machine->facts.matrix_flops;
+    double pairs = cells / TCI_BACKWARD_PAIRS;
+    double both = s->consumers == 1 ? multiply + pairs
+                                    : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
+    return rounds * (TCI_BACKWARD_FILL + steps * (TCI_BACKWARD_MEET + both)) /
+           machine->facts.ghz;
+}
+
+/* ---- the holes ---- */
+
+/* Values `makes` of a point, of which these are `given`; it knows the axes of rows and steps that
+ * it asks for. */
+static tci_loop *tci_backward_hole(tci_build *of, const tci_backward *x, const int32_t *given,
+                                   int n_given, const int32_t *makes, int n_makes,
+                                   uint64_t axes)
+{
+    const tci_kernel *k = of->k;
+    tci_loop *l = tci_loop_make(of->s, k);
+    tci_build *b = tci_build_make(of->s, k, l);
+    l->threads = l->lanes = 1;
+    l->matrix = &x->in[0];
+    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
+    l->locals[local].is_given = true;
+    for (int i = 0; i < n_given; i++) {
+        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> a & 1) {
+            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
+            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
+                                               false, -1));
+        }
+    }
+    b->stage = k->n_stages;
+    for (int i = 0; i < n_makes; i++) {
+        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+        store.mem = TCI_MEM_STORE_ONE;
+        store.base = ~local;
+        store.x = tci_lx_const(l, i);
+        store.args[0] = tci_build_value(b, makes[i]);
+        tci_loop_append(l, 0, store);
+    }
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+/* The rows of one of the last products, as a function of its own. */
+static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+{
+    tci_loop *l = tci_loop_make(of->s, of->k);
+    tci_build *b = tci_build_make(of->s, of->k, l);
+    l->lanes = x->lanes;
+    l->threads = x->row_threads;
+    l->matrix = x;
+    tci_matrix_hole(b, x, stage);
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+static void tci_backward_holes(tci_build *b, const tci_backward *x)
+{
+    const tci_kernel *k = b->k;
+    tci_loop *l = b->l;
+    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
+    for (int i = 0; i < x->in[0].n_batch; i++) {
+        batch |= (uint64_t)1 << x->in[0].batch_axis[i];
+    }
+    uint64_t all = batch | (uint64_t)1 << x->in[0].m_axis | (uint64_t)1 << x->in[0].n_axis;
+    int32_t given[TCI_BACKWARD_VALUES + 2] = {x->weight, x->changes};
+    for (int i = 2; i < x->n_values; i++) {
+        given[i] = x->values[i];
+    }
+    l->scores[l->n_scores++] =
+        tci_backward_hole(b, x, NULL, 0, x->values, x->n_values, batch | query);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_backward_hole(b, x, NULL, 0, &x->cut.off, 1, 0);
+    }
+    l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->score, 1, all);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->cut.seen, 1, all);
+    }
+    l->scores[l->n_scores++] =
+        tci_backward_hole(b, x, given, x->n_values, &x->change, 1, all);
+    int stage = 0; /* the last one that reduces */
+    for (int r = 0; r < k->n_reds; r++) {
+        stage = TCI_MAX(stage, k->reds[r].stage);
+    }
+    if (x->n_out > 1) {
+        l->scores[l->n_scores++] = tci_backward_rows_hole(b, &x->out[1], stage);
+    }
+    tci_matrix_hole(b, &x->out[0], stage);
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                              tci_launch *launch)
+{
+    tci_backward *x = TCI_NEW(b->s, tci_backward);
+    bool fits = tci_backward_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    b->l->lanes = x->out[0].lanes;
+    b->l->threads = x->out[0].row_threads;
+    b->l->matrix = &x->out[0];
+    b->l->backward = x;
+    tci_backward_holes(b, x);
+    launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
+    launch->task_ns = tci_backward_ns(b->k, machine, tile);
+}

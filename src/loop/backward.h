@@ -1,0 +1,41 @@
+/* loop/backward.h - gradients of attention on a GPU's matrix units: what the skeleton's main loop
+ * must know.
+ *
+ * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
+ * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
+ * into a ring. A consumer multiplies them into registers, two products, and makes of these the
+ * weights, and the changes of scores, which are at once, rounded, the first factors of the products
+ * with the steps. What is a query's alone is evaluated once for each: of rows by the consumers, of
+ * steps by another of the four warps, which leaves it beside the step. Behind the last step the
+ * sums are left in shared memory, one product after the other, as loop/matrix.h says, where the
+ * same warps take their rows through the rest of the kernel.
+ *
+ * Blocks (tci_loop.scores): values of a query; where keys are cut off, the score of these; the
+ * score of any key; where keys are cut off, of one that is seen; the change of a score; and, where
+ * there are two last products, the rows of the second. The rows of the first are the hole. */
+#ifndef TCI_LOOP_BACKWARD_H
+#define TCI_LOOP_BACKWARD_H
+
+#include "../kernel/backward.h"
+#include "attention.h"
+
+enum { TCI_BACKWARD_TILES = 8 };
+
+/* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
+ * what is left of the sums, and of all with barriers and the rounding up of its start. The second
+ * factors lie behind the first. */
+TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
+TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
+/* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
+TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
+                              const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                              tci_launch *launch);
+
+#endif
