@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5cf2a5ed861b03de"
+#define TCI_BUILD "3d49bb1273ee8bb5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -39175,7 +39175,11 @@ static void tci_sequence_find_waits(tci_sequence *q)
     const tci_fusion *f = q->p->fusion;
     int32_t *step_of = TCI_NEW_ARRAY(q->s, int32_t, f->n_groups + 1);
     for (int t = 0; t < q->n; t++) {
-        step_of[q->p->steps[t].group] = t;
+        const tci_step *step = &q->p->steps[t];
+        const tci_step *members = step->members ? step->members : step;
+        for (int m = 0; m < TCI_MAX(1, tci_sequence_kernel(q, t)->n_members); m++) {
+            step_of[members[m].group] = t;
+        }
     }
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
