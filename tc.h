@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "3d49bb1273ee8bb5"
+#define TCI_BUILD "1fdc0590ff1e66e6"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -162,6 +162,9 @@
  *     const int64_t of[] = {3, 2}, apart[] = {4, 1};      // columns 1 and 2 of each row
  *     tc_tensor windows = tc_as_strided(x, 2, of, apart, 1);
  *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
+ *     tc_tensor chosen = tc_gumbel_softmax(x, 0.5, true, 1, 8); // one of each row
+ *     tc_tensor bytes = tc_quantize(x, 0.05, 0, -1, TC_I8);     // for x / 0.05
+ *     tc_tensor products = tc_qmatmul(bytes, 0.05, 0, tc_transpose(bytes, 0, 1), 0.05, 0);
  *     tc_tensor left, strength, right;         // x is their product; also tc_qr, tc_eigh
  *     tc_svd(x, &left, &strength, &right);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
@@ -2176,6 +2179,13 @@ TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacemen
                                    tc_site here);
 #define tc_multinomial(p, samples, replacement, key)                                               \
     tc_multinomial_at((p), (samples), (replacement), TC_ARG(key), TC_HERE)
+/* softmax((logits + noise) / tau) along an axis, of Gumbel's noise: close to one place drawn with
+ * the probabilities softmax(logits), and with a gradient. hard: 1 at the largest and 0 elsewhere,
+ * with that gradient. TC_ERR_ARGUMENT: tau is not above 0. */
+TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis,
+                                      tc_arg key, tc_site here);
+#define tc_gumbel_softmax(logits, tau, hard, axis, key)                                            \
+    tc_gumbel_softmax_at((logits), (tau), (hard), (axis), TC_ARG(key), TC_HERE)
 /* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
  * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
  * pass draws it again. */
@@ -2735,6 +2745,50 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
  * to right. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
+
+/* x with weight [out, in] along its last axis, and bias [out] or TC_NONE. */
+TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here);
+#define tc_linear(x, weight, bias) tc_linear_at((x), (weight), (bias), TC_HERE)
+/* The rows of weight [n, width] that an index of any shape names: [..., width]. */
+TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here);
+#define tc_embedding(index, weight) tc_embedding_at((index), (weight), TC_HERE)
+/* 1 where a new last axis of so many classes is the index (integers), else 0: i64. */
+TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here);
+#define tc_one_hot(index, classes) tc_one_hot_at((index), (classes), TC_HERE)
+
+/* ---- bytes for floats: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) stands for (q - zero_point) *
+ * scale; both are numbers or 0-d tensors, or have one axis, which lies along `axis` of x ---- */
+/* The nearest byte, even ones first; beyond them the last one, and 0 of NaN. */
+TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, int axis,
+                                tc_dtype dtype, tc_site here);
+#define tc_quantize(x, scale, zero_point, axis, dtype)                                             \
+    tc_quantize_at((x), TC_ARG(scale), TC_ARG(zero_point), (axis), (dtype), TC_HERE)
+/* f32; differentiable by the scale. */
+TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, int axis,
+                                  tc_site here);
+#define tc_dequantize(q, scale, zero_point, axis)                                                  \
+    tc_dequantize_at((q), TC_ARG(scale), TC_ARG(zero_point), (axis), TC_HERE)
+/* The product of what a [..., m, k] and b [..., k, n] stand for, in f32: a sum of integers in i32,
+ * exact for k of at most 33,000, scaled in the end. Those of a are along its rows, [m], those of b
+ * along its columns, [n]. */
+TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_tensor b,
+                               tc_arg scale_b, tc_arg zero_b, tc_site here);
+#define tc_qmatmul(a, scale_a, zero_a, b, scale_b, zero_b)                                         \
+    tc_qmatmul_at((a), TC_ARG(scale_a), TC_ARG(zero_a), (b), TC_ARG(scale_b), TC_ARG(zero_b),      \
+                  TC_HERE)
+
+/* ---- sparse matrices: lists [elements], times dense [k, n]. Elements of one place add up, an
+ * index outside of its axis is TC_ERR_INDEX, the gradients are those of values and dense ---- */
+/* values[e] stand at (rows[e], columns[e]) of [n_rows, k]. */
+TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor values,
+                                  int64_t n_rows, tc_tensor dense, tc_site here);
+#define tc_coo_matmul(rows, columns, values, n_rows, dense)                                        \
+    tc_coo_matmul_at((rows), (columns), (values), (n_rows), (dense), TC_HERE)
+/* Those of row i are number starts[i] to starts[i + 1] - 1; starts [rows + 1] begins with 0. */
+TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor values,
+                                  tc_tensor dense, tc_site here);
+#define tc_csr_matmul(starts, columns, values, dense)                                              \
+    tc_csr_matmul_at((starts), (columns), (values), (dense), TC_HERE)
 
 /* ---- square matrices [..., n, n] of floats, n a number of at most 4096; leading axes broadcast. A
  * program does not grow with n: steps of columns are repeated, from 65 on in blocks whose triangles
@@ -70030,6 +70084,7 @@ typedef struct tci_index_read {
     int32_t port;
     int8_t casts[TCI_INDEX_CASTS]; /* of its elements, in order */
     int32_t n_casts;
+    bool padded;               /* others stand beside those of the leaf */
     const char *name;          /* of a user's input, or NULL */
     const char *leaf_file;     /* where the leaf was made, or NULL */
     int32_t leaf_line;
@@ -71143,11 +71198,24 @@ static int32_t tci_index_port(const tci_request *r, const tci_node *leaf)
     return -1;
 }
 
+/* A PAD that cuts nothing off. */
+static bool tci_index_is_padded(const tci_node *n)
+{
+    bool all = n->op == TCI_OP_PAD;
+    for (int i = 0; all && i < n->rank; i++) {
+        const tci_dim before = tci_node_dims(n)[i], had = n->in[0]->shape[i];
+        all = tci_dim_le(0, before) && tci_dim_le(tci_dim_add(before, had), n->shape[i]);
+    }
+    return all;
+}
+
 /* Below movement that leaves no element of the leaf out. */
 static const tci_node *tci_index_leaf(const tci_node *n, tci_index_read *read)
 {
-    while (!tci_node_is_value(n) && (n->op == TCI_OP_CAST || n->op == TCI_OP_RESHAPE ||
-                                     n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND)) {
+    while (!tci_node_is_value(n) &&
+           (n->op == TCI_OP_CAST || n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE ||
+            n->op == TCI_OP_EXPAND || tci_index_is_padded(n))) {
+        read->padded = read->padded || n->op == TCI_OP_PAD;
         if (n->op == TCI_OP_CAST && read->n_casts == TCI_INDEX_CASTS) {
             return NULL;
         }
@@ -71382,7 +71450,7 @@ static tc_status tci_index_tell_hit(tc_call *c, const tci_index_run *run,
 static tc_status tci_index_tell_one(tc_call *c, const tci_index_run *run,
                                     const tci_index_read *read)
 {
-    bool computed = read->port < 0;
+    bool computed = read->port < 0 || read->padded;
     tci_index_text leaf = tci_index_leaf_name(run, read), place = tci_index_place(read, run->size);
     return tci_call_refuse(c, TC_ERR_INDEX, "%s%s is outside %s: expected %lld to %lld",
                            computed ? "a computed index" : "an index of ",
@@ -71441,7 +71509,7 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
             return tci_index_tell_hit(c, &run, read, hit);
         }
         tci_index_add_to(&all, read);
-        if (!data) {
+        if (!data || read->padded) {
             tci_index_add_to(&unseen, read);
         }
     }
@@ -78240,6 +78308,24 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
 #define TCI_MADE_CALLS                                                                             \
     TCI_CALL(multinomial, TCI_MUST(p, tensor) TCI_MUST(samples, integer)                           \
                           TCI_MAY(replacement, flag, false) TCI_MUST(key, operand))                \
+    TCI_CALL(gumbel_softmax, TCI_MUST(logits, tensor) TCI_MAY(tau, real, 1)                        \
+                             TCI_MAY(hard, flag, false) TCI_MAY(axis, axis, -1)                    \
+                             TCI_MUST(key, operand))                                               \
+    TCI_CALL(linear, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                                  \
+                     TCI_MAY(bias, optional, TC_NONE))                                             \
+    TCI_CALL(embedding, TCI_MUST(index, tensor) TCI_MUST(weight, tensor))                          \
+    TCI_CALL(one_hot, TCI_MUST(index, tensor) TCI_MUST(classes, integer))                          \
+    TCI_CALL(quantize, TCI_MUST(x, tensor) TCI_MUST(scale, operand) TCI_MUST(zero_point, operand)  \
+                       TCI_MAY(axis, axis, -1) TCI_MUST(dtype, dtype))                             \
+    TCI_CALL(dequantize, TCI_MUST(q, tensor) TCI_MUST(scale, operand)                              \
+                         TCI_MUST(zero_point, operand) TCI_MAY(axis, axis, -1))                    \
+    TCI_CALL(qmatmul, TCI_MUST(a, tensor) TCI_MUST(scale_a, operand) TCI_MUST(zero_a, operand)     \
+                      TCI_MUST(b, tensor) TCI_MUST(scale_b, operand) TCI_MUST(zero_b, operand))    \
+    TCI_CALL(coo_matmul, TCI_MUST(rows, tensor) TCI_MUST(columns, tensor)                          \
+                         TCI_MUST(values, tensor) TCI_MUST(n_rows, integer)                        \
+                         TCI_MUST(dense, tensor))                                                  \
+    TCI_CALL(csr_matmul, TCI_MUST(starts, tensor) TCI_MUST(columns, tensor)                        \
+                         TCI_MUST(values, tensor) TCI_MUST(dense, tensor))                         \
     TCI_CALL(as_strided, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_MUST(strides, sizes)       \
                          TCI_MAY(offset, integer, 0))                                              \
     TCI_CALL(ssm_scan, TCI_MUST(u, tensor) TCI_MUST(delta, tensor) TCI_MUST(a, tensor)             \
@@ -81245,6 +81331,234 @@ TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_te
     tc_tensor y = tc_sum(tc_mul(state, tc_unsqueeze(tci_made_wide(&m, c), -2)), TC_AXES(-1), false);
     y = tci_is_none(d) ? y : tc_add(y, tc_mul(wide, d));
     return tci_made_round(&m, y);
+}
+
+/* The noise is -log(e), e of an exponential distribution, kept from 0. */
+TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis, tc_arg key,
+                                      tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_gumbel_softmax", logits, here)) {
+        return m.bad;
+    }
+    const int rank = tc_rank(logits);
+    if (rank < 1 || !(tau > 0)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "logits of rank %d, tau %g: expected an axis, "
+                             "and a tau above 0", rank, tau);
+    }
+    tc_tensor wide = tci_made_wide(&m, logits);
+    tci_words w;
+    int64_t *sizes = tci_words_get(&m.ctx->graph, &w, rank + 1);
+    for (int i = 0; sizes && i < rank; i++) {
+        sizes[0] = tc_dtype_of(wide);
+        sizes[i + 1] = tc_size(wide, i);
+    }
+    tc_tensor u = sizes ? tc_rand_at(m.ctx->handle, key, rank + 1, sizes, here)
+                        : tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
+    tci_words_put(&m.ctx->graph, &w, NULL);
+    tc_tensor noise = tc_neg(tc_log(tc_maximum(tc_neg(tc_log1p(tc_neg(u))), 0x1p-100)));
+    tc_tensor y = tc_softmax(tc_div(tc_add(wide, noise), tau), axis);
+    if (hard) { /* a value of 0 and 1 beside the gradient of y */
+        tc_tensor most = tc_argmax(y, axis, true);
+        tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(y, axis), 1, TC_I64);
+        for (int i = axis < 0 ? axis + rank : axis; i + 1 < rank; i++) {
+            at = tc_unsqueeze(at, -1);
+        }
+        y = tc_add(tc_cast(tc_eq(at, most), tc_dtype_of(y)), tc_sub(y, tc_stop_gradient(y)));
+    }
+    return tci_made_round(&m, y);
+}
+
+/* ---- short ways ---- */
+
+TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_linear", x, here)) {
+        return m.bad;
+    }
+    tc_tensor y = tc_matmul(x, tc_transpose(weight, -1, -2));
+    return tci_made_end(&m, tci_is_none(bias) ? y : tc_add(y, bias));
+}
+
+TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_embedding", index, here)) {
+        return m.bad;
+    }
+    return tci_made_end(&m, tc_index(weight, TC_TENSORS(index)));
+}
+
+TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_one_hot", index, here)) {
+        return m.bad;
+    }
+    if (!tci_dtype_is_int(tc_dtype_of(index))) {
+        return tci_made_fail(&m, TC_ERR_DTYPE, "index is %s: expected integers",
+                             tci_dtype_get(tc_dtype_of(index))->name);
+    }
+    tc_tensor at = tc_arange(m.ctx->handle, 0, classes, 1, TC_I64);
+    return tci_made_end(&m, tc_cast(tc_eq(tc_unsqueeze(index, -1), at), TC_I64));
+}
+
+#pragma pop_macro("TC_HERE")
+/* ---- src/api/quantize.c ---- */
+/* api/quantize.c - bytes that stand for floats, and products of matrices that are mostly zero.
+ *
+ * In: tensors, and what scales them or says where elements stand. Out: the calls that they are
+ * made of.
+ * The one idea: a byte q stands for (q - zero_point) * scale. A product of such is one of integers,
+ * exact in i32, scaled once in the end. A sparse product reads the rows that its elements name and
+ * adds them where they belong, so no zero is touched and the gradient is again of that kind. */
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+static bool tci_quantize_is_byte(tc_dtype t) { return t == TC_I8 || t == TC_U8; }
+
+/* A scale or zero point: 0-d, or of one axis, which comes to lie along `axis` of x. */
+static tc_arg tci_quantize_along(tc_arg a, tc_tensor x, int axis, tc_site here)
+{
+    if (a.kind || tc_rank(a.tensor) != 1) {
+        return a;
+    }
+    for (int i = axis < 0 ? axis + tc_rank(x) : axis; i + 1 < tc_rank(x); i++) {
+        a.tensor = tc_unsqueeze(a.tensor, -1);
+    }
+    return a;
+}
+
+TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, int axis,
+                                tc_dtype dtype, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_quantize", x, here)) {
+        return m.bad;
+    }
+    if (!tci_quantize_is_byte(dtype) || !tci_dtype_is_float(tc_dtype_of(x))) {
+        return tci_made_fail(&m, TC_ERR_DTYPE, "from %s to %s: expected floats, and TC_I8 or TC_U8",
+                             tci_dtype_get(tc_dtype_of(x))->name,
+                             tci_dtype_is_valid(dtype) ? tci_dtype_get(dtype)->name : "none");
+    }
+    tc_tensor wide = tci_made_wide(&m, x);
+    tc_arg steps = tci_arg_tensor(tc_div_at(tci_arg_tensor(wide),
+                                            tci_quantize_along(scale, x, axis, here), here));
+    tc_tensor q = tc_add_at(tci_arg_tensor(tc_round_at(steps, here)),
+                            tci_quantize_along(zero_point, x, axis, here), here);
+    const double least = dtype == TC_I8 ? -128 : 0;
+    q = tc_minimum(tc_maximum(tc_where(tc_isnan(q), 0, q), least), least + 255);
+    return tci_made_end(&m, tc_cast(q, dtype));
+}
+
+/* q less its zero point, in i32: exact. */
+static tc_tensor tci_quantize_centred(tc_tensor q, tc_arg zero_point, tc_site here)
+{
+    return tc_cast(tc_sub_at(tci_arg_tensor(tc_cast(q, TC_I32)), zero_point, here), TC_I32);
+}
+
+TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, int axis,
+                                  tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_dequantize", q, here)) {
+        return m.bad;
+    }
+    if (!tci_quantize_is_byte(tc_dtype_of(q))) {
+        return tci_made_fail(&m, TC_ERR_DTYPE, "q is %s: expected TC_I8 or TC_U8",
+                             tci_dtype_get(tc_dtype_of(q))->name);
+    }
+    zero_point = tci_quantize_along(zero_point, q, axis, here);
+    tc_tensor y = tc_cast(tci_quantize_centred(q, zero_point, here), TC_F32);
+    scale = tci_quantize_along(scale, q, axis, here);
+    return tci_made_end(&m, tc_mul_at(tci_arg_tensor(y), scale, here));
+}
+
+TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_tensor b,
+                               tc_arg scale_b, tc_arg zero_b, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_qmatmul", a, here)) {
+        return m.bad;
+    }
+    const bool known = !tc_status_of(b) && tc_rank(a) >= 2 && tc_rank(b) >= 2;
+    if (!known || !tci_quantize_is_byte(tc_dtype_of(a)) || !tci_quantize_is_byte(tc_dtype_of(b))) {
+        return tc_status_of(b) ? tci_made_end(&m, b)
+                               : tci_made_fail(&m, known ? TC_ERR_DTYPE : TC_ERR_SHAPE,
+                                               "operands of ranks %d and %d: expected TC_I8 or "
+                                               "TC_U8, [..., m, k] and [..., k, n]",
+                                               tc_rank(a), tc_rank(b));
+    }
+    /* a's along its rows, b's along its columns */
+    tc_tensor left = tci_quantize_centred(a, tci_quantize_along(zero_a, a, -2, here), here);
+    tc_tensor right = tci_quantize_centred(b, zero_b, here);
+    tc_tensor y = tc_cast(tc_matmul(left, right), TC_F32);
+    y = tc_mul_at(tci_arg_tensor(y), tci_quantize_along(scale_a, a, -2, here), here);
+    return tci_made_end(&m, tc_mul_at(tci_arg_tensor(y), scale_b, here));
+}
+
+/* ---- sparse ---- */
+
+/* The elements of one axis, and a dense matrix: else *bad. */
+static bool tci_sparse_takes(const tci_made *m, tc_tensor list, tc_tensor columns,
+                             tc_tensor values, tc_tensor dense, tc_tensor *bad)
+{
+    const tc_tensor all[4] = {list, columns, values, dense};
+    for (int i = 0; i < 4; i++) {
+        if (tc_status_of(all[i])) {
+            *bad = tci_made_end(m, all[i]);
+            return false;
+        }
+        if (tc_rank(all[i]) != (i < 3 ? 1 : 2)) {
+            *bad = tci_made_fail(m, TC_ERR_SHAPE, "operand %d has rank %d: expected lists of one "
+                                 "axis, and a dense matrix", i + 1, tc_rank(all[i]));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Row i of the result takes in values[e] * dense[columns[e]] for the elements e of row i. */
+static tc_tensor tci_sparse_product(const tci_made *m, tc_tensor rows, tc_tensor columns,
+                                    tc_tensor values, int64_t n_rows, tc_tensor dense)
+{
+    tc_site here = m->here;
+    tc_tensor parts = tc_mul(tc_unsqueeze(values, 1), tc_index_select(dense, 0, columns));
+    tc_tensor zero = tc_full(m->ctx->handle, 0, tc_dtype_of(parts), n_rows, tc_size(dense, 1));
+    return tci_made_end(m, tc_index_add(zero, 0, rows, parts));
+}
+
+TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor values,
+                                  int64_t n_rows, tc_tensor dense, tc_site here)
+{
+    tci_made m;
+    tc_tensor bad;
+    if (!tci_made_begin(&m, "tc_coo_matmul", values, here)) {
+        return m.bad;
+    }
+    return tci_sparse_takes(&m, rows, columns, values, dense, &bad)
+               ? tci_sparse_product(&m, rows, columns, values, n_rows, dense)
+               : bad;
+}
+
+TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor values,
+                                  tc_tensor dense, tc_site here)
+{
+    tci_made m;
+    tc_tensor bad;
+    if (!tci_made_begin(&m, "tc_csr_matmul", values, here)) {
+        return m.bad;
+    }
+    if (!tci_sparse_takes(&m, starts, columns, values, dense, &bad)) {
+        return bad;
+    }
+    tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(values, 0), 1, TC_I64);
+    tc_tensor rows = tc_sub(tc_searchsorted(tc_cast(starts, TC_I64), at, true), 1);
+    return tci_sparse_product(&m, rows, columns, values, tc_dim_add(tc_size(starts, 0), -1),
+                              dense);
 }
 
 #pragma pop_macro("TC_HERE")

@@ -240,6 +240,7 @@
 #include "api/leaf.c"
 #include "api/ops.c"
 #include "api/made.c"
+#include "api/quantize.c"
 #include "api/fourier.c"
 #include "api/grad.c"
 #include "api/vmap.c"

@@ -275,6 +275,30 @@ FN(state_scan)
     return tc_ssm_scan(x[0], x[1], x[2], x[3], x[4], TC_NONE);
 }
 
+FN(near_one)
+{
+    UNUSED;
+    return tc_gumbel_softmax(x[0], 0.7, false, 0, 5);
+}
+FN(looked_up)
+{
+    tc_tensor i = index_of(ctx, 4, SIZES(1, 2, 1, 0), 2, SIZES(2, 2));
+    return tc_linear(tc_embedding(i, x[0]), x[1], x[2]);
+}
+FN(bytes_scaled)
+{
+    tc_tensor q = tc_cast(index_of(ctx, 6, SIZES(1, 200, 3, 0, 255, 9), 2, SIZES(2, 3)), TC_U8);
+    return tc_dequantize(q, x[0], 7, 0);
+}
+FN(sparse_rows)
+{
+    tc_tensor rows = index_of(ctx, 4, SIZES(2, 0, 2, 2), 1, SIZES(4));
+    tc_tensor columns = index_of(ctx, 4, SIZES(1, 1, 0, 1), 1, SIZES(4));
+    tc_tensor starts = index_of(ctx, 4, SIZES(0, 1, 1, 4), 1, SIZES(4));
+    return tc_mul(tc_coo_matmul(rows, columns, x[0], 3, x[1]),
+                  tc_csr_matmul(starts, columns, x[0], x[1]));
+}
+
 FN(triangles)
 {
     UNUSED;
@@ -662,6 +686,15 @@ static void add_matrices(void)
     IN(c, 2, 3);
     IN(c, 1, 4, 3);
     IN(c, 1, 4, 3);
+    IN(add_case("gumbel_softmax", near_one), 3, 4);
+    c = add_case("embedding and linear", looked_up);
+    IN(c, 3, 4);
+    IN(c, 2, 4);
+    IN(c, 2);
+    IN(add_case("dequantize", bytes_scaled), 2);
+    c = add_case("coo_matmul and csr_matmul", sparse_rows);
+    IN(c, 4);
+    IN(c, 2, 3);
     c = add_case("fft and ifft", transformed);
     IN(c, 3, 4, 2);
     IN(c, 4, 4, 2);

@@ -44,6 +44,24 @@
 #define TCI_MADE_CALLS                                                                             \
     TCI_CALL(multinomial, TCI_MUST(p, tensor) TCI_MUST(samples, integer)                           \
                           TCI_MAY(replacement, flag, false) TCI_MUST(key, operand))                \
+    TCI_CALL(gumbel_softmax, TCI_MUST(logits, tensor) TCI_MAY(tau, real, 1)                        \
+                             TCI_MAY(hard, flag, false) TCI_MAY(axis, axis, -1)                    \
+                             TCI_MUST(key, operand))                                               \
+    TCI_CALL(linear, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                                  \
+                     TCI_MAY(bias, optional, TC_NONE))                                             \
+    TCI_CALL(embedding, TCI_MUST(index, tensor) TCI_MUST(weight, tensor))                          \
+    TCI_CALL(one_hot, TCI_MUST(index, tensor) TCI_MUST(classes, integer))                          \
+    TCI_CALL(quantize, TCI_MUST(x, tensor) TCI_MUST(scale, operand) TCI_MUST(zero_point, operand)  \
+                       TCI_MAY(axis, axis, -1) TCI_MUST(dtype, dtype))                             \
+    TCI_CALL(dequantize, TCI_MUST(q, tensor) TCI_MUST(scale, operand)                              \
+                         TCI_MUST(zero_point, operand) TCI_MAY(axis, axis, -1))                    \
+    TCI_CALL(qmatmul, TCI_MUST(a, tensor) TCI_MUST(scale_a, operand) TCI_MUST(zero_a, operand)     \
+                      TCI_MUST(b, tensor) TCI_MUST(scale_b, operand) TCI_MUST(zero_b, operand))    \
+    TCI_CALL(coo_matmul, TCI_MUST(rows, tensor) TCI_MUST(columns, tensor)                          \
+                         TCI_MUST(values, tensor) TCI_MUST(n_rows, integer)                        \
+                         TCI_MUST(dense, tensor))                                                  \
+    TCI_CALL(csr_matmul, TCI_MUST(starts, tensor) TCI_MUST(columns, tensor)                        \
+                         TCI_MUST(values, tensor) TCI_MUST(dense, tensor))                         \
     TCI_CALL(as_strided, TCI_MUST(x, tensor) TCI_MUST(sizes, sizes) TCI_MUST(strides, sizes)       \
                          TCI_MAY(offset, integer, 0))                                              \
     TCI_CALL(ssm_scan, TCI_MUST(u, tensor) TCI_MUST(delta, tensor) TCI_MUST(a, tensor)             \

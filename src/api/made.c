@@ -1137,4 +1137,75 @@ TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_te
     return tci_made_round(&m, y);
 }
 
+/* The noise is -log(e), e of an exponential distribution, kept from 0. */
+TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis, tc_arg key,
+                                      tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_gumbel_softmax", logits, here)) {
+        return m.bad;
+    }
+    const int rank = tc_rank(logits);
+    if (rank < 1 || !(tau > 0)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "logits of rank %d, tau %g: expected an axis, "
+                             "and a tau above 0", rank, tau);
+    }
+    tc_tensor wide = tci_made_wide(&m, logits);
+    tci_words w;
+    int64_t *sizes = tci_words_get(&m.ctx->graph, &w, rank + 1);
+    for (int i = 0; sizes && i < rank; i++) {
+        sizes[0] = tc_dtype_of(wide);
+        sizes[i + 1] = tc_size(wide, i);
+    }
+    tc_tensor u = sizes ? tc_rand_at(m.ctx->handle, key, rank + 1, sizes, here)
+                        : tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
+    tci_words_put(&m.ctx->graph, &w, NULL);
+    tc_tensor noise = tc_neg(tc_log(tc_maximum(tc_neg(tc_log1p(tc_neg(u))), 0x1p-100)));
+    tc_tensor y = tc_softmax(tc_div(tc_add(wide, noise), tau), axis);
+    if (hard) { /* a value of 0 and 1 beside the gradient of y */
+        tc_tensor most = tc_argmax(y, axis, true);
+        tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(y, axis), 1, TC_I64);
+        for (int i = axis < 0 ? axis + rank : axis; i + 1 < rank; i++) {
+            at = tc_unsqueeze(at, -1);
+        }
+        y = tc_add(tc_cast(tc_eq(at, most), tc_dtype_of(y)), tc_sub(y, tc_stop_gradient(y)));
+    }
+    return tci_made_round(&m, y);
+}
+
+/* ---- short ways ---- */
+
+TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_linear", x, here)) {
+        return m.bad;
+    }
+    tc_tensor y = tc_matmul(x, tc_transpose(weight, -1, -2));
+    return tci_made_end(&m, tci_is_none(bias) ? y : tc_add(y, bias));
+}
+
+TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_embedding", index, here)) {
+        return m.bad;
+    }
+    return tci_made_end(&m, tc_index(weight, TC_TENSORS(index)));
+}
+
+TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_one_hot", index, here)) {
+        return m.bad;
+    }
+    if (!tci_dtype_is_int(tc_dtype_of(index))) {
+        return tci_made_fail(&m, TC_ERR_DTYPE, "index is %s: expected integers",
+                             tci_dtype_get(tc_dtype_of(index))->name);
+    }
+    tc_tensor at = tc_arange(m.ctx->handle, 0, classes, 1, TC_I64);
+    return tci_made_end(&m, tc_cast(tc_eq(tc_unsqueeze(index, -1), at), TC_I64));
+}
+
 #pragma pop_macro("TC_HERE")

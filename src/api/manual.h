@@ -153,6 +153,9 @@
  *     const int64_t of[] = {3, 2}, apart[] = {4, 1};      // columns 1 and 2 of each row
  *     tc_tensor windows = tc_as_strided(x, 2, of, apart, 1);
  *     tc_tensor drawn = tc_multinomial(tc_softmax(x, 1), 2, true, 7);
+ *     tc_tensor chosen = tc_gumbel_softmax(x, 0.5, true, 1, 8); // one of each row
+ *     tc_tensor bytes = tc_quantize(x, 0.05, 0, -1, TC_I8);     // for x / 0.05
+ *     tc_tensor products = tc_qmatmul(bytes, 0.05, 0, tc_transpose(bytes, 0, 1), 0.05, 0);
  *     tc_tensor left, strength, right;         // x is their product; also tc_qr, tc_eigh
  *     tc_svd(x, &left, &strength, &right);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last

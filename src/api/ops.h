@@ -124,6 +124,13 @@ TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacemen
                                    tc_site here);
 #define tc_multinomial(p, samples, replacement, key)                                               \
     tc_multinomial_at((p), (samples), (replacement), TC_ARG(key), TC_HERE)
+/* softmax((logits + noise) / tau) along an axis, of Gumbel's noise: close to one place drawn with
+ * the probabilities softmax(logits), and with a gradient. hard: 1 at the largest and 0 elsewhere,
+ * with that gradient. TC_ERR_ARGUMENT: tau is not above 0. */
+TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis,
+                                      tc_arg key, tc_site here);
+#define tc_gumbel_softmax(logits, tau, hard, axis, key)                                            \
+    tc_gumbel_softmax_at((logits), (tau), (hard), (axis), TC_ARG(key), TC_HERE)
 /* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
  * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
  * pass draws it again. */
@@ -683,6 +690,50 @@ TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
  * to right. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
+
+/* x with weight [out, in] along its last axis, and bias [out] or TC_NONE. */
+TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here);
+#define tc_linear(x, weight, bias) tc_linear_at((x), (weight), (bias), TC_HERE)
+/* The rows of weight [n, width] that an index of any shape names: [..., width]. */
+TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here);
+#define tc_embedding(index, weight) tc_embedding_at((index), (weight), TC_HERE)
+/* 1 where a new last axis of so many classes is the index (integers), else 0: i64. */
+TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here);
+#define tc_one_hot(index, classes) tc_one_hot_at((index), (classes), TC_HERE)
+
+/* ---- bytes for floats: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) stands for (q - zero_point) *
+ * scale; both are numbers or 0-d tensors, or have one axis, which lies along `axis` of x ---- */
+/* The nearest byte, even ones first; beyond them the last one, and 0 of NaN. */
+TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, int axis,
+                                tc_dtype dtype, tc_site here);
+#define tc_quantize(x, scale, zero_point, axis, dtype)                                             \
+    tc_quantize_at((x), TC_ARG(scale), TC_ARG(zero_point), (axis), (dtype), TC_HERE)
+/* f32; differentiable by the scale. */
+TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, int axis,
+                                  tc_site here);
+#define tc_dequantize(q, scale, zero_point, axis)                                                  \
+    tc_dequantize_at((q), TC_ARG(scale), TC_ARG(zero_point), (axis), TC_HERE)
+/* The product of what a [..., m, k] and b [..., k, n] stand for, in f32: a sum of integers in i32,
+ * exact for k of at most 33,000, scaled in the end. Those of a are along its rows, [m], those of b
+ * along its columns, [n]. */
+TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_tensor b,
+                               tc_arg scale_b, tc_arg zero_b, tc_site here);
+#define tc_qmatmul(a, scale_a, zero_a, b, scale_b, zero_b)                                         \
+    tc_qmatmul_at((a), TC_ARG(scale_a), TC_ARG(zero_a), (b), TC_ARG(scale_b), TC_ARG(zero_b),      \
+                  TC_HERE)
+
+/* ---- sparse matrices: lists [elements], times dense [k, n]. Elements of one place add up, an
+ * index outside of its axis is TC_ERR_INDEX, the gradients are those of values and dense ---- */
+/* values[e] stand at (rows[e], columns[e]) of [n_rows, k]. */
+TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor values,
+                                  int64_t n_rows, tc_tensor dense, tc_site here);
+#define tc_coo_matmul(rows, columns, values, n_rows, dense)                                        \
+    tc_coo_matmul_at((rows), (columns), (values), (n_rows), (dense), TC_HERE)
+/* Those of row i are number starts[i] to starts[i + 1] - 1; starts [rows + 1] begins with 0. */
+TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor values,
+                                  tc_tensor dense, tc_site here);
+#define tc_csr_matmul(starts, columns, values, dense)                                              \
+    tc_csr_matmul_at((starts), (columns), (values), (dense), TC_HERE)
 
 /* ---- square matrices [..., n, n] of floats, n a number of at most 4096; leading axes broadcast. A
  * program does not grow with n: steps of columns are repeated, from 65 on in blocks whose triangles

@@ -96,6 +96,7 @@ typedef struct tci_index_read {
     int32_t port;
     int8_t casts[TCI_INDEX_CASTS]; /* of its elements, in order */
     int32_t n_casts;
+    bool padded;               /* others stand beside those of the leaf */
     const char *name;          /* of a user's input, or NULL */
     const char *leaf_file;     /* where the leaf was made, or NULL */
     int32_t leaf_line;

@@ -52,11 +52,24 @@ static int32_t tci_index_port(const tci_request *r, const tci_node *leaf)
     return -1;
 }
 
+/* A PAD that cuts nothing off. */
+static bool tci_index_is_padded(const tci_node *n)
+{
+    bool all = n->op == TCI_OP_PAD;
+    for (int i = 0; all && i < n->rank; i++) {
+        const tci_dim before = tci_node_dims(n)[i], had = n->in[0]->shape[i];
+        all = tci_dim_le(0, before) && tci_dim_le(tci_dim_add(before, had), n->shape[i]);
+    }
+    return all;
+}
+
 /* Below movement that leaves no element of the leaf out. */
 static const tci_node *tci_index_leaf(const tci_node *n, tci_index_read *read)
 {
-    while (!tci_node_is_value(n) && (n->op == TCI_OP_CAST || n->op == TCI_OP_RESHAPE ||
-                                     n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND)) {
+    while (!tci_node_is_value(n) &&
+           (n->op == TCI_OP_CAST || n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE ||
+            n->op == TCI_OP_EXPAND || tci_index_is_padded(n))) {
+        read->padded = read->padded || n->op == TCI_OP_PAD;
         if (n->op == TCI_OP_CAST && read->n_casts == TCI_INDEX_CASTS) {
             return NULL;
         }
@@ -291,7 +304,7 @@ static tc_status tci_index_tell_hit(tc_call *c, const tci_index_run *run,
 static tc_status tci_index_tell_one(tc_call *c, const tci_index_run *run,
                                     const tci_index_read *read)
 {
-    bool computed = read->port < 0;
+    bool computed = read->port < 0 || read->padded;
     tci_index_text leaf = tci_index_leaf_name(run, read), place = tci_index_place(read, run->size);
     return tci_call_refuse(c, TC_ERR_INDEX, "%s%s is outside %s: expected %lld to %lld",
                            computed ? "a computed index" : "an index of ",
@@ -350,7 +363,7 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
             return tci_index_tell_hit(c, &run, read, hit);
         }
         tci_index_add_to(&all, read);
-        if (!data) {
+        if (!data || read->padded) {
             tci_index_add_to(&unseen, read);
         }
     }

@@ -260,10 +260,40 @@ static void index_of_an_input(bool native)
     tc_ctx_free(ctx);
 }
 
+/* Indices with others beside them: those of the input are looked through, those that pad are not. */
+static void index_with_padding(bool native)
+{
+    tc_ctx *ctx = index_ctx(native);
+    float x[6] = {0}, out[9];
+    int64_t which[6], fill = 1;
+    memcpy(which, good_indices, sizeof(which));
+    tc_tensor data = tc_input(ctx, "data", TC_F32, 6), i = tc_input(ctx, "which", TC_I64, 6);
+    tc_tensor own = tc_input(ctx, "fill", TC_I64), of = tc_pad(i, 0, 1, 2, own);
+    tc_tensor y = tc_gather(data, 0, of); int made = __LINE__;
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(data, i, own), TC_TENSORS(y), NULL, &f), TC_OK);
+    tc_bufs in = TC_BUFS(TC_BUF(x, 6), TC_BUF(which, 6), TC_BUF(&fill, 1));
+    tc_bufs to = TC_BUFS(TC_BUF(out, 9));
+    CHECK_EQ_INT(tc_run(f, in, to), TC_OK);
+    which[4] = 9;
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
+    CHECK_HAS(tc_error(f), "index 9 (element 4 of input 1 \"which\") is outside axis 0");
+    which[4] = 2;
+    fill = -7;
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX); int run = __LINE__;
+    index_check(tc_error(f), run, "tc_run",
+                "a computed index is outside axis 0 of size 6 in tc_gather made at %s: expected "
+                "-6 to 5", made);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(an_index_of_an_input_is_named)
 {
     index_of_an_input(false);
     index_of_an_input(true);
+    index_with_padding(false);
+    index_with_padding(true);
 }
 
 TEST(a_class_outside_the_logits_is_named)

@@ -177,6 +177,93 @@ TEST(attention_of_halves)
     tc_ctx_free(ctx);
 }
 
+TEST(bytes_for_floats)
+{
+    begin();
+    tc_tensor x = NUMBERS(2, SIZES(2, 4), 0.25, 0.75, -200, 3, 1, -1, NAN, 1e30);
+    tc_tensor q = tc_quantize(x, 0.5, 3, -1, TC_U8), byte = tc_quantize(x, 0.5, -1, -1, TC_I8);
+    CHECK_EQ_INT(tc_dtype_of(q), TC_U8);
+    VALUES(q, 3, 5, 0, 9, 5, 1, 0, 255); /* ties go to even ones */
+    VALUES(byte, -1, 1, -128, 5, 1, -3, 0, 127);
+    VALUES(tc_dequantize(q, 0.5, 3, -1), 0, 1, -1.5, 3, 1, -1, -1.5, 126);
+    /* each channel for itself, along either axis */
+    tc_tensor scale = NUMBERS(1, SIZES(2), 0.5, 2), zero = tc_cast(tc_mul(scale, 2), TC_I32);
+    q = tc_quantize(x, scale, zero, 0, TC_I8);
+    VALUES(tc_slice(q, 1, 0, 2, 1), 1, 3, 4, 4);
+    VALUES(tc_slice(tc_dequantize(q, scale, zero, 0), 1, 0, 2, 1), 0, 1, 0, 0);
+    tc_tensor wide = tc_quantize(tc_slice(x, 1, 0, 2, 1), scale, 0, 1, TC_I8);
+    VALUES(wide, 0, 0, 2, 0);
+    CHECK_EQ_INT(tc_status_of(tc_quantize(x, 1, 0, -1, TC_I32)), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_status_of(tc_quantize(byte, 1, 0, -1, TC_I8)), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_status_of(tc_dequantize(x, 1, 0, -1)), TC_ERR_DTYPE);
+    tc_ctx_free(ctx);
+}
+
+TEST(products_of_bytes)
+{
+    enum { M = 3, K = 70, N = 5 };
+    begin();
+    tc_tensor a = tc_cast(tc_randint(ctx, 1, 0, 256, TC_I32, 2, M, K), TC_U8);
+    tc_tensor b = tc_cast(tc_randint(ctx, 2, -128, 128, TC_I32, K, N), TC_I8);
+    tc_tensor by_row = NUMBERS(1, SIZES(M), 0.5, 1, 2);
+    tc_tensor by_column = NUMBERS(1, SIZES(N), 1, 2, 4, 8, 1);
+    tc_tensor got = tc_qmatmul(a, by_row, 128, b, by_column, tc_cast(by_column, TC_I8));
+    tc_tensor left = tc_mul(tc_sub(tc_cast(a, TC_F64), 128), tc_unsqueeze(by_row, 1));
+    tc_tensor right = tc_mul(tc_sub(tc_cast(b, TC_F64), by_column), by_column);
+    double off;
+    tc_tensor most = tc_max(tc_abs(tc_sub(got, tc_matmul(left, right))), TC_ALL, false);
+    REQUIRE(tc_read(most, &off, 1) == TC_OK);
+    CHECK_EQ_INT(tc_rank(got), 3);
+    CHECK(off == 0);
+    CHECK_EQ_INT(tc_status_of(tc_qmatmul(a, 1, 0, by_row, 1, 0)), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(tc_qmatmul(a, 1, 0, right, 1, 0)), TC_ERR_DTYPE);
+    tc_ctx_free(ctx);
+}
+
+TEST(sparse_products)
+{
+    begin();
+    tc_tensor values = NUMBERS(1, SIZES(4), 2, 3, 5, 7);
+    tc_tensor dense = NUMBERS(2, SIZES(3, 2), 1, 10, 100, 1000, 4, 40);
+    tc_tensor rows = tc_cast(NUMBERS(1, SIZES(4), 2, 0, 2, 2), TC_I32);
+    tc_tensor columns = tc_cast(NUMBERS(1, SIZES(4), 0, 1, 2, 0), TC_I64);
+    VALUES(tc_coo_matmul(rows, columns, values, 4, dense), 300, 3000, 0, 0, 29, 290, 0, 0);
+    tc_tensor starts = tc_cast(NUMBERS(1, SIZES(5), 0, 1, 1, 4, 4), TC_I32);
+    VALUES(tc_csr_matmul(starts, columns, values, dense), 2, 20, 0, 0, 327, 3270, 0, 0);
+    CHECK_EQ_INT(tc_status_of(tc_csr_matmul(starts, columns, dense, dense)), TC_ERR_SHAPE);
+    tc_tensor far = tc_coo_matmul(rows, tc_add(columns, 2), values, 4, dense);
+    CHECK_EQ_INT(tc_eval(far), TC_ERR_INDEX);
+    VALUES(tc_one_hot(tc_slice(columns, 0, 1, 3, 1), 4), 0, 1, 0, 0, 0, 0, 1, 0);
+    tc_tensor word = tc_reshape(columns, 2, 2);
+    VALUES(tc_embedding(word, dense), 1, 10, 100, 1000, 4, 40, 1, 10);
+    VALUES(tc_linear(dense, tc_full(ctx, 1, TC_F64, 1, 2), tc_full(ctx, 5, TC_F64, 1)), 16, 1105,
+           49);
+    CHECK_EQ_INT(tc_status_of(tc_one_hot(values, 4)), TC_ERR_DTYPE);
+    tc_ctx_free(ctx);
+}
+
+/* How often each place is the first: as often as softmax says; hard ones are 0 and 1. */
+TEST(noise_of_gumbel)
+{
+    enum { DRAWS = 4000 };
+    static double got[DRAWS * 3];
+    int counts[3] = {0};
+    begin();
+    tc_tensor p = NUMBERS(1, SIZES(3), 1, 3, 4), logits = tc_expand(tc_log(p), DRAWS, 3);
+    REQUIRE(tc_read(tc_gumbel_softmax(logits, 0.5, true, -1, 3), got, DRAWS * 3) == TC_OK);
+    for (int i = 0; i < DRAWS * 3; i++) {
+        CHECK(got[i] == 0 || got[i] == 1);
+        counts[i % 3] += got[i] == 1;
+    }
+    CHECK_EQ_INT(counts[0] + counts[1] + counts[2], DRAWS);
+    for (int k = 0; k < 3; k++) {
+        const double want = DRAWS * (k ? k + 2 : 1) / 8.0;
+        CHECK_MSG(fabs(counts[k] - want) < 4 * sqrt(want), "%d of %g", counts[k], want);
+    }
+    CHECK_EQ_INT(tc_status_of(tc_gumbel_softmax(logits, 0, true, -1, 3)), TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
 TEST(draws_in_proportion)
 {
     enum { DRAWS = 4000 };
