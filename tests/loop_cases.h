@@ -308,7 +308,7 @@ static void run_case(const loop_case *c, const char *backend, bool unrolled, val
         roots[i] = tci_handle_node(out[i]);
         judged[i] = v->judged[i];
     }
-    for (int again = 0; again < 2; again++) { /* operands lie where they did */
+    for (int again = 0; again < 3; again++) { /* operands lie where they did */
         memset(v->bytes, 0x5a, sizeof(v->bytes));
         CHECK_EQ_INT(tc_run(f, ((tc_bufs){NULL, 0}), ((tc_bufs){bufs, v->n})), TC_OK);
     }

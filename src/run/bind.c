@@ -58,13 +58,16 @@ TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
                                                : code->outputs[port - code->n_inputs].bytes);
 }
 
-static void tci_bind_drop_sequence(tc_call *c)
+TCI_FN void tci_bind_drop_sequences(tc_call *c)
 {
     const tc_backend *device = c->program->code->device;
-    if (c->device->sequence) {
-        device->sequence_free(device->user, c->device->sequence);
-        c->device->sequence = NULL;
+    for (int i = 0; i < c->device->n_sequences; i++) {
+        device->sequence_free(device->user, c->device->sequences[i]);
     }
+    tci_heap_free(c->device->sequences);
+    c->device->sequences = NULL;
+    c->device->n_sequences = 0;
+    c->device->ran = false;
 }
 
 TCI_FN void tci_bind_free(tc_call *c)
@@ -73,7 +76,7 @@ TCI_FN void tci_bind_free(tc_call *c)
     if (!c->device) {
         return;
     }
-    tci_bind_drop_sequence(c);
+    tci_bind_drop_sequences(c);
     if (c->device->fault) {
         device->queues->host_free(device->user, c->device->fault);
     }
@@ -102,8 +105,7 @@ TCI_FN bool tci_bind_make(tc_call *c)
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
     int n = code->n_inputs + code->n_outputs;
-    size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
-    size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
+    size_t bound_at = (sizeof(*c->device) + 15) & ~(size_t)15;
     size_t memory_at = bound_at + (size_t)n * sizeof(void *);
     size_t staging_at = memory_at + (size_t)(n + 1) * sizeof(void *);
     char *block = tci_heap_get(staging_at + (size_t)code->n_outputs * sizeof(void *));
@@ -112,7 +114,6 @@ TCI_FN bool tci_bind_make(tc_call *c)
     }
     c->device = (struct tci_device_call *)block;
     c->device->n_ports = n;
-    c->device->launches = (tc_launch *)(block + launches_at);
     c->device->bound = (void **)(block + bound_at);
     c->device->memory = (void **)(block + memory_at);
     c->device->staging = (void **)(block + staging_at);
@@ -273,7 +274,7 @@ static void tci_bind_fill(tc_call *c)
 TCI_FN void tci_bind_refresh(tc_call *c)
 {
     if (!c->device->is_current) {
-        tci_bind_drop_sequence(c);
+        tci_bind_drop_sequences(c);
         tci_bind_fill(c);
         c->device->is_current = true;
     }

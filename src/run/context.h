@@ -197,9 +197,10 @@ struct tc_call {
 struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
-    void *sequence;     /* recorded launches, or NULL */
+    void **sequences; int n_sequences; /* recorded launches, in order; 0: none */
+    bool ran;           /* with operands where they are now */
+    struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;     /* of the backend's queues, or NULL */
-    tc_launch *launches;
     void **bound;       /* what port i was bound to last */
     void **memory;      /* the arena, then a copy for each port or NULL */
     /* Of asynchronous runs: host memory of the backend's for each output, or NULL; events of the
@@ -354,6 +355,7 @@ TCI_FN void tci_bind_kept(tc_call *c);
 TCI_FN tc_status tci_bind_ports(tc_call *c, const tci_run *r, bool params);
 /* The slots hold what is bound. */
 TCI_FN void tci_bind_refresh(tc_call *c);
+TCI_FN void tci_bind_drop_sequences(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);

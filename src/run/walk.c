@@ -7,8 +7,9 @@
  * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
  * backend. A backend that records gets the launches of each run once, and then replays them as long
  * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
- * the host, which moves their operands in between; a run with one is not recorded, and its launches
- * go to the device's own queue.
+ * the host, which moves their operands in between. Where it is known how often, all rounds are
+ * recorded too, one launch after the other: not before a second run with operands at the same
+ * places, as that takes longer than launching once.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -137,23 +138,123 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
     return status;
 }
 
-static tc_status tci_walk_record(tc_call *c, int begin, int end)
+/* ---- launches that are recorded ---- */
+
+enum {
+    TCI_WALK_SEQUENCE = 4096,   /* launches of a repetition in a sequence, */
+    TCI_WALK_RECORDED = 1 << 17 /* and of a run, at most */
+};
+
+/* With their operands where they lay when they were put on it. */
+typedef struct tci_walk_tape {
+    tc_launch *launches; int n;
+    void **buffers; int64_t n_buffers;
+} tci_walk_tape;
+
+/* How often launch i of a run is done, nothing but launches between; 0: nobody knows. */
+static int64_t tci_walk_times(const tci_code *code, int launch)
+{
+    int64_t times = 1;
+    for (int i = 0; i < code->n_repeats; i++) {
+        const tci_code_repeat *r = &code->repeats[i];
+        int64_t rounds = TCI_MIN(tci_dim_known(r->rounds), (int64_t)TCI_WALK_RECORDED + 1);
+        bool settles = r->n_turns > 0 && tci_dim_known(r->rounds) % 2;
+        bool within = r->first <= launch && launch < r->last && times <= TCI_WALK_RECORDED;
+        times = r->stops >= 0 || settles ? 0 : within ? times * rounds : times;
+    }
+    return times;
+}
+
+/* Launches of a run; 0: they cannot be recorded. */
+static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
+{
+    int64_t n = 0;
+    for (int i = begin; i < end && n <= TCI_WALK_RECORDED; i++) {
+        n += tci_walk_times(code, i);
+    }
+    bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
+    return code->device->record && fits ? n : 0;
+}
+
+static void tci_walk_put(tc_call *c, int begin, int end)
+{
+    tci_walk_tape *t = c->device->tape;
+    for (int i = begin; i < end; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        memcpy(t->buffers + t->n_buffers, launch.buffers,
+               sizeof(*t->buffers) * (size_t)launch.n_buffers);
+        launch.buffers = t->buffers + t->n_buffers;
+        t->n_buffers += launch.n_buffers;
+        t->launches[t->n++] = launch;
+    }
+}
+
+static tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end);
+
+/* Each launch of repetitions after the one before it. */
+static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
+{
+    int32_t *last = TCI_NEW_ARRAY(s, int32_t, t->n + 1);
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        if (t->launches[i].task_begin < t->launches[i].task_end) { /* others are no launches */
+            t->launches[n] = t->launches[i];
+            last[n] = n % TCI_WALK_SEQUENCE - 1;
+            t->launches[n].after = &last[n];
+            t->launches[n].n_after = last[n] >= 0;
+            n++;
+        }
+    }
+    t->n = n;
+}
+
+/* The tape as sequences of so many launches. */
+static tc_status tci_walk_cut(tc_call *c, const tci_walk_tape *t, int each)
 {
     const tc_backend *device = c->program->code->device;
     struct tci_device_call *d = c->device;
-    tci_scratch s;
-    tci_scratch_init(&s);
-    if (setjmp(s.escape)) {
-        tci_scratch_free(&s);
+    tc_status status = TC_OK;
+    d->sequences = tci_heap_get(sizeof(*d->sequences) * (size_t)(t->n / each + 1));
+    if (!d->sequences) {
         return TC_ERR_MEMORY;
     }
-    for (int i = begin; i < end; i++) {
-        d->launches[i] = tci_device_launch(c, i);
+    for (int at = 0; (at == 0 || at < t->n) && !status; at += each) {
+        status = device->record(device->user, t->launches + at, TCI_MIN(each, t->n - at),
+                                &d->sequences[d->n_sequences]);
+        d->n_sequences += !status;
     }
-    tci_after_launches(&s, c, begin, d->launches + begin, end - begin);
-    tc_status status =
-        device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    return status;
+}
+
+static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    int64_t n = tci_walk_recorded(code, begin, end), n_buffers = 0;
+    for (int i = begin; i < end; i++) {
+        n_buffers += tci_walk_times(code, i) * code->kernels[code->steps[i].kernel].n_operands;
+    }
+    tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, n + 1),
+                          .buffers = TCI_NEW_ARRAY(s, void *, n_buffers + 1)};
+    c->device->tape = &tape;
+    tci_walk_launch_rounds(c, begin, end);
+    c->device->tape = NULL;
+    if (code->n_repeats) {
+        tci_walk_chain(s, &tape);
+    } else {
+        tci_after_launches(s, c, begin, tape.launches, tape.n);
+    }
+    return tci_walk_cut(c, &tape, code->n_repeats ? (int)TCI_WALK_SEQUENCE : TCI_MAX(tape.n, 1));
+}
+
+static tc_status tci_walk_record(tc_call *c, int begin, int end)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    tc_status status = setjmp(s.escape) ? TC_ERR_MEMORY : tci_walk_record_in(&s, c, begin, end);
     tci_scratch_free(&s);
+    if (status) {
+        tci_bind_drop_sequences(c);
+    }
     return status;
 }
 
@@ -180,6 +281,10 @@ static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t roun
 
 static tc_status tci_walk_plain(tc_call *c, int begin, int end)
 {
+    if (c->device && c->device->tape) {
+        tci_walk_put(c, begin, end);
+        return TC_OK;
+    }
     if (c->program->code->device) {
         return tci_walk_launch_each(c, begin, end);
     }
@@ -309,29 +414,38 @@ static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step
 
 /* ---- launches of a run on a device ---- */
 
+/* Where a run with these goes: its own queue for kernels, or the device's. */
+static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
+{
+    return r->splits && !c->program->n_params && !c->program->code->n_repeats;
+}
+
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
-    bool apart = r->splits && !c->program->n_params;
-    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
-    if (status || !apart) {
-        return status ? status : device->replay(device->user, c->device->sequence);
+    struct tci_device_call *d = c->device;
+    tc_status status = d->n_sequences ? TC_OK : tci_walk_record(c, begin, end);
+    for (int i = 0; i < d->n_sequences && !status; i++) {
+        status = tci_walk_is_apart(c, r)
+                     ? device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK],
+                                              d->sequences[i])
+                     : device->replay(device->user, d->sequences[i]);
     }
-    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+    return status;
 }
 
 static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
+    const tci_code *code = c->program->code;
     tc_status status = TC_OK;
-    if (c->program->code->n_repeats) {
-        return tci_walk_launch_rounds(c, begin, end);
-    }
-    if (device->record) {
+    bool again = !code->n_repeats || c->device->ran;
+    c->device->ran = true;
+    if (again && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
-    if (!r->splits || c->program->n_params) {
-        return tci_walk_launch_each(c, begin, end);
+    if (!tci_walk_is_apart(c, r)) {
+        return tci_walk_launch_rounds(c, begin, end);
     }
     for (int i = begin; i < end && !status; i++) {
         tc_launch launch = tci_device_launch(c, i);
@@ -364,7 +478,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
     if (!status) {
         tci_bind_refresh(c);
         void *work = r->queues[TCI_QUEUE_WORK];
-        bool crosses = r->splits && (c->program->n_params || c->program->code->n_repeats);
+        bool crosses = r->splits && !tci_walk_is_apart(c, r);
         status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
         status = status ? status : tci_walk_launch_all(c, r, begin, end);
         if (!status && crosses) {

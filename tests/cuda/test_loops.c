@@ -8,6 +8,74 @@
 #include "emulate.h"
 #include "loop_cases.h"
 
+/* The emulation, which records. */
+typedef struct sequence {
+    tc_launch *launches;
+    void **buffers;
+    int n;
+} sequence;
+static int n_recorded, n_replayed, n_live;
+
+static tc_status record(void *user, const tc_launch *launches, int n, void **made)
+{
+    int n_buffers = 0;
+    (void)user;
+    for (int i = 0; i < n; i++) {
+        n_buffers += launches[i].n_buffers;
+        for (int k = 0; k < launches[i].n_after; k++) {
+            CHECK(launches[i].after[k] >= 0 && launches[i].after[k] < i);
+        }
+    }
+    sequence *q = malloc(sizeof(*q));
+    q->launches = malloc(sizeof(*launches) * (size_t)(n + 1));
+    q->buffers = malloc(sizeof(void *) * (size_t)(n_buffers + 1));
+    q->n = n;
+    n_buffers = 0;
+    for (int i = 0; i < n; i++) {
+        q->launches[i] = launches[i];
+        q->launches[i].buffers = q->buffers + n_buffers;
+        memcpy(q->buffers + n_buffers, launches[i].buffers,
+               sizeof(void *) * (size_t)launches[i].n_buffers);
+        n_buffers += launches[i].n_buffers;
+    }
+    n_recorded++;
+    n_live++;
+    *made = q;
+    return TC_OK;
+}
+
+static tc_status replay(void *user, void *made)
+{
+    const sequence *q = made;
+    tc_status status = TC_OK;
+    for (int i = 0; i < q->n && !status; i++) {
+        status = emulation()->launch(user, &q->launches[i]);
+    }
+    n_replayed++;
+    return status;
+}
+
+static void sequence_free(void *user, void *made)
+{
+    sequence *q = made;
+    (void)user;
+    free(q->launches);
+    free(q->buffers);
+    free(q);
+    n_live--;
+}
+
+static const tc_backend *recording(void)
+{
+    static tc_backend b;
+    b = *emulation();
+    b.name = "recording";
+    b.record = record;
+    b.replay = replay;
+    b.sequence_free = sequence_free;
+    return &b;
+}
+
 /* Whether it compiles and runs something. */
 static bool have(const char *backend)
 {
@@ -15,6 +83,7 @@ static bool have(const char *backend)
     tc_ctx *ctx = NULL;
     float sum = 0;
     tc_register_backend(emulation());
+    tc_register_backend(recording());
     bool there = tc_ctx_make(&ctx, &o) == TC_OK;
     there = there && tc_read(tc_sum(tc_full(ctx, 1, TC_F32, 3), TC_ALL, false), &sum, 1) == TC_OK;
     tc_ctx_free(ctx);
@@ -42,6 +111,28 @@ TEST(steps_as_launches)
 {
     NEED("emulated");
     compare("emulated", tct_soak);
+}
+
+/* The second run with operands at the same places records all rounds, and the third replays them.
+ * Loops that stop by their values are given step by step. */
+TEST(rounds_are_recorded)
+{
+    static values looped;
+    NEED("recording");
+    n_recorded = n_replayed = 0;
+    for (int i = 0; i < CASES; i++) {
+        if (strcmp(cases[i].name, "large")) {
+            int recorded = n_recorded, replayed = n_replayed;
+            run_case(&cases[i], "recording", false, &looped);
+            check_reference(&cases[i], "recording", &looped);
+            CHECK_EQ_INT(n_recorded - recorded, 1);
+            CHECK_EQ_INT(n_replayed - replayed, 2);
+        }
+    }
+    int recorded = n_recorded;
+    check_while("recording");
+    CHECK_EQ_INT(n_recorded, recorded);
+    CHECK_EQ_INT(n_live, 0);
 }
 
 TEST(loops_and_branches_as_launches)
