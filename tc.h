@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1fdc0590ff1e66e6"
+#define TCI_BUILD "62e518625457cee2"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -227,7 +227,8 @@
  * element of each output), tc_while (until its values say that it is done) and tc_cond (one of two
  * branches): each is given functions that build a step of ordinary ops, and all steps are one
  * program, whose compile takes as long as one step's. tc_grad goes back through tc_scan and
- * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums.
+ * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums;
+ * 26_recurrent.c reads text and writes some.
  *
  * 7 COMPILED FORM: PROGRAMS
  *
@@ -54480,6 +54481,8 @@ TCI_FN const tci_form *const *tci_rows_forms(void)
  * A member gets neither work memory nor memory of its block: all members would need theirs at once.
  */
 
+#include <string.h>
+
 /* The first so many of a function's blocks of threads are the first member's, and so on. */
 static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
 {
@@ -70186,8 +70189,9 @@ struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
     void *sequence;     /* recorded launches, or NULL */
+    bool ran;           /* with operands where they are now */
+    struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;     /* of the backend's queues, or NULL */
-    tc_launch *launches;
     void **bound;       /* what port i was bound to last */
     void **memory;      /* the arena, then a copy for each port or NULL */
     /* Of asynchronous runs: host memory of the backend's for each output, or NULL; events of the
@@ -72745,6 +72749,7 @@ static void tci_bind_drop_sequence(tc_call *c)
         device->sequence_free(device->user, c->device->sequence);
         c->device->sequence = NULL;
     }
+    c->device->ran = false;
 }
 
 TCI_FN void tci_bind_free(tc_call *c)
@@ -72782,8 +72787,7 @@ TCI_FN bool tci_bind_make(tc_call *c)
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
     int n = code->n_inputs + code->n_outputs;
-    size_t launches_at = (sizeof(*c->device) + 15) & ~(size_t)15;
-    size_t bound_at = launches_at + (size_t)code->n_steps * sizeof(tc_launch);
+    size_t bound_at = (sizeof(*c->device) + 15) & ~(size_t)15;
     size_t memory_at = bound_at + (size_t)n * sizeof(void *);
     size_t staging_at = memory_at + (size_t)(n + 1) * sizeof(void *);
     char *block = tci_heap_get(staging_at + (size_t)code->n_outputs * sizeof(void *));
@@ -72792,7 +72796,6 @@ TCI_FN bool tci_bind_make(tc_call *c)
     }
     c->device = (struct tci_device_call *)block;
     c->device->n_ports = n;
-    c->device->launches = (tc_launch *)(block + launches_at);
     c->device->bound = (void **)(block + bound_at);
     c->device->memory = (void **)(block + memory_at);
     c->device->staging = (void **)(block + staging_at);
@@ -73158,8 +73161,9 @@ TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_l
  * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
  * backend. A backend that records gets the launches of each run once, and then replays them as long
  * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
- * the host, which moves their operands in between; a run with one is not recorded, and its launches
- * go to the device's own queue.
+ * the host, which moves their operands in between. Where it is known how often, all rounds are
+ * recorded too, one launch after the other: not before a second run with operands at the same
+ * places, as that takes longer than launching once.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -73285,22 +73289,98 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
     return status;
 }
 
+/* ---- launches that are recorded ---- */
+
+enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with repetitions, at most */
+
+/* With their operands where they lay when they were put on it. */
+typedef struct tci_walk_tape {
+    tc_launch *launches; int n;
+    void **buffers; int64_t n_buffers;
+} tci_walk_tape;
+
+/* How often launch i of a run is done, nothing but launches between; 0: nobody knows. */
+static int64_t tci_walk_times(const tci_code *code, int launch)
+{
+    int64_t times = 1;
+    for (int i = 0; i < code->n_repeats; i++) {
+        const tci_code_repeat *r = &code->repeats[i];
+        int64_t rounds = TCI_MIN(tci_dim_known(r->rounds), (int64_t)TCI_WALK_RECORDED + 1);
+        bool settles = r->n_turns > 0 && tci_dim_known(r->rounds) % 2;
+        bool within = r->first <= launch && launch < r->last && times <= TCI_WALK_RECORDED;
+        times = r->stops >= 0 || settles ? 0 : within ? times * rounds : times;
+    }
+    return times;
+}
+
+/* Launches of a run; 0: they cannot be recorded. */
+static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
+{
+    int64_t n = 0;
+    for (int i = begin; i < end && n <= TCI_WALK_RECORDED; i++) {
+        n += tci_walk_times(code, i);
+    }
+    bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
+    return code->device->record && fits ? n : 0;
+}
+
+static void tci_walk_put(tc_call *c, int begin, int end)
+{
+    tci_walk_tape *t = c->device->tape;
+    for (int i = begin; i < end; i++) {
+        tc_launch launch = tci_device_launch(c, i);
+        memcpy(t->buffers + t->n_buffers, launch.buffers,
+               sizeof(*t->buffers) * (size_t)launch.n_buffers);
+        launch.buffers = t->buffers + t->n_buffers;
+        t->n_buffers += launch.n_buffers;
+        t->launches[t->n++] = launch;
+    }
+}
+
+static tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end);
+
+/* Each launch of repetitions after the one before it. */
+static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
+{
+    int32_t *last = TCI_NEW_ARRAY(s, int32_t, t->n + 1);
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        if (t->launches[i].task_begin < t->launches[i].task_end) { /* others are no launches */
+            t->launches[n] = t->launches[i];
+            last[n] = n - 1;
+            t->launches[n].after = &last[n];
+            t->launches[n].n_after = n > 0;
+            n++;
+        }
+    }
+    t->n = n;
+}
+
+static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
+{
+    const tci_code *code = c->program->code;
+    int64_t n = tci_walk_recorded(code, begin, end), n_buffers = 0;
+    for (int i = begin; i < end; i++) {
+        n_buffers += tci_walk_times(code, i) * code->kernels[code->steps[i].kernel].n_operands;
+    }
+    tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, n + 1),
+                          .buffers = TCI_NEW_ARRAY(s, void *, n_buffers + 1)};
+    c->device->tape = &tape;
+    tci_walk_launch_rounds(c, begin, end);
+    c->device->tape = NULL;
+    if (code->n_repeats) {
+        tci_walk_chain(s, &tape);
+    } else {
+        tci_after_launches(s, c, begin, tape.launches, tape.n);
+    }
+    return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
+}
+
 static tc_status tci_walk_record(tc_call *c, int begin, int end)
 {
-    const tc_backend *device = c->program->code->device;
-    struct tci_device_call *d = c->device;
     tci_scratch s;
     tci_scratch_init(&s);
-    if (setjmp(s.escape)) {
-        tci_scratch_free(&s);
-        return TC_ERR_MEMORY;
-    }
-    for (int i = begin; i < end; i++) {
-        d->launches[i] = tci_device_launch(c, i);
-    }
-    tci_after_launches(&s, c, begin, d->launches + begin, end - begin);
-    tc_status status =
-        device->record(device->user, d->launches + begin, end - begin, &d->sequence);
+    tc_status status = setjmp(s.escape) ? TC_ERR_MEMORY : tci_walk_record_in(&s, c, begin, end);
     tci_scratch_free(&s);
     return status;
 }
@@ -73328,6 +73408,10 @@ static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t roun
 
 static tc_status tci_walk_plain(tc_call *c, int begin, int end)
 {
+    if (c->device && c->device->tape) {
+        tci_walk_put(c, begin, end);
+        return TC_OK;
+    }
     if (c->program->code->device) {
         return tci_walk_launch_each(c, begin, end);
     }
@@ -73457,12 +73541,17 @@ static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step
 
 /* ---- launches of a run on a device ---- */
 
+/* Where a run with these goes: its own queue for kernels, or the device's. */
+static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
+{
+    return r->splits && !c->program->n_params && !c->program->code->n_repeats;
+}
+
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
-    bool apart = r->splits && !c->program->n_params;
     tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
-    if (status || !apart) {
+    if (status || !tci_walk_is_apart(c, r)) {
         return status ? status : device->replay(device->user, c->device->sequence);
     }
     return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
@@ -73471,15 +73560,15 @@ static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int en
 static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
+    const tci_code *code = c->program->code;
     tc_status status = TC_OK;
-    if (c->program->code->n_repeats) {
-        return tci_walk_launch_rounds(c, begin, end);
-    }
-    if (device->record) {
+    bool again = !code->n_repeats || c->device->ran;
+    c->device->ran = true;
+    if (again && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }
-    if (!r->splits || c->program->n_params) {
-        return tci_walk_launch_each(c, begin, end);
+    if (!tci_walk_is_apart(c, r)) {
+        return tci_walk_launch_rounds(c, begin, end);
     }
     for (int i = begin; i < end && !status; i++) {
         tc_launch launch = tci_device_launch(c, i);
@@ -73512,7 +73601,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
     if (!status) {
         tci_bind_refresh(c);
         void *work = r->queues[TCI_QUEUE_WORK];
-        bool crosses = r->splits && (c->program->n_params || c->program->code->n_repeats);
+        bool crosses = r->splits && !tci_walk_is_apart(c, r);
         status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
         status = status ? status : tci_walk_launch_all(c, r, begin, end);
         if (!status && crosses) {
@@ -89106,7 +89195,7 @@ static const tci_code_buffer *tci_export_buffer(const tci_export *e, int t, int 
 static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
 {
     const tci_code_buffer *b = tci_export_buffer(e, t, o);
-    int64_t offset = e->code->steps[t].offsets[o];
+    int64_t offset = tci_dim_known(e->code->steps[t].offsets[o]);
     switch ((tci_buffer_kind)b->kind) {
     case TCI_BUF_INPUT:
         if (b->index < e->code->n_user_inputs) {
@@ -89209,7 +89298,7 @@ static void tci_export_while(const tci_export *e, tci_str *out, int i, int depth
     tci_str_printf(out, "long long r%d;\n", i);
     tci_export_line(out, depth);
     tci_str_printf(out, "for (r%d = 0; r%d < %lldll", i, i, (long long)r->rounds);
-    if (r->n_turns) {
+    if (r->stops >= 0) {
         const tci_turn *stop = &r->turns[r->stops];
         tci_str_add(out, " && *(");
         tci_export_operand(e, out, stop->step, stop->operand);

@@ -3040,8 +3040,8 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
 /* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
  *
  * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
- * recorded sequence is one CUDA graph of explicit kernel nodes, each behind those that it must come
- * after, launched by one driver call.
+ * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come
+ * after, launched by one driver call; a long one is several of them, one behind the other.
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
  * host memory that the device sees (host_alloc), which is the launch's own word; it can be read
@@ -3052,7 +3052,12 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
 
 enum { TCI_CUDA_MAX_ARGUMENTS = 500 }; /* 8-byte words: what every driver takes */
 
-typedef struct tci_cuda_sequence { void *graph, *executable; } tci_cuda_sequence;
+enum { TCI_CUDA_NODES = 4096 }; /* of a graph: the next is queued while it runs */
+typedef struct tci_cuda_graph { void *graph, *executable; } tci_cuda_graph;
+typedef struct tci_cuda_sequence {
+    int n;
+    tci_cuda_graph *graphs; /* one behind the other */
+} tci_cuda_sequence;
 
 /* ---- launches ---- */
 
@@ -3173,19 +3178,22 @@ TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
         return;
     }
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    if (!in.status && s->executable) {
-        in.cu->graph_exec_free(s->executable);
-    }
-    if (!in.status && s->graph) {
-        in.cu->graph_free(s->graph);
+    for (int i = 0; i < s->n && !in.status; i++) {
+        if (s->graphs[i].executable) {
+            in.cu->graph_exec_free(s->graphs[i].executable);
+        }
+        if (s->graphs[i].graph) {
+            in.cu->graph_free(s->graphs[i].graph);
+        }
     }
     tci_cuda_leave(&in, TC_OK);
     tci_heap_free(s);
 }
 
-/* Nodes, one for each launch; NULL: it has no tasks, and nothing waits for it. */
-static tc_status tci_cuda_add_node(tci_cuda_sequence *s, const tc_launch *launch, void **nodes,
-                                   int i, void **after)
+/* Nodes, one for each launch from `first` on; NULL: it has no tasks, and nothing waits for it. What
+ * comes before `first` is in a graph before. */
+static tc_status tci_cuda_add_node(tci_cuda_graph *g, const tc_launch *launch, void **nodes,
+                                   int first, int i, void **after)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
     tci_cu_kernel_params k;
@@ -3194,7 +3202,7 @@ static tc_status tci_cuda_add_node(tci_cuda_sequence *s, const tc_launch *launch
         return TC_OK;
     }
     for (int j = 0; j < launch->n_after; j++) {
-        after[n_after] = nodes[launch->after[j]];
+        after[n_after] = launch->after[j] < first ? NULL : nodes[launch->after[j]];
         n_after += after[n_after] != NULL;
     }
     bool is_packed = tci_cuda_pack(launch, arguments);
@@ -3204,24 +3212,34 @@ static tc_status tci_cuda_add_node(tci_cuda_sequence *s, const tc_launch *launch
     void *params[] = {arguments};
     k.params = params;
     return tci_cuda_check(
-        tci_cuda_driver()->graph_add_kernel(&nodes[i], s->graph, after, n_after, &k),
+        tci_cuda_driver()->graph_add_kernel(&nodes[i], g->graph, after, n_after, &k),
         "cuGraphAddKernelNode");
 }
 
-static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *launches, int n)
+/* Launches [first, last) of those. after: room for as many as there are. */
+static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launches, void **nodes,
+                                     void **after, int first, int last)
 {
     const tci_cu *cu = tci_cuda_driver();
-    void **nodes = tci_heap_get(sizeof(*nodes) * 2 * (size_t)TCI_MAX(n, 1));
-    if (!nodes) {
-        return TC_ERR_MEMORY;
-    }
-    tc_status status = tci_cuda_check(cu->graph_create(&s->graph, 0), "cuGraphCreate");
-    for (int i = 0; i < n && !status; i++) {
-        status = tci_cuda_add_node(s, &launches[i], nodes, i, nodes + n);
+    tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
+    for (int i = first; i < last && !status; i++) {
+        status = tci_cuda_add_node(g, &launches[i], nodes, first, i, after);
     }
     if (!status) {
-        status = tci_cuda_check(cu->graph_instantiate(&s->executable, s->graph, 0),
+        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, 0),
                                 "cuGraphInstantiate");
+    }
+    return status;
+}
+
+static tc_status tci_cuda_make_graphs(tci_cuda_sequence *s, const tc_launch *launches, int n)
+{
+    void **nodes = tci_heap_get(sizeof(*nodes) * 2 * (size_t)TCI_MAX(n, 1));
+    tc_status status = nodes ? TC_OK : TC_ERR_MEMORY;
+    for (int i = 0; i < s->n && !status; i++) {
+        int first = i * TCI_CUDA_NODES;
+        status = tci_cuda_make_graph(&s->graphs[i], launches, nodes, nodes + n, first,
+                                     TCI_MIN(n, first + TCI_CUDA_NODES));
     }
     tci_heap_free(nodes);
     return status;
@@ -3229,13 +3247,16 @@ static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *laun
 
 TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
 {
-    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
+    int n_graphs = TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES, 1);
+    tci_cuda_sequence *s = tci_heap_get(sizeof(*s) + sizeof(*s->graphs) * (size_t)n_graphs);
     *sequence = NULL;
     if (!s) {
         return TC_ERR_MEMORY;
     }
+    s->n = n_graphs;
+    s->graphs = (tci_cuda_graph *)(s + 1);
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    tc_status status = in.status ? TC_OK : tci_cuda_make_graph(s, launches, n);
+    tc_status status = in.status ? TC_OK : tci_cuda_make_graphs(s, launches, n);
     status = tci_cuda_leave(&in, status);
     if (status) {
         tci_cuda_sequence_free(user, s);
@@ -3249,8 +3270,13 @@ static tc_status tci_cuda_queue_replay(void *user, void *queue, void *sequence)
 {
     const tci_cuda_sequence *s = sequence;
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    return TCI_CUDA_DO(&in, in.cu->graph_launch(s->executable, tci_cuda_stream(&in, queue)),
-                       "cuGraphLaunch");
+    void *stream = tci_cuda_stream(&in, queue);
+    tc_status status = TC_OK;
+    for (int i = 0; i < s->n && !in.status && !status; i++) {
+        status = tci_cuda_check(in.cu->graph_launch(s->graphs[i].executable, stream),
+                                "cuGraphLaunch");
+    }
+    return tci_cuda_leave(&in, status);
 }
 
 /* ---- copies ---- */

@@ -14,35 +14,10 @@
 #include "tc.h"
 
 #include "example.h"
+#include "fortunes.h"
 
-#define FOLDER "/usr/share/games/fortunes/"
-enum { SYMBOLS = 96, LENGTH = 64, BATCH = 32, WIDTH = 96, HEADS = 4, LAYERS = 2, SHORT = 120 };
-enum { LAYER_PARAMS = 8, N_PARAMS = 4 + LAYERS * LAYER_PARAMS, MOST = 2 << 20 };
-
-static unsigned char text[MOST]; /* ' ' to '~' are 0 to 94, 95 is a new line */
-static int n_text;
-
-static unsigned char to_symbol(int c)
-{
-    return (unsigned char)(c >= ' ' && c <= '~' ? c - ' ' : SYMBOLS - 1);
-}
-
-static void read_text(void)
-{
-    static const char *const names[] = {"fortunes", "literature", "computers", "cookie",
-                                        "humorists", "science", "wisdom", "work"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        char path[128];
-        snprintf(path, sizeof(path), FOLDER "%s", names[i]);
-        FILE *file = fopen(path, "rb");
-        for (int c; file && (c = getc(file)) != EOF && n_text < MOST;) {
-            text[n_text++] = to_symbol(c == '\t' ? ' ' : c);
-        }
-        if (file) {
-            fclose(file);
-        }
-    }
-}
+enum { LENGTH = 64, BATCH = 32, WIDTH = 96, HEADS = 4, LAYERS = 2, SHORT = 120 };
+enum { LAYER_PARAMS = 8, N_PARAMS = 4 + LAYERS * LAYER_PARAMS };
 
 /* Parameters in the order in which make_params makes them. */
 typedef struct params {
@@ -153,16 +128,6 @@ static tc_program *compile_sample(tc_ctx *ctx, const params *p)
     return f;
 }
 
-/* Random beginnings of stretches between two places of the text. */
-static void draw(int *where, int from, int to)
-{
-    static unsigned state = 1;
-    for (int i = 0; i < BATCH; i++) {
-        state = state * 1664525u + 1013904223u;
-        where[i] = from + (int)((state >> 8) % (unsigned)(to - from - LENGTH));
-    }
-}
-
 /* The mean loss of a few stretches that were held back, the same each time. */
 static double test(tc_ctx *ctx, const params *p)
 {
@@ -186,11 +151,7 @@ static void write_text(tc_ctx *ctx, const params *p, int n)
         CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(written + i, LENGTH), TC_BUF(&key, 1)),
                         TC_BUFS(TC_BUF(written + i + LENGTH, 1))), f);
     }
-    for (int i = 0; i < LENGTH + n; i++) {
-        printf("%s%c", i == LENGTH ? "\n--------\n" : "",
-               written[i] == SYMBOLS - 1 ? '\n' : ' ' + written[i]);
-    }
-    printf("\n--------\n");
+    print_text(written, LENGTH, n);
     free(written);
     tc_program_free(f);
 }
@@ -200,9 +161,7 @@ int main(int argc, char **argv)
     int steps = argc > 1 ? atoi(argv[1]) : SHORT, n = argc > 2 ? atoi(argv[2]) : 200;
     int where[BATCH];
     float loss;
-    read_text();
-    if (n_text < 100000) {
-        printf("skipped: too little text in " FOLDER " (Debian: apt install fortunes)\n");
+    if (!read_fortunes()) {
         return 0;
     }
     tc_ctx *ctx;
@@ -212,7 +171,7 @@ int main(int argc, char **argv)
     double begin = now_us(), first = test(ctx, &p);
     for (int i = 0; i < steps; i++) {
         float rate = (float)(0.003 * fmin(1, (i + 1) / 20.0) * (1.05 - (double)i / steps));
-        draw(where, 0, n_text / 10 * 9);
+        draw_places(where, BATCH, 0, n_text / 10 * 9 - LENGTH);
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(where, BATCH), TC_BUF(&rate, 1)),
                         TC_BUFS(TC_BUF(&loss, 1))), step);
         if ((i + 1) % (steps / 5 + 1) == 0) {

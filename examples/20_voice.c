@@ -2,9 +2,9 @@
  * Usage: 20_voice [mono 16 kHz 16-bit .wav].
  *
  * Silero's network looks at 32 ms at a time, and at 4 ms before them: a Fourier transform written
- * as a convolution, four convolutions of its magnitudes, an LSTM cell over time, a sigmoid. What
- * does not look back is one program with a symbolic size, all stretches at once, however many a
- * recording has. The LSTM's state is two parameters that its program changes in each run.
+ * as a convolution, four convolutions of its magnitudes, an LSTM cell over time, a sigmoid. One
+ * program of a symbolic size does it, however many stretches a recording has: what does not look
+ * back is computed for all of them at once, and tc_scan takes the LSTM's cell from one to the next.
  *
  * Data: the network's weights (Silero Team, MIT license) and a sentence of "Sense and Sensibility",
  * read for LibriVox (public domain); see data/LICENSE.txt.
@@ -16,7 +16,7 @@
 
 #include "example.h"
 
-enum { RATE = 16000, STRETCH = 512, BEFORE = 64, WIDTH = 128, GATES = 4 * WIDTH, MOST = 20000 };
+enum { RATE = 16000, STRETCH = 512, BEFORE = 64, WIDTH = 128, MOST = 20000 };
 
 /* Percent, of the sentence's stretches, by the same network in PyTorch. */
 static const signed char reference[] = {
@@ -45,11 +45,9 @@ static tc_tensor conv(const weights *w, tc_tensor x, int i, int64_t stride)
                              &(tc_conv){.stride = {stride}, .padding = {1}}));
 }
 
-/* Input: samples [n * STRETCH]. Output: what each stretch adds to the LSTM's gates, [n, GATES]. */
-static tc_program *compile_stretches(const weights *w)
+/* Samples [n * STRETCH] -> what each stretch adds to the LSTM's gates, [n, 4 * WIDTH]. */
+static tc_tensor look(const weights *w, tc_tensor samples)
 {
-    int64_t n = TC_DIM("n", 1, MOST);
-    tc_tensor samples = tc_input(w->ctx, "samples", TC_I16, tc_dim_mul(n, STRETCH));
     tc_tensor x = tc_pad(tc_div(tc_cast(samples, TC_F32), 32768), 0, BEFORE, 0, 0);
     x = tc_pad_mode(tc_unfold(x, 0, BEFORE + STRETCH, STRETCH), 1, 0, 64, "reflect");
     x = tc_conv1d(tc_unsqueeze(x, 1), named(w, "stft_conv.weight"), TC_NONE,
@@ -57,29 +55,36 @@ static tc_program *compile_stretches(const weights *w)
     x = tc_hypot(tc_range(x, 1, 0, 129), tc_range(x, 1, 129, 258));
     x = conv(w, conv(w, conv(w, conv(w, x, 1, 1), 2, 2), 3, 2), 4, 1);
     x = tc_matmul(tc_squeeze(x, 2), tc_transpose(named(w, "lstm_cell.weight_ih"), 0, 1));
-    x = tc_add(tc_add(x, named(w, "lstm_cell.bias_ih")), named(w, "lstm_cell.bias_hh"));
-    tc_program *f;
-    CHECK_OK(tc_compile(x, &f), w->ctx);
-    return f;
+    return tc_add(tc_add(x, named(w, "lstm_cell.bias_ih")), named(w, "lstm_cell.bias_hh"));
 }
 
-/* Input: gates [GATES]. Output: the probability of speech. state: what is remembered and told. */
-static tc_program *compile_cell(const weights *w, tc_tensor state[2])
+/* state: what is remembered and what is told, [WIDTH]. */
+static tc_status cell(void *user, const tc_tensor *state, const tc_tensor *given, tc_tensor *next,
+                      tc_tensor *told)
 {
-    tc_tensor given = tc_input(w->ctx, "gates", TC_F32, GATES), gate[4];
-    tc_tensor x = tc_add(given, tc_matmul(named(w, "lstm_cell.weight_hh"), state[1]));
+    tc_tensor x = tc_add(given[0], tc_matmul(named(user, "lstm_cell.weight_hh"), state[1]));
+    tc_tensor gate[4];
     for (int i = 0; i < 4; i++) {
         tc_tensor g = tc_range(x, 0, i * WIDTH, (i + 1) * WIDTH);
         gate[i] = i == 2 ? tc_tanh(g) : tc_sigmoid(g);
     }
-    tc_tensor cell = tc_add(tc_mul(gate[1], state[0]), tc_mul(gate[0], gate[2]));
-    tc_tensor told = tc_mul(gate[3], tc_tanh(cell));
+    next[0] = tc_add(tc_mul(gate[1], state[0]), tc_mul(gate[0], gate[2]));
+    next[1] = told[0] = tc_mul(gate[3], tc_tanh(next[0]));
+    return TC_OK;
+}
+
+/* Input: samples [n * STRETCH]. Output: the probability of speech in each stretch, [n]. */
+static tc_program *compile(weights *w)
+{
+    int64_t n = TC_DIM("n", 1, MOST);
+    tc_tensor samples = tc_input(w->ctx, "samples", TC_I16, tc_dim_mul(n, STRETCH));
+    tc_tensor zero = tc_full(w->ctx, 0, TC_F32, WIDTH), told;
+    CHECK_OK(tc_scan(TC_TENSORS(zero, zero), TC_TENSORS(look(w, samples)), 0, false, cell, w, NULL,
+                     &told, 1), w->ctx);
     tc_tensor row = tc_reshape(named(w, "final_conv.weight"), WIDTH);
-    tc_tensor p = tc_sigmoid(tc_add(tc_matmul(row, tc_relu(told)), named(w, "final_conv.bias")));
+    tc_tensor p = tc_add(tc_matmul(tc_relu(told), row), named(w, "final_conv.bias"));
     tc_program *f;
-    CHECK_OK(tc_compile_fn(TC_TENSORS(given), TC_TENSORS(p, tc_assign(state[0], cell),
-                                                         tc_assign(state[1], told)), NULL, &f),
-             w->ctx);
+    CHECK_OK(tc_compile(tc_sigmoid(p), &f), w->ctx);
     return f;
 }
 
@@ -116,33 +121,23 @@ static void print_times(const float *p, int64_t n)
 int main(int argc, char **argv)
 {
     static int16_t samples[MOST * STRETCH];
-    static float zeros[WIDTH], p[MOST];
+    static float p[MOST];
     const char *path = argc > 1 ? argv[1] : "examples/data/austen.wav";
     int64_t n = read_wav(path, samples, MOST * STRETCH) / STRETCH;
-    float *gates = malloc((size_t)n * GATES * sizeof(float));
     weights w = {0};
     CHECK_OK(tc_ctx_make(&w.ctx, NULL), w.ctx);
     CHECK_OK(tc_file_open(w.ctx, "examples/data/silero_vad_16k.safetensors", &w.file), w.ctx);
-    tc_tensor state[2] = {tc_param(w.ctx, zeros, TC_F32, WIDTH),
-                          tc_param(w.ctx, NULL, TC_F32, WIDTH)};
-    tc_program *stretches = compile_stretches(&w), *cell = compile_cell(&w, state);
+    tc_program *f = compile(&w);
     tc_file_close(w.file);
     double begin = now_us(), worst = 0;
-    CHECK_OK(tc_run(stretches, TC_BUFS(TC_BUF(samples, n * STRETCH)),
-                    TC_BUFS(TC_BUF(gates, n * GATES))), stretches);
-    for (int64_t i = 0; i < n; i++) {
-        CHECK_OK(tc_run(cell, TC_BUFS(TC_BUF(gates + i * GATES, GATES)),
-                        TC_BUFS(TC_BUF(p + i, 1))), cell);
-    }
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(samples, n * STRETCH)), TC_BUFS(TC_BUF(p, n))), f);
     double ms = (now_us() - begin) * 1e-3, s = (double)n * STRETCH / RATE;
     printf("%.2f s of sound in %.1f ms, %.0f times as fast as spoken\n", s, ms, s / ms * 1e3);
     print_times(p, n);
     for (size_t i = 0; i < sizeof(reference); i++) {
         worst = fmax(worst, fabs(100 * (double)p[i] - reference[i]));
     }
-    free(gates);
-    tc_program_free(stretches);
-    tc_program_free(cell);
+    tc_program_free(f);
     tc_ctx_free(w.ctx);
     return argc > 1 ? 0 : report_check(worst, 0.6, "difference from PyTorch's percent");
 }

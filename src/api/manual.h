@@ -218,7 +218,8 @@
  * element of each output), tc_while (until its values say that it is done) and tc_cond (one of two
  * branches): each is given functions that build a step of ordinary ops, and all steps are one
  * program, whose compile takes as long as one step's. tc_grad goes back through tc_scan and
- * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums.
+ * tc_cond. examples/24_loops.c filters sound, draws the Mandelbrot set and swings pendulums;
+ * 26_recurrent.c reads text and writes some.
  *
  * 7 COMPILED FORM: PROGRAMS
  *

@@ -40,7 +40,7 @@ static const tci_code_buffer *tci_export_buffer(const tci_export *e, int t, int 
 static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
 {
     const tci_code_buffer *b = tci_export_buffer(e, t, o);
-    int64_t offset = e->code->steps[t].offsets[o];
+    int64_t offset = tci_dim_known(e->code->steps[t].offsets[o]);
     switch ((tci_buffer_kind)b->kind) {
     case TCI_BUF_INPUT:
         if (b->index < e->code->n_user_inputs) {
@@ -143,7 +143,7 @@ static void tci_export_while(const tci_export *e, tci_str *out, int i, int depth
     tci_str_printf(out, "long long r%d;\n", i);
     tci_export_line(out, depth);
     tci_str_printf(out, "for (r%d = 0; r%d < %lldll", i, i, (long long)r->rounds);
-    if (r->n_turns) {
+    if (r->stops >= 0) {
         const tci_turn *stop = &r->turns[r->stops];
         tci_str_add(out, " && *(");
         tci_export_operand(e, out, stop->step, stop->operand);

@@ -8,6 +8,8 @@
  */
 #include "form.h"
 
+#include <string.h>
+
 /* The first so many of a function's blocks of threads are the first member's, and so on. */
 static void tci_joint_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
 {

@@ -58,15 +58,13 @@ TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
                                                : code->outputs[port - code->n_inputs].bytes);
 }
 
-TCI_FN void tci_bind_drop_sequences(tc_call *c)
+static void tci_bind_drop_sequence(tc_call *c)
 {
     const tc_backend *device = c->program->code->device;
-    for (int i = 0; i < c->device->n_sequences; i++) {
-        device->sequence_free(device->user, c->device->sequences[i]);
+    if (c->device->sequence) {
+        device->sequence_free(device->user, c->device->sequence);
+        c->device->sequence = NULL;
     }
-    tci_heap_free(c->device->sequences);
-    c->device->sequences = NULL;
-    c->device->n_sequences = 0;
     c->device->ran = false;
 }
 
@@ -76,7 +74,7 @@ TCI_FN void tci_bind_free(tc_call *c)
     if (!c->device) {
         return;
     }
-    tci_bind_drop_sequences(c);
+    tci_bind_drop_sequence(c);
     if (c->device->fault) {
         device->queues->host_free(device->user, c->device->fault);
     }
@@ -274,7 +272,7 @@ static void tci_bind_fill(tc_call *c)
 TCI_FN void tci_bind_refresh(tc_call *c)
 {
     if (!c->device->is_current) {
-        tci_bind_drop_sequences(c);
+        tci_bind_drop_sequence(c);
         tci_bind_fill(c);
         c->device->is_current = true;
     }

@@ -197,7 +197,7 @@ struct tc_call {
 struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
-    void **sequences; int n_sequences; /* recorded launches, in order; 0: none */
+    void *sequence;     /* recorded launches, or NULL */
     bool ran;           /* with operands where they are now */
     struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;     /* of the backend's queues, or NULL */
@@ -355,7 +355,6 @@ TCI_FN void tci_bind_kept(tc_call *c);
 TCI_FN tc_status tci_bind_ports(tc_call *c, const tci_run *r, bool params);
 /* The slots hold what is bound. */
 TCI_FN void tci_bind_refresh(tc_call *c);
-TCI_FN void tci_bind_drop_sequences(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);

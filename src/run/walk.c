@@ -140,10 +140,7 @@ static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
 
 /* ---- launches that are recorded ---- */
 
-enum {
-    TCI_WALK_SEQUENCE = 4096,   /* launches of a repetition in a sequence, */
-    TCI_WALK_RECORDED = 1 << 17 /* and of a run, at most */
-};
+enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with repetitions, at most */
 
 /* With their operands where they lay when they were put on it. */
 typedef struct tci_walk_tape {
@@ -199,31 +196,13 @@ static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
     for (int i = 0; i < t->n; i++) {
         if (t->launches[i].task_begin < t->launches[i].task_end) { /* others are no launches */
             t->launches[n] = t->launches[i];
-            last[n] = n % TCI_WALK_SEQUENCE - 1;
+            last[n] = n - 1;
             t->launches[n].after = &last[n];
-            t->launches[n].n_after = last[n] >= 0;
+            t->launches[n].n_after = n > 0;
             n++;
         }
     }
     t->n = n;
-}
-
-/* The tape as sequences of so many launches. */
-static tc_status tci_walk_cut(tc_call *c, const tci_walk_tape *t, int each)
-{
-    const tc_backend *device = c->program->code->device;
-    struct tci_device_call *d = c->device;
-    tc_status status = TC_OK;
-    d->sequences = tci_heap_get(sizeof(*d->sequences) * (size_t)(t->n / each + 1));
-    if (!d->sequences) {
-        return TC_ERR_MEMORY;
-    }
-    for (int at = 0; (at == 0 || at < t->n) && !status; at += each) {
-        status = device->record(device->user, t->launches + at, TCI_MIN(each, t->n - at),
-                                &d->sequences[d->n_sequences]);
-        d->n_sequences += !status;
-    }
-    return status;
 }
 
 static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
@@ -243,7 +222,7 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
     } else {
         tci_after_launches(s, c, begin, tape.launches, tape.n);
     }
-    return tci_walk_cut(c, &tape, code->n_repeats ? (int)TCI_WALK_SEQUENCE : TCI_MAX(tape.n, 1));
+    return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
 }
 
 static tc_status tci_walk_record(tc_call *c, int begin, int end)
@@ -252,9 +231,6 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
     tci_scratch_init(&s);
     tc_status status = setjmp(s.escape) ? TC_ERR_MEMORY : tci_walk_record_in(&s, c, begin, end);
     tci_scratch_free(&s);
-    if (status) {
-        tci_bind_drop_sequences(c);
-    }
     return status;
 }
 
@@ -423,15 +399,11 @@ static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
-    struct tci_device_call *d = c->device;
-    tc_status status = d->n_sequences ? TC_OK : tci_walk_record(c, begin, end);
-    for (int i = 0; i < d->n_sequences && !status; i++) {
-        status = tci_walk_is_apart(c, r)
-                     ? device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK],
-                                              d->sequences[i])
-                     : device->replay(device->user, d->sequences[i]);
+    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
+    if (status || !tci_walk_is_apart(c, r)) {
+        return status ? status : device->replay(device->user, c->device->sequence);
     }
-    return status;
+    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
 }
 
 static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)

@@ -1,5 +1,5 @@
 /* tests/ops/test_any_loops.c - one program of repetitions for all sizes gives the bits that
- * programs of those sizes give, with steps or none, on interpreter and native code, and from disk. */
+ * programs of those sizes give, with steps or none, interpreted and native, and from disk. */
 #define TC_DYNAMIC_SHAPES
 #include "inside.h"
 
