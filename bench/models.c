@@ -7,9 +7,11 @@
  * A line each: the step as it is fused and with every op a kernel of its own, in turns (times are
  * of the best round, the ratio is the median of the rounds'); kernels and launches of both; how
  * long a compile takes with nothing cached and with everything on disk; workspace of a run, and
- * what is kept between runs. Weights are random numbers, the same in both, and so are images and
- * words; what both computed is printed: losses of the first and the last step, or the size of the
- * output. Weights and what the network reads lie in memory of the device.
+ * what is kept between runs; the parameters, and how much more memory the process (of a GPU the
+ * device) had in use at most, from before the network was there to behind its first runs. Weights
+ * are random numbers, the same in both, and so are images and words; what both computed is printed:
+ * losses of the first and the last step, or the size of the output. Weights and what the network
+ * reads lie in memory of the device.
  * bench/models_peers.py runs this program and PyTorch in turns. */
 #define _GNU_SOURCE
 #define TC_CUDA
@@ -46,6 +48,7 @@ typedef struct net {
     tc_buf in[MOST_IN], out;
     int n_in;
     double compile_ms, first;          /* first: the loss of the first step */
+    double params_mb, peak_mb;
     tc_program_info info;
 } net;
 
@@ -67,6 +70,41 @@ static void *get(int64_t bytes)
         give_up("out of memory");
     }
     return p;
+}
+
+static void give(void *data)
+{
+    if (ask.cuda) {
+        tc_cuda_free(data);
+    } else {
+        free(data);
+    }
+}
+
+/* MB in use at most since memory_begin, as the system counts. On a device: now, as nothing of what
+ * a network takes goes before it ends. */
+static double memory_most(void)
+{
+    const char *from = ask.cuda ? "nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits"
+                                : "sed -n 's/VmHWM: *//p' /proc/$PPID/status";
+    FILE *file = popen(from, "r");
+    double number = 0;
+    if (file) {
+        number = fscanf(file, "%lf", &number) == 1 ? number : 0;
+        pclose(file);
+    }
+    return ask.cuda ? number * 1.048576 : number * 1.024e-3;
+}
+
+static double memory_begin(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w"); /* 5: the most begins with what is there */
+    if (file) {
+        fputs("5", file);
+        fclose(file);
+    }
+    give(get(1)); /* a device has its context */
+    return memory_most();
 }
 
 static void copy(void *to, const void *from, int64_t bytes)
@@ -175,18 +213,16 @@ static net make(const nn_network *network, int fusion)
     tc_program_get_info(n.f, &n.info);
     int64_t bytes = tc_nbytes(n.result);
     n.out = (tc_buf){get(bytes), bytes, -1, false, 0, NULL};
+    for (int i = 0; i < n.model.n_state; i++) {
+        n.params_mb += (double)tc_nbytes(n.model.state[i].tensor) / 1e6;
+    }
     return n;
 }
 
 static void end(net *n)
 {
     for (int i = 0; i <= n->n_in; i++) {
-        void *data = i < n->n_in ? n->in[i].data : n->out.data;
-        if (ask.cuda) {
-            tc_cuda_free(data);
-        } else {
-            free(data);
-        }
+        give(i < n->n_in ? n->in[i].data : n->out.data);
     }
     nn_free(&n->model);
     tc_program_free(n->f);
@@ -233,28 +269,35 @@ static void say(const nn_network *network, const net *fused, const net *apart, d
                "\"launches\": %d, \"apart_kernels\": %d, \"apart_launches\": %d, "
                "\"cold_ms\": %.5g, \"warm_ms\": %.5g, \"workspace_mb\": %.5g, \"kept_mb\": %.5g, "
                "\"apart_workspace_mb\": %.5g, \"first\": %.8g, \"apart_first\": %.8g, "
-               "\"last\": %.8g}\n", network->name, ms, apart_ms, fused->info.n_kernels,
-               fused->info.n_steps, apart->info.n_kernels, apart->info.n_steps, cold_ms,
-               fused->compile_ms, arena, kept, (double)apart->info.arena_bytes * mb, fused->first,
-               apart->first, result_of(fused));
+               "\"last\": %.8g, \"params_mb\": %.5g, \"peak_mb\": %.5g}\n", network->name, ms,
+               apart_ms, fused->info.n_kernels, fused->info.n_steps, apart->info.n_kernels,
+               apart->info.n_steps, cold_ms, fused->compile_ms, arena, kept,
+               (double)apart->info.arena_bytes * mb, fused->first, apart->first, result_of(fused),
+               fused->params_mb, fused->peak_mb);
     } else {
-        printf("%-22s %9.3f %9.3f %6.2f  %4d/%-5d %4d/%-5d %7.0f %6.1f %8.1f %8.1f %8.1f  "
-               "%.6g %.6g %.6g\n", network->name, ms, apart_ms, bench_ratio(&sides[1], &sides[0]),
-               fused->info.n_kernels, fused->info.n_steps, apart->info.n_kernels,
-               apart->info.n_steps, cold_ms, fused->compile_ms, arena,
-               (double)apart->info.arena_bytes * mb, kept, fused->first, apart->first,
-               result_of(fused));
+        printf("%-22s %9.3f %9.3f %6.2f  %4d/%-5d %4d/%-5d %7.0f %6.1f %8.1f %8.1f %8.1f "
+               "%8.1f %8.1f  %.6g %.6g %.6g\n", network->name, ms, apart_ms,
+               bench_ratio(&sides[1], &sides[0]), fused->info.n_kernels, fused->info.n_steps,
+               apart->info.n_kernels, apart->info.n_steps, cold_ms, fused->compile_ms, arena,
+               (double)apart->info.arena_bytes * mb, kept, fused->params_mb, fused->peak_mb,
+               fused->first, apart->first, result_of(fused));
     }
     fflush(stdout);
 }
 
 static double measure(const nn_network *network)
 {
+    double before_mb = memory_begin();
     net cold = make(network, 0);
     double cold_ms = cold.compile_ms;
+    for (int i = 0; i < 3; i++) {
+        run(&cold);
+    }
+    double peak_mb = memory_most() - before_mb;
     end(&cold);
     tc_shutdown(); /* only the disk remembers */
     net fused = make(network, 0), apart = make(network, -1);
+    fused.peak_mb = peak_mb;
     bench_side sides[2] = {{.name = "fused", .run = run, .arg = &fused},
                            {.name = "apart", .run = run, .arg = &apart}};
     run(&fused);
@@ -338,7 +381,8 @@ int main(int argc, char **argv)
     }
     if (!ask.json) {
         printf("%s, %s, batch %lld, %s; ms of a %s: fused, apart, their ratio; kernels / launches "
-               "of both;\nms of a compile: cold, from disk; MB: workspace of both, kept; %s\n",
+               "of both;\nms of a compile: cold, from disk; MB: workspace of both, kept, "
+               "parameters, peak; %s\n",
                ask.backend, ask.dtype, (long long)ask.batch, ask.train ? "training" : "inference",
                ask.train ? "step" : "run", ask.train ? "loss: first of both, last" : "output: rms");
     }

@@ -4,13 +4,17 @@
     python3 bench/models_peers.py build/bench_models [--backend cpu|cuda] [--train] [--batch N]
         [--dtype f32|bf16] [--threads N] [--no-compile] [--tf32] [NAME ...]
 
-For each network bench_models runs first, then PyTorch on as many threads: eager mode and torch.compile
-(on a GPU with its CUDA graphs). Times are those of the best round in ms, of a run or of a training step (forward,
-backward, SGD). A ratio above 1: tc is faster than the best of PyTorch's. Weights are random on both
-sides, so losses are alike and not equal. On a
-GPU f32 is f32 unless --tf32 lets PyTorch's products round their factors. Networks whose library is not installed are left out.
+For each network bench_models runs first, then PyTorch on as many threads: eager mode, on a GPU the same
+recorded as a CUDA graph, and torch.compile (there with graphs of its own). Times are those of the best
+round in ms, of a run or of a training step (forward, backward, SGD). A ratio above 1: tc is faster than
+the best of PyTorch's. Peak memory is what the process (the device) had in use at most beyond what it
+had before the network was made, on both sides: parameters, inputs, workspace, code; of PyTorch's that
+of eager mode. Weights are random on both sides, so losses are alike and not equal. On a GPU f32 is f32
+unless --tf32 lets PyTorch's products round their factors. Networks whose library is not installed are
+left out. bench/models_chart.py draws the tables of bench/results/models.md.
 """
 import argparse
+import gc
 import json
 import math
 import os
@@ -22,6 +26,10 @@ import torch
 import torch.nn.functional as F
 
 ROUNDS = 12
+KINDS = ["eager", "CUDA graph", "torch.compile"]
+HEAD = ("| network | tc | apart | apart / tc | " + " | ".join(KINDS) + " | best / tc | kernels, "
+        "launches | cold compile | from disk | torch.compile, first run | workspace and parameters, "
+        "MB | peak MB | PyTorch's | loss, or rms of the output: tc, eager |")
 NAMES = ["resnet18", "resnet50", "resnext50_32x4d", "resnext101_32x8d", "alexnet", "vgg16",
          "squeezenet1_1", "mobilenet_v2", "mnasnet1_0", "vit_tiny_patch16_224",
          "vit_base_patch16_224", "bert_base", "bert_small", "bert_minilm_l6", "gpt2", "llama"]
@@ -105,23 +113,66 @@ def step_of(model, forward, x, a):
     return train
 
 
+def recorded(step, a):
+    """The step as a CUDA graph; None where it cannot be one."""
+    try:
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
+    except RuntimeError as error:
+        print(f"no CUDA graph: {error}", file=sys.stderr)
+        return None
+
+
+def memory_now(a):
+    """MB in use: of the device, or of this process at most since memory_begin."""
+    if a.backend == "cuda":
+        torch.cuda.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        return (total - free) / 1e6
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) * 1.024e-3
+
+
+def memory_begin(a):
+    if a.backend == "cuda":
+        torch.zeros(1, device="cuda")
+        torch.cuda.empty_cache()
+    else:
+        gc.collect()
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    return memory_now(a)
+
+
 def torch_times(name, a):
-    """ms of eager mode and of torch.compile, its seconds, the first loss."""
+    """ms by kind of run, the seconds that torch.compile took, MB, the first loss."""
+    before = memory_begin(a)
     model, forward = model_of(name)
     model = model.to(a.backend, torch.bfloat16 if a.dtype == "bf16" else torch.float32)
     model.train(a.train)
     x = inputs_of(name, a)
     step = step_of(model, forward, x, a)
     first = float(step().detach().float().square().mean().sqrt())
-    eager, compiled, seconds = best_ms(step, a.backend), math.nan, math.nan
+    ms, seconds = {"eager": best_ms(step, a.backend)}, math.nan
+    peak = memory_now(a) - before
+    graph = recorded(step, a) if a.backend == "cuda" else None
+    if graph:
+        ms["CUDA graph"] = best_ms(graph, a.backend)
     if not a.no_compile:
         mode = "reduce-overhead" if a.backend == "cuda" else "default"
         step = step_of(model, torch.compile(forward, mode=mode), x, a)
         begin = time.perf_counter()
         step()
         seconds = time.perf_counter() - begin
-        compiled = best_ms(step, a.backend)
-    return eager, compiled, seconds, first
+        ms["torch.compile"] = best_ms(step, a.backend)
+    return ms, seconds, peak, first
 
 
 def tc_line(name, a):
@@ -152,10 +203,7 @@ def main():
         torch.set_num_threads(a.threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = a.tf32
     ratios, unfused = [], []
-    print("| network | tc | a kernel for each op | ratio | eager | torch.compile | ratio | kernels, "
-          "launches | cold compile ms | from disk ms | torch.compile s | workspace MB | loss, or rms "
-          "of the output: tc, eager |")
-    print("|" + " --- |" * 13)
+    print(HEAD + "\n" + "|" + " --- |" * (HEAD.count("|") - 1))
     for name in a.names or NAMES:
         try:
             __import__("timm" if name.startswith("vit") else "transformers"
@@ -164,15 +212,16 @@ def main():
             print(f"{name}: {error}", file=sys.stderr)
             continue
         t = tc_line(name, a)
-        eager, compiled, seconds, first = torch_times(name, a)
-        best = eager if math.isnan(compiled) else min(eager, compiled)
-        ratios.append(best / t["ms"])
+        ms, seconds, peak, first = torch_times(name, a)
+        ratios.append(min(ms.values()) / t["ms"])
         unfused.append(t["apart_ms"] / t["ms"])
-        print(f"| {name} | {t['ms']:.3f} | {t['apart_ms']:.3f} | {unfused[-1]:.2f} | {eager:.3f} | "
-              f"{compiled:.3f} | {ratios[-1]:.2f} | {t['kernels']}, {t['launches']} | "
-              f"{t['cold_ms']:.0f} | {t['warm_ms']:.1f} | {seconds:.1f} | {t['workspace_mb']:.1f} | "
+        peers = " | ".join(f"{ms[k]:.3f}" if k in ms else "-" for k in KINDS)
+        print(f"| {name} | {t['ms']:.3f} | {t['apart_ms']:.3f} | {unfused[-1]:.2f} | {peers} | "
+              f"{ratios[-1]:.2f} | {t['kernels']}, {t['launches']} | {t['cold_ms']:.0f} | "
+              f"{t['warm_ms']:.1f} | {'-' if math.isnan(seconds) else f'{1000 * seconds:.0f}'} | "
+              f"{t['workspace_mb'] + t['params_mb']:.1f} | {t['peak_mb']:.0f} | {peak:.0f} | "
               f"{t['first']:.5g}, {first:.5g} |", flush=True)
-    for what, list_ in (("a kernel for each op / tc", unfused), ("best of PyTorch / tc", ratios)):
+    for what, list_ in (("apart / tc", unfused), ("best of PyTorch / tc", ratios)):
         print(f"\n{what}: geometric mean {math.exp(sum(map(math.log, list_)) / len(list_)):.2f}")
 
 

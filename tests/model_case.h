@@ -410,7 +410,7 @@ static void mdl_replay(mdl_run *r, const char *path)
     }
     char *settings = mdl_settings(json_get(r->meta, "config"));
     r->model = (nn_model){.ctx = ctx, .prefix = "w/", .settings = settings, .learns = r->train,
-                          .preset = r->network->preset};
+                          .preset = r->network->preset, .ignores = true};
     if (tc_file_open(ctx, path, &r->model.file)) {
         mdl_say(r, path, "%s", tc_error(ctx));
     } else {

@@ -27,7 +27,8 @@ static void alexnet(nn m, const tc_tensor *images, tc_tensor *logits)
     x = tc_reshape(x, tc_size(x, 0), tc_size(x, 1) * 36);
     x = tc_relu(nn_linear(c, "1", nn_dropout(m, x, p), units, true));
     x = tc_relu(nn_linear(c, "4", nn_dropout(m, x, p), units, true));
-    logits[0] = nn_linear(c, "6", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    x = nn_linear(c, "6", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    logits[0] = nn_end(m, x);
 }
 
 #endif

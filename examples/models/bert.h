@@ -26,14 +26,15 @@ static tc_tensor bert_layer(nn m, tc_tensor x, tc_tensor mask, int64_t heads, in
     tc_tensor q = nn_split_heads(nn_linear(self, "query", x, width, true), heads);
     tc_tensor k = nn_split_heads(nn_linear(self, "key", x, width, true), heads);
     tc_tensor v = nn_split_heads(nn_linear(self, "value", x, width, true), heads);
-    tc_tensor y = nn_join_heads(tc_scaled_dot_product_attention(q, k, v, mask, false, 0));
+    tc_tensor y = nn_join_heads(nn_attention(
+        m, q, k, v, mask, false, nn_setting(m, "attention_probs_dropout_prob", 0.1)));
     x = bert_end(nn_in(m, "attention.output"), x, y, width);
     y = tc_gelu(nn_linear(m, "intermediate.dense", x, inner, true));
     return bert_end(nn_in(m, "output"), x, y, width);
 }
 
 /* ids, token types and mask (0: padding), all [N, T], to hidden [N, T, width] and pooled
- * [N, width]. Settings have the names of BertConfig; attention itself drops nothing. */
+ * [N, width]. Settings have the names of BertConfig. */
 static void bert(nn m, const tc_tensor *in, tc_tensor *out)
 {
     nn e = nn_in(m, "embeddings");
@@ -57,7 +58,7 @@ static void bert(nn m, const tc_tensor *in, tc_tensor *out)
         x = bert_layer(nn_in(m, "encoder.layer.%d", i), x, mask, heads, inner);
     }
     tc_tensor first = tc_squeeze(tc_slice(x, 1, 0, 1, 1), 1);
-    out[0] = x;
+    out[0] = nn_end(m, x);
     out[1] = tc_tanh(nn_linear(m, "pooler.dense", first, width, true));
 }
 

@@ -63,7 +63,8 @@ static void llama(nn m, const tc_tensor *ids, tc_tensor *logits)
         y = nn_rms_norm(layer, "post_attention_layernorm", x, eps);
         x = tc_add(x, llama_mlp(nn_in(layer, "mlp"), y, inner));
     }
-    logits[0] = nn_linear(m, "lm_head", nn_rms_norm(body, "norm", x, eps), words, false);
+    x = nn_linear(m, "lm_head", nn_rms_norm(body, "norm", x, eps), words, false);
+    logits[0] = nn_end(m, x);
 }
 
 #endif

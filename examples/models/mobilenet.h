@@ -66,7 +66,8 @@ static void mobilenet_v2(nn m, const tc_tensor *images, tc_tensor *logits)
     }
     x = mobilenet_v2_conv(nn_in(f, "%d", number), x, last, (nn_conv){0}, 1);
     x = nn_dropout(m, tc_mean(x, TC_AXES(2, 3), false), nn_setting(m, "dropout", 0.2));
-    logits[0] = nn_linear(m, "classifier.1", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    x = nn_linear(m, "classifier.1", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    logits[0] = nn_end(m, x);
 }
 
 /* ---- MnasNet ---- */
@@ -112,7 +113,8 @@ static void mnasnet(nn m, const tc_tensor *images, tc_tensor *logits)
     }
     x = tc_relu(mnasnet_conv(l, 14, x, 1280, 1, (nn_conv){0}));
     x = nn_dropout(m, tc_mean(x, TC_AXES(2, 3), false), nn_setting(m, "dropout", 0.2));
-    logits[0] = nn_linear(m, "classifier.1", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    x = nn_linear(m, "classifier.1", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    logits[0] = nn_end(m, x);
 }
 
 #endif

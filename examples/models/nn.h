@@ -28,7 +28,7 @@
 #define NN_PRINTF
 #endif
 
-enum { NN_NAME = 128, NN_RANK = 8 };
+enum { NN_NAME = 128, NN_RANK = 8, NN_SETTINGS = 32 };
 
 /* Gradients are taken for weights, biases and scales; the others are buffers. */
 typedef enum nn_kind { NN_WEIGHT, NN_BIAS, NN_SCALE, NN_MEAN, NN_VARIANCE, NN_COUNT } nn_kind;
@@ -46,6 +46,7 @@ typedef struct nn_model {
     tc_file *file;        /* where parameters come from; NULL: random numbers */
     const char *prefix;   /* of their names there, such as "model."; NULL: none */
     const char *settings; /* "depth=4 layers=3,4,6,3" (nn_setting); NULL: the network's own */
+    bool ignores;         /* words of the settings that the network does not know: no mistakes */
     const char *preset;   /* of the network itself, for those that `settings` does not have */
     tc_dtype dtype;       /* of random parameters; 0: f32. Those of a file are as they lie there */
     bool learns;          /* parameters have memory of their own, which a step may change */
@@ -60,6 +61,8 @@ typedef struct nn_model {
     int n_state, n_trace;
     tc_tensor *effects;      /* of a training run, for tc_compile_fn: running statistics */
     int n_effects;
+    const char *asked[NN_SETTINGS]; /* settings, by the network */
+    int n_asked;
     uint32_t random;
     char error[384];
 } nn_model;
@@ -151,8 +154,16 @@ static inline int nn_numbers(const char *words, const char *name, double *number
     return 0;
 }
 
+/* name: of a static string */
 static inline void nn_setting_list(nn m, const char *name, double *numbers, int n)
 {
+    bool known = false;
+    for (int i = 0; i < m.model->n_asked; i++) {
+        known = known || !strcmp(m.model->asked[i], name);
+    }
+    if (!known && m.model->n_asked < NN_SETTINGS) {
+        m.model->asked[m.model->n_asked++] = name;
+    }
     if (!nn_numbers(m.model->settings, name, numbers, n)) {
         nn_numbers(m.model->preset, name, numbers, n);
     }
@@ -163,6 +174,37 @@ static inline double nn_setting(nn m, const char *name, double usual)
 {
     nn_setting_list(m, name, &usual, 1);
     return usual;
+}
+
+/* A word of the settings, up to its end: what is wrong with it, or NULL. */
+static inline const char *nn_wrong_setting(const nn_model *model, const char *word)
+{
+    size_t n = strcspn(word, "= ");
+    char *end;
+    for (int i = 0; i < model->n_asked; i++) {
+        if (strlen(model->asked[i]) == n && !strncmp(model->asked[i], word, n)) {
+            strtod(word + n + (word[n] == '='), &end);
+            return word[n] == '=' && end > word + n + 1 ? NULL : "has no number";
+        }
+    }
+    return "is none of this network's";
+}
+
+/* The output of a whole network, which has asked for all its settings: nothing where others are
+ * given. */
+static inline tc_tensor nn_end(nn m, tc_tensor y)
+{
+    const char *word = m.model->ignores || *m.path ? NULL : m.model->settings;
+    while (word && *word) {
+        int n = (int)strcspn(word, " ");
+        const char *wrong = n ? nn_wrong_setting(m.model, word) : NULL;
+        if (wrong) {
+            return nn_fail(m.model, "the setting '%.*s' %s", n < 60 ? n : 60, word, wrong);
+        }
+        word += n;
+        word += strspn(word, " ");
+    }
+    return y;
 }
 
 /* ---- parameters ---- */
@@ -391,6 +433,27 @@ static inline tc_tensor nn_dropout(nn m, tc_tensor x, double p)
 {
     bool drops = m.model->training && m.model->dropout;
     return drops ? tc_dropout(x, p, tc_next_key(m.model->dropout)) : x;
+}
+
+/* Attention that drops weights with probability p in training. mask: of bools, true where a key is
+ * seen, or TC_NONE; causal: no key behind its query, where there are as many of both. */
+static inline tc_tensor nn_attention(nn m, tc_tensor q, tc_tensor k, tc_tensor v, tc_tensor mask,
+                                     bool causal, double p)
+{
+    tc_ctx *ctx = m.model->ctx;
+    int64_t length = tc_size(q, 2);
+    if (!m.model->training || !m.model->dropout || !(p > 0)) {
+        return tc_scaled_dot_product_attention(q, k, v, mask, causal, 0);
+    }
+    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, 2, 3)),
+                              1 / sqrt((double)tc_size(q, 3)));
+    if (causal) {
+        tc_tensor place = tc_arange(ctx, 0, length, 1, TC_I64);
+        mask = tc_le(place, tc_unsqueeze(place, 1));
+    }
+    bool masks = mask.ctx != NULL;
+    scores = masks ? tc_where(mask, scores, -INFINITY) : scores;
+    return tc_matmul(nn_dropout(m, tc_softmax(scores, -1), p), v);
 }
 
 /* [N, T, heads * width] as [N, heads, T, width], and back */

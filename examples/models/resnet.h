@@ -62,8 +62,9 @@ static void resnet(nn m, const tc_tensor *images, tc_tensor *logits)
                            : resnet_basic(block, x, width, stride);
         }
     }
-    logits[0] = nn_linear(m, "fc", tc_mean(x, TC_AXES(2, 3), false),
-                          (int64_t)nn_setting(m, "classes", 1000), true);
+    x = nn_linear(m, "fc", tc_mean(x, TC_AXES(2, 3), false),
+                  (int64_t)nn_setting(m, "classes", 1000), true);
+    logits[0] = nn_end(m, x);
 }
 
 #endif

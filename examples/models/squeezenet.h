@@ -31,7 +31,7 @@ static void squeezenet(nn m, const tc_tensor *images, tc_tensor *logits)
     }
     x = nn_dropout(m, x, nn_setting(m, "dropout", 0.5));
     x = tc_relu(nn_conv2d(m, "classifier.1", x, classes, 1, .bias = true));
-    logits[0] = tc_mean(x, TC_AXES(2, 3), false);
+    logits[0] = nn_end(m, tc_mean(x, TC_AXES(2, 3), false));
 }
 
 #endif

@@ -27,7 +27,8 @@ static void vgg(nn m, const tc_tensor *images, tc_tensor *logits)
     x = tc_reshape(x, tc_size(x, 0), tc_size(x, 1) * 49);
     x = nn_dropout(m, tc_relu(nn_linear(c, "0", x, units, true)), p);
     x = nn_dropout(m, tc_relu(nn_linear(c, "3", x, units, true)), p);
-    logits[0] = nn_linear(c, "6", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    x = nn_linear(c, "6", x, (int64_t)nn_setting(m, "classes", 1000), true);
+    logits[0] = nn_end(m, x);
 }
 
 #endif

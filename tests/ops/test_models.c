@@ -5,6 +5,7 @@
 
 #include "tc_test.h"
 
+#include "../examples/models/sentences.h"
 #include "model_case.h"
 #include "safetensors.h"
 
@@ -106,7 +107,7 @@ TEST(configurations_have_as_many_parameters_as_theirs)
     for (const json *v = json_get(manifest, "tiny")->first; v; v = v->next) {
         const nn_network *network = nn_find(v->key);
         char *settings = mdl_settings(json_get(v, "config"));
-        nn_model model = {.settings = settings};
+        nn_model model = {.settings = settings, .ignores = true};
         int64_t n = 0;
         REQUIRE(network != NULL && tc_ctx_make(&model.ctx, NULL) == TC_OK);
         write_down(&model, network, json_get(v, "batch")->integer, json_get(v, "size")->integer);
@@ -119,6 +120,30 @@ TEST(configurations_have_as_many_parameters_as_theirs)
         free(settings);
     }
     close_manifest();
+}
+
+TEST(settings_that_no_network_asks_for_are_mistakes)
+{
+    static const char *const wrong[][2] = {{"detph=3", "'detph=3' is none of this network's"},
+                                           {"layer=1", "'layer=1' is none of this network's"},
+                                           {"layers", "'layers' has no number"},
+                                           {"classes=many", "'classes=many' has no number"}};
+    for (int i = 0; i < 5; i++) {
+        char settings[80];
+        tc_tensor y, x;
+        nn_model model = {.settings = settings, .make = make_placeholder};
+        REQUIRE(tc_ctx_make(&model.ctx, NULL) == TC_OK);
+        snprintf(settings, sizeof(settings), " classes=7  width_divisor=8 layers=1,1,1,1 %s",
+                 i < 4 ? wrong[i][0] : "");
+        x = tc_input(model.ctx, "x", TC_F32, 1, 3, 64, 64);
+        resnet(nn_top(&model), &x, &y);
+        CHECK(i == 4 ? tc_size(y, 1) == 7 && !*nn_error(&model) : tc_size(y, 1) == -1);
+        if (i < 4) {
+            CHECK_HAS(nn_error(&model), wrong[i][1]);
+        }
+        nn_free(&model);
+        tc_ctx_free(model.ctx);
+    }
 }
 
 /* ---- numbers ---- */
@@ -172,6 +197,49 @@ TEST(a_wrong_weight_is_found_and_its_layer_named)
     CHECK_STR(r.first, "encoder.layer.1.intermediate.dense");
 }
 
+/* tests/data/sentences: a BERT, its words, and what the tokenizer and the network of transformers
+ * make of texts. */
+TEST(texts_become_the_vectors_of_the_reference)
+{
+    static const char *const backends[] = {"interp", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        sentences s;
+        double worst = 0;
+        int n = 0;
+        tc_options options = {.backend = backends[i]};
+        CHECK_MSG(sentences_open(&s, "tests/data/sentences", &options), "%s", s.error);
+        CHECK_MSG(sentences_compare(&s, "tests/data/sentences/expected.txt", &worst, &n), "%s",
+                  s.error);
+        CHECK_MSG(n == 10 && worst < 1e-5, "%d texts, %g", n, worst);
+        sentences_close(&s);
+    }
+    sentences s;
+    CHECK(!sentences_open(&s, "tests/data/models", NULL));
+    CHECK_HAS(s.error, "tests/data/models/config.json: it cannot be read");
+    sentences_close(&s);
+}
+
+TEST(long_texts_and_words_are_cut)
+{
+    wp_words w;
+    int64_t ids[12];
+    char word[300] = "";
+    REQUIRE(wp_open(&w, "tests/data/sentences/vocab.txt"));
+    CHECK_EQ_INT(wp_encode(&w, "the cat the cat the cat", ids, 5), 5);
+    CHECK(ids[0] == w.start && ids[4] == w.end && ids[3] == ids[1]);
+    memset(word, 'z', 100);
+    CHECK_EQ_INT(wp_encode(&w, word, ids, 12), 12);
+    memset(word, 'z', 101);
+    CHECK_EQ_INT(wp_encode(&w, word, ids, 12), 3);
+    CHECK_EQ_INT(ids[1], w.unknown);
+    CHECK_EQ_INT(wp_encode(&w, "\xff\xc3 cat \xe4\xb8", ids, 12), 3); /* no UTF-8 */
+    wp_close(&w);
+    CHECK(!wp_open(&w, "tests/data/nothing"));
+    wp_close(&w);
+    CHECK(!wp_open(&w, "tests/data/sentences/config.json"));
+    wp_close(&w);
+}
+
 /* ---- files that do not fit ---- */
 
 TEST(a_file_of_another_shape_is_refused_by_name)
@@ -195,6 +263,39 @@ TEST(a_file_of_another_shape_is_refused_by_name)
 
 /* ---- without a file ---- */
 
+/* Attention of 8 places, of which the last is masked, or which look back alone. */
+TEST(attention_drops_weights_in_training)
+{
+    enum { N = 2 * 3 * 8 * 4 };
+    static float whole[N], kept[N], dropped[N];
+    nn_model model = {.training = true};
+    REQUIRE(tc_ctx_make(&model.ctx, NULL) == TC_OK);
+    nn m = nn_top(&model);
+    tc_keys keys = {tc_full(model.ctx, 3, TC_U64), 0};
+    tc_tensor q = tc_randn(model.ctx, 1, TC_F32, 2, 3, 8, 4);
+    tc_tensor k = tc_randn(model.ctx, 2, TC_F32, 2, 3, 8, 4), v = tc_mul(k, q);
+    tc_tensor mask = tc_lt(tc_arange(model.ctx, 0, 8, 1, TC_I64), 7);
+    for (int causal = 0; causal < 2; causal++) {
+        tc_tensor seen = causal ? TC_NONE : mask;
+        model.dropout = NULL;
+        tc_tensor a = nn_attention(m, q, k, v, seen, causal, 0.5);
+        model.dropout = &keys;
+        tc_tensor b = nn_attention(m, q, k, v, seen, causal, 1e-9);
+        tc_tensor c = nn_attention(m, q, k, v, seen, causal, 0.5);
+        CHECK_EQ_INT(tc_read(a, whole, N), TC_OK);
+        CHECK_EQ_INT(tc_read(b, kept, N), TC_OK);
+        CHECK_EQ_INT(tc_read(c, dropped, N), TC_OK);
+        int zeros = 0, differ = 0;
+        for (int i = 0; i < N; i++) {
+            CHECK_CLOSE(kept[i], whole[i], 1e-5);
+            zeros += dropped[i] == 0;
+            differ += fabsf(dropped[i] - whole[i]) > 1e-3f;
+        }
+        CHECK_MSG(differ > N * 3 / 4 && zeros < N / 4, "%d, %d zeros", differ, zeros);
+    }
+    tc_ctx_free(model.ctx);
+}
+
 TEST(a_network_of_random_numbers_learns_with_dropout)
 {
     enum { BATCH = 4, LENGTH = 8, WORDS = 12, IDS = BATCH * LENGTH, STEPS = 60 };
@@ -216,7 +317,7 @@ TEST(a_network_of_random_numbers_learns_with_dropout)
     tc_tensor w[32], g[32], outs[TC_EFFECTS(32) + 2] = {loss};
     int n = nn_learning(&model, w), n_effects;
     CHECK_EQ_INT(n, 16);
-    CHECK_EQ_INT((int)keys.given, 3);
+    CHECK_EQ_INT((int)keys.given, 4);
     CHECK_MSG(tc_grad(loss, w, n, g) == TC_OK, "%s", nn_error(&model));
     REQUIRE(tc_adam(w, g, n, 0.01, NULL, outs + 1, &n_effects) == TC_OK);
     outs[1 + n_effects] = tc_assign(runs, tc_add(runs, 1));
