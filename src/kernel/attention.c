@@ -37,7 +37,7 @@ static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int 
 TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
 {
     bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
-                k->n_outer <= 1 + TCI_MATRIX_BATCH && !k->faults;
+                k->n_outer <= 1 + TCI_MATRIX_PLAIN_BATCH && !k->faults;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
                tci_dim_known(k->axes[a].size) <= INT32_MAX;

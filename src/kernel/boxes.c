@@ -11,8 +11,9 @@
  * A step of the product takes 64 elements of k: of the one axis along which an array lies fastest,
  * if that is a contracted one, the other contracted axes being walked one by one; else of a block
  * of the contracted axes. Where a block's end lies outside, both factors are zeros there, so that
- * no element that does not exist is multiplied by one that does. Columns may be two axes, the
- * places of an image: a tile then has whole rows of it. */
+ * no element that does not exist is multiplied by one that does; where no such block has 64
+ * elements it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the places of
+ * an image: a tile then has whole rows of it. */
 #include "matrix.h"
 
 #include <string.h>
@@ -212,11 +213,24 @@ static int64_t tci_boxes_power_in(int64_t n, int64_t most)
     return power;
 }
 
-/* Blocks of the contracted axes that are 64 elements together, the axes in the order in which both
- * arrays lie. */
-static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
+/* The largest divisor of n up to `most`. */
+static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
+{
+    int64_t divisor = TCI_MIN(n, most);
+    while (n % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+/* Blocks of the contracted axes that are 64 elements together, or, not `whole`, as many as whole
+ * parts of the axes are; the axes in the order in which both arrays lie. */
+static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
     int left = TCI_BOXES_DEPTH, last = -1, before[2] = {0, 0};
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_block[i] = 1;
+    }
     for (int done = 0; done < x->n_k; done++) {
         int next = -1, dim = 0;
         bool alone[2] = {false, false};
@@ -237,8 +251,9 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
             return false;
         }
         before[1] = other;
-        x->k_block[next] = (int32_t)tci_boxes_power_in(size, left);
-        if (alone[0] && alone[1]) {
+        x->k_block[next] = (int32_t)(whole ? tci_boxes_power_in(size, left)
+                                           : tci_boxes_divisor_in(size, left));
+        if (whole && alone[0] && alone[1]) {
             last = next;
             while (x->k_block[next] < left && x->k_block[next] < size) {
                 x->k_block[next] *= 2;
@@ -246,11 +261,34 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
         }
         left /= x->k_block[next];
     }
-    if (left > 1 && last >= 0) { /* the rest lies outside, in both */
+    if (whole && left > 1 && last >= 0) { /* the rest lies outside, in both */
         x->k_block[last] *= left;
         left = 1;
     }
-    return left == 1;
+    x->k_rows = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_rows *= x->k_block[i];
+    }
+    return !whole || left == 1;
+}
+
+static int64_t tci_boxes_steps(const tci_kernel *k, const tci_matrix *x)
+{
+    int64_t steps = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
+    }
+    return steps;
+}
+
+/* The blocks that take fewer steps; false: there are none. */
+static bool tci_boxes_blocks(const tci_kernel *k, tci_matrix *x)
+{
+    int64_t whole = tci_boxes_block(k, x, true) ? tci_boxes_steps(k, x) : INT64_MAX;
+    if (tci_boxes_block(k, x, false) && tci_boxes_steps(k, x) < whole) {
+        return true;
+    }
+    return tci_boxes_block(k, x, true);
 }
 
 /* Fills k, n_k and the blocks. */
@@ -260,7 +298,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     bool alone[2];
     int along = -1;
     x->n_k = stage->n_axes;
-    x->k = x->k_steps = 1;
+    x->k = 1;
+    x->k_rows = TCI_BOXES_DEPTH;
     for (int i = 0; i < x->n_k; i++) {
         x->k_axis[i] = stage->axes[i];
         x->k_block[i] = 1;
@@ -282,12 +321,10 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
         if (!own) {
             return false;
         }
-    } else if (!tci_boxes_block(k, x)) {
+    } else if (!tci_boxes_blocks(k, x)) {
         return false;
     }
-    for (int i = 0; i < x->n_k; i++) {
-        x->k_steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
-    }
+    x->k_steps = tci_boxes_steps(k, x);
     return true;
 }
 

@@ -60,7 +60,7 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
         x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
     }
     if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
-        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        k->n_outer > 2 + TCI_MATRIX_PLAIN_BATCH) {
         return false;
     }
     for (int i = 0; i < x->n_axis; i++) {
@@ -159,6 +159,7 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     }
     x->dtype = t;
     x->y_axis = -1;
+    x->k_rows = TCI_MATRIX_STEP;
     x->side[0] = side[a];
     x->side[1] = side[1 - a];
     return true;

@@ -6,7 +6,8 @@
 #include "machine.h"
 
 enum {
-    TCI_MATRIX_BATCH = 3,         /* batch axes at most: a box has five axes */
+    TCI_MATRIX_BATCH = 4,         /* batch axes at most, */
+    TCI_MATRIX_PLAIN_BATCH = 3,   /* of matrices, where each is an axis of a box: it has five */
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
     TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
     TCI_MATRIX_TILE_COLUMNS = 64,
@@ -44,13 +45,14 @@ typedef struct tci_matrix {
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
      * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, 64 together. */
+     * axis, k_rows together: 64, or fewer that zeros follow. */
     bool is_boxes;
     int32_t y_axis;
     int64_t image_row;
     int32_t n_k, k_axis[TCI_MATRIX_K_AXES], k_block[TCI_MATRIX_K_AXES];
     int64_t k_sizes[TCI_MATRIX_K_AXES];
     int64_t k_steps;
+    int32_t k_rows;
     int32_t value;      /* the instruction that is left in shared memory */
     int8_t staged;      /* as this dtype */
     int32_t consumers, sub_rows, last_warps, rows, columns; /* rows = 64 * consumers * sub_rows */

@@ -174,14 +174,15 @@ TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
     static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
         {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
-        {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
+        {64, 64, 8, 8},   {64, 64, 4, 8},  {16, 128, 4, 4}, {64, 64, 4, 4}};
     return tiles;
 }
 
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
     return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
-           tci_product_fits(k) && tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
+           tci_product_fits(k) && tci_product_sides(k, p) &&
+           p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
            p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
 }
 

@@ -28,7 +28,7 @@ typedef struct tci_product_tile {
     int16_t rows, columns;
     int8_t row_points, column_points;
 } tci_product_tile;
-enum { TCI_PRODUCT_TILES = 6 };
+enum { TCI_PRODUCT_TILES = 7 };
 TCI_FN const tci_product_tile *tci_product_tiles(void);
 
 /* Fills *p but for the tile. False: not such a kernel, or too small for tiles. */

@@ -3,12 +3,12 @@
  * movements of small images.
  *
  * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
- * reductions whose loads are guarded, so that a vector would be read lane by lane; or one MAP stage
- * with an axis that is shorter still. Out: the statements for one thread. The
- * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
- * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
- * A thread has several points along an axis that the factor with the last axis lacks, so that what
- * it reads of that factor serves all of them. Nothing changes a sum's order.
+ * reductions whose loads are guarded or take neighbours some elements apart, so that a vector would
+ * be read lane by lane; or one MAP stage with an axis that is shorter still. Out: the statements for
+ * one thread. The one idea: neighbouring threads take neighbouring points of the result, whatever
+ * axes those lie on, and each goes through the stages alone; what neighbours read in common comes
+ * from the cache. A thread has several points along an axis that the factor with the last axis
+ * lacks, so that what it reads of that factor serves all of them. Nothing changes a sum's order.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
@@ -23,20 +23,27 @@ enum {
 
 /* ---- whether and how ---- */
 
-/* Does a load that the first stage needs have a guard? */
-static bool tci_spread_is_guarded(const tci_kernel *k)
-{
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), guarded = false;
-    tci_cost_mark(k, 0, false, live);
-    for (int i = 0; i < k->n_insts; i++) {
-        guarded |= live[i] && k->insts[i].op == TCI_K_LOAD && k->insts[i].n_guards > 0;
-    }
-    return guarded;
-}
-
 static bool tci_spread_is_dot(const tci_kernel *k)
 {
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
+}
+
+/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
+ * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
+    tci_cost_mark(k, 0, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        tci_dim coef = 0;
+        if (live[i] && in->op == TCI_K_LOAD) {
+            bool linear = tci_build_coef(k, in->x, k->n_outer - 1, &coef);
+            bool apart = !tci_spread_is_dot(k) && (!linear || tci_dim_lt(1, coef));
+            found |= in->n_guards > 0 || apart;
+        }
+    }
+    return found;
 }
 
 static bool tci_spread_fits(const tci_kernel *k)
@@ -55,7 +62,7 @@ static bool tci_spread_fits(const tci_kernel *k)
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
     bool is_short = last < TCI_SPREAD_SHORT && tci_spread_is_dot(k);
-    return fits && (reduces ? is_short || tci_spread_is_guarded(k)
+    return fits && (reduces ? is_short || tci_spread_is_lane_by_lane(k)
                             : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
 

@@ -422,6 +422,30 @@ static bool tci_algo_is_in(const tci_node *n, int which, int64_t label)
     return tci_algo_has_label(tci_algo_labels(n, which), n->attr[which], label);
 }
 
+/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
+ * n. */
+static int tci_algo_fastest_axis(const tci_node *n)
+{
+    int axis = n->rank - 1;
+    const tci_node *chain[16];
+    int depth = 0;
+    while (n->op == TCI_OP_PERMUTE && depth < TCI_COUNT(chain)) {
+        chain[depth++] = n;
+        n = n->in[0];
+    }
+    axis = n->rank - 1;
+    while (depth > 0) {
+        const tci_node *p = chain[--depth];
+        for (int i = 0; i < p->rank; i++) {
+            if (p->attr[i] == axis) {
+                axis = i;
+                break;
+            }
+        }
+    }
+    return axis;
+}
+
 /* Will a block of threads make tiles of contraction n, reading each operand through its own index
  * expression (loop/product.c)? That has the rows, columns and products for it. */
 static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
@@ -447,7 +471,11 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
             depth *= summed && which == 0 ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
         }
     }
-    return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
+    int columns = tci_algo_is_in(n, 1, out[n->rank - 1]); /* the operand that has them */
+    int64_t fastest = tci_algo_labels(n, columns)[tci_algo_fastest_axis(n->in[columns])];
+    bool streams = !tci_algo_has_label(out, n->rank, fastest);
+    return own[columns] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH &&
+           own[1 - columns] >= (streams ? TCI_GATHER_FEW : TCI_GATHER_SIDE);
 }
 
 /* Is there padding below the movements over an operand? */
@@ -621,30 +649,6 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     }
     return rows >= TCI_MATRIX_FEW && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
-}
-
-/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
- * n. */
-static int tci_algo_fastest_axis(const tci_node *n)
-{
-    int axis = n->rank - 1;
-    const tci_node *chain[16];
-    int depth = 0;
-    while (n->op == TCI_OP_PERMUTE && depth < TCI_COUNT(chain)) {
-        chain[depth++] = n;
-        n = n->in[0];
-    }
-    axis = n->rank - 1;
-    while (depth > 0) {
-        const tci_node *p = chain[--depth];
-        for (int i = 0; i < p->rank; i++) {
-            if (p->attr[i] == axis) {
-                axis = i;
-                break;
-            }
-        }
-    }
-    return axis;
 }
 
 /* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a

@@ -41,7 +41,8 @@
 
 enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
-    TCI_CLASS_WIDE = 16,         /* least neighbours for that */
+    TCI_CLASS_WIDE = 16,         /* least neighbours for that, */
+    TCI_CLASS_POINTS = 1024,     /* or points, where any may be neighbours */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
@@ -87,7 +88,18 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
     }
 }
 
-TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
+/* On a machine of blocks: points enough that neighbours are found on any outer axes
+ * (loop/spread.c). */
+static bool tci_class_has_points(const tci_kernel *k, tci_machine machine)
+{
+    int64_t points = 1;
+    for (int a = 0; a < k->n_outer && points < TCI_CLASS_POINTS; a++) {
+        points *= TCI_MIN(tci_dim_most(k->axes[a].size), TCI_CLASS_POINTS);
+    }
+    return machine.block_threads > 0 && points >= TCI_CLASS_POINTS;
+}
+
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
 {
     int inner = -1, outer = k->n_outer - 1;
     if (tci_kernel_keeps(k)) {
@@ -113,7 +125,8 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
         longest = TCI_MAX(longest, tci_dim_most(k->axes[last].size));
     }
     bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
-    if (longest < TCI_CLASS_SHORT_ROW && wide && outer_strided <= inner_unit) {
+    bool many = wide || tci_class_has_points(k, machine);
+    if (longest < TCI_CLASS_SHORT_ROW && many && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
     return outer_unit > inner_unit && wide ? TCI_VEC_OUTER : TCI_VEC_INNER;
@@ -413,7 +426,7 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
     tci_kred now = k->reds[0];
     uint8_t vector = k->vector;
     machine.reproducible = false;
-    k->vector = tci_class_vector(k);
+    k->vector = tci_class_vector(k, machine);
     tci_class_choose(k, machine);
     if (now.order != k->reds[0].order || now.order_n != k->reds[0].order_n) {
         tci_str_printf(orders, "%s: ", k->name);

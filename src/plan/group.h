@@ -373,7 +373,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
                                   tci_plan *plan, tci_machine machine);
 /* plan/class.c: where the vectors of a kernel lie (tci_kvec), asked before its axes are in final
  * form; and then the numeric classes of its reductions. */
-TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
 /* Of a SUM over stage `row`: the MAX that it is better made with in one pass (class ONLINE); -1:
  * there is none. */

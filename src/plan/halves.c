@@ -8,9 +8,7 @@
  * elements (windows, padding, permutations) stays above the copies as it was. An infinite factor
  * gives NaN.
  *
- * The copies are memory to write and read, so each element must be multiplied often. Contractions
- * that keep what windows hold (the gradient to a filter) are left alone: their arrays have an axis
- * more than boxes. */
+ * The copies are memory to write and read, so each element must be multiplied often. */
 #include "group.h"
 
 #include "../ops/composite.h"
@@ -63,7 +61,7 @@ static bool tci_halves_has_label(const int64_t *labels, int64_t n, int64_t label
     return found;
 }
 
-/* Products; -1: some size is unknown, or a window's elements are kept in the result. */
+/* Products; -1: some size is unknown. */
 static double tci_halves_products(const tci_node *n)
 {
     double products = 1;
@@ -73,12 +71,11 @@ static double tci_halves_products(const tci_node *n)
     }
     for (int k = 0; k < 2; labels += n->attr[k++]) {
         const tci_node *x = n->in[k];
-        int windows = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
         for (int i = 0; i < x->rank; i++) {
-            bool kept = tci_halves_has_label(out, n->rank, labels[i]);
-            if (!tci_dim_is_known(x->shape[i]) || (kept && i >= x->rank - windows)) {
+            if (!tci_dim_is_known(x->shape[i])) {
                 return -1;
             }
+            bool kept = tci_halves_has_label(out, n->rank, labels[i]);
             products *= k == 0 && !kept ? (double)tci_dim_known(x->shape[i]) : 1;
         }
     }

@@ -126,12 +126,13 @@ static bool tci_images_keeps_elements(const tci_images *m)
     bool kept = false;
     for (int which = 0; which < 2; which++) {
         const tci_node *x = m->n->in[which];
-        for (; x != m->source[which]; x = x->in[0]) {
-            int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
-            for (int i = 0; i < n && x == m->n->in[which]; i++) {
-                int64_t label = m->labels[which][x->rank - 1 - i];
-                kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
-            }
+        while (x->op == TCI_OP_CAST && x != m->source[which]) { /* whose axes are the same */
+            x = x->in[0];
+        }
+        int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
+        for (int i = 0; i < n; i++) {
+            int64_t label = m->labels[which][x->rank - 1 - i];
+            kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
         }
     }
     return kept;

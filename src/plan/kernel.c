@@ -863,9 +863,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         }
     }
     p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
-                                       : tci_class_vector(p.k);
+                                       : tci_class_vector(p.k, machine);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
-    uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */
+    uint8_t vector = tci_class_vector(out.kernel, machine); /* axes may have become one, and long */
     if (!machine.reproducible && vector != out.kernel->vector) {
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);

@@ -13,8 +13,9 @@
  * The one idea of parts: where there are fewer results than threads to make them, parts are work
  * for the others. What they cost beside the products is counted first: a part has products enough
  * that its sum, written and read, costs a few percent of reading the elements or of multiplying
- * them, and there are never more partial sums than elements. (The digits need no parts: the class
- * of a long sum, SPLIT, keeps them inside one kernel.)
+ * them, and there are never more partial sums than elements, unless blocks of threads would wait
+ * for work. (The digits need no parts: the class of a long sum, SPLIT, keeps them inside one
+ * kernel.)
  *
  * A product of a few rows is as much a stream of its larger factor as that of one: those are rows
  * too, and neighbours of each other, so that a row is read from memory once.
@@ -34,7 +35,9 @@ enum {
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_POINTS = 1 << 21,  /* partial sums that keep a machine of blocks busy, in tiles, */
     TCI_PARTS_SHORT = 256,       /* of no fewer products */
-    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows */
+    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
+    TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
+    TCI_PARTS_FAR = 1 << 21,
     TCI_PARTS_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
     TCI_PARTS_NEAR = 16384,      /* products of rows that it then reads from its caches */
     TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
@@ -205,7 +208,8 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
 /* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
 static bool tci_parts_choose_axis(tci_parts *p, double reads, double most)
 {
-    int64_t least = (int64_t)ceil(reads);
+    bool blocks = p->a->machine.block_threads > 0;
+    int64_t least = (int64_t)ceil(blocks ? TCI_MIN(reads, TCI_PARTS_LENGTH) : reads);
     int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
     int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
     want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
@@ -360,12 +364,15 @@ static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
 /* ---- rows ---- */
 
 /* Is each row of the larger factor read so often at most, and then from near, that the sums are a
- * stream of that factor? */
+ * stream of that factor? On a machine of blocks, where it is far, tiles read it once. */
 static bool tci_parts_are_rows(const tci_parts *p)
 {
     double reads = tci_parts_reads(p);
     if (p->a->machine.block_threads > 0) {
-        return reads <= TCI_PARTS_READS;
+        tci_dim elements = tci_dim_max(tci_node_count(p->in[0]), tci_node_count(p->in[1]));
+        bool far = tci_dim_le(TCI_PARTS_FAR, elements) && p->n->rank > 0 &&
+                   tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
+        return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
     }
     return reads <= 1 || (reads <= TCI_PARTS_READS_HERE && tci_parts_products(p) <= TCI_PARTS_NEAR);
 }

@@ -141,6 +141,7 @@ static void tc_barrier_init(unsigned bar, int arrivals)
 }
 
 static void tc_barrier_init_done() {}
+static void tc_shared_written() {}
 
 static void model_arrive(unsigned bar, int bytes)
 {

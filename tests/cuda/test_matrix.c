@@ -351,10 +351,20 @@ TEST(a_user_can_refuse_the_class)
 
 /* ---- f32 where math may be fast ---- */
 
-enum { FAST_SIDE = 512, FAST_N = FAST_SIDE * FAST_SIDE };
+enum { FAST_SIDE = 512, FAST_N = FAST_SIDE * FAST_SIDE, FAST_FILTER = 64 * 64 * 9 };
+typedef enum fast_kind { FAST_PRODUCT, FAST_CONV, FAST_FILTER_GRADIENT, FAST_KINDS } fast_kind;
 
-/* a b of f32, or a 3x3 convolution of an image a by filters b; what tc_explain says. */
-static void fast_product(tc_math math, bool image, const float *a, const float *b, float *out,
+/* Elements of the second factor, of the result. */
+static int64_t fast_second(fast_kind kind) { return kind == FAST_CONV ? FAST_FILTER : FAST_N; }
+
+static int64_t fast_results(fast_kind kind)
+{
+    return kind == FAST_FILTER_GRADIENT ? FAST_FILTER : FAST_N;
+}
+
+/* a b of f32, or a 3x3 convolution of an image a by filters b, or the gradient of one to its
+ * filters where b is the gradient to its result; what tc_explain says. */
+static void fast_product(tc_math math, fast_kind kind, const float *a, const float *b, float *out,
                          char *text, size_t n_text)
 {
     tc_ctx *ctx = open_context("emulated", 0);
@@ -363,36 +373,60 @@ static void fast_product(tc_math math, bool image, const float *a, const float *
     REQUIRE(ctx);
     memset(&o, 0, sizeof(o));
     o.math = math;
+    bool image = kind != FAST_PRODUCT;
     tc_tensor x = image ? tc_input(ctx, "x", TC_F32, 4, 64, 32, 32)
                         : tc_input(ctx, "a", TC_F32, FAST_SIDE, FAST_SIDE);
     tc_tensor w = image ? tc_input(ctx, "w", TC_F32, 64, 64, 3, 3)
                         : tc_input(ctx, "b", TC_F32, FAST_SIDE, FAST_SIDE);
+    tc_tensor up = tc_input(ctx, "up", TC_F32, 4, 64, 32, 32);
     tc_conv how = {.padding = {1, 1}};
     tc_tensor y = image ? tc_conv2d(x, w, TC_NONE, &how) : tc_matmul(x, w);
+    if (kind == FAST_FILTER_GRADIENT) {
+        REQUIRE(!tc_grad(tc_sum(tc_mul(y, up), TC_ALL, false), &w, 1, &y));
+        w = up;
+    }
     tc_status status = tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(y), &o, &f);
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
     if (!status) {
         snprintf(text, n_text, "%s", explained(f));
-        status = tc_run(f, TC_BUFS(TC_BUF(a, FAST_N), TC_BUF(b, image ? 64 * 64 * 9 : FAST_N)),
-                        TC_BUFS(TC_BUF(out, FAST_N)));
+        status = tc_run(f, TC_BUFS(TC_BUF(a, FAST_N), TC_BUF(b, fast_second(kind))),
+                        TC_BUFS(TC_BUF(out, fast_results(kind))));
         CHECK_MSG(status == TC_OK, "%s, %s", tc_error(f), emu_why);
     }
     tc_program_free(f);
     tc_ctx_free(ctx);
 }
 
-/* Element i of the product or of the convolution, and the sum of |a b|. */
-static double fast_want(bool image, const float *a, const float *b, int64_t i, double *size)
+/* Element (image, channel, y, x) of [4, 64, 32, 32]; 0 in its padding. */
+static double fast_pixel(const float *a, int64_t image, int64_t channel, int64_t y, int64_t x)
 {
+    bool inside = y >= 0 && y < 32 && x >= 0 && x < 32;
+    return inside ? (double)a[((image * 64 + channel) * 32 + y) * 32 + x] : 0;
+}
+
+/* Product k of result i. */
+static double fast_term(fast_kind kind, const float *a, const float *b, int64_t i, int64_t k)
+{
+    if (kind == FAST_PRODUCT) {
+        return (double)a[i / FAST_SIDE * FAST_SIDE + k] * (double)b[k * FAST_SIDE + i % FAST_SIDE];
+    }
+    if (kind == FAST_CONV) {
+        return fast_pixel(a, i / 65536, k / 9, i / 32 % 32 + k / 3 % 3 - 1, i % 32 + k % 3 - 1) *
+               (double)b[i / 1024 % 64 * 64 * 9 + k];
+    }
+    int64_t y = k / 32 % 32, x = k % 32;
+    return fast_pixel(a, k / 1024, i / 9 % 64, y + i / 3 % 3 - 1, x + i % 3 - 1) *
+           fast_pixel(b, k / 1024, i / 576, y, x);
+}
+
+/* Result i, and the sum of |a b|. */
+static double fast_want(fast_kind kind, const float *a, const float *b, int64_t i, double *size)
+{
+    static const int64_t products[] = {FAST_SIDE, 64 * 9, 4 * 1024};
     double sum = 0;
     *size = 0;
-    for (int64_t k = 0; k < (image ? 64 * 9 : FAST_SIDE); k++) {
-        int64_t y = i / 32 % 32 + k / 3 % 3 - 1, x = i % 32 + k % 3 - 1;
-        bool inside = !image || (y >= 0 && y < 32 && x >= 0 && x < 32);
-        int64_t at_a = image ? (i / 65536 * 64 + k / 9) * 1024 + y * 32 + x
-                             : i / FAST_SIDE * FAST_SIDE + k;
-        int64_t at_b = image ? i / 1024 % 64 * 64 * 9 + k : k * FAST_SIDE + i % FAST_SIDE;
-        double term = inside ? (double)a[at_a] * (double)b[at_b] : 0;
+    for (int64_t k = 0; k < products[kind]; k++) {
+        double term = fast_term(kind, a, b, i, k);
         sum += term;
         *size += fabs(term);
     }
@@ -409,19 +443,19 @@ TEST(fast_math_makes_f32_of_halves)
         a[i] = (float)next_value();
         b[i] = (float)next_value();
     }
-    for (int image = 0; image < 2; image++) {
-        char text[4000] = "";
+    for (int kind = 0; kind < FAST_KINDS; kind++) {
+        char text[6000] = "";
         int64_t wrong = 0;
-        fast_product(TC_MATH_FAST, image, a, b, out, text, sizeof(text));
+        fast_product(TC_MATH_FAST, (fast_kind)kind, a, b, out, text, sizeof(text));
         CHECK_MSG(strstr(text, "class MATRIX") && strstr(text, "of bf16 halves"), "%s", text);
-        for (int64_t i = 0; i < FAST_N; i += 37) {
-            double size, want = fast_want(image, a, b, i, &size);
+        for (int64_t i = 0; i < fast_results((fast_kind)kind); i += 37) {
+            double size, want = fast_want((fast_kind)kind, a, b, i, &size);
             wrong += !(fabs((double)out[i] - want) <= size * 0x1p-15);
         }
         CHECK_EQ_INT(wrong, 0);
     }
     char text[4000] = "";
-    fast_product(TC_MATH_EXACT, false, a, b, out, text, sizeof(text));
+    fast_product(TC_MATH_EXACT, FAST_PRODUCT, a, b, out, text, sizeof(text));
     CHECK_MSG(!strstr(text, "halves"), "%s", text);
 }
 
@@ -505,9 +539,10 @@ typedef struct image_case {
 static const image_case image_cases[] = {
     {2, 32, 9, 8, 64, 3, {.padding = {1, 1}}, 3, false, false},
     {2, 40, 8, 28, 72, 3, {.padding = {1, 1}}, 3, false, false},
-    {3, 64, 7, 7, 40, 3, {.padding = {1, 1}}, 2, true, false}, /* 3 of 64 in a step */
-    {2, 72, 12, 14, 64, 3, {.padding = {1, 1}, .stride = {2, 2}}, 2, false, false},
-    {1, 64, 14, 16, 48, 5, {.padding = {2, 1}, .dilation = {1, 2}}, 2, false, true},
+    {3, 64, 7, 7, 40, 3, {.padding = {1, 1}}, 3, true, false}, /* 49 of 64 in a step */
+    {3, 32, 28, 20, 40, 3, {.padding = {1, 1}}, 3, false, false}, /* parts of images */
+    {2, 72, 12, 14, 64, 3, {.padding = {1, 1}, .stride = {2, 2}}, 3, false, false},
+    {1, 64, 14, 16, 48, 5, {.padding = {2, 1}, .dilation = {1, 2}}, 3, false, true},
     {17, 32, 6, 6, 64, 1, {.padding = {0, 0}}, 0, false, false},
     {2, 48, 13, 11, 64, 2, {.padding = {0, 1}}, 3, true, true},
     {2, 128, 8, 56, 64, 3, {.padding = {1, 1}}, 3, false, false},
