@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "62e518625457cee2"
+#define TCI_BUILD "6240d14b7d442ab9"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25691,6 +25691,7 @@ enum {
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
+    TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along the products */
     TCI_SPREAD_SHORT = 128    /* columns below which points are spread over it (loop/spread.c) */
 };
 
@@ -29716,7 +29717,8 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 
 
 enum {
-    TCI_MATRIX_BATCH = 3,         /* batch axes at most: a box has five axes */
+    TCI_MATRIX_BATCH = 4,         /* batch axes at most, */
+    TCI_MATRIX_PLAIN_BATCH = 3,   /* of matrices, where each is an axis of a box: it has five */
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
     TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
     TCI_MATRIX_TILE_COLUMNS = 64,
@@ -29754,13 +29756,14 @@ typedef struct tci_matrix {
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
      * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, 64 together. */
+     * axis, k_rows together: 64, or fewer that zeros follow. */
     bool is_boxes;
     int32_t y_axis;
     int64_t image_row;
     int32_t n_k, k_axis[TCI_MATRIX_K_AXES], k_block[TCI_MATRIX_K_AXES];
     int64_t k_sizes[TCI_MATRIX_K_AXES];
     int64_t k_steps;
+    int32_t k_rows;
     int32_t value;      /* the instruction that is left in shared memory */
     int8_t staged;      /* as this dtype */
     int32_t consumers, sub_rows, last_warps, rows, columns; /* rows = 64 * consumers * sub_rows */
@@ -29845,7 +29848,7 @@ static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t
         x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
     }
     if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
-        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        k->n_outer > 2 + TCI_MATRIX_PLAIN_BATCH) {
         return false;
     }
     for (int i = 0; i < x->n_axis; i++) {
@@ -29944,6 +29947,7 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     }
     x->dtype = t;
     x->y_axis = -1;
+    x->k_rows = TCI_MATRIX_STEP;
     x->side[0] = side[a];
     x->side[1] = side[1 - a];
     return true;
@@ -30033,8 +30037,9 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
  * A step of the product takes 64 elements of k: of the one axis along which an array lies fastest,
  * if that is a contracted one, the other contracted axes being walked one by one; else of a block
  * of the contracted axes. Where a block's end lies outside, both factors are zeros there, so that
- * no element that does not exist is multiplied by one that does. Columns may be two axes, the
- * places of an image: a tile then has whole rows of it. */
+ * no element that does not exist is multiplied by one that does; where no such block has 64
+ * elements it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the places of
+ * an image: a tile then has whole rows of it. */
 
 #include <string.h>
 
@@ -30233,11 +30238,24 @@ static int64_t tci_boxes_power_in(int64_t n, int64_t most)
     return power;
 }
 
-/* Blocks of the contracted axes that are 64 elements together, the axes in the order in which both
- * arrays lie. */
-static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
+/* The largest divisor of n up to `most`. */
+static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
+{
+    int64_t divisor = TCI_MIN(n, most);
+    while (n % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+/* Blocks of the contracted axes that are 64 elements together, or, not `whole`, as many as whole
+ * parts of the axes are; the axes in the order in which both arrays lie. */
+static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
     int left = TCI_BOXES_DEPTH, last = -1, before[2] = {0, 0};
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_block[i] = 1;
+    }
     for (int done = 0; done < x->n_k; done++) {
         int next = -1, dim = 0;
         bool alone[2] = {false, false};
@@ -30258,8 +30276,9 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
             return false;
         }
         before[1] = other;
-        x->k_block[next] = (int32_t)tci_boxes_power_in(size, left);
-        if (alone[0] && alone[1]) {
+        x->k_block[next] = (int32_t)(whole ? tci_boxes_power_in(size, left)
+                                           : tci_boxes_divisor_in(size, left));
+        if (whole && alone[0] && alone[1]) {
             last = next;
             while (x->k_block[next] < left && x->k_block[next] < size) {
                 x->k_block[next] *= 2;
@@ -30267,11 +30286,34 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x)
         }
         left /= x->k_block[next];
     }
-    if (left > 1 && last >= 0) { /* the rest lies outside, in both */
+    if (whole && left > 1 && last >= 0) { /* the rest lies outside, in both */
         x->k_block[last] *= left;
         left = 1;
     }
-    return left == 1;
+    x->k_rows = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        x->k_rows *= x->k_block[i];
+    }
+    return !whole || left == 1;
+}
+
+static int64_t tci_boxes_steps(const tci_kernel *k, const tci_matrix *x)
+{
+    int64_t steps = 1;
+    for (int i = 0; i < x->n_k; i++) {
+        steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
+    }
+    return steps;
+}
+
+/* The blocks that take fewer steps; false: there are none. */
+static bool tci_boxes_blocks(const tci_kernel *k, tci_matrix *x)
+{
+    int64_t whole = tci_boxes_block(k, x, true) ? tci_boxes_steps(k, x) : INT64_MAX;
+    if (tci_boxes_block(k, x, false) && tci_boxes_steps(k, x) < whole) {
+        return true;
+    }
+    return tci_boxes_block(k, x, true);
 }
 
 /* Fills k, n_k and the blocks. */
@@ -30281,7 +30323,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     bool alone[2];
     int along = -1;
     x->n_k = stage->n_axes;
-    x->k = x->k_steps = 1;
+    x->k = 1;
+    x->k_rows = TCI_BOXES_DEPTH;
     for (int i = 0; i < x->n_k; i++) {
         x->k_axis[i] = stage->axes[i];
         x->k_block[i] = 1;
@@ -30303,12 +30346,10 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
         if (!own) {
             return false;
         }
-    } else if (!tci_boxes_block(k, x)) {
+    } else if (!tci_boxes_blocks(k, x)) {
         return false;
     }
-    for (int i = 0; i < x->n_k; i++) {
-        x->k_steps *= tci_dim_known(tci_dim_ceil_div(k->axes[x->k_axis[i]].size, x->k_block[i]));
-    }
+    x->k_steps = tci_boxes_steps(k, x);
     return true;
 }
 
@@ -30461,7 +30502,7 @@ static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int 
 TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
 {
     bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
-                k->n_outer <= 1 + TCI_MATRIX_BATCH && !k->faults;
+                k->n_outer <= 1 + TCI_MATRIX_PLAIN_BATCH && !k->faults;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_dim_is_known(k->axes[a].size) && tci_dim_known(k->axes[a].size) > 0 &&
                tci_dim_known(k->axes[a].size) <= INT32_MAX;
@@ -31774,7 +31815,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
                                   tci_plan *plan, tci_machine machine);
 /* plan/class.c: where the vectors of a kernel lie (tci_kvec), asked before its axes are in final
  * form; and then the numeric classes of its reductions. */
-TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
 /* Of a SUM over stage `row`: the MAX that it is better made with in one pass (class ONLINE); -1:
  * there is none. */
@@ -32380,8 +32421,9 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
  * The one idea of parts: where there are fewer results than threads to make them, parts are work
  * for the others. What they cost beside the products is counted first: a part has products enough
  * that its sum, written and read, costs a few percent of reading the elements or of multiplying
- * them, and there are never more partial sums than elements. (The digits need no parts: the class
- * of a long sum, SPLIT, keeps them inside one kernel.)
+ * them, and there are never more partial sums than elements, unless blocks of threads would wait
+ * for work. (The digits need no parts: the class of a long sum, SPLIT, keeps them inside one
+ * kernel.)
  *
  * A product of a few rows is as much a stream of its larger factor as that of one: those are rows
  * too, and neighbours of each other, so that a row is read from memory once.
@@ -32400,7 +32442,9 @@ enum {
     TCI_PARTS_TILED = 16384,     /* of another one, which is made in tiles */
     TCI_PARTS_POINTS = 1 << 21,  /* partial sums that keep a machine of blocks busy, in tiles, */
     TCI_PARTS_SHORT = 256,       /* of no fewer products */
-    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows */
+    TCI_PARTS_READS = 16,        /* how often such a machine reads elements of rows, */
+    TCI_PARTS_FAR_READS = 2,     /* or of so many that its caches do not hold, */
+    TCI_PARTS_FAR = 1 << 21,
     TCI_PARTS_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
     TCI_PARTS_NEAR = 16384,      /* products of rows that it then reads from its caches */
     TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
@@ -32571,7 +32615,8 @@ static int64_t tci_parts_divisor(int64_t n, int64_t least)
 /* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
 static bool tci_parts_choose_axis(tci_parts *p, double reads, double most)
 {
-    int64_t least = (int64_t)ceil(reads);
+    bool blocks = p->a->machine.block_threads > 0;
+    int64_t least = (int64_t)ceil(blocks ? TCI_MIN(reads, TCI_PARTS_LENGTH) : reads);
     int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
     int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
     want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
@@ -32726,12 +32771,15 @@ static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
 /* ---- rows ---- */
 
 /* Is each row of the larger factor read so often at most, and then from near, that the sums are a
- * stream of that factor? */
+ * stream of that factor? On a machine of blocks, where it is far, tiles read it once. */
 static bool tci_parts_are_rows(const tci_parts *p)
 {
     double reads = tci_parts_reads(p);
     if (p->a->machine.block_threads > 0) {
-        return reads <= TCI_PARTS_READS;
+        tci_dim elements = tci_dim_max(tci_node_count(p->in[0]), tci_node_count(p->in[1]));
+        bool far = tci_dim_le(TCI_PARTS_FAR, elements) && p->n->rank > 0 &&
+                   tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
+        return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
     }
     return reads <= 1 || (reads <= TCI_PARTS_READS_HERE && tci_parts_products(p) <= TCI_PARTS_NEAR);
 }
@@ -33136,12 +33184,13 @@ static bool tci_images_keeps_elements(const tci_images *m)
     bool kept = false;
     for (int which = 0; which < 2; which++) {
         const tci_node *x = m->n->in[which];
-        for (; x != m->source[which]; x = x->in[0]) {
-            int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
-            for (int i = 0; i < n && x == m->n->in[which]; i++) {
-                int64_t label = m->labels[which][x->rank - 1 - i];
-                kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
-            }
+        while (x->op == TCI_OP_CAST && x != m->source[which]) { /* whose axes are the same */
+            x = x->in[0];
+        }
+        int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
+        for (int i = 0; i < n; i++) {
+            int64_t label = m->labels[which][x->rank - 1 - i];
+            kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
         }
     }
     return kept;
@@ -33270,9 +33319,7 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
  * elements (windows, padding, permutations) stays above the copies as it was. An infinite factor
  * gives NaN.
  *
- * The copies are memory to write and read, so each element must be multiplied often. Contractions
- * that keep what windows hold (the gradient to a filter) are left alone: their arrays have an axis
- * more than boxes. */
+ * The copies are memory to write and read, so each element must be multiplied often. */
 
 
 enum {
@@ -33323,7 +33370,7 @@ static bool tci_halves_has_label(const int64_t *labels, int64_t n, int64_t label
     return found;
 }
 
-/* Products; -1: some size is unknown, or a window's elements are kept in the result. */
+/* Products; -1: some size is unknown. */
 static double tci_halves_products(const tci_node *n)
 {
     double products = 1;
@@ -33333,12 +33380,11 @@ static double tci_halves_products(const tci_node *n)
     }
     for (int k = 0; k < 2; labels += n->attr[k++]) {
         const tci_node *x = n->in[k];
-        int windows = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
         for (int i = 0; i < x->rank; i++) {
-            bool kept = tci_halves_has_label(out, n->rank, labels[i]);
-            if (!tci_dim_is_known(x->shape[i]) || (kept && i >= x->rank - windows)) {
+            if (!tci_dim_is_known(x->shape[i])) {
                 return -1;
             }
+            bool kept = tci_halves_has_label(out, n->rank, labels[i]);
             products *= k == 0 && !kept ? (double)tci_dim_known(x->shape[i]) : 1;
         }
     }
@@ -33864,6 +33910,30 @@ static bool tci_algo_is_in(const tci_node *n, int which, int64_t label)
     return tci_algo_has_label(tci_algo_labels(n, which), n->attr[which], label);
 }
 
+/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
+ * n. */
+static int tci_algo_fastest_axis(const tci_node *n)
+{
+    int axis = n->rank - 1;
+    const tci_node *chain[16];
+    int depth = 0;
+    while (n->op == TCI_OP_PERMUTE && depth < TCI_COUNT(chain)) {
+        chain[depth++] = n;
+        n = n->in[0];
+    }
+    axis = n->rank - 1;
+    while (depth > 0) {
+        const tci_node *p = chain[--depth];
+        for (int i = 0; i < p->rank; i++) {
+            if (p->attr[i] == axis) {
+                axis = i;
+                break;
+            }
+        }
+    }
+    return axis;
+}
+
 /* Will a block of threads make tiles of contraction n, reading each operand through its own index
  * expression (loop/product.c)? That has the rows, columns and products for it. */
 static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
@@ -33889,7 +33959,11 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
             depth *= summed && which == 0 ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
         }
     }
-    return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
+    int columns = tci_algo_is_in(n, 1, out[n->rank - 1]); /* the operand that has them */
+    int64_t fastest = tci_algo_labels(n, columns)[tci_algo_fastest_axis(n->in[columns])];
+    bool streams = !tci_algo_has_label(out, n->rank, fastest);
+    return own[columns] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH &&
+           own[1 - columns] >= (streams ? TCI_GATHER_FEW : TCI_GATHER_SIDE);
 }
 
 /* Is there padding below the movements over an operand? */
@@ -34063,30 +34137,6 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     }
     return rows >= TCI_MATRIX_FEW && tci_dim_known(n->shape[rank - 1]) >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
-}
-
-/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
- * n. */
-static int tci_algo_fastest_axis(const tci_node *n)
-{
-    int axis = n->rank - 1;
-    const tci_node *chain[16];
-    int depth = 0;
-    while (n->op == TCI_OP_PERMUTE && depth < TCI_COUNT(chain)) {
-        chain[depth++] = n;
-        n = n->in[0];
-    }
-    axis = n->rank - 1;
-    while (depth > 0) {
-        const tci_node *p = chain[--depth];
-        for (int i = 0; i < p->rank; i++) {
-            if (p->attr[i] == axis) {
-                axis = i;
-                break;
-            }
-        }
-    }
-    return axis;
 }
 
 /* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a
@@ -37877,7 +37927,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 
 enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
-    TCI_CLASS_WIDE = 16,         /* least neighbours for that */
+    TCI_CLASS_WIDE = 16,         /* least neighbours for that, */
+    TCI_CLASS_POINTS = 1024,     /* or points, where any may be neighbours */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
@@ -37923,7 +37974,18 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
     }
 }
 
-TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
+/* On a machine of blocks: points enough that neighbours are found on any outer axes
+ * (loop/spread.c). */
+static bool tci_class_has_points(const tci_kernel *k, tci_machine machine)
+{
+    int64_t points = 1;
+    for (int a = 0; a < k->n_outer && points < TCI_CLASS_POINTS; a++) {
+        points *= TCI_MIN(tci_dim_most(k->axes[a].size), TCI_CLASS_POINTS);
+    }
+    return machine.block_threads > 0 && points >= TCI_CLASS_POINTS;
+}
+
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
 {
     int inner = -1, outer = k->n_outer - 1;
     if (tci_kernel_keeps(k)) {
@@ -37949,7 +38011,8 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
         longest = TCI_MAX(longest, tci_dim_most(k->axes[last].size));
     }
     bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
-    if (longest < TCI_CLASS_SHORT_ROW && wide && outer_strided <= inner_unit) {
+    bool many = wide || tci_class_has_points(k, machine);
+    if (longest < TCI_CLASS_SHORT_ROW && many && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
     return outer_unit > inner_unit && wide ? TCI_VEC_OUTER : TCI_VEC_INNER;
@@ -38249,7 +38312,7 @@ TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders
     tci_kred now = k->reds[0];
     uint8_t vector = k->vector;
     machine.reproducible = false;
-    k->vector = tci_class_vector(k);
+    k->vector = tci_class_vector(k, machine);
     tci_class_choose(k, machine);
     if (now.order != k->reds[0].order || now.order_n != k->reds[0].order_n) {
         tci_str_printf(orders, "%s: ", k->name);
@@ -39127,9 +39190,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         }
     }
     p.k->vector = machine.reproducible ? rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER
-                                       : tci_class_vector(p.k);
+                                       : tci_class_vector(p.k, machine);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
-    uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */
+    uint8_t vector = tci_class_vector(out.kernel, machine); /* axes may have become one, and long */
     if (!machine.reproducible && vector != out.kernel->vector) {
         p.k->vector = vector;
         out.kernel = tci_kernel_finish(p.k);
@@ -50864,7 +50927,7 @@ typedef struct tci_product_tile {
     int16_t rows, columns;
     int8_t row_points, column_points;
 } tci_product_tile;
-enum { TCI_PRODUCT_TILES = 6 };
+enum { TCI_PRODUCT_TILES = 7 };
 TCI_FN const tci_product_tile *tci_product_tiles(void);
 
 /* Fills *p but for the tile. False: not such a kernel, or too small for tiles. */
@@ -51028,14 +51091,15 @@ TCI_FN const tci_product_tile *tci_product_tiles(void)
 {
     static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {
         {128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
-        {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
+        {64, 64, 8, 8},   {64, 64, 4, 8},  {16, 128, 4, 4}, {64, 64, 4, 4}};
     return tiles;
 }
 
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
     return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
-           tci_product_fits(k) && tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
+           tci_product_fits(k) && tci_product_sides(k, p) &&
+           p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
            p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
 }
 
@@ -51419,12 +51483,12 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  * movements of small images.
  *
  * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
- * reductions whose loads are guarded, so that a vector would be read lane by lane; or one MAP stage
- * with an axis that is shorter still. Out: the statements for one thread. The
- * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
- * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
- * A thread has several points along an axis that the factor with the last axis lacks, so that what
- * it reads of that factor serves all of them. Nothing changes a sum's order.
+ * reductions whose loads are guarded or take neighbours some elements apart, so that a vector would
+ * be read lane by lane; or one MAP stage with an axis that is shorter still. Out: the statements for
+ * one thread. The one idea: neighbouring threads take neighbouring points of the result, whatever
+ * axes those lie on, and each goes through the stages alone; what neighbours read in common comes
+ * from the cache. A thread has several points along an axis that the factor with the last axis
+ * lacks, so that what it reads of that factor serves all of them. Nothing changes a sum's order.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
@@ -51460,20 +51524,27 @@ enum {
 
 /* ---- whether and how ---- */
 
-/* Does a load that the first stage needs have a guard? */
-static bool tci_spread_is_guarded(const tci_kernel *k)
-{
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), guarded = false;
-    tci_cost_mark(k, 0, false, live);
-    for (int i = 0; i < k->n_insts; i++) {
-        guarded |= live[i] && k->insts[i].op == TCI_K_LOAD && k->insts[i].n_guards > 0;
-    }
-    return guarded;
-}
-
 static bool tci_spread_is_dot(const tci_kernel *k)
 {
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
+}
+
+/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
+ * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
+    tci_cost_mark(k, 0, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        tci_dim coef = 0;
+        if (live[i] && in->op == TCI_K_LOAD) {
+            bool linear = tci_build_coef(k, in->x, k->n_outer - 1, &coef);
+            bool apart = !tci_spread_is_dot(k) && (!linear || tci_dim_lt(1, coef));
+            found |= in->n_guards > 0 || apart;
+        }
+    }
+    return found;
 }
 
 static bool tci_spread_fits(const tci_kernel *k)
@@ -51492,7 +51563,7 @@ static bool tci_spread_fits(const tci_kernel *k)
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
     bool is_short = last < TCI_SPREAD_SHORT && tci_spread_is_dot(k);
-    return fits && (reduces ? is_short || tci_spread_is_guarded(k)
+    return fits && (reduces ? is_short || tci_spread_is_lane_by_lane(k)
                             : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
 }
 

@@ -193,11 +193,13 @@ static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
 
 static const char tci_cuda_matrix_ptx[] =
     "struct __align__(64) tc_map { unsigned long long q[16]; };\n"
-    "struct tc_place { int m, n, b0, b1, b2; };\n"
+    "struct tc_place { int m, n, b0, b1, b2, b3; };\n"
     "#ifndef TC_NO_PTX\n"
     "#define TC_MULTIPLY(type, columns, ta, tb) tc_multiply_##type##_##columns##_##ta##tb\n"
     "#define TC_SHARED extern __shared__ __align__(1024) unsigned char tc_shared[]\n"
     "TC_I unsigned tc_shared_at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }\n"
+    "TC_I void tc_shared_written() { asm volatile(\"fence.proxy.async.shared::cta;\" ::: "
+    "\"memory\"); }\n"
     "TC_I void tc_barrier_init(unsigned bar, int arrivals) {\n"
     "    asm volatile(\"mbarrier.init.shared::cta.b64 [%0], %1;\" :: \"r\"(bar), "
     "\"r\"(arrivals));\n}\n"
@@ -272,6 +274,13 @@ static const char tci_cuda_matrix_loading[] =
     "template <class S> TC_I int tc_staged(int row) {\n"
     "    return S::stages * S::stage_bytes + row * S::staged_pitch * S::staged_bytes;\n}\n"
     "template <class S> TC_I void tc_matrix_begin(unsigned at) {\n"
+    "    if constexpr (S::k_rows < 64) { /* what follows them is zeros, always */\n"
+    "        TC_SHARED;\n"
+    "        unsigned *stages = (unsigned *)(tc_shared + (at - tc_shared_at(tc_shared)));\n"
+    "        const int threads = 32 * (4 * S::consumers + 1 + S::last_warps);\n"
+    "        for (int i = 32 * tc_warp<S>() + tc_warp_lane<S>(); i < S::stages * S::stage_bytes / "
+    "4;\n             i += threads) {\n            stages[i] = 0;\n        }\n"
+    "        tc_shared_written();\n    }\n"
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
     "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
@@ -413,7 +422,7 @@ static void tci_cuda_matrix_steps(tci_str *out, const tci_matrix *x)
 /* What says where axis a of the kernel stands. */
 static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
 {
-    static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2"};
+    static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};
     static const char *const k[TCI_MATRIX_K_AXES] = {"k0", "k1", "k2", "k3"};
     for (int i = 0; i < x->n_batch; i++) {
         if (x->batch_axis[i] == a) {
@@ -499,7 +508,7 @@ TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
     long long each = (long long)(x->tiles_m * x->tiles_n);
     tci_str_printf(out,
-                   "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0};\n"
+                   "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0, 0};\n"
                    "        const int in = t %% %lld, first = in / %lld * %d;\n"
                    "        const int left = %lld - first, rows = left < %d ? left : %d;\n"
                    "        p.m = (first + in %% %lld %% rows) * %d;\n"
@@ -523,7 +532,7 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
                    "row_threads = %d, a_bytes = %d, "
-                   "stage_bytes = %d, loaded_bytes = %d, a_step = %d, b_step = %d,\n"
+                   "stage_bytes = %d, loaded_bytes = %d, k_rows = %d, a_step = %d, b_step = %d,\n"
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
                    symbol, (long long)depth,
@@ -531,8 +540,9 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    x->last_warps, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x),
-                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_CUDA_LINE,
-                   x->side[0].along_k ? 2 : TCI_CUDA_LINE,
+                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_CUDA_LINE /
+                       TCI_MATRIX_DEPTH_STEP * x->k_rows,
+                   x->k_rows, x->side[0].along_k ? 2 : TCI_CUDA_LINE,
                    x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
