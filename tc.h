@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "6240d14b7d442ab9"
+#define TCI_BUILD "fe175e8fd68211c2"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3522,7 +3522,7 @@ typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_t
  * ys, does the memory of a run. Sizes may be symbolic, length too: one program then takes
  * sequences of any length (of no step, after which the carries are as they were). tc_grad goes back
  * through all steps, by a repetition of its own, for which the carries of all steps are stored;
- * tc_jvp and tc_vmap refuse a repetition (TC_ERR_UNSUPPORTED).
+ * tc_jvp makes one that carries the tangents too, tc_vmap one of all examples.
  *
  * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
  * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
@@ -3541,8 +3541,9 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
  * body(carry); last[j] is carry j in the end. Both functions are called while the loop is built,
  * the test twice; they make a bool of shape [], and the next carries, of the shapes and dtypes that
  * the carries have. A step that is not to be done is not. There is no gradient
- * (TC_ERR_UNSUPPORTED). On a device the host looks at the test after every step. Errors as of
- * tc_scan. */
+ * (TC_ERR_UNSUPPORTED); tc_jvp goes through the steps that are done, and under tc_vmap the loop
+ * goes on while any example does, and leaves the others as they are. On a device the host looks at
+ * the test after every step. Errors as of tc_scan. */
 typedef tc_status (*tc_while_test)(void *user, const tc_tensor *carry, tc_tensor *go);
 typedef tc_status (*tc_while_body)(void *user, const tc_tensor *carry, tc_tensor *next);
 TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
@@ -3555,7 +3556,8 @@ TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, 
  *
  * Both functions make the n results, alike in shapes and dtypes, of the operands. What a branch
  * computes of its operands is computed only where it is taken; what it computes of other tensors
- * alone is computed either way. tc_grad goes back through the branch that was taken. Errors as of
+ * alone is computed either way. tc_grad goes back through the branch that was taken. Under
+ * tc_vmap, where examples differ in the condition, both branches are computed. Errors as of
  * tc_scan. */
 typedef tc_status (*tc_branch)(void *user, const tc_tensor *x, tc_tensor *y);
 TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch then,
@@ -24029,11 +24031,298 @@ TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_
     tci_grad_walk walk = {.s = s, .g = g, .at = &at};
     tci_grad_run(walk, (tci_grad_pairs){&n, &grad, 1}, n->in, n->n_in, true, grads);
 }
+/* ---- src/grad/forward.c ---- */
+/* grad/forward.c - the walk of grad/forward.h, and repetitions on its way.
+ *
+ * In: what stands beside some nodes. Out: what stands beside roots.
+ * A REPEAT beside a REPEAT has, of each carry, input and held value, what it had (unless what
+ * stands beside replaces it) and what stands beside it, in that order, and outputs of what stands
+ * beside the outputs (of all, if it replaces them). The axis of examples lies behind that of the
+ * steps, so that a step finds it in front. */
+/* ---- src/grad/forward.h ---- */
+/* grad/forward.h - the walk that jvp.c and vmap.c share: inputs first, something is made beside
+ * each node of which an operand has something beside it: its tangent, or all examples of it.
+ *
+ * A repetition is walked in its body: beside a BOUND node of what has something stands another one.
+ * A carry has something if its beginning has, or what a step makes of it; so the body is walked
+ * until no more carries do. */
+#ifndef TCI_GRAD_FORWARD_H
+#define TCI_GRAD_FORWARD_H
+
+
+typedef struct tci_forward tci_forward;
+
+/* What the walk is for. */
+typedef struct tci_forward_rules {
+    tci_node *(*rule)(tci_forward *w, tci_node *n);  /* what comes to stand beside n, or NULL */
+    tci_node *(*whole)(tci_forward *w, tci_node *n); /* beside n, which has nothing */
+    int axes;      /* in front of what stands beside a node: 0, or 1 of w->count elements */
+    bool replaces; /* it stands for the node, which a body needs no more */
+} tci_forward_rules;
+
+struct tci_forward {
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_forward_rules *rules;
+    tci_dim count;
+    tci_table beside; /* of tci_node *; NULL: nothing */
+    tci_table done;
+    tci_table loops;  /* of tci_forward_loop *, of a REPEAT */
+};
+
+TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_forward_rules *rules,
+                                     tci_dim count);
+static inline tci_node **tci_forward_of(tci_forward *w, const tci_node *n)
+{
+    return (tci_node **)tci_table_at(&w->beside, n);
+}
+/* n itself; escapes with the graph's error on NULL. */
+TCI_FN tci_node *tci_forward_built(const tci_forward *w, tci_node *n);
+/* n's shape behind the axes in front. */
+TCI_FN tci_dim *tci_forward_shape(const tci_forward *w, const tci_node *n);
+/* What stands beside n, or w->rules->whole. */
+TCI_FN tci_node *tci_forward_all(tci_forward *w, tci_node *n);
+/* What stands beside root in the end. What a rule expands into may be made of nodes that a walk
+ * comes to later: whoever is first visits them. */
+TCI_FN tci_node *tci_forward_visit(tci_forward *w, tci_node *root);
+
+/* A REPEAT on the way: per operand outside has, and the BOUND node beside; per result of a step
+ * what stands beside it. */
+typedef struct tci_forward_loop {
+    tci_repeat r;
+    bool *has;
+    tci_node **bound, **made;
+    int *result; /* per result: its number among those of the REPEAT beside, or -1 */
+    /* a carry more, by which the REPEAT beside stops; NULL: none */
+    tci_node *go_init, *go_bound, *go_next;
+} tci_forward_loop;
+/* all: every carry has something. */
+TCI_FN tci_forward_loop *tci_forward_find_loop(tci_forward *w, tci_node *n, bool all);
+/* The REPEAT that stands beside n; NULL: nothing does beside any result. */
+TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forward_loop *loop);
+TCI_FN tci_node *tci_forward_result(tci_forward *w, const tci_node *n);
+
+#endif
+
+/* ---- src/grad/forward.c, continued ---- */
+TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_forward_rules *rules,
+                                     tci_dim count)
+{
+    tci_forward w = {.s = s, .g = g, .rules = rules, .count = count};
+    w.beside = tci_table_in(s, sizeof(tci_node *));
+    w.done = tci_table_in(s, sizeof(bool));
+    w.loops = tci_table_in(s, sizeof(tci_forward_loop *));
+    return w;
+}
+
+TCI_FN tci_node *tci_forward_built(const tci_forward *w, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(w->s, w->g->error ? w->g->error : TC_ERR_INTERNAL, "%s", w->g->message);
+    }
+    return n;
+}
+
+TCI_FN tci_dim *tci_forward_shape(const tci_forward *w, const tci_node *n)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(w->s, tci_dim, n->rank + 1);
+    shape[0] = w->count;
+    for (int i = 0; i < n->rank; i++) {
+        shape[w->rules->axes + i] = n->shape[i];
+    }
+    return shape;
+}
+
+TCI_FN tci_node *tci_forward_all(tci_forward *w, tci_node *n)
+{
+    tci_node *beside = *tci_forward_of(w, n);
+    return beside ? beside : w->rules->whole(w, n);
+}
+
+static bool tci_forward_changes(tci_forward *w, const tci_node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        if (*tci_forward_of(w, n->in[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+TCI_FN tci_node *tci_forward_visit(tci_forward *w, tci_node *root)
+{
+    tci_node_list list = tci_graph_sort_rest(w->s, &w->done, &root, 1);
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i];
+        if (tci_table_add(&w->done, n) && tci_forward_changes(w, n)) {
+            tc_site site = w->g->site;
+            w->g->site = n->site;
+            *tci_forward_of(w, n) = w->rules->rule(w, n);
+            w->g->site = site;
+        }
+    }
+    return *tci_forward_of(w, root);
+}
+
+/* ---- repetitions ---- */
+
+/* Walks the body with what has something by now; true: a carry has that had nothing. */
+static bool tci_forward_walk_body(tci_forward *w, tci_forward_loop *l)
+{
+    const tci_repeat *r = &l->r;
+    tci_forward within = tci_forward_begin(w->s, w->g, w->rules, w->count);
+    bool more = false;
+    for (int i = 0; i < r->n_carry + r->n_x + r->n_held; i++) {
+        const tci_node *one = r->carry[i];
+        if (l->has[i] && !l->bound[i]) {
+            l->bound[i] = tci_build_bound(w->g, (tc_dtype)one->dtype, one->rank + w->rules->axes,
+                                          tci_forward_shape(w, one));
+        }
+        *tci_forward_of(&within, one) = l->has[i] ? tci_forward_built(w, l->bound[i]) : NULL;
+    }
+    for (int i = 0; i < r->n_carry + r->n_y; i++) {
+        l->made[i] = tci_forward_visit(&within, r->next[i]);
+        bool grows = i < r->n_carry && l->made[i] && !l->has[i];
+        more = more || grows;
+        if (grows) {
+            l->has[i] = true;
+        }
+    }
+    return more;
+}
+
+TCI_FN tci_forward_loop *tci_forward_find_loop(tci_forward *w, tci_node *n, bool all)
+{
+    tci_forward_loop *l = TCI_NEW(w->s, tci_forward_loop);
+    l->r = tci_repeat_of(n);
+    int n_outside = tci_node_n_outside(n);
+    l->has = TCI_NEW_ARRAY(w->s, bool, n_outside + 1);
+    l->bound = TCI_NEW_ARRAY(w->s, tci_node *, n_outside + 1);
+    l->made = TCI_NEW_ARRAY(w->s, tci_node *, l->r.n_carry + l->r.n_y + 1);
+    l->result = TCI_NEW_ARRAY(w->s, int, tci_repeat_n_results(&l->r) + 1);
+    for (int i = 0; i < n_outside; i++) {
+        l->has[i] = *tci_forward_of(w, n->in[i]) || (all && i < l->r.n_carry);
+    }
+    while (tci_forward_walk_body(w, l)) {
+    }
+    return l;
+}
+
+/* The first two axes change places, where there is one of examples among them. */
+static tci_node *tci_forward_turn(const tci_forward *w, tci_node *n)
+{
+    int *order = TCI_NEW_ARRAY(w->s, int, n->rank + 2);
+    for (int i = 0; i < n->rank; i++) {
+        order[i] = i < 2 ? 1 - i : i;
+    }
+    return w->rules->axes ? tci_forward_built(w, tci_build_permute(w->g, n, n->rank, order)) : n;
+}
+
+/* Lists of the REPEAT that is made, in the order of tci_repeat. */
+typedef struct tci_forward_lists {
+    tci_node **outside[3], **bound[3]; /* of carries, inputs and held values */
+    tci_node **next, **y;
+    int n[3], n_y;
+} tci_forward_lists;
+
+static int tci_forward_put(tci_forward_lists *t, int part, tci_node *outside, tci_node *bound,
+                           tci_node *next)
+{
+    int at = t->n[part]++;
+    t->outside[part][at] = outside;
+    t->bound[part][at] = bound;
+    if (part == 0) {
+        t->next[at] = next;
+    }
+    return at;
+}
+
+/* Operand i of the loop, and what stands beside it. Returns the number of the latter, or, if there
+ * is none, that of what it replaces, or -1. */
+static int tci_forward_operand(tci_forward *w, const tci_forward_loop *l, tci_forward_lists *t,
+                               int i, int *stops)
+{
+    const tci_repeat *r = &l->r;
+    int part = i < r->n_carry ? 0 : i < r->n_carry + r->n_x ? 1 : 2;
+    tci_node *next = part == 0 ? r->next[i] : NULL;
+    int at = -1;
+    if (!l->has[i] || !w->rules->replaces) {
+        at = tci_forward_put(t, part, r->init[i], r->carry[i], next);
+        *stops = i == r->stops ? at : *stops;
+    }
+    if (!l->has[i]) {
+        return w->rules->replaces ? at : -1;
+    }
+    tci_node *outside = tci_forward_all(w, r->init[i]);
+    outside = part == 1 ? tci_forward_turn(w, outside) : outside;
+    next = part > 0 ? NULL : l->made[i] ? l->made[i] : w->rules->whole(w, next);
+    return tci_forward_put(t, part, outside, l->bound[i], next);
+}
+
+TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forward_loop *l)
+{
+    const tci_repeat *r = &l->r;
+    int n_outside = tci_node_n_outside(n), n_beside = 0, stops = -1;
+    tci_forward_lists t = {.next = TCI_NEW_ARRAY(w->s, tci_node *, 2 * n_outside + 2),
+                           .y = TCI_NEW_ARRAY(w->s, tci_node *, r->n_y + 1)};
+    for (int part = 0; part < 3; part++) {
+        t.outside[part] = TCI_NEW_ARRAY(w->s, tci_node *, 2 * n_outside + 2);
+        t.bound[part] = TCI_NEW_ARRAY(w->s, tci_node *, 2 * n_outside + 2);
+    }
+    for (int i = 0; i < n_outside; i++) {
+        int at = tci_forward_operand(w, l, &t, i, &stops);
+        if (i < r->n_carry) {
+            l->result[i] = at;
+            n_beside += at >= 0;
+        }
+    }
+    if (l->go_init) {
+        stops = tci_forward_put(&t, 0, l->go_init, l->go_bound, l->go_next);
+    }
+    for (int i = 0; i < r->n_y; i++) {
+        tci_node *made = l->made[r->n_carry + i];
+        bool stands = made || w->rules->replaces;
+        l->result[r->n_carry + i] = stands ? t.n[0] + t.n_y : -1;
+        t.y[t.n_y] = made ? made : r->y[i];
+        t.n_y += stands;
+    }
+    for (int i = 0; i < r->n_carry; i++) { /* rows */
+        l->result[r->n_carry + r->n_y + i] = l->result[i] < 0 ? -1
+                                                              : t.n[0] + t.n_y + l->result[i];
+    }
+    if (n_beside + t.n_y == 0) {
+        return NULL;
+    }
+    const tci_repeat made = {.n_carry = t.n[0], .n_x = t.n[1], .n_held = t.n[2], .n_y = t.n_y,
+                             .length = r->length, .reverse = r->reverse, .stops = stops,
+                             .init = t.outside[0], .xs = t.outside[1], .held = t.outside[2],
+                             .carry = t.bound[0], .x = t.bound[1], .inner = t.bound[2],
+                             .next = t.next, .y = t.y};
+    *(tci_forward_loop **)tci_table_at(&w->loops, n) = l;
+    return tci_forward_built(w, tci_build_repeat(w->s, w->g, &made));
+}
+
+TCI_FN tci_node *tci_forward_result(tci_forward *w, const tci_node *n)
+{
+    const tci_forward_loop *l = *(tci_forward_loop **)tci_table_at(&w->loops, n->in[0]);
+    const int which = (int)n->attr[0], n_carry = l->r.n_carry, number = l->result[which];
+    bool is_y = which >= n_carry && which < n_carry + l->r.n_y;
+    bool has = is_y ? l->made[which] != NULL : l->has[which % (n_carry + l->r.n_y)];
+    if (number < 0) {
+        return NULL;
+    }
+    tci_node *beside = *tci_forward_of(w, n->in[0]);
+    beside = tci_forward_built(w, tci_build_result(w->g, beside, number));
+    return !has              ? w->rules->whole(w, beside)
+           : which < n_carry ? beside
+                             : tci_forward_turn(w, beside);
+}
 /* ---- src/grad/jvp.c ---- */
 /* grad/jvp.c - tangents: what changes of the inputs make of the results, in forward mode.
  *
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
- * The one idea: no op has a rule of its own for this. Nodes are visited inputs first, and
+ * The one idea: no op has a rule of its own for this. Nodes are visited inputs first
+ * (grad/forward.h), and
  *  - of an elementwise row the tangent is its gradient column with the operand's tangent for G: an
  *    element of the result depends on one element of each operand
  *  - an op that is linear in operands is that op over their tangents
@@ -24041,59 +24330,42 @@ TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_
  *  - of all else the gradient rule is transposed: that rule is linear in the gradient u of the
  *    result, so what u takes from the tangent by the same rules is the tangent of the result. Of
  *    what the two walks make only that is read; the rest, and u itself, nothing needs
- * Composites without a rule are expanded in place. */
+ * Composites without a rule are expanded in place. A repetition carries the tangents of its carries
+ * beside them; one that stops by its values, a branch among them, stops as it did. */
 
-typedef struct tci_jvp_walk {
-    tci_scratch *s;
-    tci_graph *g;
-    tci_table tangents; /* of tci_node *; NULL: it does not change */
-    tci_table done;
-} tci_jvp_walk;
-
-static tci_node **tci_jvp_of(tci_jvp_walk *w, const tci_node *n)
-{
-    return (tci_node **)tci_table_at(&w->tangents, n);
-}
-
-static tci_node *tci_jvp_built(const tci_jvp_walk *w, tci_node *n)
-{
-    const tci_vjp v = {.s = w->s, .g = w->g};
-    return tci_vjp_built(&v, n);
-}
-
-static tci_node *tci_jvp_add(const tci_jvp_walk *w, tci_node *a, tci_node *b)
+static tci_node *tci_jvp_add(const tci_forward *w, tci_node *a, tci_node *b)
 {
     tci_node *both[2] = {a, b};
-    return a && b ? tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_ADD, both)) : a ? a : b;
+    return a && b ? tci_forward_built(w, tci_build_ew(w->g, TCI_OP_ADD, both)) : a ? a : b;
 }
 
-static tci_node *tci_jvp_fill(const tci_jvp_walk *w, const tci_node *like, double x)
+static tci_node *tci_jvp_fill(const tci_forward *w, const tci_node *like, double x)
 {
-    tci_node *number = tci_jvp_built(w, tci_graph_const(w->g, (tc_dtype)like->dtype,
-                                                        (tci_value){.f = x}));
-    return tci_jvp_built(w, tci_build_broadcast(w->g, number, like->rank, like->shape));
+    tci_node *number = tci_forward_built(w, tci_graph_const(w->g, (tc_dtype)like->dtype,
+                                                            (tci_value){.f = x}));
+    return tci_forward_built(w, tci_build_broadcast(w->g, number, like->rank, like->shape));
 }
 
 /* ---- rules ---- */
 
 /* n over other operands: one that is NULL stays. */
-static tci_node *tci_jvp_rebuild(const tci_jvp_walk *w, const tci_node *n, tci_node *const *in)
+static tci_node *tci_jvp_rebuild(const tci_forward *w, const tci_node *n, tci_node *const *in)
 {
     tci_node **all = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         all[i] = in[i] ? in[i] : n->in[i];
     }
-    return tci_jvp_built(w, tci_graph_node(w->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
-                                           n->n_in, all, n->n_attr, n->attr));
+    return tci_forward_built(w, tci_graph_node(w->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               n->n_in, all, n->n_attr, n->attr));
 }
 
 /* Linear in all its floats at once: zeros for those that do not change. */
-static tci_node *tci_jvp_linear(tci_jvp_walk *w, const tci_node *n)
+static tci_node *tci_jvp_linear(tci_forward *w, const tci_node *n)
 {
     tci_node **in = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         if (tci_dtype_is_float((tc_dtype)n->in[i]->dtype)) {
-            tci_node *t = *tci_jvp_of(w, n->in[i]);
+            tci_node *t = *tci_forward_of(w, n->in[i]);
             in[i] = t ? t : tci_jvp_fill(w, n->in[i], 0);
         }
     }
@@ -24101,30 +24373,30 @@ static tci_node *tci_jvp_linear(tci_jvp_walk *w, const tci_node *n)
 }
 
 /* Linear in each operand: a part for each that changes. */
-static tci_node *tci_jvp_product(tci_jvp_walk *w, const tci_node *n)
+static tci_node *tci_jvp_product(tci_forward *w, const tci_node *n)
 {
     tci_node *sum = NULL;
     for (int i = 0; i < n->n_in; i++) {
         tci_node *in[2] = {NULL, NULL};
-        in[i] = *tci_jvp_of(w, n->in[i]);
+        in[i] = *tci_forward_of(w, n->in[i]);
         sum = in[i] ? tci_jvp_add(w, sum, tci_jvp_rebuild(w, n, in)) : sum;
     }
     return sum;
 }
 
-static tci_node *tci_jvp_elementwise(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_elementwise(tci_forward *w, tci_node *n)
 {
     tci_node *sum = NULL;
     for (int i = 0; i < n->n_in; i++) {
-        const tci_vjp v = {w->s, w->g, n, i, *tci_jvp_of(w, n->in[i])};
+        const tci_vjp v = {w->s, w->g, n, i, *tci_forward_of(w, n->in[i])};
         sum = v.grad ? tci_jvp_add(w, sum, tci_vjp_operand(&v)) : sum;
     }
     return sum;
 }
 
-static tci_node *tci_jvp_reduction(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_reduction(tci_forward *w, tci_node *n)
 {
-    tci_node *t = *tci_jvp_of(w, n->in[0]);
+    tci_node *t = *tci_forward_of(w, n->in[0]);
     int *list = TCI_NEW_ARRAY(w->s, int, n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
         list[i] = (int)n->attr[i];
@@ -24135,20 +24407,20 @@ static tci_node *tci_jvp_reduction(tci_jvp_walk *w, tci_node *n)
         const tci_vjp v = {w->s, w->g, n, 0, tci_jvp_fill(w, n, 1)};
         tci_node *factors[2] = {tci_build_cast(w->g, tci_vjp_operand(&v), math),
                                 tci_build_cast(w->g, t, math)};
-        t = tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_MUL, factors));
+        t = tci_forward_built(w, tci_build_ew(w->g, TCI_OP_MUL, factors));
     }
-    t = tci_jvp_built(w, tci_build_reduce(w->g, TCI_OP_SUM, t, axes, false));
-    return tci_jvp_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
+    t = tci_forward_built(w, tci_build_reduce(w->g, TCI_OP_SUM, t, axes, false));
+    return tci_forward_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
 }
 
 /* The gradient rule of n, transposed, operand by operand. */
-static tci_node *tci_jvp_transposed(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_transposed(tci_forward *w, tci_node *n)
 {
     tci_node *sum = NULL, *back;
-    tci_node *u = tci_jvp_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
-                                                  n->shape, 0, NULL, 0, NULL));
+    tci_node *u = tci_forward_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype,
+                                                      n->rank, n->shape, 0, NULL, 0, NULL));
     for (int i = 0; i < n->n_in; i++) {
-        tci_node *t = *tci_jvp_of(w, n->in[i]);
+        tci_node *t = *tci_forward_of(w, n->in[i]);
         if (t) {
             const tci_vjp v = {w->s, w->g, n, i, u};
             tci_node *rule = tci_vjp_operand(&v);
@@ -24159,7 +24431,7 @@ static tci_node *tci_jvp_transposed(tci_jvp_walk *w, tci_node *n)
     return sum;
 }
 
-static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
 {
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE) break;
@@ -24204,7 +24476,7 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
-    case TCI_OP_BARRIER: return *tci_jvp_of(w, n->in[0]);
+    case TCI_OP_BARRIER: return *tci_forward_of(w, n->in[0]);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
     return NULL;
@@ -24212,23 +24484,16 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
 
 /* ---- the walk ---- */
 
-static bool tci_jvp_changes(tci_jvp_walk *w, const tci_node *n)
+static tci_node *tci_jvp_node(tci_forward *w, tci_node *n)
 {
-    for (int i = 0; i < n->n_in; i++) {
-        if (*tci_jvp_of(w, n->in[i])) {
-            return true;
-        }
+    if (n->op == TCI_OP_REPEAT) {
+        return tci_forward_repeat(w, n, tci_forward_find_loop(w, n, false));
     }
-    return false;
-}
-
-static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root);
-
-static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
-{
-    bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
-    if (!floats || !tci_jvp_changes(w, n)) {
+    if (!tci_dtype_is_float((tc_dtype)n->dtype)) {
         return NULL;
+    }
+    if (n->op == TCI_OP_RESULT) {
+        return tci_forward_result(w, n);
     }
     switch (tci_formula_gradient_kind(n->op)) {
     case TCI_GRADIENT_NONE:
@@ -24241,35 +24506,31 @@ static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
         return tci_op_is_reduce(n->op) ? tci_jvp_reduction(w, n) : tci_jvp_elementwise(w, n);
     case TCI_GRADIENT_OWN: return tci_jvp_own(w, n);
     case TCI_GRADIENT_EXPANSION:
-        return tci_jvp_visit(w, tci_jvp_built(w, tci_expand_composite(w->g, n)));
+        return tci_forward_visit(w, tci_forward_built(w, tci_expand_composite(w->g, n)));
     }
     return NULL;
 }
 
-/* The tangent of root. An input has its own from the start. The expansion of a composite may be
- * made of nodes that this walk comes to later: whoever is first finds their tangents. */
-static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root)
+/* An input that depends on another has its own tangent and what it takes from the other's. */
+static tci_node *tci_jvp_rule(tci_forward *w, tci_node *n)
 {
-    tci_node_list list = tci_graph_sort_rest(w->s, &w->done, &root, 1);
-    for (int i = 0; i < list.n; i++) {
-        if (tci_table_add(&w->done, list.items[i])) {
-            tci_node **t = tci_jvp_of(w, list.items[i]);
-            *t = tci_jvp_add(w, *t, tci_jvp_node(w, list.items[i]));
-        }
-    }
-    return *tci_jvp_of(w, root);
+    return tci_jvp_add(w, *tci_forward_of(w, n), tci_jvp_node(w, n));
 }
+
+static tci_node *tci_jvp_zeros(tci_forward *w, tci_node *n) { return tci_jvp_fill(w, n, 0); }
+
+static const tci_forward_rules tci_jvp_rules = {tci_jvp_rule, tci_jvp_zeros, 0, false};
 
 TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
                           tci_node *const *roots, int n, tci_node **tangents)
 {
-    tci_jvp_walk w = {s, g, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    tci_forward w = tci_forward_begin(s, g, &tci_jvp_rules, 0);
     for (int i = 0; i < inputs.n; i++) {
-        tci_node **t = tci_jvp_of(&w, inputs.nodes[i]);
+        tci_node **t = tci_forward_of(&w, inputs.nodes[i]);
         *t = tci_jvp_add(&w, *t, inputs.with[i]);
     }
     for (int i = 0; i < n; i++) {
-        tangents[i] = tci_jvp_visit(&w, roots[i]);
+        tangents[i] = tci_forward_visit(&w, roots[i]);
     }
 }
 /* ---- src/grad/vmap.c ---- */
@@ -24281,6 +24542,9 @@ TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
  * with one axis in front: same dtype, same order of every sum over an example, so what is computed
  * for an example is what the node computes for it. An operand that stays is repeated along that
  * axis, which copies nothing, or left as it is where the op asks for no more.
+ *
+ * A branch that examples take differently is both branches, and of each example the one it takes; a
+ * loop that examples leave at different steps goes on while one does, and leaves the others alone.
  *
  * Gradients need nothing for this, nor does it for gradients: both see only nodes. */
 /* ---- src/grad/vmap.h ---- */
@@ -24313,46 +24577,7 @@ typedef enum tci_vmap_rule {
     TCI_VMAP_NEVER   /* a leaf, or of no graph that users make */
 } tci_vmap_rule;
 
-typedef struct tci_vmap {
-    tci_scratch *s;
-    tci_graph *g;
-    tci_dim count;
-    tci_table many; /* of tci_node *: with the axis in front; NULL: it stays */
-    tci_table done;
-} tci_vmap;
-
-static tci_node **tci_vmap_of(tci_vmap *v, const tci_node *n)
-{
-    return (tci_node **)tci_table_at(&v->many, n);
-}
-
-static tci_node *tci_vmap_built(const tci_vmap *v, tci_node *n)
-{
-    if (!n) {
-        tci_scratch_fail(v->s, v->g->error ? v->g->error : TC_ERR_INTERNAL, "%s", v->g->message);
-    }
-    return n;
-}
-
-/* n's shape with the axis of examples in front. */
-static tci_dim *tci_vmap_shape(const tci_vmap *v, const tci_node *n)
-{
-    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
-    shape[0] = v->count;
-    memcpy(shape + 1, n->shape, sizeof(*shape) * (size_t)n->rank);
-    return shape;
-}
-
-/* All examples of n, whether they differ or not. */
-static tci_node *tci_vmap_all(tci_vmap *v, tci_node *n)
-{
-    tci_node *many = *tci_vmap_of(v, n);
-    return many ? many
-                : tci_vmap_built(v, tci_build_broadcast(v->g, n, n->rank + 1,
-                                                        tci_vmap_shape(v, n)));
-}
-
-static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
+static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
 {
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE)
@@ -24378,13 +24603,15 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_MEAN: return TCI_VMAP_AXES;
     case TCI_OP_PERMUTE:
     case TCI_OP_SLICE: return TCI_VMAP_EACH;
-    case TCI_OP_PAD: return *tci_vmap_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
+    case TCI_OP_PAD: return *tci_forward_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
     case TCI_OP_BARRIER:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
         for (int i = 1; i < n->n_in; i++) {
-            if (*tci_vmap_of(v, n->in[i])) {
+            if (*tci_forward_of(v, n->in[i])) {
                 return TCI_VMAP_EXPAND;
             }
         }
@@ -24397,8 +24624,6 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_IOTA:
     case TCI_OP_SEGMENT:
     case TCI_OP_BOUND:
-    case TCI_OP_REPEAT:
-    case TCI_OP_RESULT:
     case TCI_OP_CUSTOM:
     case TCI_OP_ASSIGN: break;
     }
@@ -24407,7 +24632,8 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
 
 /* ---- words ---- */
 
-static int64_t *tci_vmap_words(const tci_vmap *v, const tci_node *n, tci_vmap_rule rule, int *count)
+static int64_t *tci_vmap_words(const tci_forward *v, const tci_node *n, tci_vmap_rule rule,
+                               int *count)
 {
     const tci_attr_list *list = tci_op_get(n->op)->attrs;
     int more = rule == TCI_VMAP_EACH ? list->n_group : 0;
@@ -24429,23 +24655,23 @@ static bool tci_vmap_may_stay(const tci_node *n, int i)
     return i > 0 && (n->op == TCI_OP_PAD || n->op == TCI_OP_LAYER_NORM);
 }
 
-static tci_node *tci_vmap_same(tci_vmap *v, tci_node *n, tci_vmap_rule rule)
+static tci_node *tci_vmap_same(tci_forward *v, tci_node *n, tci_vmap_rule rule)
 {
     int n_words;
     int64_t *words = tci_vmap_words(v, n, rule, &n_words);
     tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        bool stays = tci_vmap_may_stay(n, i) && !*tci_vmap_of(v, n->in[i]);
-        in[i] = stays ? n->in[i] : tci_vmap_all(v, n->in[i]);
+        bool stays = tci_vmap_may_stay(n, i) && !*tci_forward_of(v, n->in[i]);
+        in[i] = stays ? n->in[i] : tci_forward_all(v, n->in[i]);
     }
-    return tci_vmap_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
-                                            tci_vmap_shape(v, n), n->n_in, in, n_words, words));
+    return tci_forward_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+                                            tci_forward_shape(v, n), n->n_in, in, n_words, words));
 }
 
 /* ---- rules of their own ---- */
 
 /* A label that nothing has, in front of the operands that differ and of the result. */
-static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_contract(tci_forward *v, tci_node *n)
 {
     int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->n_attr + 3), fresh = 0;
     const int64_t *from = n->attr + 3;
@@ -24455,7 +24681,7 @@ static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
         fresh = TCI_MAX(fresh, n->attr[i] + 1);
     }
     for (int part = 0; part < 3; part++) {
-        tci_node *many = part < 2 ? *tci_vmap_of(v, n->in[part]) : n;
+        tci_node *many = part < 2 ? *tci_forward_of(v, n->in[part]) : n;
         words[part] = n->attr[part] + (many ? 1 : 0);
         if (many) {
             words[at++] = fresh;
@@ -24467,78 +24693,135 @@ static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
             in[part] = many ? many : n->in[part];
         }
     }
-    return tci_vmap_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
-                                            tci_vmap_shape(v, n), 2, in, at, words));
+    return tci_forward_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+                                               tci_forward_shape(v, n), 2, in, at, words));
 }
 
 /* A fill for each example: it goes where the padded `true` does not. */
-static tci_node *tci_vmap_pad(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_pad(tci_forward *v, tci_node *n)
 {
     int n_words;
     int64_t *words = tci_vmap_words(v, n, TCI_VMAP_EACH, &n_words);
-    const tci_dim *shape = tci_vmap_shape(v, n);
-    tci_node *x = tci_vmap_all(v, n->in[0]), *fill = tci_vmap_all(v, n->in[1]);
+    const tci_dim *shape = tci_forward_shape(v, n);
+    tci_node *x = tci_forward_all(v, n->in[0]), *fill = tci_forward_all(v, n->in[1]);
     tci_dim *line = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
     for (int i = 0; i <= n->rank; i++) {
         line[i] = i ? 1 : v->count;
     }
     tci_node *number = tci_composite_number(v->g, (tc_dtype)n->dtype, 0);
     tci_node *yes = tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 1});
-    yes = tci_vmap_built(v, tci_build_broadcast(v->g, yes, x->rank, x->shape));
-    tci_node *no = tci_vmap_built(v, tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 0}));
-    tci_node *values[2] = {x, tci_vmap_built(v, number)}, *places[2] = {yes, no};
+    yes = tci_forward_built(v, tci_build_broadcast(v->g, yes, x->rank, x->shape));
+    tci_node *no = tci_forward_built(v, tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 0}));
+    tci_node *values[2] = {x, tci_forward_built(v, number)}, *places[2] = {yes, no};
     tci_node *padded = tci_build_node(v->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank + 1, shape, 2,
                                       values, n_words, words);
     tci_node *inside = tci_build_node(v->g, TCI_OP_PAD, TC_BOOL, n->rank + 1, shape, 2, places,
                                       n_words, words);
     fill = tci_build_reshape(v->g, fill, n->rank + 1, line);
-    return tci_vmap_built(v, tci_build_where(v->g, inside, padded, fill));
+    return tci_forward_built(v, tci_build_where(v->g, inside, padded, fill));
 }
 
-/* NULL: what differs is only waited for. */
-static tci_node *tci_vmap_barrier(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_barrier(tci_forward *v, tci_node *n)
 {
-    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in), *x = *tci_vmap_of(v, n->in[0]);
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        tci_node *many = *tci_vmap_of(v, n->in[i]);
+        tci_node *many = *tci_forward_of(v, n->in[i]);
         in[i] = many ? many : n->in[i];
     }
-    return x ? tci_vmap_built(v, tci_build_barrier(v->g, x, in + 1, n->n_in - 1)) : NULL;
+    tci_node *x = tci_forward_built(v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1));
+    return in[0] == n->in[0] ? v->rules->whole(v, x) : x; /* what differs may only be waited for */
 }
 
-static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_random(tci_forward *v, tci_node *n)
 {
-    if (n->op == TCI_OP_PAD) {
-        return tci_vmap_pad(v, n);
+    tci_node *streams = *tci_forward_of(v, n->in[1]);
+    return tci_forward_built(
+        v, tci_build_random_each(v->g, tci_forward_all(v, n->in[0]), streams ? streams : n->in[1],
+                                 (tc_dtype)n->dtype, n->rank + 1, tci_forward_shape(v, n)));
+}
+
+/* ---- loops and branches ---- */
+
+static tci_node *tci_vmap_both(tci_forward *v, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_forward_built(v, tci_build_ew(v->g, op, in));
+}
+
+/* Of each example a where go [count] is true, else b. */
+static tci_node *tci_vmap_choose(tci_forward *v, tci_node *go, tci_node *a, tci_node *b)
+{
+    tci_dim *line = TCI_NEW_ARRAY(v->s, tci_dim, a->rank);
+    for (int i = 0; i < a->rank; i++) {
+        line[i] = i ? 1 : v->count;
     }
-    if (n->op == TCI_OP_CONTRACT) {
-        return tci_vmap_contract(v, n);
+    go = tci_forward_built(v, tci_build_reshape(v->g, go, a->rank, line));
+    return tci_forward_built(v, tci_build_where(v->g, go, a, b));
+}
+
+/* Is n, a REPEAT, a branch that not all examples take? Then nothing stands beside it but itself. */
+static bool tci_vmap_is_choice(tci_forward *v, const tci_node *n, const tci_repeat *r)
+{
+    return r->stops >= 0 && r->length == 1 && *tci_forward_of(v, n->in[r->stops]);
+}
+
+/* Does any example go on? */
+static tci_node *tci_vmap_any(tci_forward *v, tci_node *go)
+{
+    const tc_axes all = {NULL, 0, true};
+    return tci_forward_built(v, tci_build_reduce(v->g, TCI_OP_ANY, go, all, false));
+}
+
+static tci_node *tci_vmap_repeat(tci_forward *v, tci_node *n)
+{
+    const tci_repeat repeat = tci_repeat_of(n), *r = &repeat;
+    if (tci_vmap_is_choice(v, n, r)) {
+        return n;
     }
-    if (n->op == TCI_OP_BARRIER) {
-        return tci_vmap_barrier(v, n);
+    tci_forward_loop *l = tci_forward_find_loop(v, n, false);
+    if (r->stops < 0 || !l->has[r->stops]) {
+        return tci_forward_repeat(v, n, l);
     }
-    TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM);
-    tci_node *streams = *tci_vmap_of(v, n->in[1]);
-    return tci_vmap_built(
-        v, tci_build_random_each(v->g, tci_vmap_all(v, n->in[0]), streams ? streams : n->in[1],
-                                 (tc_dtype)n->dtype, n->rank + 1, tci_vmap_shape(v, n)));
+    l = tci_forward_find_loop(v, n, true);
+    tci_node *go = l->bound[r->stops];
+    for (int i = 0; i < r->n_carry; i++) {
+        tci_node *next = l->made[i] ? l->made[i] : v->rules->whole(v, r->next[i]);
+        l->made[i] = i == r->stops ? tci_vmap_both(v, TCI_OP_LOGICAL_AND, go, next)
+                                   : tci_vmap_choose(v, go, next, l->bound[i]);
+    }
+    l->go_init = tci_vmap_any(v, tci_forward_all(v, r->init[r->stops]));
+    l->go_bound = tci_forward_built(v, tci_build_bound(v->g, TC_BOOL, 0, NULL));
+    l->go_next = tci_vmap_any(v, l->made[r->stops]);
+    return tci_forward_repeat(v, n, l);
+}
+
+static tci_node *tci_vmap_of_result(tci_forward *v, tci_node *n)
+{
+    const tci_repeat r = tci_repeat_of(n->in[0]);
+    if (!tci_vmap_is_choice(v, n->in[0], &r)) {
+        return tci_forward_result(v, n);
+    }
+    tci_node *taken = tci_repeat_over_others(v->s, v->g, &r, r.init)[n->attr[0]];
+    tci_forward_visit(v, taken);
+    return tci_vmap_choose(v, *tci_forward_of(v, r.init[r.stops]), tci_forward_all(v, taken),
+                           tci_forward_all(v, r.init[n->attr[0]]));
 }
 
 /* ---- the walk ---- */
 
-static bool tci_vmap_differs(tci_vmap *v, const tci_node *n)
+static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
 {
-    for (int i = 0; i < n->n_in; i++) {
-        if (*tci_vmap_of(v, n->in[i])) {
-            return true;
-        }
+    switch (n->op) {
+    case TCI_OP_PAD: return tci_vmap_pad(v, n);
+    case TCI_OP_CONTRACT: return tci_vmap_contract(v, n);
+    case TCI_OP_BARRIER: return tci_vmap_barrier(v, n);
+    case TCI_OP_REPEAT: return tci_vmap_repeat(v, n);
+    case TCI_OP_RESULT: return tci_vmap_of_result(v, n);
+    default: TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM); return tci_vmap_random(v, n);
     }
-    return false;
 }
 
-static tci_node *tci_vmap_visit(tci_vmap *v, tci_node *root);
-
-static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_node(tci_forward *v, tci_node *n)
 {
     tci_vmap_rule rule = tci_vmap_rule_of(v, n);
     switch (rule) {
@@ -24547,7 +24830,7 @@ static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
     case TCI_VMAP_EACH: return tci_vmap_same(v, n, rule);
     case TCI_VMAP_OWN: return tci_vmap_own(v, n);
     case TCI_VMAP_EXPAND:
-        return tci_vmap_visit(v, tci_vmap_built(v, tci_expand_composite(v->g, n)));
+        return tci_forward_visit(v, tci_forward_built(v, tci_expand_composite(v->g, n)));
     case TCI_VMAP_NEVER: break;
     }
     tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
@@ -24556,32 +24839,25 @@ static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
     return NULL;
 }
 
-/* The expansion of a composite may be made of nodes that a walk comes to later. */
-static tci_node *tci_vmap_visit(tci_vmap *v, tci_node *root)
+/* n repeated. */
+static tci_node *tci_vmap_whole(tci_forward *v, tci_node *n)
 {
-    tci_node_list list = tci_graph_sort_rest(v->s, &v->done, &root, 1);
-    for (int i = 0; i < list.n; i++) {
-        tci_node *n = list.items[i];
-        if (tci_table_add(&v->done, n) && tci_vmap_differs(v, n)) {
-            tc_site site = v->g->site;
-            v->g->site = n->site;
-            *tci_vmap_of(v, n) = tci_vmap_node(v, n);
-            v->g->site = site;
-        }
-    }
-    return *tci_vmap_of(v, root);
+    return tci_forward_built(v, tci_build_broadcast(v->g, n, n->rank + 1,
+                                                    tci_forward_shape(v, n)));
 }
+
+static const tci_forward_rules tci_vmap_rules = {tci_vmap_node, tci_vmap_whole, 1, true};
 
 TCI_FN void tci_vmap_build(tci_scratch *s, tci_graph *g, tci_dim count, tci_node *const *leaves,
                            tci_node *const *examples, int n_leaves, tci_node *const *roots, int n,
                            tci_node **many)
 {
-    tci_vmap v = {s, g, count, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    tci_forward v = tci_forward_begin(s, g, &tci_vmap_rules, count);
     for (int i = 0; i < n_leaves; i++) {
-        *tci_vmap_of(&v, leaves[i]) = examples[i];
+        *tci_forward_of(&v, leaves[i]) = examples[i];
     }
     for (int i = 0; i < n; i++) {
-        many[i] = tci_vmap_visit(&v, roots[i]);
+        many[i] = tci_forward_visit(&v, roots[i]);
     }
 }
 /* ---- src/grad/widen.c ---- */
@@ -31751,6 +32027,8 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_pairs_kernels *pairs, tci_table *late);
+/* plan/sequence.c: the step that does each group, by itself or in a joint. */
+TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be
@@ -39287,18 +39565,24 @@ static void tci_sequence_touch(tci_sequence *q, int step, int buffer)
     q->buffers[buffer].n_touched++;
 }
 
+TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p)
+{
+    int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, p->fusion->n_groups + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        const tci_step *of = k->n_members ? p->steps[t].members : &p->steps[t];
+        for (int i = 0; i < TCI_MAX(k->n_members, 1); i++) {
+            step_of[of[i].group] = t;
+        }
+    }
+    return step_of;
+}
+
 /* A step waits for those that its BARRIERs name. */
 static void tci_sequence_find_waits(tci_sequence *q)
 {
     const tci_fusion *f = q->p->fusion;
-    int32_t *step_of = TCI_NEW_ARRAY(q->s, int32_t, f->n_groups + 1);
-    for (int t = 0; t < q->n; t++) {
-        const tci_step *step = &q->p->steps[t];
-        const tci_step *members = step->members ? step->members : step;
-        for (int m = 0; m < TCI_MAX(1, tci_sequence_kernel(q, t)->n_members); m++) {
-            step_of[members[m].group] = t;
-        }
-    }
+    const int32_t *step_of = tci_plan_steps_of_groups(q->s, q->p);
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
         for (int k = r->n_reads; k < tci_root_n_before(r); k++) {
@@ -40760,14 +41044,7 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
                                        tci_pairs_kernels *pairs, tci_table *late)
 {
     const tci_fusion *f = p->fusion;
-    int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, f->n_groups + 1);
-    for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        const tci_step *of = k->n_members ? p->steps[t].members : &p->steps[t];
-        for (int i = 0; i < TCI_MAX(k->n_members, 1); i++) {
-            step_of[of[i].group] = t;
-        }
-    }
+    const int32_t *step_of = tci_plan_steps_of_groups(s, p);
     tci_remat m = {s, g, p, f, all, tci_remat_peak(s, p), step_of,
                    TCI_NEW_ARRAY(s, bool, f->n_roots + 1), tci_table_in(s, sizeof(tci_node *))};
     tci_remat_result r = {0};

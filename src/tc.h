@@ -90,6 +90,7 @@
 #include "grad/rules.c"
 #include "grad/repeat.c"
 #include "grad/grad.c"
+#include "grad/forward.c"
 #include "grad/jvp.c"
 #include "grad/vmap.c"
 #include "grad/widen.c"

@@ -26,7 +26,7 @@ typedef tc_status (*tc_scan_body)(void *user, const tc_tensor *carry, const tc_t
  * ys, does the memory of a run. Sizes may be symbolic, length too: one program then takes
  * sequences of any length (of no step, after which the carries are as they were). tc_grad goes back
  * through all steps, by a repetition of its own, for which the carries of all steps are stored;
- * tc_jvp and tc_vmap refuse a repetition (TC_ERR_UNSUPPORTED).
+ * tc_jvp makes one that carries the tangents too, tc_vmap one of all examples.
  *
  * Fails, with all results poisoned and the status returned: TC_ERR_ARGUMENT (neither init nor xs;
  * lengths; no body), TC_ERR_SHAPE and TC_ERR_DTYPE (a carry that a step changes in shape or dtype,
@@ -45,8 +45,9 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
  * body(carry); last[j] is carry j in the end. Both functions are called while the loop is built,
  * the test twice; they make a bool of shape [], and the next carries, of the shapes and dtypes that
  * the carries have. A step that is not to be done is not. There is no gradient
- * (TC_ERR_UNSUPPORTED). On a device the host looks at the test after every step. Errors as of
- * tc_scan. */
+ * (TC_ERR_UNSUPPORTED); tc_jvp goes through the steps that are done, and under tc_vmap the loop
+ * goes on while any example does, and leaves the others as they are. On a device the host looks at
+ * the test after every step. Errors as of tc_scan. */
 typedef tc_status (*tc_while_test)(void *user, const tc_tensor *carry, tc_tensor *go);
 typedef tc_status (*tc_while_body)(void *user, const tc_tensor *carry, tc_tensor *next);
 TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
@@ -59,7 +60,8 @@ TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, 
  *
  * Both functions make the n results, alike in shapes and dtypes, of the operands. What a branch
  * computes of its operands is computed only where it is taken; what it computes of other tensors
- * alone is computed either way. tc_grad goes back through the branch that was taken. Errors as of
+ * alone is computed either way. tc_grad goes back through the branch that was taken. Under
+ * tc_vmap, where examples differ in the condition, both branches are computed. Errors as of
  * tc_scan. */
 typedef tc_status (*tc_branch)(void *user, const tc_tensor *x, tc_tensor *y);
 TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch then,

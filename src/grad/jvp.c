@@ -1,7 +1,8 @@
 /* grad/jvp.c - tangents: what changes of the inputs make of the results, in forward mode.
  *
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
- * The one idea: no op has a rule of its own for this. Nodes are visited inputs first, and
+ * The one idea: no op has a rule of its own for this. Nodes are visited inputs first
+ * (grad/forward.h), and
  *  - of an elementwise row the tangent is its gradient column with the operand's tangent for G: an
  *    element of the result depends on one element of each operand
  *  - an op that is linear in operands is that op over their tangents
@@ -9,60 +10,44 @@
  *  - of all else the gradient rule is transposed: that rule is linear in the gradient u of the
  *    result, so what u takes from the tangent by the same rules is the tangent of the result. Of
  *    what the two walks make only that is read; the rest, and u itself, nothing needs
- * Composites without a rule are expanded in place. */
+ * Composites without a rule are expanded in place. A repetition carries the tangents of its carries
+ * beside them; one that stops by its values, a branch among them, stops as it did. */
+#include "forward.h"
 #include "grad.h"
 
-typedef struct tci_jvp_walk {
-    tci_scratch *s;
-    tci_graph *g;
-    tci_table tangents; /* of tci_node *; NULL: it does not change */
-    tci_table done;
-} tci_jvp_walk;
-
-static tci_node **tci_jvp_of(tci_jvp_walk *w, const tci_node *n)
-{
-    return (tci_node **)tci_table_at(&w->tangents, n);
-}
-
-static tci_node *tci_jvp_built(const tci_jvp_walk *w, tci_node *n)
-{
-    const tci_vjp v = {.s = w->s, .g = w->g};
-    return tci_vjp_built(&v, n);
-}
-
-static tci_node *tci_jvp_add(const tci_jvp_walk *w, tci_node *a, tci_node *b)
+static tci_node *tci_jvp_add(const tci_forward *w, tci_node *a, tci_node *b)
 {
     tci_node *both[2] = {a, b};
-    return a && b ? tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_ADD, both)) : a ? a : b;
+    return a && b ? tci_forward_built(w, tci_build_ew(w->g, TCI_OP_ADD, both)) : a ? a : b;
 }
 
-static tci_node *tci_jvp_fill(const tci_jvp_walk *w, const tci_node *like, double x)
+static tci_node *tci_jvp_fill(const tci_forward *w, const tci_node *like, double x)
 {
-    tci_node *number = tci_jvp_built(w, tci_graph_const(w->g, (tc_dtype)like->dtype,
-                                                        (tci_value){.f = x}));
-    return tci_jvp_built(w, tci_build_broadcast(w->g, number, like->rank, like->shape));
+    tci_node *number = tci_forward_built(w, tci_graph_const(w->g, (tc_dtype)like->dtype,
+                                                            (tci_value){.f = x}));
+    return tci_forward_built(w, tci_build_broadcast(w->g, number, like->rank, like->shape));
 }
 
 /* ---- rules ---- */
 
 /* n over other operands: one that is NULL stays. */
-static tci_node *tci_jvp_rebuild(const tci_jvp_walk *w, const tci_node *n, tci_node *const *in)
+static tci_node *tci_jvp_rebuild(const tci_forward *w, const tci_node *n, tci_node *const *in)
 {
     tci_node **all = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         all[i] = in[i] ? in[i] : n->in[i];
     }
-    return tci_jvp_built(w, tci_graph_node(w->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
-                                           n->n_in, all, n->n_attr, n->attr));
+    return tci_forward_built(w, tci_graph_node(w->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               n->n_in, all, n->n_attr, n->attr));
 }
 
 /* Linear in all its floats at once: zeros for those that do not change. */
-static tci_node *tci_jvp_linear(tci_jvp_walk *w, const tci_node *n)
+static tci_node *tci_jvp_linear(tci_forward *w, const tci_node *n)
 {
     tci_node **in = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         if (tci_dtype_is_float((tc_dtype)n->in[i]->dtype)) {
-            tci_node *t = *tci_jvp_of(w, n->in[i]);
+            tci_node *t = *tci_forward_of(w, n->in[i]);
             in[i] = t ? t : tci_jvp_fill(w, n->in[i], 0);
         }
     }
@@ -70,30 +55,30 @@ static tci_node *tci_jvp_linear(tci_jvp_walk *w, const tci_node *n)
 }
 
 /* Linear in each operand: a part for each that changes. */
-static tci_node *tci_jvp_product(tci_jvp_walk *w, const tci_node *n)
+static tci_node *tci_jvp_product(tci_forward *w, const tci_node *n)
 {
     tci_node *sum = NULL;
     for (int i = 0; i < n->n_in; i++) {
         tci_node *in[2] = {NULL, NULL};
-        in[i] = *tci_jvp_of(w, n->in[i]);
+        in[i] = *tci_forward_of(w, n->in[i]);
         sum = in[i] ? tci_jvp_add(w, sum, tci_jvp_rebuild(w, n, in)) : sum;
     }
     return sum;
 }
 
-static tci_node *tci_jvp_elementwise(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_elementwise(tci_forward *w, tci_node *n)
 {
     tci_node *sum = NULL;
     for (int i = 0; i < n->n_in; i++) {
-        const tci_vjp v = {w->s, w->g, n, i, *tci_jvp_of(w, n->in[i])};
+        const tci_vjp v = {w->s, w->g, n, i, *tci_forward_of(w, n->in[i])};
         sum = v.grad ? tci_jvp_add(w, sum, tci_vjp_operand(&v)) : sum;
     }
     return sum;
 }
 
-static tci_node *tci_jvp_reduction(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_reduction(tci_forward *w, tci_node *n)
 {
-    tci_node *t = *tci_jvp_of(w, n->in[0]);
+    tci_node *t = *tci_forward_of(w, n->in[0]);
     int *list = TCI_NEW_ARRAY(w->s, int, n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
         list[i] = (int)n->attr[i];
@@ -104,20 +89,20 @@ static tci_node *tci_jvp_reduction(tci_jvp_walk *w, tci_node *n)
         const tci_vjp v = {w->s, w->g, n, 0, tci_jvp_fill(w, n, 1)};
         tci_node *factors[2] = {tci_build_cast(w->g, tci_vjp_operand(&v), math),
                                 tci_build_cast(w->g, t, math)};
-        t = tci_jvp_built(w, tci_build_ew(w->g, TCI_OP_MUL, factors));
+        t = tci_forward_built(w, tci_build_ew(w->g, TCI_OP_MUL, factors));
     }
-    t = tci_jvp_built(w, tci_build_reduce(w->g, TCI_OP_SUM, t, axes, false));
-    return tci_jvp_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
+    t = tci_forward_built(w, tci_build_reduce(w->g, TCI_OP_SUM, t, axes, false));
+    return tci_forward_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
 }
 
 /* The gradient rule of n, transposed, operand by operand. */
-static tci_node *tci_jvp_transposed(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_transposed(tci_forward *w, tci_node *n)
 {
     tci_node *sum = NULL, *back;
-    tci_node *u = tci_jvp_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
-                                                  n->shape, 0, NULL, 0, NULL));
+    tci_node *u = tci_forward_built(w, tci_graph_node(w->g, TCI_OP_INPUT, (tc_dtype)n->dtype,
+                                                      n->rank, n->shape, 0, NULL, 0, NULL));
     for (int i = 0; i < n->n_in; i++) {
-        tci_node *t = *tci_jvp_of(w, n->in[i]);
+        tci_node *t = *tci_forward_of(w, n->in[i]);
         if (t) {
             const tci_vjp v = {w->s, w->g, n, i, u};
             tci_node *rule = tci_vjp_operand(&v);
@@ -128,7 +113,7 @@ static tci_node *tci_jvp_transposed(tci_jvp_walk *w, tci_node *n)
     return sum;
 }
 
-static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
+static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
 {
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE) break;
@@ -173,7 +158,7 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
     case TCI_OP_SOLVE_TRIANGULAR:
     case TCI_OP_CHOLESKY:
     case TCI_OP_CUSTOM: return tci_jvp_transposed(w, n);
-    case TCI_OP_BARRIER: return *tci_jvp_of(w, n->in[0]);
+    case TCI_OP_BARRIER: return *tci_forward_of(w, n->in[0]);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */
     return NULL;
@@ -181,23 +166,16 @@ static tci_node *tci_jvp_own(tci_jvp_walk *w, tci_node *n)
 
 /* ---- the walk ---- */
 
-static bool tci_jvp_changes(tci_jvp_walk *w, const tci_node *n)
+static tci_node *tci_jvp_node(tci_forward *w, tci_node *n)
 {
-    for (int i = 0; i < n->n_in; i++) {
-        if (*tci_jvp_of(w, n->in[i])) {
-            return true;
-        }
+    if (n->op == TCI_OP_REPEAT) {
+        return tci_forward_repeat(w, n, tci_forward_find_loop(w, n, false));
     }
-    return false;
-}
-
-static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root);
-
-static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
-{
-    bool floats = tci_dtype_is_float((tc_dtype)n->dtype) || n->op == TCI_OP_REPEAT;
-    if (!floats || !tci_jvp_changes(w, n)) {
+    if (!tci_dtype_is_float((tc_dtype)n->dtype)) {
         return NULL;
+    }
+    if (n->op == TCI_OP_RESULT) {
+        return tci_forward_result(w, n);
     }
     switch (tci_formula_gradient_kind(n->op)) {
     case TCI_GRADIENT_NONE:
@@ -210,34 +188,30 @@ static tci_node *tci_jvp_node(tci_jvp_walk *w, tci_node *n)
         return tci_op_is_reduce(n->op) ? tci_jvp_reduction(w, n) : tci_jvp_elementwise(w, n);
     case TCI_GRADIENT_OWN: return tci_jvp_own(w, n);
     case TCI_GRADIENT_EXPANSION:
-        return tci_jvp_visit(w, tci_jvp_built(w, tci_expand_composite(w->g, n)));
+        return tci_forward_visit(w, tci_forward_built(w, tci_expand_composite(w->g, n)));
     }
     return NULL;
 }
 
-/* The tangent of root. An input has its own from the start. The expansion of a composite may be
- * made of nodes that this walk comes to later: whoever is first finds their tangents. */
-static tci_node *tci_jvp_visit(tci_jvp_walk *w, tci_node *root)
+/* An input that depends on another has its own tangent and what it takes from the other's. */
+static tci_node *tci_jvp_rule(tci_forward *w, tci_node *n)
 {
-    tci_node_list list = tci_graph_sort_rest(w->s, &w->done, &root, 1);
-    for (int i = 0; i < list.n; i++) {
-        if (tci_table_add(&w->done, list.items[i])) {
-            tci_node **t = tci_jvp_of(w, list.items[i]);
-            *t = tci_jvp_add(w, *t, tci_jvp_node(w, list.items[i]));
-        }
-    }
-    return *tci_jvp_of(w, root);
+    return tci_jvp_add(w, *tci_forward_of(w, n), tci_jvp_node(w, n));
 }
+
+static tci_node *tci_jvp_zeros(tci_forward *w, tci_node *n) { return tci_jvp_fill(w, n, 0); }
+
+static const tci_forward_rules tci_jvp_rules = {tci_jvp_rule, tci_jvp_zeros, 0, false};
 
 TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
                           tci_node *const *roots, int n, tci_node **tangents)
 {
-    tci_jvp_walk w = {s, g, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    tci_forward w = tci_forward_begin(s, g, &tci_jvp_rules, 0);
     for (int i = 0; i < inputs.n; i++) {
-        tci_node **t = tci_jvp_of(&w, inputs.nodes[i]);
+        tci_node **t = tci_forward_of(&w, inputs.nodes[i]);
         *t = tci_jvp_add(&w, *t, inputs.with[i]);
     }
     for (int i = 0; i < n; i++) {
-        tangents[i] = tci_jvp_visit(&w, roots[i]);
+        tangents[i] = tci_forward_visit(&w, roots[i]);
     }
 }

@@ -7,13 +7,16 @@
  * for an example is what the node computes for it. An operand that stays is repeated along that
  * axis, which copies nothing, or left as it is where the op asks for no more.
  *
+ * A branch that examples take differently is both branches, and of each example the one it takes; a
+ * loop that examples leave at different steps goes on while one does, and leaves the others alone.
+ *
  * Gradients need nothing for this, nor does it for gradients: both see only nodes. */
 #include "vmap.h"
 
 #include <string.h>
 
-#include "../graph/table.h"
 #include "../ops/composite.h"
+#include "forward.h"
 
 /* How the words of a node change when an axis is put in front of its operands. */
 typedef enum tci_vmap_rule {
@@ -25,46 +28,7 @@ typedef enum tci_vmap_rule {
     TCI_VMAP_NEVER   /* a leaf, or of no graph that users make */
 } tci_vmap_rule;
 
-typedef struct tci_vmap {
-    tci_scratch *s;
-    tci_graph *g;
-    tci_dim count;
-    tci_table many; /* of tci_node *: with the axis in front; NULL: it stays */
-    tci_table done;
-} tci_vmap;
-
-static tci_node **tci_vmap_of(tci_vmap *v, const tci_node *n)
-{
-    return (tci_node **)tci_table_at(&v->many, n);
-}
-
-static tci_node *tci_vmap_built(const tci_vmap *v, tci_node *n)
-{
-    if (!n) {
-        tci_scratch_fail(v->s, v->g->error ? v->g->error : TC_ERR_INTERNAL, "%s", v->g->message);
-    }
-    return n;
-}
-
-/* n's shape with the axis of examples in front. */
-static tci_dim *tci_vmap_shape(const tci_vmap *v, const tci_node *n)
-{
-    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
-    shape[0] = v->count;
-    memcpy(shape + 1, n->shape, sizeof(*shape) * (size_t)n->rank);
-    return shape;
-}
-
-/* All examples of n, whether they differ or not. */
-static tci_node *tci_vmap_all(tci_vmap *v, tci_node *n)
-{
-    tci_node *many = *tci_vmap_of(v, n);
-    return many ? many
-                : tci_vmap_built(v, tci_build_broadcast(v->g, n, n->rank + 1,
-                                                        tci_vmap_shape(v, n)));
-}
-
-static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
+static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
 {
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE)
@@ -90,13 +54,15 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_MEAN: return TCI_VMAP_AXES;
     case TCI_OP_PERMUTE:
     case TCI_OP_SLICE: return TCI_VMAP_EACH;
-    case TCI_OP_PAD: return *tci_vmap_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
+    case TCI_OP_PAD: return *tci_forward_of(v, n->in[1]) ? TCI_VMAP_OWN : TCI_VMAP_EACH;
     case TCI_OP_BARRIER:
+    case TCI_OP_REPEAT:
+    case TCI_OP_RESULT:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
         for (int i = 1; i < n->n_in; i++) {
-            if (*tci_vmap_of(v, n->in[i])) {
+            if (*tci_forward_of(v, n->in[i])) {
                 return TCI_VMAP_EXPAND;
             }
         }
@@ -109,8 +75,6 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
     case TCI_OP_IOTA:
     case TCI_OP_SEGMENT:
     case TCI_OP_BOUND:
-    case TCI_OP_REPEAT:
-    case TCI_OP_RESULT:
     case TCI_OP_CUSTOM:
     case TCI_OP_ASSIGN: break;
     }
@@ -119,7 +83,8 @@ static tci_vmap_rule tci_vmap_rule_of(tci_vmap *v, const tci_node *n)
 
 /* ---- words ---- */
 
-static int64_t *tci_vmap_words(const tci_vmap *v, const tci_node *n, tci_vmap_rule rule, int *count)
+static int64_t *tci_vmap_words(const tci_forward *v, const tci_node *n, tci_vmap_rule rule,
+                               int *count)
 {
     const tci_attr_list *list = tci_op_get(n->op)->attrs;
     int more = rule == TCI_VMAP_EACH ? list->n_group : 0;
@@ -141,23 +106,23 @@ static bool tci_vmap_may_stay(const tci_node *n, int i)
     return i > 0 && (n->op == TCI_OP_PAD || n->op == TCI_OP_LAYER_NORM);
 }
 
-static tci_node *tci_vmap_same(tci_vmap *v, tci_node *n, tci_vmap_rule rule)
+static tci_node *tci_vmap_same(tci_forward *v, tci_node *n, tci_vmap_rule rule)
 {
     int n_words;
     int64_t *words = tci_vmap_words(v, n, rule, &n_words);
     tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        bool stays = tci_vmap_may_stay(n, i) && !*tci_vmap_of(v, n->in[i]);
-        in[i] = stays ? n->in[i] : tci_vmap_all(v, n->in[i]);
+        bool stays = tci_vmap_may_stay(n, i) && !*tci_forward_of(v, n->in[i]);
+        in[i] = stays ? n->in[i] : tci_forward_all(v, n->in[i]);
     }
-    return tci_vmap_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
-                                            tci_vmap_shape(v, n), n->n_in, in, n_words, words));
+    return tci_forward_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+                                            tci_forward_shape(v, n), n->n_in, in, n_words, words));
 }
 
 /* ---- rules of their own ---- */
 
 /* A label that nothing has, in front of the operands that differ and of the result. */
-static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_contract(tci_forward *v, tci_node *n)
 {
     int64_t *words = TCI_NEW_ARRAY(v->s, int64_t, n->n_attr + 3), fresh = 0;
     const int64_t *from = n->attr + 3;
@@ -167,7 +132,7 @@ static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
         fresh = TCI_MAX(fresh, n->attr[i] + 1);
     }
     for (int part = 0; part < 3; part++) {
-        tci_node *many = part < 2 ? *tci_vmap_of(v, n->in[part]) : n;
+        tci_node *many = part < 2 ? *tci_forward_of(v, n->in[part]) : n;
         words[part] = n->attr[part] + (many ? 1 : 0);
         if (many) {
             words[at++] = fresh;
@@ -179,78 +144,135 @@ static tci_node *tci_vmap_contract(tci_vmap *v, tci_node *n)
             in[part] = many ? many : n->in[part];
         }
     }
-    return tci_vmap_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
-                                            tci_vmap_shape(v, n), 2, in, at, words));
+    return tci_forward_built(v, tci_build_node(v->g, n->op, (tc_dtype)n->dtype, n->rank + 1,
+                                               tci_forward_shape(v, n), 2, in, at, words));
 }
 
 /* A fill for each example: it goes where the padded `true` does not. */
-static tci_node *tci_vmap_pad(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_pad(tci_forward *v, tci_node *n)
 {
     int n_words;
     int64_t *words = tci_vmap_words(v, n, TCI_VMAP_EACH, &n_words);
-    const tci_dim *shape = tci_vmap_shape(v, n);
-    tci_node *x = tci_vmap_all(v, n->in[0]), *fill = tci_vmap_all(v, n->in[1]);
+    const tci_dim *shape = tci_forward_shape(v, n);
+    tci_node *x = tci_forward_all(v, n->in[0]), *fill = tci_forward_all(v, n->in[1]);
     tci_dim *line = TCI_NEW_ARRAY(v->s, tci_dim, n->rank + 1);
     for (int i = 0; i <= n->rank; i++) {
         line[i] = i ? 1 : v->count;
     }
     tci_node *number = tci_composite_number(v->g, (tc_dtype)n->dtype, 0);
     tci_node *yes = tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 1});
-    yes = tci_vmap_built(v, tci_build_broadcast(v->g, yes, x->rank, x->shape));
-    tci_node *no = tci_vmap_built(v, tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 0}));
-    tci_node *values[2] = {x, tci_vmap_built(v, number)}, *places[2] = {yes, no};
+    yes = tci_forward_built(v, tci_build_broadcast(v->g, yes, x->rank, x->shape));
+    tci_node *no = tci_forward_built(v, tci_graph_const(v->g, TC_BOOL, (tci_value){.i = 0}));
+    tci_node *values[2] = {x, tci_forward_built(v, number)}, *places[2] = {yes, no};
     tci_node *padded = tci_build_node(v->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank + 1, shape, 2,
                                       values, n_words, words);
     tci_node *inside = tci_build_node(v->g, TCI_OP_PAD, TC_BOOL, n->rank + 1, shape, 2, places,
                                       n_words, words);
     fill = tci_build_reshape(v->g, fill, n->rank + 1, line);
-    return tci_vmap_built(v, tci_build_where(v->g, inside, padded, fill));
+    return tci_forward_built(v, tci_build_where(v->g, inside, padded, fill));
 }
 
-/* NULL: what differs is only waited for. */
-static tci_node *tci_vmap_barrier(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_barrier(tci_forward *v, tci_node *n)
 {
-    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in), *x = *tci_vmap_of(v, n->in[0]);
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        tci_node *many = *tci_vmap_of(v, n->in[i]);
+        tci_node *many = *tci_forward_of(v, n->in[i]);
         in[i] = many ? many : n->in[i];
     }
-    return x ? tci_vmap_built(v, tci_build_barrier(v->g, x, in + 1, n->n_in - 1)) : NULL;
+    tci_node *x = tci_forward_built(v, tci_build_barrier(v->g, in[0], in + 1, n->n_in - 1));
+    return in[0] == n->in[0] ? v->rules->whole(v, x) : x; /* what differs may only be waited for */
 }
 
-static tci_node *tci_vmap_own(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_random(tci_forward *v, tci_node *n)
 {
-    if (n->op == TCI_OP_PAD) {
-        return tci_vmap_pad(v, n);
+    tci_node *streams = *tci_forward_of(v, n->in[1]);
+    return tci_forward_built(
+        v, tci_build_random_each(v->g, tci_forward_all(v, n->in[0]), streams ? streams : n->in[1],
+                                 (tc_dtype)n->dtype, n->rank + 1, tci_forward_shape(v, n)));
+}
+
+/* ---- loops and branches ---- */
+
+static tci_node *tci_vmap_both(tci_forward *v, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_forward_built(v, tci_build_ew(v->g, op, in));
+}
+
+/* Of each example a where go [count] is true, else b. */
+static tci_node *tci_vmap_choose(tci_forward *v, tci_node *go, tci_node *a, tci_node *b)
+{
+    tci_dim *line = TCI_NEW_ARRAY(v->s, tci_dim, a->rank);
+    for (int i = 0; i < a->rank; i++) {
+        line[i] = i ? 1 : v->count;
     }
-    if (n->op == TCI_OP_CONTRACT) {
-        return tci_vmap_contract(v, n);
+    go = tci_forward_built(v, tci_build_reshape(v->g, go, a->rank, line));
+    return tci_forward_built(v, tci_build_where(v->g, go, a, b));
+}
+
+/* Is n, a REPEAT, a branch that not all examples take? Then nothing stands beside it but itself. */
+static bool tci_vmap_is_choice(tci_forward *v, const tci_node *n, const tci_repeat *r)
+{
+    return r->stops >= 0 && r->length == 1 && *tci_forward_of(v, n->in[r->stops]);
+}
+
+/* Does any example go on? */
+static tci_node *tci_vmap_any(tci_forward *v, tci_node *go)
+{
+    const tc_axes all = {NULL, 0, true};
+    return tci_forward_built(v, tci_build_reduce(v->g, TCI_OP_ANY, go, all, false));
+}
+
+static tci_node *tci_vmap_repeat(tci_forward *v, tci_node *n)
+{
+    const tci_repeat repeat = tci_repeat_of(n), *r = &repeat;
+    if (tci_vmap_is_choice(v, n, r)) {
+        return n;
     }
-    if (n->op == TCI_OP_BARRIER) {
-        return tci_vmap_barrier(v, n);
+    tci_forward_loop *l = tci_forward_find_loop(v, n, false);
+    if (r->stops < 0 || !l->has[r->stops]) {
+        return tci_forward_repeat(v, n, l);
     }
-    TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM);
-    tci_node *streams = *tci_vmap_of(v, n->in[1]);
-    return tci_vmap_built(
-        v, tci_build_random_each(v->g, tci_vmap_all(v, n->in[0]), streams ? streams : n->in[1],
-                                 (tc_dtype)n->dtype, n->rank + 1, tci_vmap_shape(v, n)));
+    l = tci_forward_find_loop(v, n, true);
+    tci_node *go = l->bound[r->stops];
+    for (int i = 0; i < r->n_carry; i++) {
+        tci_node *next = l->made[i] ? l->made[i] : v->rules->whole(v, r->next[i]);
+        l->made[i] = i == r->stops ? tci_vmap_both(v, TCI_OP_LOGICAL_AND, go, next)
+                                   : tci_vmap_choose(v, go, next, l->bound[i]);
+    }
+    l->go_init = tci_vmap_any(v, tci_forward_all(v, r->init[r->stops]));
+    l->go_bound = tci_forward_built(v, tci_build_bound(v->g, TC_BOOL, 0, NULL));
+    l->go_next = tci_vmap_any(v, l->made[r->stops]);
+    return tci_forward_repeat(v, n, l);
+}
+
+static tci_node *tci_vmap_of_result(tci_forward *v, tci_node *n)
+{
+    const tci_repeat r = tci_repeat_of(n->in[0]);
+    if (!tci_vmap_is_choice(v, n->in[0], &r)) {
+        return tci_forward_result(v, n);
+    }
+    tci_node *taken = tci_repeat_over_others(v->s, v->g, &r, r.init)[n->attr[0]];
+    tci_forward_visit(v, taken);
+    return tci_vmap_choose(v, *tci_forward_of(v, r.init[r.stops]), tci_forward_all(v, taken),
+                           tci_forward_all(v, r.init[n->attr[0]]));
 }
 
 /* ---- the walk ---- */
 
-static bool tci_vmap_differs(tci_vmap *v, const tci_node *n)
+static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
 {
-    for (int i = 0; i < n->n_in; i++) {
-        if (*tci_vmap_of(v, n->in[i])) {
-            return true;
-        }
+    switch (n->op) {
+    case TCI_OP_PAD: return tci_vmap_pad(v, n);
+    case TCI_OP_CONTRACT: return tci_vmap_contract(v, n);
+    case TCI_OP_BARRIER: return tci_vmap_barrier(v, n);
+    case TCI_OP_REPEAT: return tci_vmap_repeat(v, n);
+    case TCI_OP_RESULT: return tci_vmap_of_result(v, n);
+    default: TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM); return tci_vmap_random(v, n);
     }
-    return false;
 }
 
-static tci_node *tci_vmap_visit(tci_vmap *v, tci_node *root);
-
-static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
+static tci_node *tci_vmap_node(tci_forward *v, tci_node *n)
 {
     tci_vmap_rule rule = tci_vmap_rule_of(v, n);
     switch (rule) {
@@ -259,7 +281,7 @@ static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
     case TCI_VMAP_EACH: return tci_vmap_same(v, n, rule);
     case TCI_VMAP_OWN: return tci_vmap_own(v, n);
     case TCI_VMAP_EXPAND:
-        return tci_vmap_visit(v, tci_vmap_built(v, tci_expand_composite(v->g, n)));
+        return tci_forward_visit(v, tci_forward_built(v, tci_expand_composite(v->g, n)));
     case TCI_VMAP_NEVER: break;
     }
     tci_scratch_fail(v->s, TC_ERR_UNSUPPORTED,
@@ -268,31 +290,24 @@ static tci_node *tci_vmap_node(tci_vmap *v, tci_node *n)
     return NULL;
 }
 
-/* The expansion of a composite may be made of nodes that a walk comes to later. */
-static tci_node *tci_vmap_visit(tci_vmap *v, tci_node *root)
+/* n repeated. */
+static tci_node *tci_vmap_whole(tci_forward *v, tci_node *n)
 {
-    tci_node_list list = tci_graph_sort_rest(v->s, &v->done, &root, 1);
-    for (int i = 0; i < list.n; i++) {
-        tci_node *n = list.items[i];
-        if (tci_table_add(&v->done, n) && tci_vmap_differs(v, n)) {
-            tc_site site = v->g->site;
-            v->g->site = n->site;
-            *tci_vmap_of(v, n) = tci_vmap_node(v, n);
-            v->g->site = site;
-        }
-    }
-    return *tci_vmap_of(v, root);
+    return tci_forward_built(v, tci_build_broadcast(v->g, n, n->rank + 1,
+                                                    tci_forward_shape(v, n)));
 }
+
+static const tci_forward_rules tci_vmap_rules = {tci_vmap_node, tci_vmap_whole, 1, true};
 
 TCI_FN void tci_vmap_build(tci_scratch *s, tci_graph *g, tci_dim count, tci_node *const *leaves,
                            tci_node *const *examples, int n_leaves, tci_node *const *roots, int n,
                            tci_node **many)
 {
-    tci_vmap v = {s, g, count, tci_table_in(s, sizeof(tci_node *)), tci_table_in(s, sizeof(bool))};
+    tci_forward v = tci_forward_begin(s, g, &tci_vmap_rules, count);
     for (int i = 0; i < n_leaves; i++) {
-        *tci_vmap_of(&v, leaves[i]) = examples[i];
+        *tci_forward_of(&v, leaves[i]) = examples[i];
     }
     for (int i = 0; i < n; i++) {
-        many[i] = tci_vmap_visit(&v, roots[i]);
+        many[i] = tci_forward_visit(&v, roots[i]);
     }
 }

@@ -309,6 +309,8 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_pairs_kernels *pairs, tci_table *late);
+/* plan/sequence.c: the step that does each group, by itself or in a joint. */
+TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
 /* A round: places anew what comes from place `from` on; first_forced says whether there must be

@@ -179,14 +179,7 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
                                        tci_pairs_kernels *pairs, tci_table *late)
 {
     const tci_fusion *f = p->fusion;
-    int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, f->n_groups + 1);
-    for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        const tci_step *of = k->n_members ? p->steps[t].members : &p->steps[t];
-        for (int i = 0; i < TCI_MAX(k->n_members, 1); i++) {
-            step_of[of[i].group] = t;
-        }
-    }
+    const int32_t *step_of = tci_plan_steps_of_groups(s, p);
     tci_remat m = {s, g, p, f, all, tci_remat_peak(s, p), step_of,
                    TCI_NEW_ARRAY(s, bool, f->n_roots + 1), tci_table_in(s, sizeof(tci_node *))};
     tci_remat_result r = {0};

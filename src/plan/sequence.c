@@ -77,18 +77,24 @@ static void tci_sequence_touch(tci_sequence *q, int step, int buffer)
     q->buffers[buffer].n_touched++;
 }
 
+TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p)
+{
+    int32_t *step_of = TCI_NEW_ARRAY(s, int32_t, p->fusion->n_groups + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        const tci_step *of = k->n_members ? p->steps[t].members : &p->steps[t];
+        for (int i = 0; i < TCI_MAX(k->n_members, 1); i++) {
+            step_of[of[i].group] = t;
+        }
+    }
+    return step_of;
+}
+
 /* A step waits for those that its BARRIERs name. */
 static void tci_sequence_find_waits(tci_sequence *q)
 {
     const tci_fusion *f = q->p->fusion;
-    int32_t *step_of = TCI_NEW_ARRAY(q->s, int32_t, f->n_groups + 1);
-    for (int t = 0; t < q->n; t++) {
-        const tci_step *step = &q->p->steps[t];
-        const tci_step *members = step->members ? step->members : step;
-        for (int m = 0; m < TCI_MAX(1, tci_sequence_kernel(q, t)->n_members); m++) {
-            step_of[members[m].group] = t;
-        }
-    }
+    const int32_t *step_of = tci_plan_steps_of_groups(q->s, q->p);
     for (int i = 0; i < f->n_roots; i++) {
         const tci_root *r = &f->roots[i];
         for (int k = r->n_reads; k < tci_root_n_before(r); k++) {
