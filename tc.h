@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "fe175e8fd68211c2"
+#define TCI_BUILD "f9708638fd3d91a1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -247,6 +247,13 @@
  *                TC_BUFS(TC_BUF(total, 12), TC_BUF(&top, 1)));
  *         tc_program_free(g);
  *     }
+ *
+ * A buffer whose elements do not lie side by side, as a channel of sound or a field of structs, has
+ * strides:
+ *
+ *     const int64_t sizes_of[2] = {3, 4}, column_by_column[2] = {1, 3};
+ *     tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 2, sizes_of, column_by_column)),
+ *            TC_BUFS(TC_BUF(out, 12)));
  *
  * tc_run checks dtype, count, alignment and overlap of the buffers, allocates nothing once warm,
  * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
@@ -906,7 +913,7 @@ typedef struct tc_attr {
 typedef struct tc_attrs { const tc_attr *items; int n; } tc_attrs;
 
 /* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
- * and aligned as C aligns that type. */
+ * and aligned as C aligns that type; or with strides between them. */
 typedef struct tc_buf {
     void *data;
     int64_t n;
@@ -914,6 +921,7 @@ typedef struct tc_buf {
     bool is_const; /* made from a pointer to const: refused as an output */
     int rank;
     const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
+    const int64_t *strides; /* of its axes, in elements; NULL: it is dense. data: element 0 ... 0 */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 
@@ -1311,7 +1319,7 @@ template <class tci_t, size_t tci_n> struct tci_dtype_of_type<tci_t[tci_n]> {
 };
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
-    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
+    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0, 0};
     return b;
 }
 template <class tci_t> static inline tc_buf tci_buf_of(tci_t *p, int64_t n)
@@ -1403,18 +1411,17 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
     ((tc_attrs){(const tc_attr[sizeof(#__VA_ARGS__) + 1]){TCI_NO_ATTR, __VA_ARGS__} + 1,           \
                 tci_list_count(#__VA_ARGS__)})
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,      \
+    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){TCI_NO_BUF, __VA_ARGS__} + 1,              \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_ATTRS(...)                                                                              \
     ((tc_attrs){(const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__} + 1,                                   \
                 (int)(sizeof((const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__}) / sizeof(tc_attr)) - 1})
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
-                     sizeof(tc_buf)) -                                                             \
-                   1})
+    ((tc_bufs){(const tc_buf[]){TCI_NO_BUF, __VA_ARGS__} + 1,                                      \
+               (int)(sizeof((const tc_buf[]){TCI_NO_BUF, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
 #endif
+#define TCI_NO_BUF {NULL, 0, 0, false, 0, NULL, NULL}
 #define TCI_NO_ATTR {NULL, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, NULL}
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -1474,7 +1481,7 @@ static inline tci_a_size_is_an_integer tci_no_size(void)
              _Generic((pointer), TCI_BUF_CONSTS, default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
-    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
+    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL, NULL};
     return b;
 }
 
@@ -1542,6 +1549,20 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 }
 #define TC_BUF_ND(pointer, ...)                                                                    \
     (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
+/* Elements that do not lie side by side: TC_BUF_STRIDED(pointer, rank, sizes, strides), where the
+ * address is that of element 0 ... 0 and strides count elements, of any sign. Sizes and strides are
+ * read during the call. Such memory is the host's; tc_run and tc_run_call copy it to dense memory
+ * of the call, or back, so an output may share elements with an input, though not with another
+ * output or with itself (TC_ERR_BUFFER: a stride of 0). tc_run_async refuses it. */
+static inline tc_buf tci_buf_strided(tc_buf b, int rank, const int64_t *sizes,
+                                     const int64_t *strides)
+{
+    b = tci_buf_sized(b, rank, sizes);
+    b.strides = strides;
+    return b;
+}
+#define TC_BUF_STRIDED(pointer, rank, sizes, strides)                                              \
+    (tci_buf_strided(TC_BUF((pointer), 0), (rank), (sizes), (strides)))
 
 #define tc_input(ctx, name, ...)                                                                   \
     tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -70528,6 +70549,8 @@ struct tc_call {
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
+    int64_t strided_bytes;
     bool unclean;              /* `faults` may hold something of an earlier run */
     tci_error last;
 };
@@ -70731,6 +70754,9 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* run/strided.c: whether any of them has strides, and then the same through dense copies. */
+TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs);
+TCI_FN tc_status tci_strided_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* For an asynchronous run: only checks. *inner: the call that runs, of an instance or c. */
 TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                  tc_call **inner);
@@ -72629,6 +72655,10 @@ static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, cons
                                " %lld %s",
                                side, i, (long long)port->n, dtype);
     }
+    if (b->strides) {
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given strides, expected dense memory of"
+                               " %lld %s", side, i, (long long)port->n, dtype);
+    }
     if (!b->data && port->n) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s",
                                side, i, (long long)port->n, dtype, shape);
@@ -72839,7 +72869,7 @@ static inline bool tci_check_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
     bool untyped = b->dtype == -1 && b->n == port->bytes;
-    bool sized = TCI_LIKELY(!b->sizes) || tci_check_sizes_fit(b, port);
+    bool sized = TCI_LIKELY(!b->sizes) || (tci_check_sizes_fit(b, port) && !b->strides);
     return (typed || untyped) && (b->data || !port->n) && sized &&
            tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
@@ -74377,6 +74407,7 @@ TCI_FN void tci_call_free(tc_call *c)
         tci_kept_drop(c);
         tci_bind_free(c);
         tci_heap_free_aligned(c->workspace);
+        tci_heap_free_aligned(c->strided);
         tci_heap_free(c);
     }
 }
@@ -75934,6 +75965,189 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out)
 }
 
 #endif
+/* ---- src/run/strided.c ---- */
+/* run/strided.c - runs on buffers of the user whose elements do not lie side by side.
+ *
+ * In: a call, buffers of which some have strides. Out: the run, on dense copies of these.
+ * The one idea: generated code is made for dense memory, so the elements of an input are gathered
+ * before the run and those of an output put back behind one that went well. Nothing is written to
+ * the user's memory in between, so such an output may overlap any input. Copies are memory of the
+ * call: a run of the same sizes as the one before allocates nothing. */
+
+TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    for (int side = 0; side < 2; side++) {
+        const tc_bufs *list = side ? outputs : inputs;
+        for (int i = 0; list->items && i < list->n; i++) {
+            if (list->items[i].strides) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- checks ---- */
+
+/* Whether b's elements, which are as many as its sizes say, lie within what an address can reach;
+ * those of an output apart. */
+static bool tci_strided_reaches(const tc_buf *b, bool is_output)
+{
+    int64_t most = INT64_MAX / 2 / tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    if (tci_buf_sized(*b, b->rank, b->sizes).n != b->n) {
+        return false;
+    }
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t stride = b->strides[i], steps = b->sizes[i] - 1;
+        if (steps > 0 && (stride < -most || stride > most || most / steps < llabs(stride) ||
+                          (is_output && !stride))) {
+            return false;
+        }
+        most -= steps > 0 ? steps * llabs(stride) : 0;
+    }
+    return true;
+}
+
+static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, int i)
+{
+    const char *why = b->dtype == -1                       ? "untyped memory"
+                      : !b->sizes || b->n < 0              ? "no sizes"
+                      : !b->data && b->n                   ? "NULL"
+                      : is_output && b->is_const           ? "a pointer to const"
+                      : !tci_strided_reaches(b, is_output) ? "sizes or strides that do not fit"
+                                                             : NULL;
+    if (!why && !tci_dtype_is_aligned((tc_dtype)b->dtype, b->data)) {
+        why = "an address that its type cannot have";
+    }
+    return why ? tci_call_refuse(c, TC_ERR_BUFFER,
+                                 "%s %d: given strides and %s, expected%s memory of typed elements "
+                                 "and the sizes and strides of all axes%s",
+                                 is_output ? "output" : "input", i, why,
+                                 is_output ? " writable" : "",
+                                 is_output ? ", no element twice" : "")
+               : TC_OK;
+}
+
+/* ---- copies ---- */
+
+/* One element after the other: `to` and `from` step by so many of them. */
+#define TCI_STRIDED_LINE(type)                                                                     \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        ((type *)to)[i * to_step] = ((const type *)from)[i * from_step];                           \
+    }
+
+static void tci_strided_line(void *to, int64_t to_step, const void *from, int64_t from_step,
+                             int64_t n, int bytes)
+{
+    switch (bytes) {
+    case 1: TCI_STRIDED_LINE(uint8_t) break;
+    case 2: TCI_STRIDED_LINE(uint16_t) break;
+    case 4: TCI_STRIDED_LINE(uint32_t) break;
+    default: TCI_STRIDED_LINE(uint64_t) break;
+    }
+}
+#undef TCI_STRIDED_LINE
+
+/* The elements of b and dense memory of them, in row-major order: into that, or back. index: room
+ * for as many as b has axes. */
+static void tci_strided_copy(const tc_buf *b, char *dense, bool back, int64_t *index)
+{
+    const int bytes = tci_dtype_get((tc_dtype)b->dtype)->bytes, last = b->rank - 1;
+    const int64_t n = b->rank ? b->sizes[last] : 1, step = b->rank ? b->strides[last] : 1;
+    memset(index, 0, sizeof(*index) * (size_t)b->rank);
+    for (int64_t done = 0; done < b->n; done += n) {
+        char *own = (char *)b->data, *line = dense + done * bytes;
+        for (int i = 0; i < last; i++) {
+            own += index[i] * b->strides[i] * bytes;
+        }
+        if (back) {
+            tci_strided_line(own, step, line, 1, n, bytes);
+        } else {
+            tci_strided_line(line, 1, own, step, n, bytes);
+        }
+        for (int i = last - 1; i >= 0 && ++index[i] == b->sizes[i]; i--) {
+            index[i] = 0;
+        }
+    }
+}
+
+/* ---- a run ---- */
+
+static int64_t tci_strided_bytes(const tc_buf *b)
+{
+    const int64_t bytes = b->n * tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    return (bytes + TCI_ALIGNED_BYTES - 1) / TCI_ALIGNED_BYTES * TCI_ALIGNED_BYTES;
+}
+
+/* Dense memory for all of them, and the lists that name it. */
+typedef struct tci_strided {
+    tc_buf *bufs; /* inputs, then outputs */
+    int64_t *index;
+    char *memory;
+} tci_strided;
+
+static tc_status tci_strided_make(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                  tci_strided *s)
+{
+    const int n = inputs->n + outputs->n;
+    int64_t bytes = 0;
+    int rank = 0;
+    for (int i = 0; i < n; i++) {
+        const bool is_output = i >= inputs->n;
+        const int at = is_output ? i - inputs->n : i;
+        const tc_buf *b = is_output ? &outputs->items[at] : &inputs->items[at];
+        tc_status status = b->strides ? tci_strided_check(c, b, is_output, at) : TC_OK;
+        if (status) {
+            return status;
+        }
+        bytes += b->strides ? tci_strided_bytes(b) : 0;
+        rank = b->strides ? TCI_MAX(rank, b->rank) : rank;
+    }
+    const int64_t lists = (int64_t)sizeof(tc_buf) * n + (int64_t)sizeof(int64_t) * (rank + 1);
+    if (c->strided_bytes < bytes + lists) {
+        tci_heap_free_aligned(c->strided);
+        c->strided = tci_heap_get_aligned((size_t)(bytes + lists));
+        c->strided_bytes = c->strided ? bytes + lists : 0;
+    }
+    s->memory = c->strided;
+    s->bufs = (tc_buf *)(void *)(c->strided + bytes);
+    s->index = (int64_t *)(void *)(c->strided + bytes + (int64_t)sizeof(tc_buf) * n);
+    return c->strided ? TC_OK
+                      : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory for copies of buffers "
+                                        "with strides");
+}
+
+TCI_FN tc_status tci_strided_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tci_strided s;
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
+    status = status ? status : tci_strided_make(c, inputs, outputs, &s);
+    if (status) {
+        return status;
+    }
+    const int n = inputs->n + outputs->n;
+    char *at = s.memory;
+    for (int i = 0; i < n; i++) {
+        const tc_buf *b = i < inputs->n ? &inputs->items[i] : &outputs->items[i - inputs->n];
+        s.bufs[i] = *b;
+        if (b->strides) {
+            s.bufs[i].data = at;
+            s.bufs[i].strides = NULL;
+            at += tci_strided_bytes(b);
+        }
+        if (b->strides && i < inputs->n) {
+            tci_strided_copy(b, s.bufs[i].data, false, s.index);
+        }
+    }
+    status = tci_call_run(c, (tc_bufs){s.bufs, inputs->n},
+                          (tc_bufs){s.bufs + inputs->n, outputs->n});
+    for (int i = 0; i < outputs->n && !status; i++) {
+        if (outputs->items[i].strides) {
+            tci_strided_copy(&outputs->items[i], s.bufs[inputs->n + i].data, true, s.index);
+        }
+    }
+    return status;
+}
 /* ---- src/run/queue.c ---- */
 /* run/queue.c - see run/queue.h: runs that their caller does not wait for.
  *
@@ -84817,6 +85031,12 @@ TCI_FN const char *tci_run_no_workspace(const tc_program *f)
  * the caller's floating-point environment aside by itself. */
 static tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
+    if (TCI_UNLIKELY(tci_strided_any(&inputs, &outputs))) {
+        tci_fpenv caller = tci_fpenv_enter();
+        tc_status status = tci_strided_run(c, &inputs, &outputs);
+        tci_fpenv_leave(caller);
+        return status;
+    }
 #ifdef TC_DYNAMIC_SHAPES
     if (c->dynamic) {
         tci_fpenv caller = tci_fpenv_enter();
@@ -85468,7 +85688,7 @@ static bool tci_check_differ(tci_check *c, int input, int64_t element, double *c
     tc_buf *out = TCI_NEW_ARRAY(&c->s, tc_buf, n);
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < n; i++) {
-            out[i] = (tc_buf){(turn ? change : up) + i, 1, TC_F64, false, 0, NULL};
+            out[i] = (tc_buf){(turn ? change : up) + i, 1, TC_F64, false, 0, NULL, NULL};
         }
         *x = turn ? at - step : at + step;
         bool ran = tci_check_run(c, c->inputs.n, out, n);
@@ -85553,7 +85773,7 @@ static void tci_check_blame(tci_check *c)
     c->bufs[c->inputs.n] = c->bufs[r->input];
     c->bufs[c->inputs.n].data = along;
     for (int i = 0; i < n; i++) {
-        out[i] = (tc_buf){said + i, 1, TC_F64, false, 0, NULL};
+        out[i] = (tc_buf){said + i, 1, TC_F64, false, 0, NULL, NULL};
     }
     if (!n || !tci_check_compile(c, NULL, sums, n) ||
         !tci_check_differ(c, r->input, r->element, change, n) ||
@@ -85607,7 +85827,7 @@ static tci_node *tci_check_prepare(tci_check *c, tci_node *y)
         int64_t count = tci_dim_known(tci_node_count(x));
         double *data = TCI_NEW_ARRAY(&c->s, double, count + 1);
         c->leaves[i] = tci_check_handle(c, leaf);
-        c->bufs[i] = (tc_buf){data, count, TC_F64, false, 0, NULL};
+        c->bufs[i] = (tc_buf){data, count, TC_F64, false, 0, NULL, NULL};
         tci_table_put(&c->wide, x, leaf);
         if (!tci_check_did(c, tc_read_as_at(tci_check_handle(c, value), c->bufs[i], c->f->here))) {
             return NULL;

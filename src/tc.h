@@ -227,6 +227,7 @@
 #include "run/call.c"
 #include "run/solve.c"
 #include "run/dynamic.c"
+#include "run/strided.c"
 #include "run/queue.c"
 
 #include "debug/dump.c"

@@ -203,7 +203,8 @@ static void any_run(tc_program *f, const any_case *c, int64_t n, int64_t b, int 
     for (int i = 0; i < n_out; i++) {
         bool counts = c->build == build_while && i == 1;
         r->counts[i] = tc_output_count(f, inputs, i);
-        outputs[i] = (tc_buf){r->values[i], r->counts[i], counts ? TC_I32 : TC_F32, false, 0, NULL};
+        outputs[i] = (tc_buf){.data = r->values[i], .n = r->counts[i],
+                              .dtype = counts ? TC_I32 : TC_F32};
     }
     tc_status status = tc_run(f, inputs, ((tc_bufs){outputs, n_out}));
     CHECK_MSG(!status, "%s of %d, %d: %s", c->name, (int)n, (int)b, tc_error(f));

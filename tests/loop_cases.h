@@ -304,7 +304,7 @@ static void run_case(const loop_case *c, const char *backend, bool unrolled, val
     for (int i = 0; i < v->n; i++) {
         v->dtype[i] = tc_dtype_of(out[i]);
         v->count[i] = tc_count(out[i]);
-        bufs[i] = (tc_buf){v->bytes[i], v->count[i], (int)v->dtype[i], false, 0, NULL};
+        bufs[i] = (tc_buf){v->bytes[i], v->count[i], (int)v->dtype[i], false, 0, NULL, NULL};
         roots[i] = tci_handle_node(out[i]);
         judged[i] = v->judged[i];
     }
@@ -559,7 +559,7 @@ static int run_gradient(const gradient_case *c, const char *backend, bool unroll
     tc_program *f = NULL;
     tc_buf bufs[PARTS];
     for (int i = 0; i < n; i++) {
-        bufs[i] = (tc_buf){out + total, tc_count(grads[i]), TC_F32, false, 0, NULL};
+        bufs[i] = (tc_buf){out + total, tc_count(grads[i]), TC_F32, false, 0, NULL, NULL};
         total += (int)tc_count(grads[i]);
     }
     tc_compile_fn(TC_TENSORS_N(NULL, 0), TC_TENSORS_N(grads, n), NULL, &f);

@@ -272,7 +272,7 @@ static tc_status orc_run_program(const orc_run *r, orc_pending *p, void **output
         int64_t n = orc_spec_sizes(c->input_specs[i], sizes[i]);
         tc_buf b = {copy,  n, (int)tc_dtype_of(c->inputs[i]),
                     true,  c->symbolic ? tc_rank(c->inputs[i]) : 0,
-                    c->symbolic ? sizes[i] : NULL};
+                    c->symbolic ? sizes[i] : NULL, NULL};
         ins[i] = b;
     }
     for (int i = 0; i < c->n_outputs; i++) {
@@ -284,7 +284,7 @@ static tc_status orc_run_program(const orc_run *r, orc_pending *p, void **output
             orc_memory((size_t)n * orc_dtype_get(tc_dtype_of(c->outputs[i]))->bytes);
         tc_buf b = {outputs[i], n, (int)tc_dtype_of(c->outputs[i]),
                     false,      c->symbolic ? tc_rank(c->outputs[i]) : 0,
-                    c->symbolic ? shape : NULL};
+                    c->symbolic ? shape : NULL, NULL};
         outs[i] = b;
     }
     tc_status status = tc_run(p->program, in, out);

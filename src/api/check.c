@@ -113,7 +113,7 @@ static bool tci_check_differ(tci_check *c, int input, int64_t element, double *c
     tc_buf *out = TCI_NEW_ARRAY(&c->s, tc_buf, n);
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < n; i++) {
-            out[i] = (tc_buf){(turn ? change : up) + i, 1, TC_F64, false, 0, NULL};
+            out[i] = (tc_buf){(turn ? change : up) + i, 1, TC_F64, false, 0, NULL, NULL};
         }
         *x = turn ? at - step : at + step;
         bool ran = tci_check_run(c, c->inputs.n, out, n);
@@ -198,7 +198,7 @@ static void tci_check_blame(tci_check *c)
     c->bufs[c->inputs.n] = c->bufs[r->input];
     c->bufs[c->inputs.n].data = along;
     for (int i = 0; i < n; i++) {
-        out[i] = (tc_buf){said + i, 1, TC_F64, false, 0, NULL};
+        out[i] = (tc_buf){said + i, 1, TC_F64, false, 0, NULL, NULL};
     }
     if (!n || !tci_check_compile(c, NULL, sums, n) ||
         !tci_check_differ(c, r->input, r->element, change, n) ||
@@ -252,7 +252,7 @@ static tci_node *tci_check_prepare(tci_check *c, tci_node *y)
         int64_t count = tci_dim_known(tci_node_count(x));
         double *data = TCI_NEW_ARRAY(&c->s, double, count + 1);
         c->leaves[i] = tci_check_handle(c, leaf);
-        c->bufs[i] = (tc_buf){data, count, TC_F64, false, 0, NULL};
+        c->bufs[i] = (tc_buf){data, count, TC_F64, false, 0, NULL, NULL};
         tci_table_put(&c->wide, x, leaf);
         if (!tci_check_did(c, tc_read_as_at(tci_check_handle(c, value), c->bufs[i], c->f->here))) {
             return NULL;

@@ -239,6 +239,13 @@
  *         tc_program_free(g);
  *     }
  *
+ * A buffer whose elements do not lie side by side, as a channel of sound or a field of structs, has
+ * strides:
+ *
+ *     const int64_t sizes_of[2] = {3, 4}, column_by_column[2] = {1, 3};
+ *     tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 2, sizes_of, column_by_column)),
+ *            TC_BUFS(TC_BUF(out, 12)));
+ *
  * tc_run checks dtype, count, alignment and overlap of the buffers, allocates nothing once warm,
  * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
  * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.

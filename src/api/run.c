@@ -27,6 +27,12 @@ TCI_FN const char *tci_run_no_workspace(const tc_program *f)
  * the caller's floating-point environment aside by itself. */
 static tc_status tci_run_through(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
+    if (TCI_UNLIKELY(tci_strided_any(&inputs, &outputs))) {
+        tci_fpenv caller = tci_fpenv_enter();
+        tc_status status = tci_strided_run(c, &inputs, &outputs);
+        tci_fpenv_leave(caller);
+        return status;
+    }
 #ifdef TC_DYNAMIC_SHAPES
     if (c->dynamic) {
         tci_fpenv caller = tci_fpenv_enter();

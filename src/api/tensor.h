@@ -295,7 +295,7 @@ template <class tci_t, size_t tci_n> struct tci_dtype_of_type<tci_t[tci_n]> {
 };
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
-    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
+    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0, 0};
     return b;
 }
 template <class tci_t> static inline tc_buf tci_buf_of(tci_t *p, int64_t n)
@@ -387,18 +387,17 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
     ((tc_attrs){(const tc_attr[sizeof(#__VA_ARGS__) + 1]){TCI_NO_ATTR, __VA_ARGS__} + 1,           \
                 tci_list_count(#__VA_ARGS__)})
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,      \
+    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){TCI_NO_BUF, __VA_ARGS__} + 1,              \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_ATTRS(...)                                                                              \
     ((tc_attrs){(const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__} + 1,                                   \
                 (int)(sizeof((const tc_attr[]){TCI_NO_ATTR, __VA_ARGS__}) / sizeof(tc_attr)) - 1})
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
-                     sizeof(tc_buf)) -                                                             \
-                   1})
+    ((tc_bufs){(const tc_buf[]){TCI_NO_BUF, __VA_ARGS__} + 1,                                      \
+               (int)(sizeof((const tc_buf[]){TCI_NO_BUF, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
 #endif
+#define TCI_NO_BUF {NULL, 0, 0, false, 0, NULL, NULL}
 #define TCI_NO_ATTR {NULL, {{0, 0, 0}, 0, 0, 0.0}, 0, NULL, NULL}
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -458,7 +457,7 @@ static inline tci_a_size_is_an_integer tci_no_size(void)
              _Generic((pointer), TCI_BUF_CONSTS, default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
-    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
+    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL, NULL};
     return b;
 }
 
@@ -526,6 +525,20 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 }
 #define TC_BUF_ND(pointer, ...)                                                                    \
     (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
+/* Elements that do not lie side by side: TC_BUF_STRIDED(pointer, rank, sizes, strides), where the
+ * address is that of element 0 ... 0 and strides count elements, of any sign. Sizes and strides are
+ * read during the call. Such memory is the host's; tc_run and tc_run_call copy it to dense memory
+ * of the call, or back, so an output may share elements with an input, though not with another
+ * output or with itself (TC_ERR_BUFFER: a stride of 0). tc_run_async refuses it. */
+static inline tc_buf tci_buf_strided(tc_buf b, int rank, const int64_t *sizes,
+                                     const int64_t *strides)
+{
+    b = tci_buf_sized(b, rank, sizes);
+    b.strides = strides;
+    return b;
+}
+#define TC_BUF_STRIDED(pointer, rank, sizes, strides)                                              \
+    (tci_buf_strided(TC_BUF((pointer), 0), (rank), (sizes), (strides)))
 
 #define tc_input(ctx, name, ...)                                                                   \
     tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)

@@ -119,7 +119,7 @@ typedef struct tc_attr {
 typedef struct tc_attrs { const tc_attr *items; int n; } tc_attrs;
 
 /* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
- * and aligned as C aligns that type. */
+ * and aligned as C aligns that type; or with strides between them. */
 typedef struct tc_buf {
     void *data;
     int64_t n;
@@ -127,6 +127,7 @@ typedef struct tc_buf {
     bool is_const; /* made from a pointer to const: refused as an output */
     int rank;
     const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
+    const int64_t *strides; /* of its axes, in elements; NULL: it is dense. data: element 0 ... 0 */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 

@@ -76,6 +76,7 @@ TCI_FN void tci_call_free(tc_call *c)
         tci_kept_drop(c);
         tci_bind_free(c);
         tci_heap_free_aligned(c->workspace);
+        tci_heap_free_aligned(c->strided);
         tci_heap_free(c);
     }
 }

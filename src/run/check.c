@@ -44,6 +44,10 @@ static tc_status tci_check_refuse_buffer(tc_call *c, bool is_output, int i, cons
                                " %lld %s",
                                side, i, (long long)port->n, dtype);
     }
+    if (b->strides) {
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given strides, expected dense memory of"
+                               " %lld %s", side, i, (long long)port->n, dtype);
+    }
     if (!b->data && port->n) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s",
                                side, i, (long long)port->n, dtype, shape);
@@ -254,7 +258,7 @@ static inline bool tci_check_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
     bool untyped = b->dtype == -1 && b->n == port->bytes;
-    bool sized = TCI_LIKELY(!b->sizes) || tci_check_sizes_fit(b, port);
+    bool sized = TCI_LIKELY(!b->sizes) || (tci_check_sizes_fit(b, port) && !b->strides);
     return (typed || untyped) && (b->data || !port->n) && sized &&
            tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }

@@ -189,6 +189,8 @@ struct tc_call {
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    char *strided;             /* copies of buffers that have strides (run/strided.c), or NULL */
+    int64_t strided_bytes;
     bool unclean;              /* `faults` may hold something of an earlier run */
     tci_error last;
 };
@@ -392,6 +394,9 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* run/strided.c: whether any of them has strides, and then the same through dense copies. */
+TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs);
+TCI_FN tc_status tci_strided_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* For an asynchronous run: only checks. *inner: the call that runs, of an instance or c. */
 TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                  tc_call **inner);

@@ -260,7 +260,7 @@ static void index_of_an_input(bool native)
     tc_ctx_free(ctx);
 }
 
-/* Indices with others beside them: those of the input are looked through, those that pad are not. */
+/* Indices with others beside them: those of the input are looked through, what pads is not. */
 static void index_with_padding(bool native)
 {
     tc_ctx *ctx = index_ctx(native);

@@ -206,6 +206,80 @@ TEST(untyped_memory_is_counted_in_bytes)
     tc_ctx_free(ctx);
 }
 
+/* ---- buffers with strides ---- */
+
+typedef struct run_sample {
+    float left, right;
+    double time;
+} run_sample;
+
+TEST(fields_of_structs_and_turned_matrices)
+{
+    RUN_CTX;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 2), t = tc_input(ctx, "t", TC_F64, 3);
+    tc_tensor y = tc_add(tc_mul(x, 10), tc_arange(ctx, 0, 2, 1, TC_F32));
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile_fn(TC_TENSORS(x, t), TC_TENSORS(y, tc_flip(t, 0)), NULL, &f));
+    run_sample s[3] = {{1, 2, 0.5}, {3, 4, 1.5}, {5, 6, 2.5}};
+    float m[4] = {1, 2, 3, 4};
+    const int64_t square[2] = {2, 2}, turned[2] = {1, 2}, row[2] = {-2, -1};
+    const int64_t three[1] = {3}, apart[1] = {2};
+    double out[6] = {0};
+    tc_buf in[2] = {TC_BUF_STRIDED(m, 2, square, turned),
+                    TC_BUF_STRIDED(&s[0].time, 1, three, apart)};
+    tc_buf to[2] = {TC_BUF_STRIDED(m + 3, 2, square, row),
+                    TC_BUF_STRIDED(out + 1, 1, three, apart)};
+    for (int i = 0; i < 2; i++) { /* the second finds what the first made, and copies as it lies */
+        CHECK_OK(tc_run(f, TC_BUFS_N(in, 2), TC_BUFS_N(to, 2)));
+    }
+    CHECK_FLOATS(m, 101, 200, 311, 410);
+    CHECK(out[1] == 2.5 && out[3] == 1.5 && out[5] == 0.5 && out[0] == 0 && out[2] == 0);
+    CHECK(s[1].left == 3 && s[2].right == 6);
+    tc_call *call = NULL;
+    REQUIRE_OK(tc_call_make(f, &call));
+    CHECK_OK(tc_run_call(call, TC_BUFS_N(in, 2), TC_BUFS_N(to, 2)));
+    tc_call_free(call);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(strides_that_do_not_fit)
+{
+    RUN_CTX;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_add(x, x), &f));
+    float in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8] = {0};
+    const int64_t four[1] = {4}, five[1] = {5}, two[1] = {2}, none[1] = {0}, far[1] = {INT64_MAX};
+    const float *fixed = in;
+    tc_bufs to = TC_BUFS(TC_BUF(out, 4)), from = TC_BUFS(TC_BUF(in, 4));
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF_STRIDED(fixed, 1, four, none)), to)); /* one for all */
+    CHECK_FLOATS(out, 2, 2, 2, 2);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 1, five, none)), to), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given 5 elements, expected 4 of f32");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 1, four, far)), to), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given strides and sizes or strides that do not fit");
+    CHECK_HAS(tc_error(f), __FILE__);
+    CHECK_EQ_INT(tc_run(f, from, TC_BUFS(TC_BUF_STRIDED(out, 1, four, none))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "no element twice");
+    CHECK_EQ_INT(tc_run(f, from, TC_BUFS(TC_BUF_STRIDED(fixed, 1, four, two))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "output 0: given strides and a pointer to const");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED((void *)in, 1, four, two)), to), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "untyped memory");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED((float *)NULL, 1, four, two)), to),
+                 TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(), TC_BUFS(TC_BUF_STRIDED(out, 1, four, two))), TC_ERR_BUFFER);
+    tc_queue *queue = NULL;
+    tc_event *done = NULL;
+    REQUIRE_OK(tc_queue_make(&queue));
+    CHECK_EQ_INT(tc_run_async(f, queue, TC_BUFS(TC_BUF_STRIDED(in, 1, four, two)), to, &done),
+                 TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given strides, expected dense memory of 4 f32");
+    tc_queue_free(queue);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* An array of arrays has the type of its elements. */
 TEST(arrays_of_arrays_have_a_dtype)
 {

@@ -1,0 +1,184 @@
+/* run/strided.c - runs on buffers of the user whose elements do not lie side by side.
+ *
+ * In: a call, buffers of which some have strides. Out: the run, on dense copies of these.
+ * The one idea: generated code is made for dense memory, so the elements of an input are gathered
+ * before the run and those of an output put back behind one that went well. Nothing is written to
+ * the user's memory in between, so such an output may overlap any input. Copies are memory of the
+ * call: a run of the same sizes as the one before allocates nothing. */
+#include "../base/alloc.h"
+#include "dynamic.h"
+
+TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    for (int side = 0; side < 2; side++) {
+        const tc_bufs *list = side ? outputs : inputs;
+        for (int i = 0; list->items && i < list->n; i++) {
+            if (list->items[i].strides) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- checks ---- */
+
+/* Whether b's elements, which are as many as its sizes say, lie within what an address can reach;
+ * those of an output apart. */
+static bool tci_strided_reaches(const tc_buf *b, bool is_output)
+{
+    int64_t most = INT64_MAX / 2 / tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    if (tci_buf_sized(*b, b->rank, b->sizes).n != b->n) {
+        return false;
+    }
+    for (int i = 0; i < b->rank; i++) {
+        const int64_t stride = b->strides[i], steps = b->sizes[i] - 1;
+        if (steps > 0 && (stride < -most || stride > most || most / steps < llabs(stride) ||
+                          (is_output && !stride))) {
+            return false;
+        }
+        most -= steps > 0 ? steps * llabs(stride) : 0;
+    }
+    return true;
+}
+
+static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, int i)
+{
+    const char *why = b->dtype == -1                       ? "untyped memory"
+                      : !b->sizes || b->n < 0              ? "no sizes"
+                      : !b->data && b->n                   ? "NULL"
+                      : is_output && b->is_const           ? "a pointer to const"
+                      : !tci_strided_reaches(b, is_output) ? "sizes or strides that do not fit"
+                                                             : NULL;
+    if (!why && !tci_dtype_is_aligned((tc_dtype)b->dtype, b->data)) {
+        why = "an address that its type cannot have";
+    }
+    return why ? tci_call_refuse(c, TC_ERR_BUFFER,
+                                 "%s %d: given strides and %s, expected%s memory of typed elements "
+                                 "and the sizes and strides of all axes%s",
+                                 is_output ? "output" : "input", i, why,
+                                 is_output ? " writable" : "",
+                                 is_output ? ", no element twice" : "")
+               : TC_OK;
+}
+
+/* ---- copies ---- */
+
+/* One element after the other: `to` and `from` step by so many of them. */
+#define TCI_STRIDED_LINE(type)                                                                     \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        ((type *)to)[i * to_step] = ((const type *)from)[i * from_step];                           \
+    }
+
+static void tci_strided_line(void *to, int64_t to_step, const void *from, int64_t from_step,
+                             int64_t n, int bytes)
+{
+    switch (bytes) {
+    case 1: TCI_STRIDED_LINE(uint8_t) break;
+    case 2: TCI_STRIDED_LINE(uint16_t) break;
+    case 4: TCI_STRIDED_LINE(uint32_t) break;
+    default: TCI_STRIDED_LINE(uint64_t) break;
+    }
+}
+#undef TCI_STRIDED_LINE
+
+/* The elements of b and dense memory of them, in row-major order: into that, or back. index: room
+ * for as many as b has axes. */
+static void tci_strided_copy(const tc_buf *b, char *dense, bool back, int64_t *index)
+{
+    const int bytes = tci_dtype_get((tc_dtype)b->dtype)->bytes, last = b->rank - 1;
+    const int64_t n = b->rank ? b->sizes[last] : 1, step = b->rank ? b->strides[last] : 1;
+    memset(index, 0, sizeof(*index) * (size_t)b->rank);
+    for (int64_t done = 0; done < b->n; done += n) {
+        char *own = (char *)b->data, *line = dense + done * bytes;
+        for (int i = 0; i < last; i++) {
+            own += index[i] * b->strides[i] * bytes;
+        }
+        if (back) {
+            tci_strided_line(own, step, line, 1, n, bytes);
+        } else {
+            tci_strided_line(line, 1, own, step, n, bytes);
+        }
+        for (int i = last - 1; i >= 0 && ++index[i] == b->sizes[i]; i--) {
+            index[i] = 0;
+        }
+    }
+}
+
+/* ---- a run ---- */
+
+static int64_t tci_strided_bytes(const tc_buf *b)
+{
+    const int64_t bytes = b->n * tci_dtype_get((tc_dtype)b->dtype)->bytes;
+    return (bytes + TCI_ALIGNED_BYTES - 1) / TCI_ALIGNED_BYTES * TCI_ALIGNED_BYTES;
+}
+
+/* Dense memory for all of them, and the lists that name it. */
+typedef struct tci_strided {
+    tc_buf *bufs; /* inputs, then outputs */
+    int64_t *index;
+    char *memory;
+} tci_strided;
+
+static tc_status tci_strided_make(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                  tci_strided *s)
+{
+    const int n = inputs->n + outputs->n;
+    int64_t bytes = 0;
+    int rank = 0;
+    for (int i = 0; i < n; i++) {
+        const bool is_output = i >= inputs->n;
+        const int at = is_output ? i - inputs->n : i;
+        const tc_buf *b = is_output ? &outputs->items[at] : &inputs->items[at];
+        tc_status status = b->strides ? tci_strided_check(c, b, is_output, at) : TC_OK;
+        if (status) {
+            return status;
+        }
+        bytes += b->strides ? tci_strided_bytes(b) : 0;
+        rank = b->strides ? TCI_MAX(rank, b->rank) : rank;
+    }
+    const int64_t lists = (int64_t)sizeof(tc_buf) * n + (int64_t)sizeof(int64_t) * (rank + 1);
+    if (c->strided_bytes < bytes + lists) {
+        tci_heap_free_aligned(c->strided);
+        c->strided = tci_heap_get_aligned((size_t)(bytes + lists));
+        c->strided_bytes = c->strided ? bytes + lists : 0;
+    }
+    s->memory = c->strided;
+    s->bufs = (tc_buf *)(void *)(c->strided + bytes);
+    s->index = (int64_t *)(void *)(c->strided + bytes + (int64_t)sizeof(tc_buf) * n);
+    return c->strided ? TC_OK
+                      : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory for copies of buffers "
+                                        "with strides");
+}
+
+TCI_FN tc_status tci_strided_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tci_strided s;
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
+    status = status ? status : tci_strided_make(c, inputs, outputs, &s);
+    if (status) {
+        return status;
+    }
+    const int n = inputs->n + outputs->n;
+    char *at = s.memory;
+    for (int i = 0; i < n; i++) {
+        const tc_buf *b = i < inputs->n ? &inputs->items[i] : &outputs->items[i - inputs->n];
+        s.bufs[i] = *b;
+        if (b->strides) {
+            s.bufs[i].data = at;
+            s.bufs[i].strides = NULL;
+            at += tci_strided_bytes(b);
+        }
+        if (b->strides && i < inputs->n) {
+            tci_strided_copy(b, s.bufs[i].data, false, s.index);
+        }
+    }
+    status = tci_call_run(c, (tc_bufs){s.bufs, inputs->n},
+                          (tc_bufs){s.bufs + inputs->n, outputs->n});
+    for (int i = 0; i < outputs->n && !status; i++) {
+        if (outputs->items[i].strides) {
+            tci_strided_copy(&outputs->items[i], s.bufs[inputs->n + i].data, true, s.index);
+        }
+    }
+    return status;
+}
