@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f9708638fd3d91a1"
+#define TCI_BUILD "8d0c58457e4da981"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -70415,6 +70415,7 @@ typedef struct tci_run_repeat {
     int64_t rounds;
     tci_run_move *moves; int32_t n_moves;
     const tci_code_repeat *code; /* of its turns */
+    bool is_plain;               /* each round is calls of functions on one thread, and no more */
 } tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
@@ -72349,14 +72350,29 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
     }
 }
 
+static bool tci_program_is_plain(const tc_program *f, const tci_code_repeat *r)
+{
+    bool plain = !r->n_within && r->stops < 0 && !f->code->device;
+    for (int i = r->first; i < r->last; i++) {
+        plain = plain && f->steps[i].fn && f->steps[i].threads == 1;
+    }
+    return plain;
+}
+
 /* The steps have their slots. */
 static void tci_program_fill_repeats(tc_program *f)
 {
     tci_run_move *move = f->moves;
     for (int i = 0; i < f->code->n_repeats; i++) {
         const tci_code_repeat *from = &f->code->repeats[i];
-        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
-                                         tci_dim_known(from->rounds), move, from->n_moves, from};
+        f->repeats[i] = (tci_run_repeat){.first = from->first,
+                                         .last = from->last,
+                                         .n_within = from->n_within,
+                                         .rounds = tci_dim_known(from->rounds),
+                                         .moves = move,
+                                         .n_moves = from->n_moves,
+                                         .code = from,
+                                         .is_plain = tci_program_is_plain(f, from)};
         for (int m = 0; m < from->n_moves; m++) {
             const tci_move *x = &from->moves[m];
             int32_t slot = f->steps[x->step].first_slot + x->operand;
@@ -73766,12 +73782,12 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
 /* ---- repetitions ---- */
 
 /* The operands of a repetition lie where they do in the next round; */
-static void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
+TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
 {
-    for (int i = 0; i < r->n_moves; i++) {
-        const tci_run_move *m = &r->moves[i];
+    void **slots = c->slots;
+    for (const tci_run_move *m = r->moves, *end = m + r->n_moves; m < end; m++) {
         int64_t by = m->back && round % 2 ? -m->by : m->by;
-        c->slots[m->slot] = (char *)c->slots[m->slot] + by;
+        slots[m->slot] = (char *)slots[m->slot] + by;
     }
 }
 
@@ -73857,6 +73873,21 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
     return status;
 }
 
+/* All rounds of a plain repetition. */
+static void tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
+{
+    const tci_run_step *steps = c->program->steps, *end = steps + r->last;
+    void **slots = c->slots;
+    int64_t *faults = c->faults;
+    for (int64_t round = 0; round < r->rounds; round++) {
+        for (const tci_run_step *step = steps + r->first; step < end; step++) {
+            step->fn(slots + step->first_slot, step->literals, step->faults ? faults : NULL, 0,
+                     step->n_tasks);
+        }
+        tci_walk_move(c, r, round);
+    }
+}
+
 /* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
  * in rounds. Nested as deep as the user's calls of tc_scan are. */
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
@@ -73866,6 +73897,10 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
         const tci_run_repeat *r = &c->program->repeats[i];
         int64_t round = 0;
         status = tci_walk_plain(c, begin, r->first);
+        if (r->is_plain && !tci_trace_is_on()) {
+            tci_walk_plain_rounds(c, r);
+            round = r->rounds;
+        }
         for (; !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
             status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
             tci_walk_move(c, r, round);

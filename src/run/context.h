@@ -55,6 +55,7 @@ typedef struct tci_run_repeat {
     int64_t rounds;
     tci_run_move *moves; int32_t n_moves;
     const tci_code_repeat *code; /* of its turns */
+    bool is_plain;               /* each round is calls of functions on one thread, and no more */
 } tci_run_repeat;
 /* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */

@@ -326,14 +326,29 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
     }
 }
 
+static bool tci_program_is_plain(const tc_program *f, const tci_code_repeat *r)
+{
+    bool plain = !r->n_within && r->stops < 0 && !f->code->device;
+    for (int i = r->first; i < r->last; i++) {
+        plain = plain && f->steps[i].fn && f->steps[i].threads == 1;
+    }
+    return plain;
+}
+
 /* The steps have their slots. */
 static void tci_program_fill_repeats(tc_program *f)
 {
     tci_run_move *move = f->moves;
     for (int i = 0; i < f->code->n_repeats; i++) {
         const tci_code_repeat *from = &f->code->repeats[i];
-        f->repeats[i] = (tci_run_repeat){from->first,  from->last, from->n_within,
-                                         tci_dim_known(from->rounds), move, from->n_moves, from};
+        f->repeats[i] = (tci_run_repeat){.first = from->first,
+                                         .last = from->last,
+                                         .n_within = from->n_within,
+                                         .rounds = tci_dim_known(from->rounds),
+                                         .moves = move,
+                                         .n_moves = from->n_moves,
+                                         .code = from,
+                                         .is_plain = tci_program_is_plain(f, from)};
         for (int m = 0; m < from->n_moves; m++) {
             const tci_move *x = &from->moves[m];
             int32_t slot = f->steps[x->step].first_slot + x->operand;

@@ -237,12 +237,12 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
 /* ---- repetitions ---- */
 
 /* The operands of a repetition lie where they do in the next round; */
-static void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
+TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
 {
-    for (int i = 0; i < r->n_moves; i++) {
-        const tci_run_move *m = &r->moves[i];
+    void **slots = c->slots;
+    for (const tci_run_move *m = r->moves, *end = m + r->n_moves; m < end; m++) {
         int64_t by = m->back && round % 2 ? -m->by : m->by;
-        c->slots[m->slot] = (char *)c->slots[m->slot] + by;
+        slots[m->slot] = (char *)slots[m->slot] + by;
     }
 }
 
@@ -328,6 +328,21 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
     return status;
 }
 
+/* All rounds of a plain repetition. */
+static void tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
+{
+    const tci_run_step *steps = c->program->steps, *end = steps + r->last;
+    void **slots = c->slots;
+    int64_t *faults = c->faults;
+    for (int64_t round = 0; round < r->rounds; round++) {
+        for (const tci_run_step *step = steps + r->first; step < end; step++) {
+            step->fn(slots + step->first_slot, step->literals, step->faults ? faults : NULL, 0,
+                     step->n_tasks);
+        }
+        tci_walk_move(c, r, round);
+    }
+}
+
 /* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
  * in rounds. Nested as deep as the user's calls of tc_scan are. */
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
@@ -337,6 +352,10 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
         const tci_run_repeat *r = &c->program->repeats[i];
         int64_t round = 0;
         status = tci_walk_plain(c, begin, r->first);
+        if (r->is_plain && !tci_trace_is_on()) {
+            tci_walk_plain_rounds(c, r);
+            round = r->rounds;
+        }
         for (; !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
             status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
             tci_walk_move(c, r, round);

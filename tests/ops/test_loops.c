@@ -125,6 +125,58 @@ TEST(only_work_grows_with_the_steps)
     CHECK(info[1].flops > 90000 * info[0].flops);
 }
 
+/* Carries h and c; x are what the step gives the gates, held the weights of h. */
+static tc_status lstm_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                           tc_tensor *y)
+{
+    const steps *s = user;
+    tc_tensor given = tc_add(x[0], tc_matmul(c[0], s->held[0])), gate[4];
+    int64_t width = tc_size(c[0], 1);
+    for (int i = 0; i < 4; i++) {
+        tc_tensor part = tc_range(given, 1, i * width, (i + 1) * width);
+        gate[i] = i == 2 ? tc_tanh(part) : tc_sigmoid(part);
+    }
+    next[1] = tc_add(tc_mul(gate[1], c[1]), tc_mul(gate[0], gate[2]));
+    next[0] = y[0] = tc_mul(gate[3], tc_tanh(next[1]));
+    return TC_OK;
+}
+
+/* Forward and back: as many compiles and kernels for 10,000 steps as for 10, and workspace that
+ * grows by what each step must keep: its two carries and the gradient of its x. */
+TEST(an_lstm_of_many_steps_is_one_compile)
+{
+    enum { WIDTH = 8, MANY = 10000 };
+    static float x[MANY * 4 * WIDTH], grads[MANY * 4 * WIDTH];
+    tc_program_info info[2];
+    for (int i = 0; i < 2; i++) {
+        steps s = {make_ctx("cpu"), false, {TC_NONE, TC_NONE}};
+        int64_t n = i ? MANY : 10, count = n * 4 * WIDTH;
+        tc_stats before, after;
+        s.held[0] = RAMP(s.ctx, TC_F32, WIDTH, 4 * WIDTH);
+        tc_tensor zero = tc_full(s.ctx, 0, TC_F32, 1, WIDTH), last[2], y, grad;
+        tc_tensor given = tc_input(s.ctx, "x", TC_F32, n, 1, 4 * WIDTH);
+        tc_program *f = NULL;
+        repeat(&s, TC_TENSORS(zero, zero), TC_TENSORS(given), 0, false, lstm_body, last, &y, 1);
+        CHECK_EQ_INT(tc_grad(tc_sum(last[0], TC_ALL, false), &given, 1, &grad), TC_OK);
+        tc_stats(s.ctx, &before);
+        REQUIRE(tc_compile_fn(TC_TENSORS(given), TC_TENSORS(grad), NULL, &f) == TC_OK);
+        tc_stats(s.ctx, &after);
+        CHECK_EQ_INT(after.compiles - before.compiles, 1);
+        CHECK_EQ_INT(tc_program_get_info(f, &info[i]), TC_OK);
+        for (int64_t k = 0; k < count; k++) {
+            x[k] = (float)(k * 7 % 13) / 13 - 0.5f;
+        }
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, count)), TC_BUFS(TC_BUF(grads, count))), TC_OK);
+        CHECK(fabsf(grads[count - 1]) > 0); /* of the last step; that of the first is forgotten */
+        CHECK(i == 0 || fabsf(grads[0]) < 1e-30f);
+        tc_program_free(f);
+        tc_ctx_free(s.ctx);
+    }
+    int64_t grown = info[1].arena_bytes - info[0].arena_bytes;
+    CHECK_EQ_INT(info[0].n_kernels, info[1].n_kernels);
+    CHECK_MSG(grown <= (MANY - 10) * 6 * WIDTH * 4 + 4096, "%lld bytes more", (long long)grown);
+}
+
 /* ---- what a body may not do ---- */
 
 typedef struct mistake {
