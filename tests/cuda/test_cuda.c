@@ -333,6 +333,11 @@ static tc_tensor sc_pool(tc_tensor x)
     const tc_pool how = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
     return tc_max_pool2d(tc_unsqueeze(x, 0), &how);
 }
+static tc_tensor sc_pool_inside(tc_tensor x)
+{
+    const tc_pool how = {.kernel = {2, 2}, .stride = {2, 2}};
+    return tc_max_pool2d(tc_unsqueeze(x, 0), &how);
+}
 static tc_tensor sc_pool_back(tc_tensor x)
 {
     tc_tensor grad = TC_NONE;
@@ -496,10 +501,10 @@ static const schedule_case schedule_cases[] = {
     {"tiles 64x64", TC_F32, {64, 32}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {130, 51}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {16, 192}, 2, sc_inner},
-    {"tiles 64x64", TC_F32, {37, 70}, 2, sc_inner},
+    {"tiles 16x128", TC_F32, {37, 70}, 2, sc_inner},
     {"tiles 64x64", TC_F64, {65, 33}, 2, sc_evaluated},
-    {"tiles 64x64", TC_I32, {70, 20}, 2, sc_evaluated},
-    {"tiles 64x64", TC_BF16, {70, 40}, 2, sc_gram},
+    {"tiles 16x128", TC_I32, {70, 20}, 2, sc_evaluated},
+    {"tiles 16x128", TC_BF16, {70, 40}, 2, sc_gram},
     {"tiles", TC_F32, {3, 66, 40}, 3, sc_batched},
     {"SPLIT(512)", TC_F32, {70, 1000}, 2, sc_gram},
     {"SPLIT(512)", TC_F32, {1024, 66}, 2, sc_inner},
@@ -518,7 +523,7 @@ static const schedule_case schedule_cases[] = {
     {"tiles 64x128", TC_F32, {809664}, 1, sc_windows_large},
     {"tiles 64x64", TC_F32, {16080}, 1, sc_windows_apart},
     {"tiles 64x64", TC_F16, {16080}, 1, sc_windows_apart},
-    {"tiles 64x64", TC_F32, {12096}, 1, sc_windows_groups},
+    {"tiles 16x128", TC_F32, {12096}, 1, sc_windows_groups},
     {"tiles 64x64", TC_F32, {10160}, 1, sc_windows_back},
     {"tiles 64x64", TC_F32, {16080}, 1, sc_windows_apart_back},
     {"points", TC_F32, {10512}, 1, sc_windows_each},
@@ -560,6 +565,8 @@ static const schedule_case schedule_cases[] = {
     {"16 a block", TC_F32, {132, 60}, 2, sc_all},
     {"points by 256 threads, 1 each", TC_F32, {3, 21, 44}, 3, sc_pool},
     {"points by 256 threads, 1 each", TC_BF16, {2, 14, 33}, 3, sc_pool},
+    {"points by 256 threads, 1 each", TC_F32, {2, 18, 40}, 3, sc_pool_inside},
+    {"points by 256 threads, 1 each", TC_F32, {40, 12, 14}, 3, sc_pool_inside},
     {"points by 256 threads, 1 each", TC_F32, {2, 19, 40}, 3, sc_pool_back},
     {"tile 1x1", TC_F32, {300, 1000}, 2, sc_columns},
     {"tile 1x1", TC_F64, {70, 77}, 2, sc_columns},
