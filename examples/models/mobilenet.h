@@ -23,8 +23,7 @@ static int64_t mobilenet_channels(double channels, double factor)
 
 static tc_tensor mobilenet_v2_conv(nn m, tc_tensor x, int64_t out, nn_conv o, int64_t kernel)
 {
-    x = nn_conv2d_by(m, "0", x, out, kernel, o);
-    return tc_relu6(nn_batch_norm(m, "1", x, 0.1));
+    return tc_relu6(nn_conv_norm(nn_in(m, "0"), nn_in(m, "1"), x, out, kernel, 0.1, o));
 }
 
 static tc_tensor mobilenet_v2_block(nn m, tc_tensor x, int64_t out, int64_t stride, int widening)
@@ -37,8 +36,8 @@ static tc_tensor mobilenet_v2_block(nn m, tc_tensor x, int64_t out, int64_t stri
     }
     nn_conv each = {.stride = stride, .padding = 1, .groups = inner};
     y = mobilenet_v2_conv(nn_in(m, "conv.%d", at), y, inner, each, 3);
-    y = nn_conv2d(nn_in(m, "conv.%d", at + 1), "", y, out, 1, 0);
-    y = nn_batch_norm(nn_in(m, "conv.%d", at + 2), "", y, 0.1);
+    y = nn_conv_norm(nn_in(m, "conv.%d", at + 1), nn_in(m, "conv.%d", at + 2), y, out, 1, 0.1,
+                     (nn_conv){0});
     return stride == 1 && in == out ? tc_add(x, y) : y;
 }
 
@@ -76,8 +75,8 @@ static void mobilenet_v2(nn m, const tc_tensor *images, tc_tensor *logits)
 static tc_tensor mnasnet_conv(nn m, int first, tc_tensor x, int64_t out, int64_t kernel, nn_conv o)
 {
     o.padding = kernel / 2;
-    x = nn_conv2d_by(nn_in(m, "%d", first), "", x, out, kernel, o);
-    return nn_batch_norm(nn_in(m, "%d", first + 1), "", x, 1 - 0.9997);
+    return nn_conv_norm(nn_in(m, "%d", first), nn_in(m, "%d", first + 1), x, out, kernel,
+                        1 - 0.9997, o);
 }
 
 static tc_tensor mnasnet_block(nn m, tc_tensor x, int64_t out, int64_t stride, mobilenet_stage s)

@@ -51,6 +51,7 @@ typedef struct nn_model {
     tc_dtype dtype;       /* of random parameters; 0: f32. Those of a file are as they lie there */
     bool learns;          /* parameters have memory of their own, which a step may change */
     bool training;        /* the mode of the layers called from now on */
+    bool folds;           /* norms behind convolutions are part of their weights (nn_conv_norm) */
     tc_keys *dropout;     /* NULL: nothing is dropped in training either */
     bool traces;          /* outputs of the layers called from now on are listed */
     /* makes a parameter or buffer; NULL: from the file, or at random */
@@ -382,25 +383,53 @@ static inline void nn_follow(nn_model *model, tc_tensor running, tc_tensor value
     }
 }
 
+typedef struct nn_norm { tc_tensor w, b, mean, var, count; } nn_norm;
+
+static inline nn_norm nn_norm_of(nn at, int64_t channels)
+{
+    return (nn_norm){nn_param(at, "weight", NN_SCALE, channels),
+                     nn_param(at, "bias", NN_BIAS, channels),
+                     nn_param(at, "running_mean", NN_MEAN, channels),
+                     nn_param(at, "running_var", NN_VARIANCE, channels),
+                     nn_get(at, "num_batches_tracked", NN_COUNT, 0, NULL)};
+}
+
 static inline tc_tensor nn_batch_norm(nn m, const char *name, tc_tensor x, double momentum)
 {
     nn at = nn_in(m, "%s", name);
-    int64_t channels = tc_size(x, 1);
-    tc_tensor w = nn_param(at, "weight", NN_SCALE, channels);
-    tc_tensor b = nn_param(at, "bias", NN_BIAS, channels);
-    tc_tensor mean = nn_param(at, "running_mean", NN_MEAN, channels);
-    tc_tensor var = nn_param(at, "running_var", NN_VARIANCE, channels);
-    tc_tensor count = nn_get(at, "num_batches_tracked", NN_COUNT, 0, NULL);
+    nn_norm n = nn_norm_of(at, tc_size(x, 1));
     if (m.model->training) {
         tc_tensor batch_mean, batch_var;
         tc_var_mean(x, TC_AXES(0, 2, 3), 1, false, &batch_var, &batch_mean);
-        tc_tensor kept = tc_mul(mean, 1 - momentum);
-        nn_follow(m.model, mean, tc_add(kept, tc_mul(batch_mean, momentum)));
-        kept = tc_mul(var, 1 - momentum);
-        nn_follow(m.model, var, tc_add(kept, tc_mul(batch_var, momentum)));
-        nn_follow(m.model, count, tc_add(count, 1));
+        tc_tensor kept = tc_mul(n.mean, 1 - momentum);
+        nn_follow(m.model, n.mean, tc_add(kept, tc_mul(batch_mean, momentum)));
+        kept = tc_mul(n.var, 1 - momentum);
+        nn_follow(m.model, n.var, tc_add(kept, tc_mul(batch_var, momentum)));
+        nn_follow(m.model, n.count, tc_add(n.count, 1));
     }
-    return nn_out(at, tc_batch_norm(x, mean, var, w, b, m.model->training, 1e-5));
+    return nn_out(at, tc_batch_norm(x, n.mean, n.var, n.w, n.b, m.model->training, 1e-5));
+}
+
+/* A convolution without a bias at one place, and the norm of its output at another. Where the model
+ * folds, and does not train, the norm is in the weights and a bias: these follow from parameters
+ * alone, so a program computes them once, and again when one of those changes. */
+static inline tc_tensor nn_conv_norm(nn conv, nn norm, tc_tensor x, int64_t out, int64_t kernel,
+                                     double momentum, nn_conv o)
+{
+    if (!conv.model->folds || conv.model->training) {
+        return nn_batch_norm(norm, "", nn_conv2d_by(conv, "", x, out, kernel, o), momentum);
+    }
+    int64_t in = tc_size(x, 1) / (o.groups ? o.groups : 1);
+    tc_tensor w = nn_param(conv, "weight", NN_WEIGHT, out, in, kernel, kernel);
+    nn_norm n = nn_norm_of(norm, out);
+    tc_tensor scale = tc_mul(tc_cast(n.w, TC_F32), tc_rsqrt(tc_add(tc_cast(n.var, TC_F32), 1e-5)));
+    tc_tensor shift = tc_sub(tc_cast(n.b, TC_F32), tc_mul(tc_cast(n.mean, TC_F32), scale));
+    tc_tensor folded = tc_mul(tc_cast(w, TC_F32), tc_reshape(scale, out, 1, 1, 1));
+    return nn_out(norm, tc_conv2d(x, tc_cast(folded, tc_dtype_of(w)),
+                                  tc_cast(shift, tc_dtype_of(w)),
+                                  &(tc_conv){.stride = {o.stride, o.stride},
+                                             .padding = {o.padding, o.padding},
+                                             .groups = o.groups}));
 }
 
 /* Over the last axis, as the two below. */

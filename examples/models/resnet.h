@@ -7,23 +7,22 @@
 
 #include "nn.h"
 
-static tc_tensor resnet_norm(nn m, const char *name, tc_tensor x)
-{
-    return nn_batch_norm(m, name, x, 0.1);
-}
+/* resnet_conv(m, "conv1", "bn1", x, 64, 3, .padding = 1): a convolution and its norm. */
+#define resnet_conv(m, conv, norm, x, out, kernel, ...)                                            \
+    nn_conv_norm(nn_in((m), conv), nn_in((m), norm), (x), (out), (kernel), 0.1,                    \
+                 (nn_conv){__VA_ARGS__})
 
 /* What is added to: the input, or its projection where the block changes the shape. */
 static tc_tensor resnet_shortcut(nn m, tc_tensor x, int64_t out, int64_t stride, bool projects)
 {
     nn at = nn_in(m, "downsample");
-    return projects ? resnet_norm(at, "1", nn_conv2d(at, "0", x, out, 1, .stride = stride)) : x;
+    return projects ? resnet_conv(at, "0", "1", x, out, 1, .stride = stride) : x;
 }
 
 static tc_tensor resnet_basic(nn m, tc_tensor x, int64_t width, int64_t stride)
 {
-    tc_tensor y = nn_conv2d(m, "conv1", x, width, 3, .stride = stride, .padding = 1);
-    y = tc_relu(resnet_norm(m, "bn1", y));
-    y = resnet_norm(m, "bn2", nn_conv2d(m, "conv2", y, width, 3, .padding = 1));
+    tc_tensor y = resnet_conv(m, "conv1", "bn1", x, width, 3, .stride = stride, .padding = 1);
+    y = resnet_conv(m, "conv2", "bn2", tc_relu(y), width, 3, .padding = 1);
     bool projects = stride != 1 || tc_size(x, 1) != width;
     return tc_relu(tc_add(y, resnet_shortcut(m, x, width, stride, projects)));
 }
@@ -31,10 +30,10 @@ static tc_tensor resnet_basic(nn m, tc_tensor x, int64_t width, int64_t stride)
 static tc_tensor resnet_bottleneck(nn m, tc_tensor x, int64_t width, int64_t out, int64_t stride,
                                    int64_t groups, bool projects)
 {
-    tc_tensor y = tc_relu(resnet_norm(m, "bn1", nn_conv2d(m, "conv1", x, width, 1, 0)));
-    y = nn_conv2d(m, "conv2", y, width, 3, .stride = stride, .padding = 1, .groups = groups);
-    y = tc_relu(resnet_norm(m, "bn2", y));
-    y = resnet_norm(m, "bn3", nn_conv2d(m, "conv3", y, out, 1, 0));
+    tc_tensor y = tc_relu(resnet_conv(m, "conv1", "bn1", x, width, 1, 0));
+    y = tc_relu(resnet_conv(m, "conv2", "bn2", y, width, 3, .stride = stride, .padding = 1,
+                            .groups = groups));
+    y = resnet_conv(m, "conv3", "bn3", y, out, 1, 0);
     return tc_relu(tc_add(y, resnet_shortcut(m, x, out, stride, projects)));
 }
 
@@ -49,8 +48,8 @@ static void resnet(nn m, const tc_tensor *images, tc_tensor *logits)
     bool bottleneck = nn_setting(m, "bottleneck", 1) != 0;
     nn_setting_list(m, "layers", layers, 4);
 
-    tc_tensor x = nn_conv2d(m, "conv1", images[0], 64 / divisor, 7, .stride = 2, .padding = 3);
-    x = tc_relu(resnet_norm(m, "bn1", x));
+    tc_tensor x = tc_relu(resnet_conv(m, "conv1", "bn1", images[0], 64 / divisor, 7, .stride = 2,
+                                      .padding = 3));
     x = tc_max_pool2d(x, &(tc_pool){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
     for (int stage = 0; stage < 4; stage++) {
         int64_t width = (64 << stage) / divisor, inner = width * group_width * groups / 64;

@@ -263,6 +263,51 @@ TEST(a_file_of_another_shape_is_refused_by_name)
 
 /* ---- without a file ---- */
 
+/* The network is the same but for rounding; the weights are made once, and again when one of what
+ * they are made of is another. */
+TEST(norms_fold_into_convolutions)
+{
+    enum { PIXELS = 3 * 32 * 32, CLASSES = 7 };
+    static float image[PIXELS], y[2][CLASSES], after[2][CLASSES], means[8];
+    tc_ctx *ctx;
+    tc_program *f[2] = {NULL, NULL};
+    tc_tensor params[2];
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    for (int i = 0; i < PIXELS; i++) {
+        image[i] = (float)sin(i);
+    }
+    for (int i = 0; i < 8; i++) {
+        means[i] = 0.1f * (float)i;
+    }
+    for (int i = 0; i < 2; i++) {
+        nn_model model = {.ctx = ctx, .folds = i == 1, .settings = "width_divisor=8 layers=1,1,1,1 "
+                                                               "bottleneck=0 classes=7"};
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 3, 32, 32), out;
+        tc_program_info info;
+        resnet(nn_top(&model), &x, &out);
+        REQUIRE(tc_compile(out, &f[i]) == TC_OK);
+        params[i] = find_state(&model, "bn1.running_mean")->tensor;
+        tc_program_get_info(f[i], &info);
+        CHECK_MSG(i == 0 || info.n_once >= 10, "%d launches done once", info.n_once);
+        CHECK_EQ_INT(tc_run(f[i], TC_BUFS(TC_BUF(image, PIXELS)), TC_BUFS(TC_BUF(y[i], CLASSES))),
+                     TC_OK);
+        CHECK_EQ_INT(tc_param_write(params[i], means, 8), TC_OK);
+        CHECK_EQ_INT(tc_run(f[i], TC_BUFS(TC_BUF(image, PIXELS)),
+                            TC_BUFS(TC_BUF(after[i], CLASSES))), TC_OK);
+        nn_free(&model);
+    }
+    double moved = 0;
+    for (int c = 0; c < CLASSES; c++) {
+        CHECK_CLOSE(y[1][c], y[0][c], 1e-5);
+        CHECK_CLOSE(after[1][c], after[0][c], 1e-5);
+        moved = fmax(moved, fabs((double)after[0][c] - (double)y[0][c]));
+    }
+    CHECK_MSG(moved > 1e-3, "%g", moved);
+    tc_program_free(f[0]);
+    tc_program_free(f[1]);
+    tc_ctx_free(ctx);
+}
+
 /* Attention of 8 places, of which the last is masked, or which look back alone. */
 TEST(attention_drops_weights_in_training)
 {
