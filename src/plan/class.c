@@ -88,15 +88,20 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
     }
 }
 
-/* On a machine of blocks: points enough that neighbours are found on any outer axes
- * (loop/spread.c). */
-static bool tci_class_has_points(const tci_kernel *k, tci_machine machine)
+/* Are there points enough that each lane has one of its own, though the axis `outer` is short? On a
+ * machine of blocks neighbours are found on any outer axes (loop/spread.c); a processor has lanes
+ * along `outer` alone, which is better as long as rows, read once, are no longer. */
+static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
 {
     int64_t points = 1;
     for (int a = 0; a < k->n_outer && points < TCI_CLASS_POINTS; a++) {
         points *= TCI_MIN(tci_dim_most(k->axes[a].size), TCI_CLASS_POINTS);
     }
-    return machine.block_threads > 0 && points >= TCI_CLASS_POINTS;
+    bool fits = machine.block_threads > 0 || row <= tci_dim_most(k->axes[outer].size);
+    for (int t = 1; t < k->n_stages && machine.block_threads == 0; t++) {
+        fits = fits && k->stages[t].n_axes == 0;
+    }
+    return fits && points >= TCI_CLASS_POINTS;
 }
 
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
@@ -125,7 +130,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
         longest = TCI_MAX(longest, tci_dim_most(k->axes[last].size));
     }
     bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
-    bool many = wide || tci_class_has_points(k, machine);
+    bool many = wide || tci_class_has_points(k, outer, longest, machine);
     if (longest < TCI_CLASS_SHORT_ROW && many && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
