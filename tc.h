@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f2be887504444d3e"
+#define TCI_BUILD "a2a0111fe9d540a9"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -31148,7 +31148,7 @@ typedef struct tci_backward {
     bool by_step;       /* queries are the steps */
     int32_t scores, changes; /* the instructions that stand for the two products, */
     int32_t score;      /* for x, of which the weight is exp(x - most) / sum, */
-    int32_t weight;     /* for the weight, and whether it is rounded, */
+    int32_t weight;     /* for the weight that `change` takes, and whether it is rounded, */
     bool rounds;
     int32_t change;     /* and for the change of a score */
     /* Of a query alone: most, sum, and what `change` takes besides. */
@@ -31257,28 +31257,29 @@ static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *
            (k->insts[i].axes >> query & 1);
 }
 
-/* The kept value that is a weight. */
+/* The value that is a weight, and where it is kept, if it is. */
 static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
 {
     const tci_kernel *k = f->k;
-    for (int r = 0; r < k->n_reds && f->weight < 0; r++) {
-        int e, l, of = k->reds[r].op == TCI_RED_MAX ? tci_backward_kept(f, r) : -1;
-        const tci_kinst *exp = NULL, *off = NULL;
-        if (of >= 0 && tci_attention_weight(k, of, &e, &l)) {
-            exp = tci_attention_prim(k, e, TCI_P_EXP);
-            off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
-        }
+    x->weight = -1;
+    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
+        int e, l;
+        bool is_weight = tci_attention_weight(k, i, &e, &l);
+        const tci_kinst *exp = is_weight ? tci_attention_prim(k, e, TCI_P_EXP) : NULL;
+        const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
         if (off) {
-            f->weight = r;
             x->score = off->args[0];
             x->values[0] = off->args[1];
             x->values[1] = l;
             x->n_values = 2;
-            x->weight = k->reds[r].inst;
-            x->rounds = of != k->reds[r].in[0];
+            x->weight = i;
         }
     }
-    return f->weight >= 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        bool kept = k->reds[r].op == TCI_RED_MAX && tci_backward_kept(f, r) == x->weight;
+        f->weight = kept ? r : f->weight;
+    }
+    return x->weight >= 0;
 }
 
 /* Which product takes what; out[0] is that of the changes of scores. */
@@ -31307,15 +31308,16 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
     return found[0] >= 0;
 }
 
-/* Marks what value i is made of, down to reductions other than kept ones that are not those of
- * weight and change, and to values of a query alone, which it adds. */
+/* Marks what value i is made of, down to reductions other than kept ones and to `stop`, and to
+ * values of a query alone, which it adds. */
 typedef struct tci_backward_walk {
     const tci_backward_search *f;
     tci_backward *x;
     int query;          /* its axis; -1: values of a query are nothing special */
     bool *seen;
-    int stop;           /* a reduction that is not gone through; -1 none */
-    uint64_t reds;      /* that were met */
+    int stop, stop_red; /* an instruction and a reduction that are not gone through; -1 none */
+    uint64_t reds;      /* that were met, */
+    bool stopped;       /* and whether `stop` was */
     bool fits;
 } tci_backward_walk;
 
@@ -31327,9 +31329,13 @@ static void tci_backward_go(tci_backward_walk *w, int i)
         return;
     }
     w->seen[i] = true;
+    if (i == w->stop) {
+        w->stopped = true;
+        return;
+    }
     if (in->op == TCI_K_RED) {
         int r = tci_kinst_number(in);
-        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop;
+        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop_red;
         w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
         if (through) {
             tci_backward_go(w, k->reds[r].in[0]);
@@ -31347,17 +31353,17 @@ static void tci_backward_go(tci_backward_walk *w, int i)
 }
 
 static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
-                                              int query, int stop)
+                                              int query, int stop, int stop_red)
 {
-    tci_backward_walk w = {f, x, query, TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1), stop, 0,
-                           true};
+    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
+    tci_backward_walk w = {f, x, query, seen, stop, stop_red, 0, false, true};
     return w;
 }
 
 /* Which of the first products makes the scores. */
 static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1);
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, -1);
     tci_backward_go(&w, x->score);
     for (int i = 0; i < 2; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
@@ -31372,22 +31378,34 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
     return false;
 }
 
-/* The change of a score is made of the weight, the other product and values of a query; stores are
- * made of one of the last products, which they walk. */
+/* The change of a score is made of the weight, as it is or as it is kept, of the other product and
+ * values of a query. */
+static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
+{
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weight);
+    tci_backward_go(&w, x->change);
+    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63);
+    uint64_t kept = f->weight >= 0 ? (uint64_t)1 << TCI_MIN(f->weight, 63) : 0;
+    bool takes_kept = !w.stopped && kept && w.reds == (kept | other);
+    if (takes_kept) {
+        x->rounds = f->k->reds[f->weight].in[0] != x->weight;
+        x->weight = f->k->reds[f->weight].inst;
+    }
+    return w.fits && (takes_kept || (w.stopped && w.reds == other));
+}
+
+/* Stores are made of one of the last products, which they walk. */
 static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 {
     const tci_kernel *k = f->k;
     int query = x->by_step ? f->steps : x->in[0].m_axis;
     bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
-                tci_backward_is_own(k, x->values[1], x, query);
-    tci_backward_walk w = tci_backward_walk_of(f, x, query, f->weight);
-    tci_backward_go(&w, x->change);
-    fits = fits && w.fits &&
-           w.reds == ((uint64_t)1 << TCI_MIN(f->weight, 63) | (uint64_t)1 << TCI_MIN(f->in[1], 63));
+                tci_backward_is_own(k, x->values[1], x, query) &&
+                tci_backward_has_change(f, x, query);
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1);
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, -1);
         tci_backward_go(&of, k->stores[i].value);
         fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
                of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
@@ -34811,13 +34829,23 @@ static bool tci_pairs_is_cheap(const tci_node *n)
                TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
 }
 
+/* A GPU's unit takes products of halves alone; a processor's has no form for pairs of them. */
+static bool tci_pairs_is_for(const tci_node *n, tci_machine machine)
+{
+    if (machine.block_threads == 0) {
+        return !tci_dtype_is_half((tc_dtype)n->dtype) || machine.matrix_units == 0;
+    }
+    const tci_node *in = n->op == TCI_OP_CONTRACT ? n->in[0] : n;
+    in = in->op == TCI_OP_CAST ? in->in[0] : in;
+    return n->op != TCI_OP_CONTRACT || tci_dtype_is_half((tc_dtype)in->dtype);
+}
+
 static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
 {
     tci_pairs_fact *fact = tci_pairs_of(p, n);
     if (fact->set != set->number) {
-        bool half = tci_dtype_is_half((tc_dtype)n->dtype) && p->a->machine.matrix_units > 0;
-        set->fits = set->fits && fact->set == 0 && !fact->is_output && !half &&
-                    tci_pairs_is_cheap(n);
+        set->fits = set->fits && fact->set == 0 && !fact->is_output &&
+                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
@@ -34894,6 +34922,30 @@ static void tci_pairs_order(const tci_pairs *p, tci_pairs_set *set)
 
 /* ---- kernels ---- */
 
+/* An end that no other one needs comes as late as the last one that sums the same axes: they are
+ * one kernel then. */
+static void tci_pairs_delay(const tci_pairs *p, tci_pairs_set *set, int begin, int last)
+{
+    bool *needed = TCI_NEW_ARRAY(p->a->s, bool, p->list.n + 1);
+    for (int i = last; i >= begin; i--) {
+        const tci_node *n = p->list.items[i];
+        bool is_end = false;
+        for (int e = 0; e < set->n_ends; e++) {
+            is_end = is_end || set->ends[e].node == n;
+        }
+        for (int j = 0; j < n->n_in && (is_end || needed[i]); j++) {
+            needed[tci_pairs_of(p, n->in[j])->at] = true;
+        }
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        bool is_needed = needed[tci_pairs_of(p, set->ends[e].node)->at];
+        for (int o = 0; o < set->n_ends && !is_needed; o++) {
+            bool same = set->ends[o].summed == set->ends[e].summed;
+            set->ends[e].level = TCI_MAX(set->ends[e].level, same ? set->ends[o].level : 0);
+        }
+    }
+}
+
 /* How many takers lie one behind the other below each end and pair. */
 static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *level)
 {
@@ -34916,6 +34968,7 @@ static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *le
         set->ends[e].level = level[tci_pairs_of(p, set->ends[e].node)->at];
         set->fits = set->fits && set->ends[e].level < TCI_PAIRS_LEVELS;
     }
+    tci_pairs_delay(p, set, begin, last);
 }
 
 /* The number of the kernel that sums those axes on that level. */
@@ -35044,7 +35097,7 @@ static void tci_pairs_find(tci_pairs *p, const tci_table *apart)
     }
 }
 
-/* ---- the graph with copies ---- */
+/* ---- sums of rows ---- */
 
 /* `made` stands for n: on the same line of the user, and in memory where n is. */
 static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
@@ -35055,6 +35108,104 @@ static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node 
     }
     return made;
 }
+
+static tci_node *tci_pairs_without_casts(tci_node *n)
+{
+    while (n->op == TCI_OP_CAST) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+static bool tci_pairs_has_label(const int *labels, int n, int label)
+{
+    bool has = false;
+    for (int i = 0; i < n; i++) {
+        has = has || labels[i] == label;
+    }
+    return has;
+}
+
+/* The sum over pairs of w (g v), where g and v are contracted to pairs, is that of g (w v) over the
+ * axes of g that are none of pairs: what is stored of w v, one row for each, serves. `fold` is
+ * such a sum, else NULL; nodes are those of `now`. */
+static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, const tci_table *now)
+{
+    tci_graph *g = p->a->g;
+    const tci_node *product = fold->op == TCI_OP_SUM ? fold->in[0] : fold;
+    tci_node *change = NULL, *w = NULL;
+    for (int i = 0; i < 2 && product->op == TCI_OP_MUL; i++) {
+        tci_node *in = tci_pairs_without_casts(product->in[i]);
+        bool found = in->op == TCI_OP_CONTRACT && tci_pairs_same_shape(in, product);
+        change = found ? in : change;
+        w = found ? tci_pairs_without_casts(product->in[1 - i]) : w;
+    }
+    if (!change || !tci_pairs_same_shape(w, change)) {
+        return NULL;
+    }
+    int *labels[3], rank[3], axes[64], n_axes = 0, at = 3;
+    for (int i = 0; i < 3; i++) {
+        rank[i] = (int)change->attr[i];
+        labels[i] = TCI_NEW_ARRAY(p->a->s, int, rank[i] + 1);
+        for (int j = 0; j < rank[i]; j++) {
+            labels[i][j] = (int)change->attr[at++];
+        }
+    }
+    int own = -1, kept = 0; /* own: the operand without what is summed */
+    for (int i = 0; i < fold->n_attr; i++) {
+        for (int k = 0; k < 2; k++) {
+            bool has = tci_pairs_has_label(labels[k], rank[k], labels[2][fold->attr[i]]);
+            own = has ? own : own < 0 || own == k ? k : 2;
+        }
+    }
+    if (own != 0 && own != 1) {
+        return NULL;
+    }
+    for (int i = 0, out = 0; i < rank[own]; i++) {
+        if (!tci_pairs_has_label(labels[2], rank[2], labels[own][i])) {
+            axes[n_axes++] = i;
+            continue;
+        }
+        while (out < rank[2] && !tci_pairs_has_label(labels[own], rank[own], labels[2][out])) {
+            out++;
+        }
+        kept += out < rank[2] && labels[2][out++] == labels[own][i];
+    }
+    if (kept != rank[2] - fold->n_attr || kept + n_axes != rank[own] || n_axes == 0) {
+        return NULL;
+    }
+    tci_node *x = tci_table_get(now, change->in[own]), *v = tci_table_get(now, change->in[1 - own]);
+    w = tci_build_cast(g, tci_table_get(now, w), (tc_dtype)x->dtype);
+    tci_node *o = tci_build_contract(g, w, labels[2], v, labels[1 - own], rank[own], labels[own]);
+    tci_node *both[2] = {tci_build_cast(g, x, (tc_dtype)fold->dtype),
+                         tci_build_cast(g, o, (tc_dtype)fold->dtype)};
+    const tc_axes list = {axes, n_axes, false};
+    return tci_build_reduce(g, TCI_OP_SUM, tci_build_ew(g, TCI_OP_MUL, both), list, false);
+}
+
+/* The graph with those instead of sums over pairs, for a unit that makes no such sums. */
+static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
+{
+    tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
+    bool any = false;
+    for (int i = 0; i < p->list.n; i++) {
+        tci_node *n = p->list.items[i], *made = NULL;
+        const tci_pairs_set *set;
+        const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+        if (end && end->folds) {
+            made = tci_pairs_row_sum(p, n, &now);
+        }
+        any = any || made;
+        made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
+        tci_table_put(&now, n, made == n ? n : tci_pairs_like(p, n, made));
+    }
+    for (int i = 0; i < n_roots && any; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+    return any;
+}
+
+/* ---- the graph with copies ---- */
 
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
  * reads its first operand through so many RESHAPEs. */
@@ -35156,8 +35307,8 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
 
 TCI_FN bool tci_pairs_taken(tci_machine m)
 {
-    bool packs = m.has_work || m.vector_bytes == 0;
-    return m.block_threads == 0 && packs && !m.reproducible && !m.apart;
+    bool takes = m.block_threads > 0 ? m.matrix_units > 0 : m.has_work || m.vector_bytes == 0;
+    return takes && !m.reproducible && !m.apart;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
@@ -35170,6 +35321,11 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_pairs_read_graph(&p, roots, n_roots);
     tci_pairs_find(&p, apart);
+    if (a->machine.block_threads > 0 && tci_pairs_sum_rows(&p, roots, n_roots)) {
+        p = (tci_pairs){.a = a, .out = out};
+        tci_pairs_read_graph(&p, roots, n_roots);
+        tci_pairs_find(&p, apart);
+    }
     tci_pairs_build(&p, roots, n_roots);
 }
 /* ---- src/plan/root.c ---- */
@@ -41953,10 +42109,12 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
-/* Is each row that the kernel keeps a line? No form packs what lies between several. */
-static bool tci_plan_keeps_lines(const tci_kernel *k)
+/* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
+ * lies between several; and a GPU's unit must take it. */
+static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
-    bool lines = true;
+    bool lines = machine.block_threads == 0 || tci_attention_fits(k, machine) ||
+                 tci_backward_fits(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;
     }
@@ -41996,7 +42154,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
-        if (g->kernel > 0 && !tci_plan_keeps_lines(low.kernel)) {
+        if (g->kernel > 0 && !tci_plan_takes_pairs(low.kernel, machine)) {
             f->joined[g->kernel - 1] = false;
         }
         for (int r = 0; r < g->n_roots; r++) {

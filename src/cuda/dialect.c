@@ -504,6 +504,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
+    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
+    own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
@@ -519,8 +521,6 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
         tci_cuda_matrix_head(out, symbol, l, n_words);
         return;
     }
-    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
-    own->beside = l->rows > 1 ? l->threads : 0;
     if (l->is_member) {
         tci_str_printf(out,
                        "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "

@@ -104,28 +104,29 @@ static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *
            (k->insts[i].axes >> query & 1);
 }
 
-/* The kept value that is a weight. */
+/* The value that is a weight, and where it is kept, if it is. */
 static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
 {
     const tci_kernel *k = f->k;
-    for (int r = 0; r < k->n_reds && f->weight < 0; r++) {
-        int e, l, of = k->reds[r].op == TCI_RED_MAX ? tci_backward_kept(f, r) : -1;
-        const tci_kinst *exp = NULL, *off = NULL;
-        if (of >= 0 && tci_attention_weight(k, of, &e, &l)) {
-            exp = tci_attention_prim(k, e, TCI_P_EXP);
-            off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
-        }
+    x->weight = -1;
+    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
+        int e, l;
+        bool is_weight = tci_attention_weight(k, i, &e, &l);
+        const tci_kinst *exp = is_weight ? tci_attention_prim(k, e, TCI_P_EXP) : NULL;
+        const tci_kinst *off = exp ? tci_attention_prim(k, exp->args[0], TCI_P_SUB) : NULL;
         if (off) {
-            f->weight = r;
             x->score = off->args[0];
             x->values[0] = off->args[1];
             x->values[1] = l;
             x->n_values = 2;
-            x->weight = k->reds[r].inst;
-            x->rounds = of != k->reds[r].in[0];
+            x->weight = i;
         }
     }
-    return f->weight >= 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        bool kept = k->reds[r].op == TCI_RED_MAX && tci_backward_kept(f, r) == x->weight;
+        f->weight = kept ? r : f->weight;
+    }
+    return x->weight >= 0;
 }
 
 /* Which product takes what; out[0] is that of the changes of scores. */
@@ -154,15 +155,16 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
     return found[0] >= 0;
 }
 
-/* Marks what value i is made of, down to reductions other than kept ones that are not those of
- * weight and change, and to values of a query alone, which it adds. */
+/* Marks what value i is made of, down to reductions other than kept ones and to `stop`, and to
+ * values of a query alone, which it adds. */
 typedef struct tci_backward_walk {
     const tci_backward_search *f;
     tci_backward *x;
     int query;          /* its axis; -1: values of a query are nothing special */
     bool *seen;
-    int stop;           /* a reduction that is not gone through; -1 none */
-    uint64_t reds;      /* that were met */
+    int stop, stop_red; /* an instruction and a reduction that are not gone through; -1 none */
+    uint64_t reds;      /* that were met, */
+    bool stopped;       /* and whether `stop` was */
     bool fits;
 } tci_backward_walk;
 
@@ -174,9 +176,13 @@ static void tci_backward_go(tci_backward_walk *w, int i)
         return;
     }
     w->seen[i] = true;
+    if (i == w->stop) {
+        w->stopped = true;
+        return;
+    }
     if (in->op == TCI_K_RED) {
         int r = tci_kinst_number(in);
-        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop;
+        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop_red;
         w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
         if (through) {
             tci_backward_go(w, k->reds[r].in[0]);
@@ -194,17 +200,17 @@ static void tci_backward_go(tci_backward_walk *w, int i)
 }
 
 static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
-                                              int query, int stop)
+                                              int query, int stop, int stop_red)
 {
-    tci_backward_walk w = {f, x, query, TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1), stop, 0,
-                           true};
+    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
+    tci_backward_walk w = {f, x, query, seen, stop, stop_red, 0, false, true};
     return w;
 }
 
 /* Which of the first products makes the scores. */
 static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1);
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, -1);
     tci_backward_go(&w, x->score);
     for (int i = 0; i < 2; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
@@ -219,22 +225,34 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
     return false;
 }
 
-/* The change of a score is made of the weight, the other product and values of a query; stores are
- * made of one of the last products, which they walk. */
+/* The change of a score is made of the weight, as it is or as it is kept, of the other product and
+ * values of a query. */
+static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
+{
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weight);
+    tci_backward_go(&w, x->change);
+    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63);
+    uint64_t kept = f->weight >= 0 ? (uint64_t)1 << TCI_MIN(f->weight, 63) : 0;
+    bool takes_kept = !w.stopped && kept && w.reds == (kept | other);
+    if (takes_kept) {
+        x->rounds = f->k->reds[f->weight].in[0] != x->weight;
+        x->weight = f->k->reds[f->weight].inst;
+    }
+    return w.fits && (takes_kept || (w.stopped && w.reds == other));
+}
+
+/* Stores are made of one of the last products, which they walk. */
 static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 {
     const tci_kernel *k = f->k;
     int query = x->by_step ? f->steps : x->in[0].m_axis;
     bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
-                tci_backward_is_own(k, x->values[1], x, query);
-    tci_backward_walk w = tci_backward_walk_of(f, x, query, f->weight);
-    tci_backward_go(&w, x->change);
-    fits = fits && w.fits &&
-           w.reds == ((uint64_t)1 << TCI_MIN(f->weight, 63) | (uint64_t)1 << TCI_MIN(f->in[1], 63));
+                tci_backward_is_own(k, x->values[1], x, query) &&
+                tci_backward_has_change(f, x, query);
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1);
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, -1);
         tci_backward_go(&of, k->stores[i].value);
         fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
                of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);

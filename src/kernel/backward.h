@@ -19,7 +19,7 @@ typedef struct tci_backward {
     bool by_step;       /* queries are the steps */
     int32_t scores, changes; /* the instructions that stand for the two products, */
     int32_t score;      /* for x, of which the weight is exp(x - most) / sum, */
-    int32_t weight;     /* for the weight, and whether it is rounded, */
+    int32_t weight;     /* for the weight that `change` takes, and whether it is rounded, */
     bool rounds;
     int32_t change;     /* and for the change of a score */
     /* Of a query alone: most, sum, and what `change` takes besides. */

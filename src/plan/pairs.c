@@ -191,13 +191,23 @@ static bool tci_pairs_is_cheap(const tci_node *n)
                TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
 }
 
+/* A GPU's unit takes products of halves alone; a processor's has no form for pairs of them. */
+static bool tci_pairs_is_for(const tci_node *n, tci_machine machine)
+{
+    if (machine.block_threads == 0) {
+        return !tci_dtype_is_half((tc_dtype)n->dtype) || machine.matrix_units == 0;
+    }
+    const tci_node *in = n->op == TCI_OP_CONTRACT ? n->in[0] : n;
+    in = in->op == TCI_OP_CAST ? in->in[0] : in;
+    return n->op != TCI_OP_CONTRACT || tci_dtype_is_half((tc_dtype)in->dtype);
+}
+
 static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
 {
     tci_pairs_fact *fact = tci_pairs_of(p, n);
     if (fact->set != set->number) {
-        bool half = tci_dtype_is_half((tc_dtype)n->dtype) && p->a->machine.matrix_units > 0;
-        set->fits = set->fits && fact->set == 0 && !fact->is_output && !half &&
-                    tci_pairs_is_cheap(n);
+        set->fits = set->fits && fact->set == 0 && !fact->is_output &&
+                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
@@ -274,6 +284,30 @@ static void tci_pairs_order(const tci_pairs *p, tci_pairs_set *set)
 
 /* ---- kernels ---- */
 
+/* An end that no other one needs comes as late as the last one that sums the same axes: they are
+ * one kernel then. */
+static void tci_pairs_delay(const tci_pairs *p, tci_pairs_set *set, int begin, int last)
+{
+    bool *needed = TCI_NEW_ARRAY(p->a->s, bool, p->list.n + 1);
+    for (int i = last; i >= begin; i--) {
+        const tci_node *n = p->list.items[i];
+        bool is_end = false;
+        for (int e = 0; e < set->n_ends; e++) {
+            is_end = is_end || set->ends[e].node == n;
+        }
+        for (int j = 0; j < n->n_in && (is_end || needed[i]); j++) {
+            needed[tci_pairs_of(p, n->in[j])->at] = true;
+        }
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        bool is_needed = needed[tci_pairs_of(p, set->ends[e].node)->at];
+        for (int o = 0; o < set->n_ends && !is_needed; o++) {
+            bool same = set->ends[o].summed == set->ends[e].summed;
+            set->ends[e].level = TCI_MAX(set->ends[e].level, same ? set->ends[o].level : 0);
+        }
+    }
+}
+
 /* How many takers lie one behind the other below each end and pair. */
 static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *level)
 {
@@ -296,6 +330,7 @@ static void tci_pairs_levels(const tci_pairs *p, tci_pairs_set *set, int32_t *le
         set->ends[e].level = level[tci_pairs_of(p, set->ends[e].node)->at];
         set->fits = set->fits && set->ends[e].level < TCI_PAIRS_LEVELS;
     }
+    tci_pairs_delay(p, set, begin, last);
 }
 
 /* The number of the kernel that sums those axes on that level. */
@@ -424,7 +459,7 @@ static void tci_pairs_find(tci_pairs *p, const tci_table *apart)
     }
 }
 
-/* ---- the graph with copies ---- */
+/* ---- sums of rows ---- */
 
 /* `made` stands for n: on the same line of the user, and in memory where n is. */
 static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
@@ -435,6 +470,104 @@ static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node 
     }
     return made;
 }
+
+static tci_node *tci_pairs_without_casts(tci_node *n)
+{
+    while (n->op == TCI_OP_CAST) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+static bool tci_pairs_has_label(const int *labels, int n, int label)
+{
+    bool has = false;
+    for (int i = 0; i < n; i++) {
+        has = has || labels[i] == label;
+    }
+    return has;
+}
+
+/* The sum over pairs of w (g v), where g and v are contracted to pairs, is that of g (w v) over the
+ * axes of g that are none of pairs: what is stored of w v, one row for each, serves. `fold` is
+ * such a sum, else NULL; nodes are those of `now`. */
+static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, const tci_table *now)
+{
+    tci_graph *g = p->a->g;
+    const tci_node *product = fold->op == TCI_OP_SUM ? fold->in[0] : fold;
+    tci_node *change = NULL, *w = NULL;
+    for (int i = 0; i < 2 && product->op == TCI_OP_MUL; i++) {
+        tci_node *in = tci_pairs_without_casts(product->in[i]);
+        bool found = in->op == TCI_OP_CONTRACT && tci_pairs_same_shape(in, product);
+        change = found ? in : change;
+        w = found ? tci_pairs_without_casts(product->in[1 - i]) : w;
+    }
+    if (!change || !tci_pairs_same_shape(w, change)) {
+        return NULL;
+    }
+    int *labels[3], rank[3], axes[64], n_axes = 0, at = 3;
+    for (int i = 0; i < 3; i++) {
+        rank[i] = (int)change->attr[i];
+        labels[i] = TCI_NEW_ARRAY(p->a->s, int, rank[i] + 1);
+        for (int j = 0; j < rank[i]; j++) {
+            labels[i][j] = (int)change->attr[at++];
+        }
+    }
+    int own = -1, kept = 0; /* own: the operand without what is summed */
+    for (int i = 0; i < fold->n_attr; i++) {
+        for (int k = 0; k < 2; k++) {
+            bool has = tci_pairs_has_label(labels[k], rank[k], labels[2][fold->attr[i]]);
+            own = has ? own : own < 0 || own == k ? k : 2;
+        }
+    }
+    if (own != 0 && own != 1) {
+        return NULL;
+    }
+    for (int i = 0, out = 0; i < rank[own]; i++) {
+        if (!tci_pairs_has_label(labels[2], rank[2], labels[own][i])) {
+            axes[n_axes++] = i;
+            continue;
+        }
+        while (out < rank[2] && !tci_pairs_has_label(labels[own], rank[own], labels[2][out])) {
+            out++;
+        }
+        kept += out < rank[2] && labels[2][out++] == labels[own][i];
+    }
+    if (kept != rank[2] - fold->n_attr || kept + n_axes != rank[own] || n_axes == 0) {
+        return NULL;
+    }
+    tci_node *x = tci_table_get(now, change->in[own]), *v = tci_table_get(now, change->in[1 - own]);
+    w = tci_build_cast(g, tci_table_get(now, w), (tc_dtype)x->dtype);
+    tci_node *o = tci_build_contract(g, w, labels[2], v, labels[1 - own], rank[own], labels[own]);
+    tci_node *both[2] = {tci_build_cast(g, x, (tc_dtype)fold->dtype),
+                         tci_build_cast(g, o, (tc_dtype)fold->dtype)};
+    const tc_axes list = {axes, n_axes, false};
+    return tci_build_reduce(g, TCI_OP_SUM, tci_build_ew(g, TCI_OP_MUL, both), list, false);
+}
+
+/* The graph with those instead of sums over pairs, for a unit that makes no such sums. */
+static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
+{
+    tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
+    bool any = false;
+    for (int i = 0; i < p->list.n; i++) {
+        tci_node *n = p->list.items[i], *made = NULL;
+        const tci_pairs_set *set;
+        const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+        if (end && end->folds) {
+            made = tci_pairs_row_sum(p, n, &now);
+        }
+        any = any || made;
+        made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
+        tci_table_put(&now, n, made == n ? n : tci_pairs_like(p, n, made));
+    }
+    for (int i = 0; i < n_roots && any; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+    return any;
+}
+
+/* ---- the graph with copies ---- */
 
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
  * reads its first operand through so many RESHAPEs. */
@@ -536,8 +669,8 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
 
 TCI_FN bool tci_pairs_taken(tci_machine m)
 {
-    bool packs = m.has_work || m.vector_bytes == 0;
-    return m.block_threads == 0 && packs && !m.reproducible && !m.apart;
+    bool takes = m.block_threads > 0 ? m.matrix_units > 0 : m.has_work || m.vector_bytes == 0;
+    return takes && !m.reproducible && !m.apart;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
@@ -550,5 +683,10 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_pairs_read_graph(&p, roots, n_roots);
     tci_pairs_find(&p, apart);
+    if (a->machine.block_threads > 0 && tci_pairs_sum_rows(&p, roots, n_roots)) {
+        p = (tci_pairs){.a = a, .out = out};
+        tci_pairs_read_graph(&p, roots, n_roots);
+        tci_pairs_find(&p, apart);
+    }
     tci_pairs_build(&p, roots, n_roots);
 }

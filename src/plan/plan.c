@@ -2,6 +2,7 @@
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
  * with equal text are one kernel launched several times. */
+#include "../kernel/backward.h"
 #include "group.h"
 #include "why.h"
 
@@ -176,10 +177,12 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
-/* Is each row that the kernel keeps a line? No form packs what lies between several. */
-static bool tci_plan_keeps_lines(const tci_kernel *k)
+/* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
+ * lies between several; and a GPU's unit must take it. */
+static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
-    bool lines = true;
+    bool lines = machine.block_threads == 0 || tci_attention_fits(k, machine) ||
+                 tci_backward_fits(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;
     }
@@ -219,7 +222,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= forced && tci_plan_store_divided(&low, forced, stored);
         any |= forced && tci_plan_part(f, g, low.kernel, forced);
-        if (g->kernel > 0 && !tci_plan_keeps_lines(low.kernel)) {
+        if (g->kernel > 0 && !tci_plan_takes_pairs(low.kernel, machine)) {
             f->joined[g->kernel - 1] = false;
         }
         for (int r = 0; r < g->n_roots; r++) {

@@ -1,0 +1,293 @@
+/* Gradients of attention on a GPU's matrix unit without one: the kernels' text is run by the model
+ * (model.h) and compared with gradients in f64; NVRTC compiles it where it is found. */
+#define TC_CUDA
+#include "inside.h"
+
+#include "tc_test.h"
+
+#include "emulate.h"
+#include "matrix_context.h"
+
+typedef struct gradients {
+    const char *name;
+    int heads, queries, keys, d, dv;
+    bool causal, half; /* half: f16 */
+    bool forward;      /* the result of attention is one of the program's */
+    bool rounded;      /* scores are rounded, as products of halves are that a user writes */
+} gradients;
+
+static const gradients cases[] = {
+    {"plain", 2, 256, 256, 64, 64, .forward = true},
+    {"tails, and sizes that are no slabs", 1, 200, 328, 40, 72, .forward = true},
+    {"causal", 2, 304, 304, 64, 64, .causal = true},
+    {"heads of 128", 1, 384, 320, 128, 128, .causal = true, .forward = true},
+    {"halves with a small exponent", 1, 256, 192, 64, 64, .half = true, .causal = true},
+    {"rounded scores", 1, 256, 256, 64, 64, .rounded = true, .causal = true},
+    {"rounded scores of f16", 1, 256, 256, 32, 32, .rounded = true, .half = true},
+};
+
+enum { CASES = sizeof(cases) / sizeof(cases[0]), N_IN = 4, N_OUT = 4 };
+
+typedef struct problem {
+    gradients c;
+    tc_tensor in[N_IN], out[N_OUT]; /* q, k, v, cotangent; their gradients, the result */
+    int n_out;
+    tc_program *program;
+    uint16_t *data[N_IN];
+    int64_t n_in[N_IN], n[N_OUT];
+    double *weights, *changes; /* of pairs, in f64 */
+} problem;
+
+static double next_value(void)
+{
+    static uint32_t state = 1;
+    state = state * 1664525u + 1013904223u;
+    return (double)(state >> 8) / (1 << 23) - 1;
+}
+
+static uint16_t to_half(double x, bool half)
+{
+    uint32_t bits;
+    float f = half ? (float)x : tci_round_bf16((float)x);
+    memcpy(&bits, &f, sizeof(bits));
+    return half ? tci_f32_to_f16_bits(f) : (uint16_t)(bits >> 16);
+}
+
+static double of_half(uint16_t h, bool half)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return (double)(half ? tci_f16_bits_to_f32(h) : f);
+}
+
+static tc_tensor attention(const problem *p, tc_ctx *ctx)
+{
+    const gradients *c = &p->c;
+    if (!c->rounded) {
+        return tc_scaled_dot_product_attention(p->in[0], p->in[1], p->in[2], TC_NONE, c->causal,
+                                               0.25);
+    }
+    tc_tensor s = tc_mul(tc_matmul(p->in[0], tc_transpose(p->in[1], -1, -2)), 0.25);
+    if (c->causal) {
+        tc_tensor row = tc_unsqueeze(tc_arange(ctx, 0, c->queries, 1, TC_I64), 1);
+        s = tc_where(tc_le(tc_arange(ctx, 0, c->keys, 1, TC_I64), row), s, -INFINITY);
+    }
+    return tc_matmul(tc_softmax(s, -1), p->in[2]);
+}
+
+static void make(problem *p, tc_ctx *ctx, gradients c)
+{
+    const int64_t q = (int64_t)c.heads * c.queries, k = (int64_t)c.heads * c.keys;
+    const int64_t n[N_IN] = {q * c.d, k * c.d, k * c.dv, q * c.dv};
+    const int rows[N_IN] = {c.queries, c.keys, c.keys, c.queries};
+    tc_tensor grads[3], y;
+    memset(p, 0, sizeof(*p));
+    p->c = c;
+    for (int i = 0; i < N_IN; i++) {
+        p->n_in[i] = n[i];
+        p->data[i] = (uint16_t *)malloc((size_t)n[i] * 2);
+        for (int64_t j = 0; j < n[i]; j++) {
+            p->data[i][j] = to_half(2 * next_value(), c.half);
+        }
+        p->in[i] = tc_input(ctx, "x", c.half ? TC_F16 : TC_BF16, c.heads, rows[i],
+                            i < 2 ? c.d : c.dv);
+    }
+    y = attention(p, ctx);
+    CHECK(!tc_vjp(((tc_tensors){&y, 1}), ((tc_tensors){&p->in[3], 1}), p->in, 3, grads));
+    for (int i = 0; i < 3; i++) {
+        p->out[i] = grads[i];
+        p->n[i] = n[i];
+    }
+    p->out[3] = y;
+    p->n[3] = n[3];
+    p->n_out = 3 + c.forward;
+}
+
+static void free_problem(problem *p)
+{
+    for (int i = 0; i < N_IN; i++) {
+        free(p->data[i]);
+    }
+    free(p->weights);
+    free(p->changes);
+    tc_program_free(p->program);
+}
+
+/* ---- the judge ---- */
+
+static double product(const problem *p, int a, int64_t i, int b, int64_t j, int n)
+{
+    double sum = 0;
+    for (int k = 0; k < n; k++) {
+        sum += of_half(p->data[a][i * n + k], p->c.half) *
+               of_half(p->data[b][j * n + k], p->c.half);
+    }
+    return sum;
+}
+
+/* Weights, and the changes of scores, of one row. */
+static void make_row(problem *p, int64_t row)
+{
+    const gradients *c = &p->c;
+    int64_t first = row / c->queries * c->keys;
+    double *w = p->weights + row * c->keys, *g = p->changes + row * c->keys;
+    double most = -INFINITY, sum = 0, much = 0;
+    for (int64_t j = 0; j < c->keys; j++) {
+        bool sees = !c->causal || j <= row % c->queries;
+        w[j] = sees ? 0.25 * product(p, 0, row, 1, first + j, c->d) : -INFINITY;
+        g[j] = product(p, 3, row, 2, first + j, c->dv);
+        most = fmax(most, w[j]);
+    }
+    for (int64_t j = 0; j < c->keys; j++) {
+        w[j] = exp(w[j] - most);
+        sum += w[j];
+    }
+    for (int64_t j = 0; j < c->keys; j++) {
+        w[j] /= sum;
+        much += w[j] * g[j];
+    }
+    for (int64_t j = 0; j < c->keys; j++) {
+        g[j] = 0.25 * w[j] * (g[j] - much);
+    }
+}
+
+/* Element `column` of row `row` of result `which`. */
+static double want(const problem *p, int which, int64_t row, int column, int width)
+{
+    static const int others[N_OUT] = {1, 0, 3, 2};
+    const gradients *c = &p->c;
+    bool of_query = which == 0 || which == 3;
+    const double *pairs = which < 2 ? p->changes : p->weights;
+    int rows = of_query ? c->queries : c->keys, n = of_query ? c->keys : c->queries;
+    int64_t head = row / rows;
+    double sum = 0;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t pair = of_query ? row * c->keys + j : (head * n + j) * c->keys + row % rows;
+        sum += pairs[pair] *
+               of_half(p->data[others[which]][(head * n + j) * width + column], c->half);
+    }
+    return sum;
+}
+
+/* The largest error of a result, of its largest value. */
+static double error_of(const problem *p, int which, const uint16_t *got)
+{
+    int width = which < 2 ? p->c.d : p->c.dv;
+    double worst = 0, largest = 0;
+    for (int64_t i = 0; i < p->n[which]; i++) {
+        double x = want(p, which, i / width, (int)(i % width), width);
+        double off = fabs(x - of_half(got[i], p->c.half));
+        worst = off <= worst ? worst : off; /* NaN too */
+        largest = fmax(largest, fabs(x));
+    }
+    return worst / largest;
+}
+
+static void run(tc_ctx *ctx, problem *p)
+{
+    double bound = (p->c.half ? 1e-3 : 6e-3) * (p->c.rounded ? 5 : 1);
+    const tc_dtype t = p->c.half ? TC_F16 : TC_BF16;
+    tc_buf in[N_IN], out[N_OUT];
+    uint16_t *got[N_OUT];
+    for (int i = 0; i < N_IN; i++) {
+        in[i] = (tc_buf){.data = p->data[i], .dtype = t, .n = p->n_in[i]};
+    }
+    for (int i = 0; i < p->n_out; i++) {
+        got[i] = (uint16_t *)malloc((size_t)p->n[i] * 2);
+        memset(got[i], 0x7f, (size_t)p->n[i] * 2);
+        out[i] = (tc_buf){.data = got[i], .dtype = t, .n = p->n[i]};
+    }
+    tc_status status = tc_run(p->program, ((tc_bufs){in, N_IN}), ((tc_bufs){out, p->n_out}));
+    CHECK_MSG(status == TC_OK, "%s: %s, %s", p->c.name, tc_error(ctx), emu_why);
+    for (int i = 0; i < p->n_out; i++) {
+        double error = status ? 0 : error_of(p, i, got[i]);
+        CHECK_MSG(error <= bound, "%s, seed %u: result %d is off by %.1e", p->c.name,
+                  emu_model_seed, i, error);
+        free(got[i]);
+    }
+}
+
+/* ---- every form ---- */
+
+static tc_status compile_cases(tc_ctx *ctx, problem *problems)
+{
+    tc_job jobs[CASES];
+    memset(jobs, 0, sizeof(jobs));
+    for (int i = 0; i < CASES; i++) {
+        make(&problems[i], ctx, cases[i]);
+        jobs[i].inputs = (tc_tensors){problems[i].in, N_IN};
+        jobs[i].outputs = (tc_tensors){problems[i].out, problems[i].n_out};
+        jobs[i].program = &problems[i].program;
+    }
+    tc_status status = tc_compile_many(jobs, CASES, NULL);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    return status;
+}
+
+/* Attention, the sums of rows, and the two; no array of pairs. */
+static void check_plan(const problem *p)
+{
+    const char *text = explained(p->program), *first = strstr(text, "gradients of attention");
+    tc_program_info info;
+    tc_program_get_info(p->program, &info);
+    CHECK_MSG(first && strstr(first + 1, "gradients of attention"), "%s:\n%s", p->c.name, text);
+    CHECK_MSG(strstr(text, "attention by steps"), "%s:\n%s", p->c.name, text);
+    CHECK_MSG(info.n_kernels == 4, "%s: %d kernels\n%s", p->c.name, info.n_kernels, text);
+    CHECK_MSG((strstr(first, "longest first") != NULL) == p->c.causal, "%s:\n%s", p->c.name, text);
+    int64_t most = 2 * p->n[3] + 4 * 4 * (int64_t)p->c.heads * p->c.queries + 1024;
+    CHECK_MSG(info.arena_bytes <= most, "%s: %lld bytes of workspace", p->c.name,
+              (long long)info.arena_bytes);
+}
+
+TEST(gradients_of_every_form)
+{
+    static problem problems[CASES];
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    tc_status status = compile_cases(ctx, problems);
+    for (int i = 0; i < CASES && !status; i++) {
+        problem *p = &problems[i];
+        int64_t rows = (int64_t)p->c.heads * p->c.queries;
+        p->weights = (double *)malloc(sizeof(double) * (size_t)(rows * p->c.keys));
+        p->changes = (double *)malloc(sizeof(double) * (size_t)(rows * p->c.keys));
+        for (int64_t row = 0; row < rows; row++) {
+            make_row(p, row);
+        }
+        check_plan(p);
+        for (emu_model_seed = 1; emu_model_seed <= (i < 2 ? 3u : 1u); emu_model_seed++) {
+            run(ctx, p);
+        }
+    }
+    for (int i = 0; i < CASES; i++) {
+        free_problem(&problems[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
+{
+    static problem problems[CASES];
+    const char *why = "";
+    if (!tci_nvrtc_get(&why)) {
+        SKIP("NVRTC cannot be opened: %s", why);
+    }
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    tc_shutdown(); /* a batch of its own, in one source */
+    if (!compile_cases(ctx, problems)) {
+        check_by_nvrtc(problems[0].program);
+    }
+    for (int i = 0; i < CASES; i++) {
+        free_problem(&problems[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN
