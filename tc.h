@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a2a0111fe9d540a9"
+#define TCI_BUILD "65bf9154956bed1c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3631,9 +3631,9 @@ typedef struct tc_custom_array {
     int64_t n;
 } tc_custom_array;
 
-/* Name and version say what an op is: another op of both is refused. An op computes its result of
- * its inputs alone, the same of the same ones: equal calls are one, and what does not change
- * between runs may be computed once. */
+/* Name and version say what an op is, also to programs on disk: another op of both is refused. An
+ * op computes its result of its inputs alone, the same of the same ones: equal calls are one, and
+ * what does not change between runs may be computed once. */
 typedef struct tc_custom_op {
     const char *name; /* copied */
     int version;
@@ -3646,14 +3646,17 @@ typedef struct tc_custom_op {
     /* The gradient of input `which`, of its shape and dtype, given that of the result; made of tc's
      * calls, of other custom ops too. TC_NONE: there is none. NULL: to ask for one fails. */
     tc_tensor (*vjp)(void *user, tc_tensors inputs, tc_tensor result, tc_tensor grad, int which);
+    /* The results of many examples, along a first axis, which each input has too (what is the same
+     * for all is repeated); made of tc's calls. NULL: tc_vmap repeats `run` for each of them. */
+    tc_tensor (*vmap)(void *user, tc_tensors inputs);
 } tc_custom_op;
 
 /* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
- * the run. Sizes are numbers, not symbolic. A program with such a call runs interpreted or on
- * "cpu", else its compile is TC_ERR_UNSUPPORTED, as is vmap; tc_jvp differentiates what vjp makes
- * by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, another op of that name and
- * version; TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE;
- * TC_ERR_MEMORY. */
+ * the run. Sizes are numbers, not symbolic: the shape rule is asked once. A program with such a
+ * call runs interpreted or on "cpu", as its memory is the host's; else its compile is
+ * TC_ERR_UNSUPPORTED. tc_jvp differentiates what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or
+ * run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape rule
+ * says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 
@@ -11575,6 +11578,9 @@ struct tci_custom {
     /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
     struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
                             struct tci_node *grad, int which, bool *none);
+    /* op.vmap over nodes with an axis in front, for n with that shape. NULL: as above. */
+    struct tci_node *(*vmap)(const tci_custom *c, struct tci_graph *g, const struct tci_node *n,
+                             struct tci_node *const *many, const tci_dim *shape);
     const tci_custom *next;
 };
 
@@ -24628,6 +24634,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_BARRIER:
     case TCI_OP_REPEAT:
     case TCI_OP_RESULT:
+    case TCI_OP_CUSTOM:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
@@ -24645,7 +24652,6 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_IOTA:
     case TCI_OP_SEGMENT:
     case TCI_OP_BOUND:
-    case TCI_OP_CUSTOM:
     case TCI_OP_ASSIGN: break;
     }
     return TCI_VMAP_NEVER;
@@ -24828,6 +24834,36 @@ static tci_node *tci_vmap_of_result(tci_forward *v, tci_node *n)
                            tci_forward_all(v, r.init[n->attr[0]]));
 }
 
+/* ---- functions of the user's ---- */
+
+/* By the op's own rule, or call after call. */
+static tci_node *tci_vmap_custom(tci_forward *v, tci_node *n)
+{
+    const tci_custom *c = tci_custom_get(n->attr[0]);
+    tci_node *one = n, **many = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_node **xs = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_node **x = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_repeat r = {.n_y = 1, .length = v->count, .stops = -1, .xs = xs, .x = x, .y = &one};
+    for (int i = 0; i < n->n_in; i++) {
+        many[i] = c->vmap ? tci_forward_all(v, n->in[i]) : *tci_forward_of(v, n->in[i]);
+        in[i] = n->in[i];
+        if (many[i] && !c->vmap) {
+            in[i] = tci_forward_built(v, tci_build_bound(v->g, (tc_dtype)in[i]->dtype, in[i]->rank,
+                                                         in[i]->shape));
+            xs[r.n_x] = many[i];
+            x[r.n_x++] = in[i];
+        }
+    }
+    if (c->vmap) {
+        return tci_forward_built(v, c->vmap(c, v->g, n, many, tci_forward_shape(v, n)));
+    }
+    one = tci_forward_built(v, tci_graph_node(v->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                              n->n_in, in, n->n_attr, n->attr));
+    tci_node *repeat = tci_forward_built(v, tci_build_repeat(v->s, v->g, &r));
+    return tci_forward_built(v, tci_build_result(v->g, repeat, 0));
+}
+
 /* ---- the walk ---- */
 
 static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
@@ -24838,6 +24874,7 @@ static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
     case TCI_OP_BARRIER: return tci_vmap_barrier(v, n);
     case TCI_OP_REPEAT: return tci_vmap_repeat(v, n);
     case TCI_OP_RESULT: return tci_vmap_of_result(v, n);
+    case TCI_OP_CUSTOM: return tci_vmap_custom(v, n);
     default: TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM); return tci_vmap_random(v, n);
     }
 }
@@ -64611,7 +64648,7 @@ typedef struct tci_code {
     tci_module **modules; int32_t n_modules;
     tc_times times;
     bool from_disk;
-    bool calls;                /* functions of this process: never on disk */
+    bool calls;                /* functions of this process, by name and version */
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
@@ -65446,6 +65483,13 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     tci_key_number(k, (uint64_t)n->n_in);
     for (int i = 0; i < n->n_in; i++) {
         tci_key_number(k, (uint64_t)tci_key_number_of(r, n->in[i]));
+    }
+    if (n->op == TCI_OP_CUSTOM) { /* the number is of this process */
+        const tci_custom *c = tci_custom_get(n->attr[0]);
+        tci_key_text(k, c->op.name);
+        tci_key_reserve(k, 10);
+        tci_key_signed(k, c->op.version);
+        return;
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
@@ -66434,7 +66478,7 @@ TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *te
 #endif
 
 /* ---- src/compile/disk.c, continued ---- */
-#define TCI_DISK_FORMAT 0x0000000504030201u /* format 5; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000604030201u /* format 6; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -66920,8 +66964,41 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
     }
 }
 
+/* A function of the user's, which this process knows: the key named it. */
+static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
+{
+    tci_custom_call *call = tci_wire_array(w, (void *)(uintptr_t)k->call, 1, sizeof(*call));
+    const char *own = w->out ? call->op->op.name : NULL;
+    const char *name = tci_wire_text(w, (char *)(uintptr_t)own);
+    int64_t version = tci_wire_range(w, w->out ? call->op->op.version : 0, INT32_MIN, INT32_MAX);
+    if (!w->out && !w->bad) {
+        call->op = tci_custom_find(name, (int)version);
+        w->bad |= !call->op;
+    }
+    if (w->bad) {
+        return;
+    }
+    call->n_inputs = (int)tci_wire_range(w, call->n_inputs, 1, TC_CUSTOM_MOST);
+    call->arrays = tci_wire_array(w, call->arrays, call->n_inputs + 1, sizeof(*call->arrays));
+    for (int i = 0; i <= call->n_inputs && !w->bad; i++) {
+        tc_custom_array *a = &call->arrays[i];
+        a->dtype = (tc_dtype)tci_wire_range(w, a->dtype, INT8_MIN, INT8_MAX);
+        w->bad |= !tci_dtype_is_valid((int)a->dtype);
+        a->rank = (int)tci_wire_range(w, a->rank, 0, TC_CUSTOM_MOST);
+        a->n = tci_wire_range(w, a->n, 0, INT64_MAX);
+        a->sizes = tci_wire_array(w, a->sizes, a->rank + 1, sizeof(*a->sizes));
+        for (int d = 0; d < a->rank && !w->bad; d++) {
+            a->sizes[d] = tci_wire_range(w, a->sizes[d], 0, INT64_MAX);
+        }
+    }
+    k->call = call;
+}
+
 static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
 {
+    if (tci_wire_range(w, k->call != NULL, 0, 1)) {
+        tci_wire_call(w, k);
+    }
     k->symbol = tci_wire_text(w, k->symbol);
     k->note = tci_wire_text(w, k->note);
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
@@ -66938,6 +67015,7 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
     w->bad |= !w->out && k->n_operands > w->end - w->at;
+    w->bad |= k->call && k->n_operands <= k->call->n_inputs;
     k->writes = tci_wire_array(w, k->writes, w->bad ? 0 : k->n_operands, 1);
     for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
         k->writes[o] = (uint8_t)tci_wire_range(w, k->writes[o], 0, 1);
@@ -67115,6 +67193,10 @@ static bool tci_disk_bind(tci_code *c, const tc_backend *calls)
 {
     for (int32_t i = 0; i < c->n_kernels; i++) {
         tci_code_kernel *k = &c->kernels[i];
+        if (k->call) {
+            c->calls = true;
+            continue;
+        }
         void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);
         if (!function) {
             return false;
@@ -69662,7 +69744,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native && !job->code->calls) {
+            if (b->native) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -86748,7 +86830,8 @@ TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t 
 
 static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
 {
-    return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp;
+    return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp &&
+           a->vmap == b->vmap;
 }
 
 /* The user's rule over handles; its result as a node. */
@@ -86783,6 +86866,31 @@ static tci_node *tci_custom_vjp(const tci_custom *c, tci_graph *g, tci_node *n, 
     return made;
 }
 
+/* The user's rule over handles; many: inputs with the axis of examples. */
+static tci_node *tci_custom_vmap(const tci_custom *c, tci_graph *g, const tci_node *n,
+                                 tci_node *const *many, const tci_dim *shape)
+{
+    tci_ctx *ctx = (tci_ctx *)((char *)g - offsetof(tci_ctx, graph));
+    tc_tensor inputs[TC_CUSTOM_MOST];
+    for (int i = 0; i < n->n_in; i++) {
+        inputs[i] = tci_handle_make(ctx, many[i], n->site);
+    }
+    tc_tensor r = c->op.vmap(c->op.user, (tc_tensors){inputs, n->n_in});
+    tci_node *made = tci_handle_node(r);
+    char why[512];
+    if (!made) {
+        tc_status status = tci_handle_error(r, why, sizeof(why));
+        tci_graph_fail(g, status, "the vmap rule of custom op '%.60s': %s", c->op.name, why);
+    } else if (made->dtype != n->dtype ||
+               !tci_build_same_shape(made->rank, made->shape, n->rank + 1, shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the vmap rule of custom op '%.60s' gives %s %s for "
+                       "examples of %s %s", c->op.name, tc_dtype_name((tc_dtype)made->dtype),
+                       TCI_SHAPE_TEXT(made), tc_dtype_name((tc_dtype)n->dtype), TCI_SHAPE_TEXT(n));
+        made = NULL;
+    }
+    return made;
+}
+
 static const tci_custom *tci_custom_make(const tc_custom_op *op)
 {
     size_t n = strlen(op->name) + 1;
@@ -86790,7 +86898,8 @@ static const tci_custom *tci_custom_make(const tc_custom_op *op)
     if (!fresh) {
         return NULL;
     }
-    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL};
+    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL,
+                          .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
     const tci_custom *listed = tci_custom_list(fresh);
     if (listed != fresh) {

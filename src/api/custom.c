@@ -15,7 +15,8 @@
 
 static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
 {
-    return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp;
+    return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp &&
+           a->vmap == b->vmap;
 }
 
 /* The user's rule over handles; its result as a node. */
@@ -50,6 +51,31 @@ static tci_node *tci_custom_vjp(const tci_custom *c, tci_graph *g, tci_node *n, 
     return made;
 }
 
+/* The user's rule over handles; many: inputs with the axis of examples. */
+static tci_node *tci_custom_vmap(const tci_custom *c, tci_graph *g, const tci_node *n,
+                                 tci_node *const *many, const tci_dim *shape)
+{
+    tci_ctx *ctx = (tci_ctx *)((char *)g - offsetof(tci_ctx, graph));
+    tc_tensor inputs[TC_CUSTOM_MOST];
+    for (int i = 0; i < n->n_in; i++) {
+        inputs[i] = tci_handle_make(ctx, many[i], n->site);
+    }
+    tc_tensor r = c->op.vmap(c->op.user, (tc_tensors){inputs, n->n_in});
+    tci_node *made = tci_handle_node(r);
+    char why[512];
+    if (!made) {
+        tc_status status = tci_handle_error(r, why, sizeof(why));
+        tci_graph_fail(g, status, "the vmap rule of custom op '%.60s': %s", c->op.name, why);
+    } else if (made->dtype != n->dtype ||
+               !tci_build_same_shape(made->rank, made->shape, n->rank + 1, shape)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the vmap rule of custom op '%.60s' gives %s %s for "
+                       "examples of %s %s", c->op.name, tc_dtype_name((tc_dtype)made->dtype),
+                       TCI_SHAPE_TEXT(made), tc_dtype_name((tc_dtype)n->dtype), TCI_SHAPE_TEXT(n));
+        made = NULL;
+    }
+    return made;
+}
+
 static const tci_custom *tci_custom_make(const tc_custom_op *op)
 {
     size_t n = strlen(op->name) + 1;
@@ -57,7 +83,8 @@ static const tci_custom *tci_custom_make(const tc_custom_op *op)
     if (!fresh) {
         return NULL;
     }
-    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL};
+    *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL,
+                          .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
     const tci_custom *listed = tci_custom_list(fresh);
     if (listed != fresh) {

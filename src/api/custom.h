@@ -19,9 +19,9 @@ typedef struct tc_custom_array {
     int64_t n;
 } tc_custom_array;
 
-/* Name and version say what an op is: another op of both is refused. An op computes its result of
- * its inputs alone, the same of the same ones: equal calls are one, and what does not change
- * between runs may be computed once. */
+/* Name and version say what an op is, also to programs on disk: another op of both is refused. An
+ * op computes its result of its inputs alone, the same of the same ones: equal calls are one, and
+ * what does not change between runs may be computed once. */
 typedef struct tc_custom_op {
     const char *name; /* copied */
     int version;
@@ -34,14 +34,17 @@ typedef struct tc_custom_op {
     /* The gradient of input `which`, of its shape and dtype, given that of the result; made of tc's
      * calls, of other custom ops too. TC_NONE: there is none. NULL: to ask for one fails. */
     tc_tensor (*vjp)(void *user, tc_tensors inputs, tc_tensor result, tc_tensor grad, int which);
+    /* The results of many examples, along a first axis, which each input has too (what is the same
+     * for all is repeated); made of tc's calls. NULL: tc_vmap repeats `run` for each of them. */
+    tc_tensor (*vmap)(void *user, tc_tensors inputs);
 } tc_custom_op;
 
 /* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
- * the run. Sizes are numbers, not symbolic. A program with such a call runs interpreted or on
- * "cpu", else its compile is TC_ERR_UNSUPPORTED, as is vmap; tc_jvp differentiates what vjp makes
- * by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, another op of that name and
- * version; TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE;
- * TC_ERR_MEMORY. */
+ * the run. Sizes are numbers, not symbolic: the shape rule is asked once. A program with such a
+ * call runs interpreted or on "cpu", as its memory is the host's; else its compile is
+ * TC_ERR_UNSUPPORTED. tc_jvp differentiates what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or
+ * run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape rule
+ * says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 

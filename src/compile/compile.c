@@ -761,7 +761,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native && !job->code->calls) {
+            if (b->native) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);

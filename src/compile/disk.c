@@ -30,7 +30,7 @@
 #include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000504030201u /* format 5; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000604030201u /* format 6; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -516,8 +516,41 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
     }
 }
 
+/* A function of the user's, which this process knows: the key named it. */
+static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
+{
+    tci_custom_call *call = tci_wire_array(w, (void *)(uintptr_t)k->call, 1, sizeof(*call));
+    const char *own = w->out ? call->op->op.name : NULL;
+    const char *name = tci_wire_text(w, (char *)(uintptr_t)own);
+    int64_t version = tci_wire_range(w, w->out ? call->op->op.version : 0, INT32_MIN, INT32_MAX);
+    if (!w->out && !w->bad) {
+        call->op = tci_custom_find(name, (int)version);
+        w->bad |= !call->op;
+    }
+    if (w->bad) {
+        return;
+    }
+    call->n_inputs = (int)tci_wire_range(w, call->n_inputs, 1, TC_CUSTOM_MOST);
+    call->arrays = tci_wire_array(w, call->arrays, call->n_inputs + 1, sizeof(*call->arrays));
+    for (int i = 0; i <= call->n_inputs && !w->bad; i++) {
+        tc_custom_array *a = &call->arrays[i];
+        a->dtype = (tc_dtype)tci_wire_range(w, a->dtype, INT8_MIN, INT8_MAX);
+        w->bad |= !tci_dtype_is_valid((int)a->dtype);
+        a->rank = (int)tci_wire_range(w, a->rank, 0, TC_CUSTOM_MOST);
+        a->n = tci_wire_range(w, a->n, 0, INT64_MAX);
+        a->sizes = tci_wire_array(w, a->sizes, a->rank + 1, sizeof(*a->sizes));
+        for (int d = 0; d < a->rank && !w->bad; d++) {
+            a->sizes[d] = tci_wire_range(w, a->sizes[d], 0, INT64_MAX);
+        }
+    }
+    k->call = call;
+}
+
 static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
 {
+    if (tci_wire_range(w, k->call != NULL, 0, 1)) {
+        tci_wire_call(w, k);
+    }
     k->symbol = tci_wire_text(w, k->symbol);
     k->note = tci_wire_text(w, k->note);
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
@@ -534,6 +567,7 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
     w->bad |= !w->out && k->n_operands > w->end - w->at;
+    w->bad |= k->call && k->n_operands <= k->call->n_inputs;
     k->writes = tci_wire_array(w, k->writes, w->bad ? 0 : k->n_operands, 1);
     for (int32_t o = 0; o < k->n_operands && !w->bad; o++) {
         k->writes[o] = (uint8_t)tci_wire_range(w, k->writes[o], 0, 1);
@@ -711,6 +745,10 @@ static bool tci_disk_bind(tci_code *c, const tc_backend *calls)
 {
     for (int32_t i = 0; i < c->n_kernels; i++) {
         tci_code_kernel *k = &c->kernels[i];
+        if (k->call) {
+            c->calls = true;
+            continue;
+        }
         void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);
         if (!function) {
             return false;

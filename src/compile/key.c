@@ -414,6 +414,13 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     for (int i = 0; i < n->n_in; i++) {
         tci_key_number(k, (uint64_t)tci_key_number_of(r, n->in[i]));
     }
+    if (n->op == TCI_OP_CUSTOM) { /* the number is of this process */
+        const tci_custom *c = tci_custom_get(n->attr[0]);
+        tci_key_text(k, c->op.name);
+        tci_key_reserve(k, 10);
+        tci_key_signed(k, c->op.version);
+        return;
+    }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
         if (tci_key_is_size(n, i)) {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "../ops/composite.h"
+#include "../ops/custom.h"
 #include "forward.h"
 
 /* How the words of a node change when an axis is put in front of its operands. */
@@ -58,6 +59,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_BARRIER:
     case TCI_OP_REPEAT:
     case TCI_OP_RESULT:
+    case TCI_OP_CUSTOM:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
@@ -75,7 +77,6 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_IOTA:
     case TCI_OP_SEGMENT:
     case TCI_OP_BOUND:
-    case TCI_OP_CUSTOM:
     case TCI_OP_ASSIGN: break;
     }
     return TCI_VMAP_NEVER;
@@ -258,6 +259,36 @@ static tci_node *tci_vmap_of_result(tci_forward *v, tci_node *n)
                            tci_forward_all(v, r.init[n->attr[0]]));
 }
 
+/* ---- functions of the user's ---- */
+
+/* By the op's own rule, or call after call. */
+static tci_node *tci_vmap_custom(tci_forward *v, tci_node *n)
+{
+    const tci_custom *c = tci_custom_get(n->attr[0]);
+    tci_node *one = n, **many = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_node **in = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_node **xs = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_node **x = TCI_NEW_ARRAY(v->s, tci_node *, n->n_in);
+    tci_repeat r = {.n_y = 1, .length = v->count, .stops = -1, .xs = xs, .x = x, .y = &one};
+    for (int i = 0; i < n->n_in; i++) {
+        many[i] = c->vmap ? tci_forward_all(v, n->in[i]) : *tci_forward_of(v, n->in[i]);
+        in[i] = n->in[i];
+        if (many[i] && !c->vmap) {
+            in[i] = tci_forward_built(v, tci_build_bound(v->g, (tc_dtype)in[i]->dtype, in[i]->rank,
+                                                         in[i]->shape));
+            xs[r.n_x] = many[i];
+            x[r.n_x++] = in[i];
+        }
+    }
+    if (c->vmap) {
+        return tci_forward_built(v, c->vmap(c, v->g, n, many, tci_forward_shape(v, n)));
+    }
+    one = tci_forward_built(v, tci_graph_node(v->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                              n->n_in, in, n->n_attr, n->attr));
+    tci_node *repeat = tci_forward_built(v, tci_build_repeat(v->s, v->g, &r));
+    return tci_forward_built(v, tci_build_result(v->g, repeat, 0));
+}
+
 /* ---- the walk ---- */
 
 static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
@@ -268,6 +299,7 @@ static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
     case TCI_OP_BARRIER: return tci_vmap_barrier(v, n);
     case TCI_OP_REPEAT: return tci_vmap_repeat(v, n);
     case TCI_OP_RESULT: return tci_vmap_of_result(v, n);
+    case TCI_OP_CUSTOM: return tci_vmap_custom(v, n);
     default: TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM); return tci_vmap_random(v, n);
     }
 }

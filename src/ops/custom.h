@@ -15,6 +15,9 @@ struct tci_custom {
     /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
     struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
                             struct tci_node *grad, int which, bool *none);
+    /* op.vmap over nodes with an axis in front, for n with that shape. NULL: as above. */
+    struct tci_node *(*vmap)(const tci_custom *c, struct tci_graph *g, const struct tci_node *n,
+                             struct tci_node *const *many, const tci_dim *shape);
     const tci_custom *next;
 };
 

@@ -48,7 +48,20 @@ static tc_tensor rows_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad
                       : tc_sum(tc_mul(column, in.items[0]), TC_AXES(0), false);
 }
 
-static const tc_custom_op rows = {"rows", 1, &calls, rows_shape, rows_run, rows_vjp};
+static const tc_custom_op rows = {"rows", 1, &calls, rows_shape, rows_run, rows_vjp, NULL};
+
+/* Of many examples [k, n, m] and [k, m] at once. */
+static tc_tensor rows_vmap(void *user, tc_tensors in)
+{
+    CHECK(user == &calls && in.n == 2 && tc_rank(in.items[0]) == 3 && tc_rank(in.items[1]) == 2);
+    return tc_sum(tc_mul(in.items[0], tc_unsqueeze(in.items[1], 1)), TC_AXES(-1), false);
+}
+
+static tc_tensor flat_vmap(void *user, tc_tensors in)
+{
+    (void)user;
+    return tc_sum(in.items[0], TC_ALL, false);
+}
 
 /* The cube of each element, of the shape and dtype of its input; no gradient of its own. */
 static void cube_run(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
@@ -194,6 +207,90 @@ TEST(gradients_that_there_are_not)
     tc_ctx_free(ctx);
 }
 
+/* ---- many examples ---- */
+
+static void sums_of(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    y[0] = tc_custom(user, TC_TENSORS(x[0], x[1]));
+}
+
+static void slopes_of(const tc_tensor *x, tc_tensor *y, void *user)
+{
+    tc_grad(tc_sum(tc_square(tc_custom(user, TC_TENSORS(x[0], x[1]))), TC_ALL, false), x, 1, y);
+}
+
+TEST(examples_by_a_rule_or_one_after_the_other)
+{
+    enum { K = 5, N = 3, M = 4 };
+    const tc_custom_op ruled = {"ruled rows", 1, &calls, rows_shape, rows_run,
+                                rows_vjp, rows_vmap};
+    const tc_custom_op flat = {"flat rows", 1, &calls, rows_shape, rows_run,
+                               rows_vjp, flat_vmap};
+    for (int i = 0; i < 4; i++) {
+        float got[2][K * N * M], x[K * N * M], w[M] = {1, -2, 0.5f, 3};
+        tc_ctx *ctx = begin(i % 2 ? "cpu" : "interp");
+        REQUIRE(ctx);
+        for (int k = 0; k < K * N * M; k++) {
+            x[k] = (float)(k * 7 % 11) - 4;
+        }
+        tc_tensor xs = tc_copy_in(ctx, x, TC_F32, K, N, M), weight = tc_copy_in(ctx, w, TC_F32, M);
+        tc_tensor y[2];
+        const int axes[2] = {0, TC_UNMAPPED};
+        void *op = (void *)(i < 2 ? &rows : &ruled);
+        calls = 0;
+        REQUIRE(!tc_vmap(sums_of, op, TC_TENSORS(xs, weight), axes, &y[0], NULL, 1));
+        REQUIRE(!tc_read(y[0], got[0], K * N));
+        CHECK_EQ_INT(calls, i < 2 ? K : 0);
+        REQUIRE(!tc_vmap(slopes_of, op, TC_TENSORS(xs, weight), axes, &y[1], NULL, 1));
+        REQUIRE(!tc_read(y[1], got[1], K * N * M));
+        for (int k = 0; k < K * N; k++) {
+            double sum = 0;
+            for (int m = 0; m < M; m++) {
+                sum += (double)x[k * M + m] * w[m];
+            }
+            CHECK_MSG(fabs(got[0][k] - sum) < 1e-4, "%d: %g, expected %g", k, got[0][k], sum);
+            CHECK(fabs(got[1][k * M + 1] - 2 * sum * w[1]) < 1e-3);
+        }
+        CHECK_EQ_INT(tc_vmap(sums_of, (void *)&flat, TC_TENSORS(xs, weight), axes, y, NULL, 1),
+                     TC_ERR_SHAPE);
+        CHECK_HAS(tc_error(y[0]), "the vmap rule of custom op 'flat rows' gives f32 []");
+        tc_ctx_free(ctx);
+    }
+}
+
+/* The key has the op's name and version, not its number in this process. */
+TEST(a_program_with_calls_comes_back_from_disk)
+{
+    char dir[] = "/tmp/tc-test-custom-XXXXXX";
+    REQUIRE(mkdtemp(dir));
+    for (int i = 0; i < 4; i++) {
+        const tc_custom_op op = {.name = "on disk", .version = i / 3, .user = &calls,
+                                 .shape = rows_shape, .run = rows_run};
+        tc_options o = {.backend = "cpu", .cache_dir = dir, .memory_cache_bytes = -1, .verify = 1};
+        float x[6] = {1, 2, 3, 4, 5, 6}, w[3] = {1, -1, 2}, got[2];
+        tc_ctx *ctx = NULL;
+        tc_program *f = NULL;
+        tc_program_info info;
+        REQUIRE(!tc_ctx_make(&ctx, &o));
+        tc_tensor a = tc_input(ctx, "a", TC_F32, 2, 3), b = tc_input(ctx, "b", TC_F32, 3);
+        tc_tensor y = tc_add(tc_custom(&op, TC_TENSORS(tc_mul(a, i == 2 ? 5 : 3), b)), 1);
+        REQUIRE(!tc_compile_fn(TC_TENSORS(a, b), TC_TENSORS(y), NULL, &f));
+        CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+        if (strcmp(info.backend, "cpu")) {
+            SKIP("no C compiler here");
+        }
+        CHECK_MSG(info.from_disk == (i == 1 || i == 2), "%d", i); /* a number is no new program */
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 6), TC_BUF(w, 3)), TC_BUFS(TC_BUF(got, 2))),
+                     TC_OK);
+        CHECK(got[0] == (i == 2 ? 26 : 16) && got[1] == (i == 2 ? 56 : 34));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    char command[64];
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
 /* ---- what is refused ---- */
 
 static bool bad_shape(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
@@ -215,8 +312,8 @@ static tc_tensor cube_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad
 TEST(rules_are_transposed_and_checked)
 {
     static double three = 3, one = 1;
-    const tc_custom_op good = {"good cube", 1, &three, NULL, cube_run, cube_vjp};
-    const tc_custom_op wrong = {"wrong cube", 1, &one, NULL, cube_run, cube_vjp};
+    const tc_custom_op good = {"good cube", 1, &three, NULL, cube_run, cube_vjp, NULL};
+    const tc_custom_op wrong = {"wrong cube", 1, &one, NULL, cube_run, cube_vjp, NULL};
     const double data[3] = {0.5, -2, 3};
     double got[3];
     tc_gradcheck_report r;
