@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "65bf9154956bed1c"
+#define TCI_BUILD "6b1bfddd7b01f8d1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -31941,6 +31941,7 @@ typedef struct tci_fusion {
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
+    bool joins;             /* blocks: small kernels are one launch later (plan/beside.c) */
     const tci_pairs_kernels *pairs; /* what is to be one kernel */
     bool *joined;                 /* per item of it: is it one? */
     const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */
@@ -38011,18 +38012,22 @@ static bool tci_group_join_source(tci_fusion *f, int root, int group)
     return true;
 }
 
-static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, const tci_root *b)
+/* Both read one value; long: of more than one element. */
+static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, const tci_root *b,
+                                    bool is_long)
 {
     for (int i = 0; i < a->n_leaves; i++) {
         for (int j = 0; j < b->n_leaves; j++) {
-            if (a->leaves[i] == b->leaves[j]) {
+            if (a->leaves[i] == b->leaves[j] &&
+                !(is_long && tci_node_count(a->leaves[i]) == 1)) {
                 return true;
             }
         }
     }
     for (int i = 0; i < a->n_reads; i++) {
+        const tci_node *n = f->roots[a->reads[i].root].node;
         for (int j = 0; j < b->n_reads; j++) {
-            if (f->roots[a->reads[i].root].node == f->roots[b->reads[j].root].node) {
+            if (n == f->roots[b->reads[j].root].node && !(is_long && tci_node_count(n) == 1)) {
                 return true;
             }
         }
@@ -38048,7 +38053,8 @@ static bool tci_group_is_like(const tci_fusion *f, const tci_root *r, int group)
     return true;
 }
 
-/* Siblings: groups that are like the root, with a source in common (or small anyway). */
+/* Siblings: groups that are like the root, with a source in common (or small anyway, but where
+ * plan/beside.c makes one launch of them, which needs the registers of one alone). */
 static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
 {
     tci_root *r = &f->roots[root];
@@ -38072,7 +38078,10 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
         streams += q->n_leaves + q->n_reads + 1;
     }
     if (streams > TCI_GROUP_MAX_STREAMS ||
-        (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first))) {
+        (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first, false))) {
+        return false;
+    }
+    if (f->joins && r->kind == TCI_ROOT_VALUE && !tci_group_shares_source(f, r, first, true)) {
         return false;
     }
     tci_why why;
@@ -38186,7 +38195,7 @@ static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
     bool tells = r->n_reads == 0 && !tci_store_is_large(r);
     for (int g = f->n_groups - 1; g >= last && tells; g--) {
         const tci_root *first = &f->roots[f->groups[g].roots[0]];
-        if (tci_group_shares_source(f, r, first)) {
+        if (tci_group_shares_source(f, r, first, false)) {
             bool same = r->kind == first->kind && r->n_domain == first->n_domain;
             for (int i = 0; same && i < r->n_domain; i++) {
                 same = r->domain[i] == first->domain[i];
@@ -38356,6 +38365,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->reproducible = machine.reproducible;
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
+    f->joins = f->blocks && machine.joins;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     tci_store_begin(f);
@@ -40160,11 +40170,12 @@ TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int
  *
  * Joined are kernels whose time is short beside that of a launch; where launches cost nothing (a
  * processor), those whose time is short beside waking a thread, if together they are worth several.
- * A joint holds its members' memory at once: where the workspace grows by more than a little, only
- * smaller kernels are joined, or none. */
+ * A joint holds its members' memory at once: where the workspace grows by more than a part of it
+ * and what one member may move, only smaller kernels are joined, or none. */
 
 enum {
     TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
+    TCI_BESIDE_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
     TCI_BESIDE_STEPS = 4096,  /* of a plan that is looked at */
     TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
     TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
@@ -40180,6 +40191,7 @@ typedef struct tci_beside {
     const tci_plan *p;
     bool blocks;
     double most, least;      /* bytes or operations of a member; of a joint */
+    int64_t shared;          /* blocks: bytes that all members may share */
     const int32_t *distance; /* per step */
     int32_t *writers;        /* per buffer */
     int32_t *unit; int n_units; /* per step: which step it becomes */
@@ -40192,16 +40204,21 @@ static double tci_beside_work(const tci_kernel *k)
     return (double)TCI_MAX(k->bytes, k->flops);
 }
 
-/* No values along inner axes but sums of them: such a kernel needs no memory of its own. Those of
- * a device's blocks exchange what they sum, so there only what has no inner axes. */
+/* No values along inner axes but sums of them: such a kernel needs no memory of its own. Nor that
+ * of a block of threads, where it walks one row once. */
 static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
 {
     bool fit = k->n_stages > 0;
+    int walks = 0;
     for (int i = 0; i < k->n_stages; i++) {
         const tci_kstage *stage = &k->stages[i];
         bool map = stage->kind == TCI_STAGE_MAP && stage->n_axes == 0;
-        bool sums = stage->kind == TCI_STAGE_REDUCE && stage->n_kept == 0 && !b->blocks;
+        bool sums = stage->kind == TCI_STAGE_REDUCE && stage->n_kept == 0;
+        walks += sums;
         fit = fit && (map || sums);
+    }
+    if (b->blocks && walks) {
+        fit = fit && walks == 1 && k->vector == TCI_VEC_INNER;
     }
     for (int r = 0; r < k->n_reds; r++) {
         fit = fit && k->reds[r].op != TCI_RED_DOT;
@@ -40230,16 +40247,40 @@ static int tci_beside_words(const tci_kernel *k)
     return k->n_operands + k->n_literals;
 }
 
+/* Bytes that a block of threads shares to exchange what it sums up, at most. */
+static int64_t tci_beside_shared(const tci_beside *b, const tci_kernel *k)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < k->n_reds && b->blocks; r++) {
+        bytes += (int64_t)tci_kernel_lanes(k) * tci_red_parts(k->reds[r].op) *
+                 tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
+    }
+    return bytes;
+}
+
+/* Is the kernel of steps[at] one of those from `first` on? */
+static bool tci_beside_is_there(const tci_beside *b, const int32_t *steps, int first, int at)
+{
+    while (first < at && b->p->steps[steps[first]].kernel != b->p->steps[steps[at]].kernel) {
+        first++;
+    }
+    return first < at;
+}
+
 /* Steps of one distance, from `first`: as many as one launch takes are one unit from now on, if
  * that pays. Returns the next one, behind them. */
 static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
 {
     int words = 0, end = first;
+    int64_t shared = 0;
     double work = 0;
     for (; end < n && b->distance[steps[end]] == b->distance[steps[first]]; end++) {
         const tci_kernel *k = b->p->kernels[b->p->steps[steps[end]].kernel];
         words += tci_beside_words(k);
-        if (words > TCI_BESIDE_WORDS) {
+        if (!tci_beside_is_there(b, steps, first, end)) {
+            shared += tci_beside_shared(b, k);
+        }
+        if (words > TCI_BESIDE_WORDS || (end > first && shared > b->shared)) {
             break;
         }
         work += tci_beside_work(k);
@@ -40396,6 +40437,7 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
         return;
     }
     const tc_machine *f = &machine.facts;
+    b.shared = b.blocks ? f->shared_bytes - TCI_BESIDE_BOXES : 0;
     double one = f->one_gbs * f->wake_ns; /* what a thread moves while another is woken */
     b.most = TCI_BESIDE_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
                                          : one * tci_machine_threads(&machine));
@@ -40409,9 +40451,10 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
             b.writers[p->steps[t].operands[o]] += k->operands[o].is_output;
         }
     }
+    const int64_t room = peak + peak / TCI_BESIDE_GROWTH + (int64_t)b.most;
     for (int i = 0; i < TCI_BESIDE_TRIES && tci_beside_choose(&b); i++) {
         tci_plan q = tci_beside_apply(&b);
-        if (tci_plan_sequence(s, &q) <= peak + peak / TCI_BESIDE_GROWTH) {
+        if (tci_plan_sequence(s, &q) <= room) {
             *p = q;
             return;
         }
@@ -55047,8 +55090,8 @@ TCI_FN const tci_form *const *tci_rows_forms(void)
  * where each begins in the tasks, operands and literals of the whole. Members that are one kernel
  * have one loop, so code does not grow with their number.
  *
- * A member gets neither work memory nor memory of its block: all members would need theirs at once.
- */
+ * A member gets no work memory, and one without sums none that its block shares: all members have
+ * theirs at once. Threads of a block beyond those of a member end before it begins. */
 
 #include <string.h>
 
@@ -55085,8 +55128,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
     int32_t operand = 0, literal = 0;
     memset(launch, 0, sizeof(*launch));
+    const bool no_exchange = machine.no_exchange;
     machine.has_work = false;
-    machine.no_exchange = true;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
     l->threads = l->rows = 1;
@@ -55095,6 +55138,7 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         const tci_kernel *m = k->members[i];
         int same = tci_kernel_first_same(k, i);
         launches[i] = launches[same];
+        machine.no_exchange = no_exchange || !m->n_reds;
         tci_loop *of = same < i ? l->members[same].loop
                                 : tci_loop_schedule(s, m, machine, &launches[i]);
         l->members[i] = (tci_loop_member){m, of, same, operand, literal, tci_dim_known(l->n_tasks)};
@@ -56637,7 +56681,8 @@ static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, cons
     const tci_loop *of = l->members[member].loop;
     tci_str_printf(out, "        case %d: ", member);
     if (of->threads * of->rows < l->threads) {
-        tci_str_printf(out, "if (TC_THREAD < %d) ", of->threads * of->rows);
+        tci_str_printf(out, "if (TC_THREAD >= %d) { TC_SURPLUS; return; } ",
+                       of->threads * of->rows);
     }
     tci_str_printf(out, "%s(bufs + m[1], lits + m[2], fault, from - m[0], to - m[0]); break;\n",
                    tci_joint_symbol(d, symbol, member));

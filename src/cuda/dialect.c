@@ -364,6 +364,7 @@ static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
     "#define TC_I static __device__ __forceinline__\n"
     "#define TC_THREAD ((long long)threadIdx.x)\n"
+    "#ifndef TC_SURPLUS\n#define TC_SURPLUS\n#endif\n"
     "#define TC_PRAGMA(x) _Pragma(#x)\n#define TC_UNROLL(n) TC_PRAGMA(unroll n)\n"
     "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
     "sizeof((r).v[0])); i++)\n"

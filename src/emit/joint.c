@@ -33,7 +33,8 @@ static void tci_joint_call(tci_dialect *d, tci_str *out, const tci_loop *l, cons
     const tci_loop *of = l->members[member].loop;
     tci_str_printf(out, "        case %d: ", member);
     if (of->threads * of->rows < l->threads) {
-        tci_str_printf(out, "if (TC_THREAD < %d) ", of->threads * of->rows);
+        tci_str_printf(out, "if (TC_THREAD >= %d) { TC_SURPLUS; return; } ",
+                       of->threads * of->rows);
     }
     tci_str_printf(out, "%s(bufs + m[1], lits + m[2], fault, from - m[0], to - m[0]); break;\n",
                    tci_joint_symbol(d, symbol, member));

@@ -4,8 +4,8 @@
  * where each begins in the tasks, operands and literals of the whole. Members that are one kernel
  * have one loop, so code does not grow with their number.
  *
- * A member gets neither work memory nor memory of its block: all members would need theirs at once.
- */
+ * A member gets no work memory, and one without sums none that its block shares: all members have
+ * theirs at once. Threads of a block beyond those of a member end before it begins. */
 #include "form.h"
 
 #include <string.h>
@@ -43,8 +43,8 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
     int32_t operand = 0, literal = 0;
     memset(launch, 0, sizeof(*launch));
+    const bool no_exchange = machine.no_exchange;
     machine.has_work = false;
-    machine.no_exchange = true;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
     l->threads = l->rows = 1;
@@ -53,6 +53,7 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
         const tci_kernel *m = k->members[i];
         int same = tci_kernel_first_same(k, i);
         launches[i] = launches[same];
+        machine.no_exchange = no_exchange || !m->n_reds;
         tci_loop *of = same < i ? l->members[same].loop
                                 : tci_loop_schedule(s, m, machine, &launches[i]);
         l->members[i] = (tci_loop_member){m, of, same, operand, literal, tci_dim_known(l->n_tasks)};

@@ -10,12 +10,13 @@
  *
  * Joined are kernels whose time is short beside that of a launch; where launches cost nothing (a
  * processor), those whose time is short beside waking a thread, if together they are worth several.
- * A joint holds its members' memory at once: where the workspace grows by more than a little, only
- * smaller kernels are joined, or none. */
+ * A joint holds its members' memory at once: where the workspace grows by more than a part of it
+ * and what one member may move, only smaller kernels are joined, or none. */
 #include "group.h"
 
 enum {
     TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
+    TCI_BESIDE_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
     TCI_BESIDE_STEPS = 4096,  /* of a plan that is looked at */
     TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
     TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
@@ -31,6 +32,7 @@ typedef struct tci_beside {
     const tci_plan *p;
     bool blocks;
     double most, least;      /* bytes or operations of a member; of a joint */
+    int64_t shared;          /* blocks: bytes that all members may share */
     const int32_t *distance; /* per step */
     int32_t *writers;        /* per buffer */
     int32_t *unit; int n_units; /* per step: which step it becomes */
@@ -43,16 +45,21 @@ static double tci_beside_work(const tci_kernel *k)
     return (double)TCI_MAX(k->bytes, k->flops);
 }
 
-/* No values along inner axes but sums of them: such a kernel needs no memory of its own. Those of
- * a device's blocks exchange what they sum, so there only what has no inner axes. */
+/* No values along inner axes but sums of them: such a kernel needs no memory of its own. Nor that
+ * of a block of threads, where it walks one row once. */
 static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
 {
     bool fit = k->n_stages > 0;
+    int walks = 0;
     for (int i = 0; i < k->n_stages; i++) {
         const tci_kstage *stage = &k->stages[i];
         bool map = stage->kind == TCI_STAGE_MAP && stage->n_axes == 0;
-        bool sums = stage->kind == TCI_STAGE_REDUCE && stage->n_kept == 0 && !b->blocks;
+        bool sums = stage->kind == TCI_STAGE_REDUCE && stage->n_kept == 0;
+        walks += sums;
         fit = fit && (map || sums);
+    }
+    if (b->blocks && walks) {
+        fit = fit && walks == 1 && k->vector == TCI_VEC_INNER;
     }
     for (int r = 0; r < k->n_reds; r++) {
         fit = fit && k->reds[r].op != TCI_RED_DOT;
@@ -81,16 +88,40 @@ static int tci_beside_words(const tci_kernel *k)
     return k->n_operands + k->n_literals;
 }
 
+/* Bytes that a block of threads shares to exchange what it sums up, at most. */
+static int64_t tci_beside_shared(const tci_beside *b, const tci_kernel *k)
+{
+    int64_t bytes = 0;
+    for (int r = 0; r < k->n_reds && b->blocks; r++) {
+        bytes += (int64_t)tci_kernel_lanes(k) * tci_red_parts(k->reds[r].op) *
+                 tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
+    }
+    return bytes;
+}
+
+/* Is the kernel of steps[at] one of those from `first` on? */
+static bool tci_beside_is_there(const tci_beside *b, const int32_t *steps, int first, int at)
+{
+    while (first < at && b->p->steps[steps[first]].kernel != b->p->steps[steps[at]].kernel) {
+        first++;
+    }
+    return first < at;
+}
+
 /* Steps of one distance, from `first`: as many as one launch takes are one unit from now on, if
  * that pays. Returns the next one, behind them. */
 static int tci_beside_one(tci_beside *b, const int32_t *steps, int first, int n)
 {
     int words = 0, end = first;
+    int64_t shared = 0;
     double work = 0;
     for (; end < n && b->distance[steps[end]] == b->distance[steps[first]]; end++) {
         const tci_kernel *k = b->p->kernels[b->p->steps[steps[end]].kernel];
         words += tci_beside_words(k);
-        if (words > TCI_BESIDE_WORDS) {
+        if (!tci_beside_is_there(b, steps, first, end)) {
+            shared += tci_beside_shared(b, k);
+        }
+        if (words > TCI_BESIDE_WORDS || (end > first && shared > b->shared)) {
             break;
         }
         work += tci_beside_work(k);
@@ -247,6 +278,7 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
         return;
     }
     const tc_machine *f = &machine.facts;
+    b.shared = b.blocks ? f->shared_bytes - TCI_BESIDE_BOXES : 0;
     double one = f->one_gbs * f->wake_ns; /* what a thread moves while another is woken */
     b.most = TCI_BESIDE_MOST * (b.blocks ? f->memory_gbs * f->launch_ns
                                          : one * tci_machine_threads(&machine));
@@ -260,9 +292,10 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
             b.writers[p->steps[t].operands[o]] += k->operands[o].is_output;
         }
     }
+    const int64_t room = peak + peak / TCI_BESIDE_GROWTH + (int64_t)b.most;
     for (int i = 0; i < TCI_BESIDE_TRIES && tci_beside_choose(&b); i++) {
         tci_plan q = tci_beside_apply(&b);
-        if (tci_plan_sequence(s, &q) <= peak + peak / TCI_BESIDE_GROWTH) {
+        if (tci_plan_sequence(s, &q) <= room) {
             *p = q;
             return;
         }

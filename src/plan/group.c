@@ -437,18 +437,22 @@ static bool tci_group_join_source(tci_fusion *f, int root, int group)
     return true;
 }
 
-static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, const tci_root *b)
+/* Both read one value; long: of more than one element. */
+static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, const tci_root *b,
+                                    bool is_long)
 {
     for (int i = 0; i < a->n_leaves; i++) {
         for (int j = 0; j < b->n_leaves; j++) {
-            if (a->leaves[i] == b->leaves[j]) {
+            if (a->leaves[i] == b->leaves[j] &&
+                !(is_long && tci_node_count(a->leaves[i]) == 1)) {
                 return true;
             }
         }
     }
     for (int i = 0; i < a->n_reads; i++) {
+        const tci_node *n = f->roots[a->reads[i].root].node;
         for (int j = 0; j < b->n_reads; j++) {
-            if (f->roots[a->reads[i].root].node == f->roots[b->reads[j].root].node) {
+            if (n == f->roots[b->reads[j].root].node && !(is_long && tci_node_count(n) == 1)) {
                 return true;
             }
         }
@@ -474,7 +478,8 @@ static bool tci_group_is_like(const tci_fusion *f, const tci_root *r, int group)
     return true;
 }
 
-/* Siblings: groups that are like the root, with a source in common (or small anyway). */
+/* Siblings: groups that are like the root, with a source in common (or small anyway, but where
+ * plan/beside.c makes one launch of them, which needs the registers of one alone). */
 static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
 {
     tci_root *r = &f->roots[root];
@@ -498,7 +503,10 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
         streams += q->n_leaves + q->n_reads + 1;
     }
     if (streams > TCI_GROUP_MAX_STREAMS ||
-        (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first))) {
+        (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first, false))) {
+        return false;
+    }
+    if (f->joins && r->kind == TCI_ROOT_VALUE && !tci_group_shares_source(f, r, first, true)) {
         return false;
     }
     tci_why why;
@@ -612,7 +620,7 @@ static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
     bool tells = r->n_reads == 0 && !tci_store_is_large(r);
     for (int g = f->n_groups - 1; g >= last && tells; g--) {
         const tci_root *first = &f->roots[f->groups[g].roots[0]];
-        if (tci_group_shares_source(f, r, first)) {
+        if (tci_group_shares_source(f, r, first, false)) {
             bool same = r->kind == first->kind && r->n_domain == first->n_domain;
             for (int i = 0; same && i < r->n_domain; i++) {
                 same = r->domain[i] == first->domain[i];
@@ -782,6 +790,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->reproducible = machine.reproducible;
     f->apart = machine.apart;
     f->blocks = machine.block_threads > 0;
+    f->joins = f->blocks && machine.joins;
     tci_once_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     tci_store_begin(f);

@@ -147,6 +147,7 @@ typedef struct tci_fusion {
     bool reproducible;            /* tci_machine.reproducible */
     bool apart;                   /* tci_machine.apart */
     bool blocks;                  /* for a machine of blocks of threads */
+    bool joins;             /* blocks: small kernels are one launch later (plan/beside.c) */
     const tci_pairs_kernels *pairs; /* what is to be one kernel */
     bool *joined;                 /* per item of it: is it one? */
     const tci_table *late;        /* set of what is computed behind the peak; NULL: none is */

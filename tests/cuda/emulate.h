@@ -4,7 +4,8 @@
  * runs as fibers, one for each of its threads, that switch at barriers and shuffles only, in an
  * order that a seed changes every time; shared memory is static memory. A fiber that ends while
  * others wait at a barrier, or others of its warp at a shuffle, is an error, so control flow that
- * differs inside a block is found. Kernels with a main loop of their own run in the model of
+ * differs inside a block is found; not so one that says that it is one too many (TC_SURPLUS), as
+ * barriers do not wait for it. Kernels with a main loop of their own run in the model of
  * model.h instead.
  *
  * Variants: with emu_mutations set, a source is compiled once for each of them, changed by it; a
@@ -30,10 +31,11 @@ static const char emu_prelude[] =
     "#define __align__(n) __attribute__((aligned(n)))\n"
     "static struct { int x, y; } threadIdx, blockIdx, gridDim;\n"
     "#define TC_NO_PTX\n#include \"model.h\"\n"
-    "static int emu_threads, emu_waiting, emu_ended, emu_failed;\n"
+    "static int emu_threads, emu_waiting, emu_ended, emu_failed, emu_surplus;\n"
     "static unsigned emu_seed = 1;\n"
     "static ucontext_t emu_main, *emu_fibers;\n"
-    "static char *emu_state; /* 0 ready, 1 at a barrier, 2 ended */\n"
+    "static char *emu_state; /* 0 ready, 1 at a barrier, 2 ended, 3 ends as one too many */\n"
+    "#define TC_SURPLUS (emu_state[(int)threadIdx.x] = 3)\n"
     "static char *emu_slots;\n"
     "static void __syncthreads() {\n"
     "    if (model_runs) {\n        model_sync_block();\n        return;\n    }\n"
@@ -67,7 +69,9 @@ static const char emu_prelude[] =
 static const char emu_runner[] =
     "static void (*emu_kernel)(const void *);\nstatic const void *emu_args;\n"
     "static void emu_fiber() {\n    int me = threadIdx.x;\n    emu_kernel(emu_args);\n"
-    "    emu_state[me] = 2;\n    emu_ended++;\n    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
+    "    emu_surplus += emu_state[me] == 3;\n"
+    "    emu_state[me] = emu_state[me] == 3 ? 3 : 2;\n"
+    "    emu_ended++;\n    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
     "static void emu_phase(int *order) {\n"
     "    for (int i = emu_threads - 1; i > 0; i--) {\n"
     "        emu_seed = emu_seed * 1664525u + 1013904223u;\n"
@@ -75,10 +79,10 @@ static const char emu_runner[] =
     "        order[i] = order[j];\n        order[j] = t;\n    }\n"
     "    emu_waiting = 0;\n"
     "    for (int i = 0; i < emu_threads; i++) {\n"
-    "        if (emu_state[order[i]] != 2) {\n"
+    "        if (emu_state[order[i]] < 2) {\n"
     "            emu_state[order[i]] = 0;\n            threadIdx.x = order[i];\n"
     "            swapcontext(&emu_main, &emu_fibers[order[i]]);\n        }\n    }\n"
-    "    emu_failed |= emu_waiting && emu_ended;\n}\n"
+    "    emu_failed |= emu_waiting && emu_ended > emu_surplus;\n}\n"
     "extern \"C\" int emu_run(void (*kernel)(const void *), const void *args, int blocks, int "
     "threads) {\n"
     "    const size_t stack = 1 << 16;\n"
@@ -88,7 +92,7 @@ static const char emu_runner[] =
     "    emu_state = (char *)malloc(threads);\n    emu_slots = (char *)malloc(16 * threads);\n"
     "    emu_threads = threads;\n    emu_kernel = kernel;\n    emu_args = args;\n"
     "    for (int b = 0; b < blocks && !emu_failed; b++) {\n"
-    "        blockIdx.x = b;\n        emu_ended = 0;\n"
+    "        blockIdx.x = b;\n        emu_ended = emu_surplus = 0;\n"
     "        for (int i = 0; i < threads; i++) {\n"
     "            getcontext(&emu_fibers[i]);\n"
     "            emu_fibers[i].uc_stack.ss_sp = stacks + stack * i;\n"
