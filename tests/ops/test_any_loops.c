@@ -66,4 +66,35 @@ TEST(mistakes_of_sizes_have_texts)
     tc_ctx_free(ctx);
 }
 
+/* Matrices of one size, any number of them: what a program of so many gives. */
+TEST(any_number_of_matrices)
+{
+    enum { MOST = 3, N = 70 };
+    static float a[MOST * N * N], b[MOST * N], got[2][MOST * N * (N + 1)];
+    tc_ctx *ctx = any_ctx("interp", NULL);
+    tc_program *any = NULL;
+    tc_tensor drawn[2] = {tc_randn(ctx, 1, TC_F32, MOST, N, N), tc_randn(ctx, 2, TC_F32, MOST, N)};
+    REQUIRE(tc_read(drawn[0], a, MOST * N * N) == TC_OK && tc_read(drawn[1], b, MOST * N) == TC_OK);
+    for (int count = -1; count <= MOST; count++) {
+        int64_t n = count < 0 ? TC_DIM("count", 0, MOST) : count;
+        tc_tensor x = tc_input(ctx, "a", TC_F32, n, N, N), y = tc_input(ctx, "b", TC_F32, n, N);
+        tc_tensor gram = tc_matmul(x, tc_transpose(x, -1, -2));
+        tc_tensor first = tc_solve(x, tc_unsqueeze(y, -1)), second = tc_cholesky(gram, false);
+        tc_program *f = NULL;
+        REQUIRE(tc_compile_fn(TC_TENSORS(x, y), TC_TENSORS(first, second), NULL, &f) == TC_OK);
+        any = count < 0 ? f : any;
+        for (int i = 0; i < 2 && count >= 0; i++) {
+            tc_status status = tc_run(i ? f : any,
+                                      TC_BUFS(TC_BUF(a, count * N * N), TC_BUF(b, count * N)),
+                                      TC_BUFS(TC_BUF(got[i], count * N),
+                                              TC_BUF(got[i] + MOST * N, count * N * N)));
+            CHECK_MSG(!status, "%d matrices: %s", count, tc_error(i ? f : any));
+        }
+        CHECK(!memcmp(got[0], got[1], sizeof(got[0])));
+        tc_program_free(count < 0 ? NULL : f);
+    }
+    tc_program_free(any);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
