@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "6b1bfddd7b01f8d1"
+#define TCI_BUILD "27a774ee3a93cadc"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -26025,7 +26025,7 @@ enum {
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
-    TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along the products */
+    TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along products */
     TCI_SPREAD_SHORT = 128    /* columns below which points are spread over it (loop/spread.c) */
 };
 
@@ -40173,6 +40173,8 @@ TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int
  * A joint holds its members' memory at once: where the workspace grows by more than a part of it
  * and what one member may move, only smaller kernels are joined, or none. */
 
+#include <string.h>
+
 enum {
     TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
     TCI_BESIDE_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */
@@ -52025,7 +52027,7 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  *
  * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
  * reductions whose loads are guarded or take neighbours some elements apart, so that a vector would
- * be read lane by lane; or one MAP stage with an axis that is shorter still. Out: the statements for
+ * be read lane by lane; or one MAP stage with an axis shorter still. Out: the statements for
  * one thread. The one idea: neighbouring threads take neighbouring points of the result, whatever
  * axes those lie on, and each goes through the stages alone; what neighbours read in common comes
  * from the cache. A thread has several points along an axis that the factor with the last axis
@@ -76298,6 +76300,9 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out)
  * before the run and those of an output put back behind one that went well. Nothing is written to
  * the user's memory in between, so such an output may overlap any input. Copies are memory of the
  * call: a run of the same sizes as the one before allocates nothing. */
+
+#include <stdlib.h>
+#include <string.h>
 
 TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs)
 {

@@ -136,7 +136,7 @@ static tc_tensor add_input(net *n, const char *name, tc_dtype dtype, int64_t lea
             nn_store(data, dtype, i, nn_random(&numbers));
         }
     }
-    n->in[n->n_in] = (tc_buf){get(bytes), bytes, -1, false, 0, NULL};
+    n->in[n->n_in] = (tc_buf){.data = get(bytes), .n = bytes, .dtype = -1};
     copy(n->in[n->n_in].data, data, bytes);
     n->inputs[n->n_in++] = t;
     free(data);
@@ -212,7 +212,7 @@ static net make(const nn_network *network, int fusion)
     free(outs);
     tc_program_get_info(n.f, &n.info);
     int64_t bytes = tc_nbytes(n.result);
-    n.out = (tc_buf){get(bytes), bytes, -1, false, 0, NULL};
+    n.out = (tc_buf){.data = get(bytes), .n = bytes, .dtype = -1};
     for (int i = 0; i < n.model.n_state; i++) {
         n.params_mb += (double)tc_nbytes(n.model.state[i].tensor) / 1e6;
     }

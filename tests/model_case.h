@@ -165,7 +165,8 @@ static bool mdl_evaluate(mdl_run *r, int first)
     for (int i = 0; i < n; i++) {
         tc_tensor t = outs[i] = r->values[first + i].tensor;
         int64_t bytes = tc_nbytes(t);
-        bufs[i] = (tc_buf){malloc((size_t)(bytes > 0 ? bytes : 0) + 1), bytes, -1, false, 0, NULL};
+        bufs[i] = (tc_buf){.data = malloc((size_t)(bytes > 0 ? bytes : 0) + 1), .n = bytes,
+                           .dtype = -1};
     }
     for (int i = 0; i < r->model.n_effects; i++) {
         outs[n + i] = r->model.effects[i];

@@ -4,7 +4,7 @@
  *
  * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
  * reductions whose loads are guarded or take neighbours some elements apart, so that a vector would
- * be read lane by lane; or one MAP stage with an axis that is shorter still. Out: the statements for
+ * be read lane by lane; or one MAP stage with an axis shorter still. Out: the statements for
  * one thread. The one idea: neighbouring threads take neighbouring points of the result, whatever
  * axes those lie on, and each goes through the stages alone; what neighbours read in common comes
  * from the cache. A thread has several points along an axis that the factor with the last axis

@@ -14,6 +14,8 @@
  * and what one member may move, only smaller kernels are joined, or none. */
 #include "group.h"
 
+#include <string.h>
+
 enum {
     TCI_BESIDE_WORDS = 480,   /* operands and literals of a joint: what a launch can be given */
     TCI_BESIDE_BOXES = 16384, /* bytes that the definitions of a block's exchanges share besides */

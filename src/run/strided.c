@@ -8,6 +8,9 @@
 #include "../base/alloc.h"
 #include "dynamic.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 TCI_FN bool tci_strided_any(const tc_bufs *inputs, const tc_bufs *outputs)
 {
     for (int side = 0; side < 2; side++) {

@@ -116,7 +116,7 @@ static tc_bufs bufs_of(const tc_tensor *list, int n, char (*memory)[ROOM], tc_bu
 {
     for (int i = 0; i < n; i++) {
         CHECK(tc_nbytes(list[i]) <= ROOM);
-        bufs[i] = (tc_buf){memory[i], tc_nbytes(list[i]), -1, false, 0, NULL};
+        bufs[i] = (tc_buf){.data = memory[i], .n = tc_nbytes(list[i]), .dtype = -1};
     }
     return TC_BUFS_N(bufs, n);
 }
