@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "27a774ee3a93cadc"
+#define TCI_BUILD "e09bac2b3f0937b0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -34705,6 +34705,7 @@ enum {
     TCI_PAIRS_DEPTH = 256,   /* products of a pair, which are computed again */
     TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
     TCI_PAIRS_LEVELS = 4,
+    TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
@@ -35245,6 +35246,30 @@ static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
 
 /* ---- the graph with copies ---- */
 
+/* Is n made of folds, one value for each of their rows? */
+static bool tci_pairs_is_row(const tci_pairs *p, const tci_node *n, int depth)
+{
+    const tci_pairs_set *set;
+    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    bool row = end && end->folds;
+    for (int i = 0; i < n->n_in && !row && depth < TCI_PAIRS_ROW; i++) {
+        row = tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW) &&
+              tci_pairs_is_row(p, n->in[i], depth + 1);
+    }
+    return row;
+}
+
+/* What a kernel reads of the rows of another one is computed there, once, and lies in memory. */
+static void tci_pairs_store_row(const tci_pairs *p, const tci_node *n, const tci_table *now)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW)) {
+        n = n->in[0];
+    }
+    if (tci_pairs_is_row(p, n, 0)) {
+        tci_algo_force(p->a, tci_table_get(now, n));
+    }
+}
+
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
  * reads its first operand through so many RESHAPEs. */
 static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *set, int k,
@@ -35255,6 +35280,9 @@ static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *se
         const tci_pairs_fact *fact = tci_pairs_of(p, n->in[i]);
         bool pair = fact->set == set->number;
         in[i] = pair ? set->kernels[k].own[fact->index] : tci_table_get(now, n->in[i]);
+        if (!pair && copy > 0 && p->a->machine.block_threads == 0) { /* blocks hide a division */
+            tci_pairs_store_row(p, n->in[i], now);
+        }
     }
     for (int i = 0; i < copy && n->op == TCI_OP_CONTRACT; i++) {
         in[0] = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)in[0]->dtype, in[0]->rank,
@@ -43680,6 +43708,7 @@ typedef struct tci_build {
     const struct tci_cut *cut;    /* of the rows of the kernel (loop/cut.h); NULL: none known, */
     int guard;                    /* and its GUARD where its truth is known here, -1 not, */
     int8_t guard_truth;           /* tci_truth */
+    int cut_from;                 /* lx: what rows that are cut have before it nothing reads */
     const bool *is_one;           /* of the cut, where all is masked, else NULL */
     bool waits;                   /* a machine on which reading takes long: many reads at once */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
@@ -45359,47 +45388,55 @@ TCI_FN int64_t tci_cost_row(const tci_kernel *k, int inst, uint64_t axes)
     return cost;
 }
 /* ---- src/loop/cut.c ---- */
-/* loop/cut.c - rows of which a comparison of indices masks all elements from one place on.
+/* loop/cut.c - rows of which a comparison of indices masks all elements from one place on, or up to
+ * one.
  *
  * In: a kernel. Out: a tci_cut where a GUARD is a diagonal of an outer axis and an inner one, as a
- * causal mask is, and what follows for the values behind it: each instruction is asked with the
- * guard's truth there. A masked score that is computed is as good as one that is not. A weight
- * that is +0 behind the cut is so in fact only: a row that sees nothing has others, so it is looked
- * at when the kernel runs. */
+ * causal mask is, and what follows for the masked values: each instruction is asked with the
+ * guard's truth there. Rows of queries see the first keys, rows of keys the last queries: the side
+ * is that on which some contraction need not be computed. A masked score that is computed is as
+ * good as one that is not. A weight that is +0 where it is masked is so in fact only: a row that
+ * sees nothing has others, so it is looked at when the kernel runs. */
 /* ---- src/loop/cut.h ---- */
-/* loop/cut.h - rows of which a comparison of indices masks all elements from one place on. */
+/* loop/cut.h - rows of which a comparison of indices masks all elements from one place on, or up to
+ * one. */
 #ifndef TCI_LOOP_CUT_H
 #define TCI_LOOP_CUT_H
 
 
 /* Row i of the outer axis `row_axis` sees the elements below base + step * i of the inner axis
- * `axis` alone, step 0 or 1. */
+ * `axis` alone, or, `low`, those from there on; step 0 or 1. */
 typedef struct tci_cut {
     int row_axis, axis;
+    bool low;               /* the elements below are masked */
     int64_t base, step;
     int guard;              /* the GUARD instruction, and its truth where an element is masked */
     int8_t masked;
-    /* derived, per instruction: is it one value for all elements of a row that are masked? */
+    /* derived, per instruction: is it one value for all elements of a row that are masked, or, low,
+     * for all rows that mask an element? */
     bool *is_one;
     int8_t *truth;          /* of a bool there, tci_truth */
 } tci_cut;
 
 /* False: there is none. */
 TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c);
-/* Is the row that reduction `red` keeps along the cut axis read where it is seen alone? */
-TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red);
-/* How many elements the rows up to `last` see, as an index. */
-TCI_FN int tci_cut_end(tci_build *b, const tci_cut *c, tci_lin last);
-/* The same for rows [first, last), but all elements where that of `inst`, which is_one, is not +0
- * behind the cut in each row. */
-TCI_FN int tci_cut_zero_end(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last);
+/* Is the row along the axis cut, at a row that is bound alone? */
+TCI_FN bool tci_cut_is_bound(const tci_build *b, int axis);
+/* Is the row that reduction `red` keeps along the cut axis read where it is seen alone? leaves:
+ * stages that sum such rows and leave out what is masked, NULL: none. */
+TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red, const bool *leaves);
+/* Where row `row` is cut, as an index. */
+TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row);
+/* Where all rows of [first, last) are masked, on one side of it; but no elements are where those of
+ * `inst`, which is_one, are not +0 there in each row. */
+TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last);
 
 #endif
 
 /* ---- src/loop/cut.c, continued ---- */
 enum { TCI_CUT_FAR = 1 << 29 }; /* of a cut's base, at most */
 
-/* Is guard i such a diagonal? */
+/* Is guard i such a diagonal? Of the two sides that which is masked is `low`. */
 static bool tci_cut_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cut *c)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1), base;
@@ -45421,7 +45458,7 @@ static bool tci_cut_of_guard(const tci_kernel *k, const tci_kinst *i, tci_cut *c
     int64_t sign = c->axis >= 0 ? -tci_dim_known(coef[c->axis]) : 0;
     c->step = sign * tci_dim_known(coef[c->row_axis]);
     c->base = sign > 0 ? at - lo + 1 : lo - at;
-    c->masked = sign > 0 ? TCI_NEVER : TCI_ALWAYS;
+    c->masked = (sign > 0) != c->low ? TCI_NEVER : TCI_ALWAYS;
     return (sign == 1 || sign == -1) && c->step >= 0 && c->step <= 1 &&
            c->base > -TCI_CUT_FAR && c->base < TCI_CUT_FAR;
 }
@@ -45464,7 +45501,8 @@ static void tci_cut_derive(const tci_kernel *k, tci_cut *c)
     for (int n = 0; n < k->n_insts; n++) {
         const tci_kinst *i = &k->insts[n];
         int kept = tci_cut_kept(k, i);
-        bool one = i->op == TCI_K_PRIM || !tci_build_depends(i->axes, c->axis);
+        int other = c->low ? c->row_axis : c->axis;
+        bool one = i->op == TCI_K_PRIM || !tci_build_depends(i->axes, other);
         for (int a = 0; a < i->n_args; a++) {
             one = one && (c->is_one[i->args[a]] || !tci_cut_needs(c, i, a));
         }
@@ -45475,11 +45513,39 @@ static void tci_cut_derive(const tci_kernel *k, tci_cut *c)
     }
 }
 
-TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
+TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red, const bool *leaves)
+{
+    bool *shown = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), hides = true;
+    for (int n = 0; n < k->n_insts; n++) {
+        const tci_kinst *i = &k->insts[n];
+        int kept = tci_cut_kept(k, i);
+        shown[n] = n == k->reds[red].inst || (kept >= 0 && kept < n && shown[kept]);
+        for (int a = 0; a < i->n_args; a++) {
+            shown[n] = shown[n] || (shown[i->args[a]] && tci_cut_needs(c, i, a));
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int j = 0; j < tci_red_takes(k->reds[r].op) && r != red; j++) {
+            int in = k->reds[r].in[j];
+            bool left = leaves && leaves[k->reds[r].stage] && in == k->reds[red].inst;
+            hides = hides && (left || !shown[in]);
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        hides = hides && !shown[k->stores[i].value];
+    }
+    for (int i = 0; i < k->n_kx; i++) { /* what is read at a place that follows from a row */
+        hides = hides && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return hides;
+}
+
+/* The first diagonal among the guards, whose side `low` is masked. */
+static bool tci_cut_first(const tci_kernel *k, bool low, tci_cut *c)
 {
     c->is_one = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     c->truth = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
-    c->row_axis = row_axis;
+    c->low = low;
     for (int i = 0; i < k->n_insts; i++) {
         c->truth[i] = TCI_SOMETIMES;
     }
@@ -45494,64 +45560,88 @@ TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
     return false;
 }
 
-TCI_FN bool tci_cut_hides(const tci_kernel *k, const tci_cut *c, int red)
+static bool tci_cut_hides_any(const tci_kernel *k, const tci_cut *c)
 {
-    bool *shown = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), hides = true;
-    for (int n = 0; n < k->n_insts; n++) {
-        const tci_kinst *i = &k->insts[n];
-        int kept = tci_cut_kept(k, i);
-        shown[n] = n == k->reds[red].inst || (kept >= 0 && kept < n && shown[kept]);
-        for (int a = 0; a < i->n_args; a++) {
-            shown[n] = shown[n] || (shown[i->args[a]] && tci_cut_needs(c, i, a));
-        }
-    }
+    bool hides = false;
     for (int r = 0; r < k->n_reds; r++) {
-        for (int j = 0; j < tci_red_takes(k->reds[r].op) && r != red; j++) {
-            hides = hides && !shown[k->reds[r].in[j]];
-        }
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        hides = hides && !shown[k->stores[i].value];
-    }
-    for (int i = 0; i < k->n_kx; i++) { /* what is read at a place that follows from a row */
-        hides = hides && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        bool keeps = st->n_kept > 0 && st->n_kept < st->n_axes &&
+                     st->axes[st->n_axes - 1] == c->axis;
+        hides = hides || (keeps && tci_cut_hides(k, c, r, NULL));
     }
     return hides;
 }
 
+TCI_FN bool tci_cut_find(const tci_kernel *k, int row_axis, tci_cut *c)
+{
+    tci_cut low = {.row_axis = row_axis};
+    c->row_axis = row_axis;
+    if (!tci_cut_first(k, false, c)) {
+        return false;
+    }
+    if (!tci_cut_hides_any(k, c) && tci_cut_first(k, true, &low) &&
+        tci_cut_hides_any(k, &low)) {
+        *c = low;
+    }
+    return true;
+}
+
 /* ---- in a loop ---- */
 
-TCI_FN int tci_cut_end(tci_build *b, const tci_cut *c, tci_lin last)
+TCI_FN bool tci_cut_is_bound(const tci_build *b, int axis)
+{
+    const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
+    return row && !row->is_vector && b->cut->axis == axis &&
+           tci_dim_is_known(b->k->axes[axis].size);
+}
+
+TCI_FN int tci_cut_at(tci_build *b, const tci_cut *c, tci_lin row)
 {
     tci_loop *l = b->l;
     int size = tci_lx_const(l, b->k->axes[c->axis].size);
-    tci_lin end = tci_lin_plus(tci_lin_mul(b, last, c->step), c->base);
-    int x = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, end), tci_lx_const(l, 0), 0);
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, row, c->step), c->base);
+    int x = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), tci_lx_const(l, 0), 0);
     return tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, x, size, 0)));
 }
 
-TCI_FN int tci_cut_zero_end(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last)
+/* Is value `inst` +0 at all points of `axis` from `from` up to `to`? */
+static int tci_cut_is_zero(tci_build *b, int inst, int axis, int from, int to)
 {
-    tci_dim size = b->k->axes[c->axis].size, rows = b->k->axes[c->row_axis].size;
     tc_dtype t = (tc_dtype)b->k->insts[inst].dtype, bits = t == TC_F64 ? TC_I64 : TC_I32;
     tci_value zero = {.i = 0};
-    tci_dim most = tci_dim_add(size, -1);
     tci_lopen open;
     int any = tci_build_mutable(b, tci_build_const(b, bits, zero));
-    tci_build_set(b, c->axis, tci_build_bind(b, tci_lin_const(most), most, most, false, -1));
-    int row = tci_build_for(b, tci_build_lx(b, first), tci_build_lx(b, last), 1, &open);
-    tci_build_set(b, c->row_axis, tci_build_bind(b, tci_lin_var(b, row), 0, tci_dim_add(rows, -1),
-                                                 false, -1));
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    tci_dim most = tci_dim_add(b->k->axes[axis].size, -1);
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, most, false, -1));
     int value = tci_build_value(b, inst);
     int both[2] = {any, tci_build_prim(b, TCI_P_BITS, bits, 1, &value, 0)};
     tci_build_assign(b, any, tci_build_prim(b, TCI_P_OR, bits, 2, both, 0));
     tci_build_close(b, &open);
-    tci_build_set(b, c->row_axis, NULL);
-    tci_build_set(b, c->axis, NULL);
+    tci_build_set(b, axis, NULL);
     int same[2] = {tci_build_copy(b, any), tci_build_const(b, bits, zero)};
-    int seen = tci_build_number(b, tci_cut_end(b, c, tci_lin_plus(last, -1)), TC_I64);
-    int all = tci_build_number(b, tci_lx_const(b->l, size), TC_I64);
-    int choice[3] = {tci_build_prim(b, TCI_P_EQ, TC_BOOL, 2, same, 0), seen, all};
+    return tci_build_prim(b, TCI_P_EQ, TC_BOOL, 2, same, 0);
+}
+
+TCI_FN int tci_cut_zeros(tci_build *b, const tci_cut *c, int inst, tci_lin first, tci_lin last)
+{
+    int64_t size = tci_kernel_known(b->k, c->axis);
+    tci_dim rows = b->k->axes[c->row_axis].size;
+    int at = tci_cut_at(b, c, c->low ? first : tci_lin_plus(last, -1)), zeros;
+    if (c->low) { /* the rows have the same there: those of the first one */
+        tci_build_set(b, c->row_axis,
+                      tci_build_bind(b, first, 0, tci_dim_add(rows, -1), false, -1));
+        zeros = tci_cut_is_zero(b, inst, c->axis, tci_lx_const(b->l, 0), at);
+        tci_build_set(b, c->row_axis, NULL);
+    } else { /* a row has one value there: that of the last element */
+        tci_build_set(b, c->axis,
+                      tci_build_bind(b, tci_lin_const(size - 1), size - 1, size - 1, false, -1));
+        zeros = tci_cut_is_zero(b, inst, c->row_axis, tci_build_lx(b, first),
+                                tci_build_lx(b, last));
+        tci_build_set(b, c->axis, NULL);
+    }
+    int none = tci_lx_const(b->l, c->low ? 0 : size);
+    int choice[3] = {zeros, tci_build_number(b, at, TC_I64), tci_build_number(b, none, TC_I64)};
     int end = tci_build_prim(b, TCI_P_SELECT, TC_I64, 3, choice, 0);
     return tci_lx_var(b->l, tci_build_value_index(b, end));
 }
@@ -46833,7 +46923,7 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
     tci_loop *l = b->l;
     int64_t vlanes = tci_kernel_lanes(b->k);
     const tci_cut *cut = b->cut;
-    int seen = tci_cut_end(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
+    int seen = tci_cut_at(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
     for (int part = 0; part < 3; part++) {
         int to = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, part * (vlanes - 1)), 0);
         to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, vlanes), -1, vlanes);
@@ -46851,12 +46941,10 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
     b->is_one = NULL;
 }
 
-/* Is the row along the axis cut, at a row that is bound alone? */
+/* Does a row along the axis end where it is cut? */
 static bool tci_stage_is_cut(const tci_build *b, int axis)
 {
-    const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
-    return row && !row->is_vector && b->cut->axis == axis &&
-           tci_dim_is_known(b->k->axes[axis].size);
+    return tci_cut_is_bound(b, axis) && !b->cut->low;
 }
 
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
@@ -47489,13 +47577,59 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
     }
 }
 
+/* Groups of vectors from index `from` up to `to`, below `whole`. */
+static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, int64_t whole)
+{
+    int64_t lanes = b->l->lanes, group = lanes * TCI_KEEP_UNROLL;
+    const tci_bind *vecs[TCI_KEEP_UNROLL];
+    tci_lopen open;
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, group, &open));
+    for (int u = 0; u < TCI_KEEP_UNROLL; u++) {
+        vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), u * lanes,
+                                   whole - group + (u + 1) * lanes - 1, -1);
+    }
+    tci_keep_body(b, m, TCI_KEEP_UNROLL, vecs);
+    tci_build_close(b, &open);
+}
+
+/* A row that is cut: groups on one side, one that may be both, groups on the other. */
+static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, int64_t whole)
+{
+    tci_loop *l = b->l;
+    const tci_cut *cut = b->cut;
+    int64_t group = (int64_t)l->lanes * TCI_KEEP_UNROLL;
+    int at = tci_cut_at(b, cut, b->bind[cut->row_axis]->at);
+    int from = tci_lx_make(l, TCI_LX_DIV, b->cut_from, -1, group);
+    from = tci_lx_make(l, TCI_LX_MUL, from, -1, group);
+    for (int part = 0; part < 3; part++) {
+        int to = tci_lx_make(l, TCI_LX_ADD, at, tci_lx_const(l, part * (group - 1)), 0);
+        to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, group), -1, group);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        to = part < 2 ? tci_build_lx(b, tci_build_let(b, to)) : tci_lx_const(l, whole);
+        bool is_masked = part == (cut->low ? 0 : 2);
+        b->guard = part == 1 ? -1 : cut->guard;
+        b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
+        b->is_one = is_masked && !cut->low ? cut->is_one : NULL;
+        tci_keep_groups(b, m, from, to, whole);
+        from = tci_lx_make(l, TCI_LX_MAX, from, to, 0);
+    }
+    b->guard = -1;
+    b->is_one = NULL;
+}
+
 TCI_FN void tci_keep_reduce(tci_build *b, int stage)
 {
     const tci_kstage *st = &b->k->stages[stage];
     int last = st->n_axes - 1, n_folded = st->n_axes - st->n_kept;
     tci_keep_walk m = {stage, st->axes[last], n_folded};
     tci_lopen *open = tci_stage_open(b, st->axes + n_folded, st->n_kept - 1);
-    tci_stage_vectors(b, 0, b->k->axes[m.axis].size, TCI_KEEP_UNROLL, tci_keep_body, &m);
+    tci_dim begin = 0, size = b->k->axes[m.axis].size;
+    if (n_folded == 0 && tci_cut_is_bound(b, m.axis)) {
+        int64_t group = (int64_t)b->l->lanes * TCI_KEEP_UNROLL;
+        begin = tci_kernel_known(b->k, m.axis) / group * group;
+        tci_keep_cut_row(b, &m, tci_dim_known(begin));
+    }
+    tci_stage_vectors(b, begin, size, TCI_KEEP_UNROLL, tci_keep_body, &m);
     tci_build_set(b, m.axis, NULL);
     tci_stage_close(b, st->axes + n_folded, st->n_kept - 1, open);
 }
@@ -47821,11 +47955,11 @@ typedef struct tci_blocked {
     bool is_turned;         /* the vectors lie where results mostly do not lie in a row */
     double beside;          /* time of packing and storing over that of multiplying */
     double lost;            /* lanes that vectors of columns have, for each column */
-    /* Rows that are masked from one place on, NULL: there is none. `ends` is an index expression
-     * that who emits sets, */
+    /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
+     * expression that who emits sets, */
     const tci_cut *masked;
     bool hides_columns;     /* of the columns that the rows see, else */
-    int ends;               /* of the inner points at which a row factor is not +0 */
+    int cut_at;             /* of the inner points at which a row factor is not +0 */
 } tci_blocked;
 
 /* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */
@@ -48414,7 +48548,7 @@ typedef struct tci_blocked_state {
     const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
-    tci_lin whole;          /* depth with the points where all row factors are +0 */
+    tci_lin zero_from, zero_to; /* points of the block, not of depth: all row factors are +0 */
     tci_stage_tuple zeros;  /* local array: sums of the products of +0 at these; -1 none */
     tci_lin column;         /* first of the block */
     int chunk;              /* number of the block of columns: lx */
@@ -48788,15 +48922,15 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     }
 }
 
-/* The columns that the rows at hand see, of rows that are cut; -1: all. */
+/* Where the columns that the rows at hand see end, or, low, begin; -1: they see all. */
 static int tci_blocked_seen(tci_blocked_state *s)
 {
     const tci_blocked *p = s->p;
     if (!p->masked || !p->hides_columns) {
         return -1;
     }
-    return s->at.n_rows > 0 ? tci_cut_end(s->b, p->masked, s->at.rows[s->at.n_rows - 1]->at)
-                            : p->ends;
+    int row = p->masked->low ? 0 : s->at.n_rows - 1;
+    return s->at.n_rows > 0 ? tci_cut_at(s->b, p->masked, s->at.rows[row]->at) : p->cut_at;
 }
 
 TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
@@ -48809,20 +48943,23 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
     int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
     int end = tci_lx_const(l, TCI_MIN(most, whole)), seen = tci_blocked_seen(s);
+    int begin = tci_lx_const(l, 0);
     if (whole < n_chunks * most && n_chunks > 1) {
         int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
         left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
         end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
     }
     if (seen >= 0) {
-        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, s->tile - 1), 0);
+        bool low = s->p->masked->low;
+        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, low ? 0 : s->tile - 1), 0);
         tiles = tci_lx_make(l, TCI_LX_DIV, tiles, -1, s->tile);
         int left = tci_lx_make(l, TCI_LX_ADD, tiles, tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most),
                                0);
-        end = tci_lx_make(l, TCI_LX_MIN, end, left, 0);
+        begin = low ? tci_lx_make(l, TCI_LX_MAX, left, begin, 0) : begin;
+        end = low ? end : tci_lx_make(l, TCI_LX_MIN, end, left, 0);
     }
     if (whole > 0) {
-        int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
+        int tile = tci_build_for(b, begin, end, 1, &open);
         body(s, tci_lin_var(b, tile), s->tile);
         tci_build_close(b, &open);
     }
@@ -48996,8 +49133,7 @@ static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     for (int i = 0; i < n; i++) {
         acc[i] = tci_stage_total(b, red, b->l->lanes);
     }
-    int from = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
-    int to = tci_build_lx(b, tci_lin_add(b, s->first, s->whole));
+    int from = tci_build_lx(b, s->zero_from), to = tci_build_lx(b, s->zero_to);
     int64_t size = tci_kernel_known(b->k, axis);
     s->vec->inst = -1; /* these points are in no panel */
     int at = tci_build_for(b, from, to, 1, &open);
@@ -49248,13 +49384,17 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     } else {
         tci_blocked_fetch_results(s, &tile);
     }
+    bool low = s->p->masked && s->p->masked->low;
+    if (s->zeros.part[0] >= 0 && low) {
+        tci_blocked_add_zeros(s, &tile, number, acc);
+    }
     if (s->total.part[0] < 0) {
         int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
         tci_blocked_dot(s, &tile, number, acc, tci_lx_const(b->l, 0), points);
     } else {
         tci_blocked_dot_parts(s, &tile, number, acc, partial);
     }
-    if (s->zeros.part[0] >= 0) {
+    if (s->zeros.part[0] >= 0 && !low) {
         tci_blocked_add_zeros(s, &tile, number, acc);
     }
     if (last > 0 && is_part) {
@@ -49427,6 +49567,28 @@ static void tci_blocked_place(tci_blocked_state *s, tci_lin block)
         b, tci_lx_make(b->l, TCI_LX_MIN, left, tci_lx_const(b->l, p->depth), 0));
 }
 
+/* The block without the points on the masked side of the cut, at which row factors are +0. */
+static void tci_blocked_leave_zeros(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int at = tci_lx_make(l, TCI_LX_ADD, s->p->cut_at,
+                         tci_build_lx(b, tci_lin_mul(b, s->first, -1)), 0);
+    at = tci_lx_make(l, TCI_LX_MAX, at, tci_lx_const(l, 0), 0);
+    tci_lin within = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, at, tci_build_lx(b, s->depth), 0));
+    tci_lin begin = s->first, end = tci_lin_add(b, begin, s->depth);
+    tci_lin middle = tci_lin_add(b, begin, within);
+    if (s->p->masked->low) {
+        s->zero_from = begin;
+        s->zero_to = s->first = middle;
+        s->depth = tci_lin_add(b, s->depth, tci_lin_mul(b, within, -1));
+    } else {
+        s->zero_from = middle;
+        s->zero_to = end;
+        s->depth = within;
+    }
+}
+
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
     tci_loop *l = b->l;
@@ -49453,12 +49615,8 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         s.block = tci_lx_var(l, block);
         tci_blocked_place(&s, tci_lin_var(b, block));
     }
-    s.whole = s.depth;
     if (p->masked && !p->hides_columns) {
-        int left = tci_build_lx(b, tci_lin_mul(b, s.first, -1));
-        left = tci_lx_make(l, TCI_LX_ADD, p->ends, left, 0);
-        left = tci_lx_make(l, TCI_LX_MAX, left, tci_lx_const(l, 0), 0);
-        s.depth = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_build_lx(b, s.whole), 0));
+        tci_blocked_leave_zeros(&s);
     }
     s.vec->origin[cut] = s.first;
     if (s.row) {
@@ -54478,7 +54636,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
  * comparison of indices masks what rows see (loop/cut.h), as a causal mask does, a contraction that
  * keeps scores computes those alone that a row of its tile sees, and one over weights leaves out
  * keys at which all weights of the strip are +0: a product with one changes a sum in nothing but
- * -0 and NaN, which one row of such products tells for all. So no bit is another. */
+ * -0 and NaN, which one row of such products tells for all. So no bit is another. Rows of keys see
+ * the last queries, and leave out the first ones in the same way. */
 
 #include <math.h>
 
@@ -54557,7 +54716,7 @@ static void tci_strip_cut_stage(const tci_kernel *k, const tci_strip *p, tci_blo
     if (dot->columns == 0 || !p->is_cut) {
         return;
     }
-    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red);
+    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red, NULL);
     bool zeros = dot->is_row_there && dot->n_inner == 1 && whole &&
                  k->stages[dot->stage].axes[0] == p->cut.axis && p->cut.is_one[dot->row_inst];
     dot->masked = dot->hides_columns || zeros ? &p->cut : NULL;
@@ -54611,7 +54770,7 @@ static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, 
 }
 
 /* Stages [begin, end) for each of the rows [first, last). */
-static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+static void tci_strip_rows(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
                           tci_lin last)
 {
     tci_tile tile = {0};
@@ -54627,6 +54786,44 @@ static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end,
     }
     tci_build_close(b, &open);
     tci_build_set(b, p->axis, NULL);
+}
+
+/* The only reduction of stages [begin, end), if it keeps a row that contractions leave out, and
+ * nothing else reads, before the place where all rows of a strip are cut; -1: there is none. */
+static int tci_strip_left(const tci_kernel *k, const tci_strip *p, int begin, int end)
+{
+    bool *leaves = TCI_NEW_ARRAY(k->s, bool, k->n_stages);
+    int only = -1;
+    for (int t = 0; t < k->n_stages; t++) {
+        leaves[t] = p->dots[t].masked && !p->dots[t].hides_columns;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        bool here = k->reds[r].stage >= begin && k->reds[r].stage < end;
+        only = !here ? only : only == -1 ? r : -2;
+    }
+    if (!p->is_cut || !p->cut.low || only < 0 || end != begin + 1) {
+        return -1;
+    }
+    const tci_kstage *st = &k->stages[begin];
+    bool left = st->n_axes == 1 && st->n_kept == 1 && st->axes[0] == p->cut.axis &&
+                p->cut.is_one[k->reds[only].inst] && tci_cut_hides(k, &p->cut, only, leaves);
+    return left ? only : -1;
+}
+
+/* The same for a strip. What contractions leave out the first row has, which shows that they may,
+ * and the others need not have. */
+static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+                           tci_lin last)
+{
+    int left = tci_strip_left(b->k, p, begin, end);
+    tci_lin next = left < 0 ? last : tci_lin_plus(first, 1);
+    tci_strip_rows(b, p, begin, end, first, next);
+    if (left >= 0) {
+        b->stage = end;
+        b->cut_from = tci_cut_zeros(b, &p->cut, b->k->reds[left].inst, first, last);
+        tci_strip_rows(b, p, begin, end, next, last);
+        b->cut_from = tci_lx_const(b->l, 0);
+    }
 }
 
 /* A unit: the strip at->group of the rows. */
@@ -54650,9 +54847,10 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
             tci_blocked dot = p->dots[t];
             if (dot.masked) {
                 b->stage = t;
-                dot.ends = dot.hides_columns
-                               ? tci_cut_end(b, dot.masked, tci_lin_plus(last, -1))
-                               : tci_cut_zero_end(b, dot.masked, dot.row_inst, first, last);
+                tci_lin row = dot.masked->low ? first : tci_lin_plus(last, -1);
+                dot.cut_at = dot.hides_columns
+                                 ? tci_cut_at(b, dot.masked, row)
+                                 : tci_cut_zeros(b, dot.masked, dot.row_inst, first, last);
             }
             tci_strip_contract(b, &dot, begin, end);
             continue;
@@ -54727,6 +54925,7 @@ static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     b->l->threads = a->threads;
     nest.row_axis = p.axis;
     b->cut = p.is_cut ? &p.cut : NULL;
+    b->cut_from = tci_lx_const(b->l, 0);
     nest.n_tiles = p.n_tiles;
     nest.group = p.group;
     tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};

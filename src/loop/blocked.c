@@ -45,8 +45,7 @@ static void tci_blocked_zero_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     for (int i = 0; i < n; i++) {
         acc[i] = tci_stage_total(b, red, b->l->lanes);
     }
-    int from = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
-    int to = tci_build_lx(b, tci_lin_add(b, s->first, s->whole));
+    int from = tci_build_lx(b, s->zero_from), to = tci_build_lx(b, s->zero_to);
     int64_t size = tci_kernel_known(b->k, axis);
     s->vec->inst = -1; /* these points are in no panel */
     int at = tci_build_for(b, from, to, 1, &open);
@@ -297,13 +296,17 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     } else {
         tci_blocked_fetch_results(s, &tile);
     }
+    bool low = s->p->masked && s->p->masked->low;
+    if (s->zeros.part[0] >= 0 && low) {
+        tci_blocked_add_zeros(s, &tile, number, acc);
+    }
     if (s->total.part[0] < 0) {
         int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
         tci_blocked_dot(s, &tile, number, acc, tci_lx_const(b->l, 0), points);
     } else {
         tci_blocked_dot_parts(s, &tile, number, acc, partial);
     }
-    if (s->zeros.part[0] >= 0) {
+    if (s->zeros.part[0] >= 0 && !low) {
         tci_blocked_add_zeros(s, &tile, number, acc);
     }
     if (last > 0 && is_part) {
@@ -476,6 +479,28 @@ static void tci_blocked_place(tci_blocked_state *s, tci_lin block)
         b, tci_lx_make(b->l, TCI_LX_MIN, left, tci_lx_const(b->l, p->depth), 0));
 }
 
+/* The block without the points on the masked side of the cut, at which row factors are +0. */
+static void tci_blocked_leave_zeros(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int at = tci_lx_make(l, TCI_LX_ADD, s->p->cut_at,
+                         tci_build_lx(b, tci_lin_mul(b, s->first, -1)), 0);
+    at = tci_lx_make(l, TCI_LX_MAX, at, tci_lx_const(l, 0), 0);
+    tci_lin within = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, at, tci_build_lx(b, s->depth), 0));
+    tci_lin begin = s->first, end = tci_lin_add(b, begin, s->depth);
+    tci_lin middle = tci_lin_add(b, begin, within);
+    if (s->p->masked->low) {
+        s->zero_from = begin;
+        s->zero_to = s->first = middle;
+        s->depth = tci_lin_add(b, s->depth, tci_lin_mul(b, within, -1));
+    } else {
+        s->zero_from = middle;
+        s->zero_to = end;
+        s->depth = within;
+    }
+}
+
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
     tci_loop *l = b->l;
@@ -502,12 +527,8 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         s.block = tci_lx_var(l, block);
         tci_blocked_place(&s, tci_lin_var(b, block));
     }
-    s.whole = s.depth;
     if (p->masked && !p->hides_columns) {
-        int left = tci_build_lx(b, tci_lin_mul(b, s.first, -1));
-        left = tci_lx_make(l, TCI_LX_ADD, p->ends, left, 0);
-        left = tci_lx_make(l, TCI_LX_MAX, left, tci_lx_const(l, 0), 0);
-        s.depth = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_build_lx(b, s.whole), 0));
+        tci_blocked_leave_zeros(&s);
     }
     s.vec->origin[cut] = s.first;
     if (s.row) {

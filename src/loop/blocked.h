@@ -50,11 +50,11 @@ typedef struct tci_blocked {
     bool is_turned;         /* the vectors lie where results mostly do not lie in a row */
     double beside;          /* time of packing and storing over that of multiplying */
     double lost;            /* lanes that vectors of columns have, for each column */
-    /* Rows that are masked from one place on, NULL: there is none. `ends` is an index expression
-     * that who emits sets, */
+    /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
+     * expression that who emits sets, */
     const tci_cut *masked;
     bool hides_columns;     /* of the columns that the rows see, else */
-    int ends;               /* of the inner points at which a row factor is not +0 */
+    int cut_at;             /* of the inner points at which a row factor is not +0 */
 } tci_blocked;
 
 /* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */

@@ -127,7 +127,7 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
     tci_loop *l = b->l;
     int64_t vlanes = tci_kernel_lanes(b->k);
     const tci_cut *cut = b->cut;
-    int seen = tci_cut_end(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
+    int seen = tci_cut_at(b, cut, b->bind[cut->row_axis]->at), from = tci_lx_const(l, begin);
     for (int part = 0; part < 3; part++) {
         int to = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, part * (vlanes - 1)), 0);
         to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, vlanes), -1, vlanes);
@@ -145,12 +145,10 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, int64_t
     b->is_one = NULL;
 }
 
-/* Is the row along the axis cut, at a row that is bound alone? */
+/* Does a row along the axis end where it is cut? */
 static bool tci_stage_is_cut(const tci_build *b, int axis)
 {
-    const tci_bind *row = b->cut ? b->bind[b->cut->row_axis] : NULL;
-    return row && !row->is_vector && b->cut->axis == axis &&
-           tci_dim_is_known(b->k->axes[axis].size);
+    return tci_cut_is_bound(b, axis) && !b->cut->low;
 }
 
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */

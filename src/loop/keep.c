@@ -206,13 +206,59 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
     }
 }
 
+/* Groups of vectors from index `from` up to `to`, below `whole`. */
+static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, int64_t whole)
+{
+    int64_t lanes = b->l->lanes, group = lanes * TCI_KEEP_UNROLL;
+    const tci_bind *vecs[TCI_KEEP_UNROLL];
+    tci_lopen open;
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, group, &open));
+    for (int u = 0; u < TCI_KEEP_UNROLL; u++) {
+        vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), u * lanes,
+                                   whole - group + (u + 1) * lanes - 1, -1);
+    }
+    tci_keep_body(b, m, TCI_KEEP_UNROLL, vecs);
+    tci_build_close(b, &open);
+}
+
+/* A row that is cut: groups on one side, one that may be both, groups on the other. */
+static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, int64_t whole)
+{
+    tci_loop *l = b->l;
+    const tci_cut *cut = b->cut;
+    int64_t group = (int64_t)l->lanes * TCI_KEEP_UNROLL;
+    int at = tci_cut_at(b, cut, b->bind[cut->row_axis]->at);
+    int from = tci_lx_make(l, TCI_LX_DIV, b->cut_from, -1, group);
+    from = tci_lx_make(l, TCI_LX_MUL, from, -1, group);
+    for (int part = 0; part < 3; part++) {
+        int to = tci_lx_make(l, TCI_LX_ADD, at, tci_lx_const(l, part * (group - 1)), 0);
+        to = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_DIV, to, -1, group), -1, group);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        to = part < 2 ? tci_build_lx(b, tci_build_let(b, to)) : tci_lx_const(l, whole);
+        bool is_masked = part == (cut->low ? 0 : 2);
+        b->guard = part == 1 ? -1 : cut->guard;
+        b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
+        b->is_one = is_masked && !cut->low ? cut->is_one : NULL;
+        tci_keep_groups(b, m, from, to, whole);
+        from = tci_lx_make(l, TCI_LX_MAX, from, to, 0);
+    }
+    b->guard = -1;
+    b->is_one = NULL;
+}
+
 TCI_FN void tci_keep_reduce(tci_build *b, int stage)
 {
     const tci_kstage *st = &b->k->stages[stage];
     int last = st->n_axes - 1, n_folded = st->n_axes - st->n_kept;
     tci_keep_walk m = {stage, st->axes[last], n_folded};
     tci_lopen *open = tci_stage_open(b, st->axes + n_folded, st->n_kept - 1);
-    tci_stage_vectors(b, 0, b->k->axes[m.axis].size, TCI_KEEP_UNROLL, tci_keep_body, &m);
+    tci_dim begin = 0, size = b->k->axes[m.axis].size;
+    if (n_folded == 0 && tci_cut_is_bound(b, m.axis)) {
+        int64_t group = (int64_t)b->l->lanes * TCI_KEEP_UNROLL;
+        begin = tci_kernel_known(b->k, m.axis) / group * group;
+        tci_keep_cut_row(b, &m, tci_dim_known(begin));
+    }
+    tci_stage_vectors(b, begin, size, TCI_KEEP_UNROLL, tci_keep_body, &m);
     tci_build_set(b, m.axis, NULL);
     tci_stage_close(b, st->axes + n_folded, st->n_kept - 1, open);
 }

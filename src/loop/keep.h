@@ -4,6 +4,7 @@
 
 #include "combine.h"
 #include "cost.h"
+#include "cut.h"
 #include "point.h"
 #include "vectors.h"
 

@@ -343,15 +343,15 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     }
 }
 
-/* The columns that the rows at hand see, of rows that are cut; -1: all. */
+/* Where the columns that the rows at hand see end, or, low, begin; -1: they see all. */
 static int tci_blocked_seen(tci_blocked_state *s)
 {
     const tci_blocked *p = s->p;
     if (!p->masked || !p->hides_columns) {
         return -1;
     }
-    return s->at.n_rows > 0 ? tci_cut_end(s->b, p->masked, s->at.rows[s->at.n_rows - 1]->at)
-                            : p->ends;
+    int row = p->masked->low ? 0 : s->at.n_rows - 1;
+    return s->at.n_rows > 0 ? tci_cut_at(s->b, p->masked, s->at.rows[row]->at) : p->cut_at;
 }
 
 TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
@@ -364,20 +364,23 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
     int64_t n_chunks = tci_ceil_div(size, s->p->columns);
     tci_lopen open;
     int end = tci_lx_const(l, TCI_MIN(most, whole)), seen = tci_blocked_seen(s);
+    int begin = tci_lx_const(l, 0);
     if (whole < n_chunks * most && n_chunks > 1) {
         int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
         left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
         end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
     }
     if (seen >= 0) {
-        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, s->tile - 1), 0);
+        bool low = s->p->masked->low;
+        int tiles = tci_lx_make(l, TCI_LX_ADD, seen, tci_lx_const(l, low ? 0 : s->tile - 1), 0);
         tiles = tci_lx_make(l, TCI_LX_DIV, tiles, -1, s->tile);
         int left = tci_lx_make(l, TCI_LX_ADD, tiles, tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most),
                                0);
-        end = tci_lx_make(l, TCI_LX_MIN, end, left, 0);
+        begin = low ? tci_lx_make(l, TCI_LX_MAX, left, begin, 0) : begin;
+        end = low ? end : tci_lx_make(l, TCI_LX_MIN, end, left, 0);
     }
     if (whole > 0) {
-        int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
+        int tile = tci_build_for(b, begin, end, 1, &open);
         body(s, tci_lin_var(b, tile), s->tile);
         tci_build_close(b, &open);
     }

@@ -19,7 +19,7 @@ typedef struct tci_blocked_state {
     const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
-    tci_lin whole;          /* depth with the points where all row factors are +0 */
+    tci_lin zero_from, zero_to; /* points of the block, not of depth: all row factors are +0 */
     tci_stage_tuple zeros;  /* local array: sums of the products of +0 at these; -1 none */
     tci_lin column;         /* first of the block */
     int chunk;              /* number of the block of columns: lx */

@@ -13,7 +13,8 @@
  * comparison of indices masks what rows see (loop/cut.h), as a causal mask does, a contraction that
  * keeps scores computes those alone that a row of its tile sees, and one over weights leaves out
  * keys at which all weights of the strip are +0: a product with one changes a sum in nothing but
- * -0 and NaN, which one row of such products tells for all. So no bit is another. */
+ * -0 and NaN, which one row of such products tells for all. So no bit is another. Rows of keys see
+ * the last queries, and leave out the first ones in the same way. */
 #include "blocked.h"
 #include "keep.h"
 #include "unit.h"
@@ -95,7 +96,7 @@ static void tci_strip_cut_stage(const tci_kernel *k, const tci_strip *p, tci_blo
     if (dot->columns == 0 || !p->is_cut) {
         return;
     }
-    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red);
+    dot->hides_columns = dot->vec_axis == p->cut.axis && tci_cut_hides(k, &p->cut, dot->red, NULL);
     bool zeros = dot->is_row_there && dot->n_inner == 1 && whole &&
                  k->stages[dot->stage].axes[0] == p->cut.axis && p->cut.is_one[dot->row_inst];
     dot->masked = dot->hides_columns || zeros ? &p->cut : NULL;
@@ -149,7 +150,7 @@ static void tci_strip_contract(tci_build *b, const tci_blocked *dot, int begin, 
 }
 
 /* Stages [begin, end) for each of the rows [first, last). */
-static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+static void tci_strip_rows(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
                           tci_lin last)
 {
     tci_tile tile = {0};
@@ -165,6 +166,44 @@ static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end,
     }
     tci_build_close(b, &open);
     tci_build_set(b, p->axis, NULL);
+}
+
+/* The only reduction of stages [begin, end), if it keeps a row that contractions leave out, and
+ * nothing else reads, before the place where all rows of a strip are cut; -1: there is none. */
+static int tci_strip_left(const tci_kernel *k, const tci_strip *p, int begin, int end)
+{
+    bool *leaves = TCI_NEW_ARRAY(k->s, bool, k->n_stages);
+    int only = -1;
+    for (int t = 0; t < k->n_stages; t++) {
+        leaves[t] = p->dots[t].masked && !p->dots[t].hides_columns;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        bool here = k->reds[r].stage >= begin && k->reds[r].stage < end;
+        only = !here ? only : only == -1 ? r : -2;
+    }
+    if (!p->is_cut || !p->cut.low || only < 0 || end != begin + 1) {
+        return -1;
+    }
+    const tci_kstage *st = &k->stages[begin];
+    bool left = st->n_axes == 1 && st->n_kept == 1 && st->axes[0] == p->cut.axis &&
+                p->cut.is_one[k->reds[only].inst] && tci_cut_hides(k, &p->cut, only, leaves);
+    return left ? only : -1;
+}
+
+/* The same for a strip. What contractions leave out the first row has, which shows that they may,
+ * and the others need not have. */
+static void tci_strip_walk(tci_build *b, const tci_strip *p, int begin, int end, tci_lin first,
+                           tci_lin last)
+{
+    int left = tci_strip_left(b->k, p, begin, end);
+    tci_lin next = left < 0 ? last : tci_lin_plus(first, 1);
+    tci_strip_rows(b, p, begin, end, first, next);
+    if (left >= 0) {
+        b->stage = end;
+        b->cut_from = tci_cut_zeros(b, &p->cut, b->k->reds[left].inst, first, last);
+        tci_strip_rows(b, p, begin, end, next, last);
+        b->cut_from = tci_lx_const(b->l, 0);
+    }
 }
 
 /* A unit: the strip at->group of the rows. */
@@ -188,9 +227,10 @@ static void tci_strip_body(tci_nest *nest, void *arg, const tci_nest_at *at)
             tci_blocked dot = p->dots[t];
             if (dot.masked) {
                 b->stage = t;
-                dot.ends = dot.hides_columns
-                               ? tci_cut_end(b, dot.masked, tci_lin_plus(last, -1))
-                               : tci_cut_zero_end(b, dot.masked, dot.row_inst, first, last);
+                tci_lin row = dot.masked->low ? first : tci_lin_plus(last, -1);
+                dot.cut_at = dot.hides_columns
+                                 ? tci_cut_at(b, dot.masked, row)
+                                 : tci_cut_zeros(b, dot.masked, dot.row_inst, first, last);
             }
             tci_strip_contract(b, &dot, begin, end);
             continue;
@@ -265,6 +305,7 @@ static void tci_strip_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci
     b->l->threads = a->threads;
     nest.row_axis = p.axis;
     b->cut = p.is_cut ? &p.cut : NULL;
+    b->cut_from = tci_lx_const(b->l, 0);
     nest.n_tiles = p.n_tiles;
     nest.group = p.group;
     tci_keep_rows rows = {p.axis, tci_strip_most(&p), true};

@@ -29,6 +29,7 @@ enum {
     TCI_PAIRS_DEPTH = 256,   /* products of a pair, which are computed again */
     TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
     TCI_PAIRS_LEVELS = 4,
+    TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
@@ -569,6 +570,30 @@ static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
 
 /* ---- the graph with copies ---- */
 
+/* Is n made of folds, one value for each of their rows? */
+static bool tci_pairs_is_row(const tci_pairs *p, const tci_node *n, int depth)
+{
+    const tci_pairs_set *set;
+    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    bool row = end && end->folds;
+    for (int i = 0; i < n->n_in && !row && depth < TCI_PAIRS_ROW; i++) {
+        row = tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW) &&
+              tci_pairs_is_row(p, n->in[i], depth + 1);
+    }
+    return row;
+}
+
+/* What a kernel reads of the rows of another one is computed there, once, and lies in memory. */
+static void tci_pairs_store_row(const tci_pairs *p, const tci_node *n, const tci_table *now)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW)) {
+        n = n->in[0];
+    }
+    if (tci_pairs_is_row(p, n, 0)) {
+        tci_algo_force(p->a, tci_table_get(now, n));
+    }
+}
+
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
  * reads its first operand through so many RESHAPEs. */
 static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *set, int k,
@@ -579,6 +604,9 @@ static tci_node *tci_pairs_in_kernel(const tci_pairs *p, const tci_pairs_set *se
         const tci_pairs_fact *fact = tci_pairs_of(p, n->in[i]);
         bool pair = fact->set == set->number;
         in[i] = pair ? set->kernels[k].own[fact->index] : tci_table_get(now, n->in[i]);
+        if (!pair && copy > 0 && p->a->machine.block_threads == 0) { /* blocks hide a division */
+            tci_pairs_store_row(p, n->in[i], now);
+        }
     }
     for (int i = 0; i < copy && n->op == TCI_OP_CONTRACT; i++) {
         in[0] = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)in[0]->dtype, in[0]->rank,
