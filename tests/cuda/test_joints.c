@@ -7,9 +7,9 @@
 
 #include "emulate.h"
 
-enum { PARAMS = 10, LONGEST = 3000 };
+enum { PARAMS = 6, LONGEST = 2000 };
 
-static const int sizes[PARAMS] = {1, 33, 2000, 64, 1027, 64, 500, 129, LONGEST, 256};
+static const int sizes[PARAMS] = {33, LONGEST, 64, 1027, 64, 1};
 
 /* What all parameters are after two steps of AdamW on clipped gradients; the launches of one. */
 static int run_steps(bool apart, float *all)

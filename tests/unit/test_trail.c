@@ -50,7 +50,7 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
 {
     const tci_machine machine = {.vector_bytes = 32, .reproducible = true};
     tci_str why = {.s = &scratch};
-    return tci_plan_fuse(&scratch, g->outputs, g->n, forced, NULL, NULL, 0, machine, &why);
+    return tci_plan_fuse(&scratch, g->outputs, g->n, forced, NULL, NULL, NULL, 0, machine, &why);
 }
 
 /* ---- graphs ---- */
