@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e09bac2b3f0937b0"
+#define TCI_BUILD "a75cfd1695fb31b3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -19994,12 +19994,12 @@ TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
         return NULL;
     }
     right = tci_build_cast(g, right, (tc_dtype)m->dtype);
-    tci_node *lu = tci_build_stop_gradient(g, tci_linear_lu(g, m, n));
+    tci_node *lu = n ? tci_build_stop_gradient(g, tci_linear_lu(g, m, n)) : m;
     if (!right || !lu || !tci_linear_meet(g, &m, &right)) {
         return NULL;
     }
-    lu = tci_linear_batch(g, lu, right);
-    m = lu ? tci_build_solved(g, m, lu, right, false) : NULL;
+    lu = n ? tci_linear_batch(g, lu, right) : NULL;
+    m = lu ? tci_build_solved(g, m, lu, right, false) : n ? NULL : right;
     m = tci_build_cast(g, m, (tc_dtype)a->dtype);
     return vector ? tci_build_squeeze(g, m, -1) : m;
 }
@@ -20278,7 +20278,7 @@ static tci_node *tci_eliminate_batch(tci_graph *g, tci_node *x)
 /* How many columns a block has, and how many there are with those that fill the last one. */
 static int64_t tci_eliminate_block(int64_t n)
 {
-    return n <= TCI_ELIMINATE_WHOLE ? n : TCI_ELIMINATE_BLOCK;
+    return n > TCI_ELIMINATE_WHOLE ? TCI_ELIMINATE_BLOCK : TCI_MAX(n, 1);
 }
 
 static int64_t tci_eliminate_filled(int64_t n)

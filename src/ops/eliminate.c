@@ -135,7 +135,7 @@ static tci_node *tci_eliminate_batch(tci_graph *g, tci_node *x)
 /* How many columns a block has, and how many there are with those that fill the last one. */
 static int64_t tci_eliminate_block(int64_t n)
 {
-    return n <= TCI_ELIMINATE_WHOLE ? n : TCI_ELIMINATE_BLOCK;
+    return n > TCI_ELIMINATE_WHOLE ? TCI_ELIMINATE_BLOCK : TCI_MAX(n, 1);
 }
 
 static int64_t tci_eliminate_filled(int64_t n)

@@ -110,12 +110,12 @@ TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b)
         return NULL;
     }
     right = tci_build_cast(g, right, (tc_dtype)m->dtype);
-    tci_node *lu = tci_build_stop_gradient(g, tci_linear_lu(g, m, n));
+    tci_node *lu = n ? tci_build_stop_gradient(g, tci_linear_lu(g, m, n)) : m;
     if (!right || !lu || !tci_linear_meet(g, &m, &right)) {
         return NULL;
     }
-    lu = tci_linear_batch(g, lu, right);
-    m = lu ? tci_build_solved(g, m, lu, right, false) : NULL;
+    lu = n ? tci_linear_batch(g, lu, right) : NULL;
+    m = lu ? tci_build_solved(g, m, lu, right, false) : n ? NULL : right;
     m = tci_build_cast(g, m, (tc_dtype)a->dtype);
     return vector ? tci_build_squeeze(g, m, -1) : m;
 }

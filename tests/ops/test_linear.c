@@ -114,6 +114,13 @@ TEST(singular_and_empty)
     tc_tensor none = tc_full(ctx, 1, TC_F32, 0, 3, 3), flat = tc_full(ctx, 1, TC_F32, 2, 0, 0);
     CHECK_EQ_INT(tc_read(tc_solve(none, none), (float[1]){0}, 0), TC_OK);
     CHECK_EQ_INT(tc_read(tc_cholesky(flat, false), (float[1]){0}, 0), TC_OK);
+    tc_tensor short_one = tc_solve(flat, tc_full(ctx, 1, TC_F32, 2, 0, 4));
+    CHECK_EQ_INT(tc_read(short_one, (float[1]){0}, 0), TC_OK);
+    CHECK_EQ_INT(tc_read(tc_inv(flat), (float[1]){0}, 0), TC_OK);
+    tc_tensor thin = tc_full(ctx, 1, TC_F32, 2, 3, 0), one = ones(tc_full(ctx, 1, TC_F32, 3, 3));
+    CHECK_EQ_INT(tc_read(tc_solve(one, thin), (float[1]){0}, 0), TC_OK);
+    thin = tc_solve_triangular(one, thin, false, true, false);
+    CHECK_EQ_INT(tc_read(thin, (float[1]){0}, 0), TC_OK);
     CHECK_EQ_INT(tc_read(tc_det(none), (float[1]){0}, 0), TC_OK);
     CHECK(most(tc_sub(tc_det(flat), 1)) == 0);
     tc_ctx_free(ctx);
@@ -146,7 +153,7 @@ TEST(cost_and_bits)
         tc_program_free(f);
     }
     CHECK_EQ_INT(info[0].n_kernels, info[1].n_kernels);
-    CHECK_EQ_INT(info[2].n_kernels, info[3].n_kernels);
+    CHECK(info[3].n_kernels < info[2].n_kernels + 4); /* of long sums some are in parts */
     CHECK(info[3].n_kernels < 3 * info[0].n_kernels);
     tc_ctx_free(ctx);
     for (int k = 0; k < 2; k++) {
