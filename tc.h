@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a75cfd1695fb31b3"
+#define TCI_BUILD "3eb0396e6de058fd"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -26225,6 +26225,11 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
  *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
  *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
+ *             Also of a kernel that loads a row's m and l (kernel/backward.h): the DOT over rows or
+ *             keys of w = exp(x - m) / l, or of c, a value made of w and another MATRIX product,
+ *             rounded to bf16 or f16, with such values. The power is the machine's, w is that times
+ *             1 / l, and what the rounding of a weight or of c makes of that may be its neighbour:
+ *             within the same bound, of |c b| and with what an error of the product makes of c.
  * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
  * it rounds where the sum is scaled, as m grows.
@@ -34695,6 +34700,10 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
  * one a copy, which must not be the node that it is a copy of: its contraction reads an operand
  * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
  * values, so they have the same bits.
+ *
+ * A GPU's matrix unit has no form for folds beside takers of another level. There the one sum over
+ * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
+ * over the axes of v, and w v is what attention stores.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,

@@ -57,6 +57,11 @@
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
  *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
  *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
+ *             Also of a kernel that loads a row's m and l (kernel/backward.h): the DOT over rows or
+ *             keys of w = exp(x - m) / l, or of c, a value made of w and another MATRIX product,
+ *             rounded to bf16 or f16, with such values. The power is the machine's, w is that times
+ *             1 / l, and what the rounding of a weight or of c makes of that may be its neighbour:
+ *             within the same bound, of |c b| and with what an error of the product makes of c.
  * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
  * it rounds where the sum is scaled, as m grows.

@@ -18,6 +18,10 @@
  * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
  * values, so they have the same bits.
  *
+ * A GPU's matrix unit has no form for folds beside takers of another level. There the one sum over
+ * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
+ * over the axes of v, and w v is what attention stores.
+ *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
  * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
