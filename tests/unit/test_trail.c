@@ -50,7 +50,9 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
 {
     const tci_machine machine = {.vector_bytes = 32, .reproducible = true};
     tci_str why = {.s = &scratch};
-    return tci_plan_fuse(&scratch, g->outputs, g->n, forced, NULL, NULL, NULL, 0, machine, &why);
+    tci_pairs_kernels *none = TCI_NEW(&scratch, tci_pairs_kernels);
+    none->of = tci_table_in(&scratch, sizeof(int32_t));
+    return tci_plan_fuse(&scratch, g->outputs, g->n, forced, NULL, none, NULL, 0, machine, &why);
 }
 
 /* ---- graphs ---- */
