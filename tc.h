@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "3eb0396e6de058fd"
+#define TCI_BUILD "cf24aba3c2fcaf92"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -433,7 +433,7 @@
  * stored, and its users read that. tc_nofuse(x) gives the op that made x kernels of its own, and
  * behind tc_barrier nothing is computed before all of a list is:
  *
- *     tc_tensor stored = tc_materialize(tc_exp(at)), alone = tc_nofuse(tc_sin(stored)), both[2];
+ *     tc_tensor stored = tc_materialize(tc_exp(x)), alone = tc_nofuse(tc_sin(stored)), both[2];
  *     tc_barrier(TC_TENSORS(stored, alone), both);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,

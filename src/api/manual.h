@@ -424,7 +424,7 @@
  * stored, and its users read that. tc_nofuse(x) gives the op that made x kernels of its own, and
  * behind tc_barrier nothing is computed before all of a list is:
  *
- *     tc_tensor stored = tc_materialize(tc_exp(at)), alone = tc_nofuse(tc_sin(stored)), both[2];
+ *     tc_tensor stored = tc_materialize(tc_exp(x)), alone = tc_nofuse(tc_sin(stored)), both[2];
  *     tc_barrier(TC_TENSORS(stored, alone), both);
  *
  * Optimizers make the effects of a step: tc_sgd (momentum, Nesterov, weight decay), tc_adam,

@@ -3,6 +3,7 @@
 #define TCI_OPS_CUSTOM_H
 
 #include "../api/custom.h"
+#include "../base/dim.h"
 #include "../base/platform.h"
 
 struct tci_graph;
