@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cf24aba3c2fcaf92"
+#define TCI_BUILD "11cc4561dc201c56"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -40205,8 +40205,9 @@ TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int
  * joints there are. So the updates of all parameters, behind which nothing follows, meet, wherever
  * their gradients were computed.
  *
- * Joined are kernels whose time is short beside that of a launch; where launches cost nothing (a
- * processor), those whose time is short beside waking a thread, if together they are worth several.
+ * Joined are kernels whose time is short beside that of a launch, and that lose nothing by it;
+ * where launches cost nothing (a processor), those whose time is short beside waking a thread, if
+ * together they are worth several.
  * A joint holds its members' memory at once: where the workspace grows by more than a part of it
  * and what one member may move, only smaller kernels are joined, or none. */
 
@@ -40218,6 +40219,7 @@ enum {
     TCI_BESIDE_STEPS = 4096,  /* of a plan that is looked at */
     TCI_BESIDE_TRIES = 3,     /* limits of a member's size, */
     TCI_BESIDE_SMALLER = 16,  /* each so many times smaller than the one before */
+    TCI_BESIDE_TURNED = 16,   /* a turned array's bytes count so often */
     TCI_BESIDE_GROWTH = 32    /* part by which the workspace may grow */
 };
 /* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
@@ -40265,12 +40267,26 @@ static bool tci_beside_stages_fit(const tci_beside *b, const tci_kernel *k)
     return fit;
 }
 
+/* Does it turn an array, so that neighbours of the result are read some elements apart? A block
+ * would exchange squares of it (loop/square.c), for which a member has no memory. */
+static bool tci_beside_turns(const tci_beside *b, const tci_kernel *k)
+{
+    tci_dim base, *coef = TCI_NEW_ARRAY(b->s, tci_dim, k->n_axes + 1);
+    int last = k->n_outer - 1;
+    bool turns = false;
+    for (int i = 0; i < k->n_insts && b->blocks && last >= 0; i++) {
+        bool linear = k->insts[i].op == TCI_K_LOAD && tci_kx_affine(k, k->insts[i].x, coef, &base);
+        turns = turns || (linear && tci_dim_lt(1, coef[last]));
+    }
+    return turns;
+}
+
 static bool tci_beside_fits(const tci_beside *b, int t)
 {
     const tci_step *step = &b->p->steps[t];
     const tci_kernel *k = b->p->kernels[step->kernel];
     bool fits = !k->call && !k->is_repeat && tci_beside_stages_fit(b, k) &&
-                tci_beside_work(k) <= b->most;
+                tci_beside_work(k) * (tci_beside_turns(b, k) ? TCI_BESIDE_TURNED : 1) <= b->most;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && tci_dim_is_known(k->axes[a].size);
     }

@@ -243,6 +243,29 @@ TEST(several_rows_a_block)
     end();
 }
 
+/* A convolution's image is copied to channels last by squares that a block exchanges: no launch
+ * shared with the copy of its filters has room for them. */
+TEST(turned_images_have_a_launch_of_their_own)
+{
+    begin();
+    tci_machine machine = tci_machine_complete(test_machines[TEST_H200].machine);
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 64, 128, 28, 28);
+    tc_tensor w = tc_input(ctx, "w", TC_BF16, 128, 128, 3, 3);
+    tc_tensor y = tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
+    machine.joins = true;
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    const tci_plan *p = plan_for(y, machine);
+    CHECK(p->n_kernels > 1);
+    for (int k = 0; k < p->n_kernels; k++) {
+        CHECK_MSG(p->kernels[k]->n_members == 0, "%s", p->kernels[k]->name);
+    }
+    end();
+}
+
 /* Sums down columns have neighbours in neighbouring lanes also where each row has a factor that is
  * read from memory: such a factor is the same for all columns. */
 TEST(columns_with_a_factor_a_row)
