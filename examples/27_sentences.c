@@ -1,5 +1,5 @@
-/* 26_sentences.c - which sentences mean the same: texts to vectors by MiniLM, in C from end to end.
- * Usage: 26_sentences [FOLDER [sentence ...]].
+/* 27_sentences.c - which sentences mean the same: texts to vectors by MiniLM, in C from end to end.
+ * Usage: 27_sentences [FOLDER [sentence ...]].
  *
  * FOLDER has config.json, vocab.txt and model.safetensors as sentence-transformers publishes them,
  * for example all-MiniLM-L6-v2 (Apache 2.0, 90 MB: git clone
@@ -8,7 +8,7 @@
  * length 1; the product of two says how near they are. Without FOLDER a random network of the same
  * kind is taken, which means nothing, but whose vectors are compared with those of PyTorch.
  *
- * Build, from the project's root: cc -O2 -I. examples/26_sentences.c -lm -ldl -lpthread */
+ * Build, from the project's root: cc -O2 -I. examples/27_sentences.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -67,7 +67,7 @@ static int check(void)
         give_up(&s);
     }
     sentences_close(&s);
-    printf("no folder of a network is given (see the head of examples/26_sentences.c)\n"
+    printf("no folder of a network is given (see the head of examples/27_sentences.c)\n"
            "a random one: vectors of %d texts within %.1e of PyTorch's\n", n, worst);
     return worst < 1e-4 ? 0 : 1;
 }
