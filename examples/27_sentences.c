@@ -14,6 +14,8 @@
 
 #include "models/sentences.h"
 
+#include <time.h>
+
 static const char *const usual[] = {
     "A man is eating food.", "Someone is having lunch.", "The cat sits outside.",
     "A kitten waits at the door.", "The stock market fell sharply today.",

@@ -106,6 +106,7 @@ static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_row
     if (local >= 0) {
         return;
     }
+    n += b->l->lanes; /* of a vector that begins in the last row, anywhere, and ends behind it */
     keep->local = tci_build_local(b, t, n, 0);
     if (rows->has_work) {
         b->l->locals[keep->local].work = b->l->work_bytes;

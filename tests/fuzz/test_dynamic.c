@@ -143,7 +143,7 @@ static void dfz_compare(dfz_case *c, tc_tensor t, int output, const void *got, c
 
 static tc_buf dfz_buf(tc_tensor t, void *data, int64_t *sizes)
 {
-    tc_buf b = {data, tc_count(t), (int)tc_dtype_of(t), false, tc_rank(t), sizes};
+    tc_buf b = {data, tc_count(t), (int)tc_dtype_of(t), false, tc_rank(t), sizes, NULL};
     for (int a = 0; a < b.rank; a++) {
         sizes[a] = tc_size(t, a);
     }

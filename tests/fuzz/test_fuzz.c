@@ -271,7 +271,7 @@ static void run_once(fz_case *c, tc_program *program, const char *who)
     for (int i = 0; i < c->f.n_outputs; i++) {
         tc_tensor t = c->g.outputs[i];
         blocks[i] = buffer_make(t, (unsigned)(c->f.seed >> (20 + i)), &at[i]);
-        tc_buf b = {at[i], tc_count(t), (int)tc_dtype_of(t), false, 0, NULL};
+        tc_buf b = {at[i], tc_count(t), (int)tc_dtype_of(t), false, 0, NULL, NULL};
         out[i] = b;
     }
     tc_bufs ins = {in, c->g.n_inputs}, outs = {out, c->f.n_outputs};

@@ -196,7 +196,7 @@ static bool run_cases(const char *backend, char (*got)[MAX_VALUES * 8])
         return false;
     }
     for (int i = 0; i < n_cases; i++) {
-        tc_buf out = {got[i], cases[i].n, (int)tc_dtype_of(cases[i].y), false, 0, NULL};
+        tc_buf out = {.data = got[i], .n = cases[i].n, .dtype = tc_dtype_of(cases[i].y)};
         tc_bufs in = {NULL, 0}, outs = {&out, 1};
         CHECK_MSG(!jobs[i].status, "%s does not compile on %s: %s", cases[i].name, backend,
                   tc_error(cases[i].y));

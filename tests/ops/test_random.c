@@ -164,7 +164,7 @@ static bool draw_all(const char *backend, int vector_bits, int threads, char (*m
     tc_status status = tc_compile_many(jobs, DRAWS, &o);
     for (int i = 0; i < DRAWS; i++) {
         if (!jobs[i].status) {
-            tc_buf out = {memory[i], tc_count(y[i]), (int)tc_dtype_of(y[i]), false, 0, NULL};
+            tc_buf out = {memory[i], tc_count(y[i]), (int)tc_dtype_of(y[i]), false, 0, NULL, NULL};
             tc_bufs outs = {&out, 1};
             CHECK_EQ_INT(tc_run(programs[i], TC_BUFS(TC_BUF(&seed, 1)), outs), TC_OK);
         }

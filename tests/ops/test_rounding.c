@@ -222,8 +222,8 @@ static void check_rounding(const operands *o, make_y make)
                 SKIP("no C compiler here: the interpreter only");
             }
             CHECK_MSG(!status, "%s: %s", executors[e].backend, tc_error(y));
-            tc_buf in = {o->at.p, o->n, (int)o->dtype, false, 0, NULL};
-            tc_buf out = {got, o->n, (int)formats[k].dtype, false, 0, NULL};
+            tc_buf in = {o->at.p, o->n, (int)o->dtype, false, 0, NULL, NULL};
+            tc_buf out = {got, o->n, (int)formats[k].dtype, false, 0, NULL, NULL};
             CHECK_EQ_INT(tc_run(f, (tc_bufs){&in, 1}, (tc_bufs){&out, 1}), TC_OK);
             char who[64];
             snprintf(who, sizeof(who), "%s %d, format %d", executors[e].backend,
@@ -318,7 +318,7 @@ static void check_made(tc_ctx *ctx, const half_format *h, const char *who)
     tc_tensor y = tc_cat(TC_TENSORS(tc_sqrt(minus), mean_of_none, tc_sub(inf, inf),
                                     tc_div(zero, zero), tc_log(minus), tc_mul(inf, zero),
                                     tc_neg(tc_div(zero, zero)), tc_remainder(minus, zero)), 0);
-    tc_buf out = {got, 8, (int)h->dtype, false, 0, NULL};
+    tc_buf out = {got, 8, (int)h->dtype, false, 0, NULL, NULL};
     tc_program *f = NULL;
     tc_status status = tc_compile_fn((tc_tensors){NULL, 0}, TC_TENSORS(y), NULL, &f);
     CHECK_MSG(!status || status == TC_ERR_COMPILER, "%s", tc_error(y));
@@ -353,7 +353,7 @@ static void check_number(tc_ctx *ctx, const half_format *h, tc_arg number, uint1
     tc_tensor fill = tc_full_at(ctx, number, 2, sizes, TC_HERE);
     tc_arg zero = tci_arg_tensor(tc_full(ctx, -0.0, h->dtype, 1));
     tc_tensor both = tc_cat(TC_TENSORS(fill, tc_add_at(zero, number, TC_HERE)), 0);
-    tc_buf out = {got, 2, (int)h->dtype, false, 0, NULL};
+    tc_buf out = {got, 2, (int)h->dtype, false, 0, NULL, NULL};
     tc_program *f = NULL;
     tc_status status = tc_compile_fn((tc_tensors){NULL, 0}, TC_TENSORS(both), NULL, &f);
     CHECK_MSG(!status, "%s", tc_error(both));
