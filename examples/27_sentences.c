@@ -1,12 +1,13 @@
 /* 27_sentences.c - which sentences mean the same: texts to vectors by MiniLM, in C from end to end.
  * Usage: 27_sentences [FOLDER [sentence ...]].
  *
- * FOLDER has config.json, vocab.txt and model.safetensors as sentence-transformers publishes them,
- * for example all-MiniLM-L6-v2 (Apache 2.0, 90 MB: git clone
- * https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2). The weights are mapped memory and
- * are not copied. A vector is the mean of the network's last values over the words of a text, of
- * length 1; the product of two says how near they are. Without FOLDER a random network of the same
- * kind is taken, which means nothing, but whose vectors are compared with those of PyTorch.
+ * FOLDER has config.json, vocab.txt and model.safetensors as sentence-transformers publishes them.
+ * `make data` puts all-MiniLM-L6-v2 (Apache 2.0, 91 MB) into data/minilm, which is also where it is
+ * looked for; with it the vectors are compared with those of sentence-transformers. Without it a
+ * random network of the same kind is taken, which means nothing, but whose vectors are compared
+ * with those of PyTorch.
+ * The weights are mapped memory and are not copied. A vector is the mean of the network's last
+ * values over the words of a text, of length 1; the product of two says how near they are.
  *
  * Build, from the project's root: cc -O2 -I. examples/27_sentences.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
@@ -15,6 +16,7 @@
 #include "models/sentences.h"
 
 #include <time.h>
+#include <unistd.h>
 
 static const char *const usual[] = {
     "A man is eating food.", "Someone is having lunch.", "The cat sits outside.",
@@ -36,70 +38,79 @@ static void give_up(const sentences *s)
     exit(1);
 }
 
-/* The nearest other one of each. */
-static void print_nearest(const char *const *texts, const float *vectors, int n, int width)
+/* How near each is to each; a star at the nearest other one. */
+static void print_products(const char *const *texts, const float *vectors, int n, int width)
 {
     for (int i = 0; i < n; i++) {
-        int best = -1;
-        float most = -2;
+        float products[MOST] = {0}, most = -2;
+        printf("  %-40s", texts[i]);
         for (int j = 0; j < n; j++) {
-            float sum = 0;
-            for (int d = 0; d < width && j != i; d++) {
-                sum += vectors[i * width + d] * vectors[j * width + d];
+            for (int d = 0; d < width; d++) {
+                products[j] += vectors[i * width + d] * vectors[j * width + d];
             }
-            if (j != i && sum > most) {
-                best = j;
-                most = sum;
-            }
+            most = j != i && products[j] > most ? products[j] : most;
         }
-        printf("  %-40s %s (%.3f)\n", texts[i], best < 0 ? "" : texts[best], (double)most);
+        for (int j = 0; j < n; j++) {
+            printf(" %5.2f%c", (double)products[j], j != i && products[j] == most ? '*' : ' ');
+        }
+        printf("\n");
     }
 }
 
-/* The small network against what transformers made of the same texts. */
-static int check(void)
+/* The vectors of texts, the time that they take since `begin`, which was at `from`; products. */
+static void tell(sentences *s, const char *const *texts, int n, double begin, const char *from)
 {
-    sentences s;
+    float *vectors = calloc((size_t)n * (size_t)s->width, sizeof(float));
+    if (!vectors || !sentences_encode(s, texts, n, vectors)) {
+        give_up(s);
+    }
+    double first = now_ms();
+    if (!sentences_encode(s, texts, n, vectors)) {
+        give_up(s);
+    }
+    double again = now_ms();
+    printf("  %d sentence%s: %.1f ms from %s to the vectors, again in %.1f ms\n", n,
+           n == 1 ? "" : "s", first - begin, from, again - first);
+    if (n > 1) {
+        print_products(texts, vectors, n, s->width);
+    }
+    free(vectors);
+}
+
+/* The network of a folder against what another library made of the texts in a file. */
+static int check(sentences *s, const char *path, const char *library)
+{
     double worst = 0;
     int n = 0;
-    if (!sentences_open(&s, "tests/data/sentences", NULL)) {
-        give_up(&s);
+    if (!sentences_compare(s, path, SENTENCES_BATCH, &worst, &n)) {
+        give_up(s);
     }
-    if (!sentences_compare(&s, "tests/data/sentences/expected.txt", &worst, &n)) {
-        give_up(&s);
-    }
-    sentences_close(&s);
-    printf("no folder of a network is given (see the head of examples/27_sentences.c)\n"
-           "a random one: vectors of %d texts within %.1e of PyTorch's\n", n, worst);
+    printf("  checked: %d vectors within %.1e of those of %s, 1e-4 allowed: %s\n", n, worst,
+           library, worst < 1e-4 ? "ok" : "WRONG");
     return worst < 1e-4 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        return check();
-    }
-    sentences s;
-    const char *const *texts = argc > 2 ? (const char *const *)argv + 2 : usual;
-    int n = argc > 2 ? argc - 2 : USUAL;
-    n = n < MOST ? n : MOST;
+    const char *folder = argc > 1 ? argv[1] : "data/minilm", *start = "opening the files";
     double begin = now_ms();
-    if (!sentences_open(&s, argv[1], NULL)) {
+    int wrong = 0;
+    sentences s;
+    if (argc < 2 && access(folder, R_OK)) {
+        printf("skipped: no %s (`make data` fetches it); a random network instead\n", folder);
+        if (!sentences_open(&s, "tests/data/sentences", NULL)) {
+            give_up(&s);
+        }
+        wrong = check(&s, "tests/data/sentences/expected.txt", "PyTorch");
+    } else if (!sentences_open(&s, folder, NULL)) {
         give_up(&s);
+    } else if (argc > 2) {
+        tell(&s, (const char *const *)argv + 2, argc - 2 < MOST ? argc - 2 : MOST, begin, start);
+    } else {
+        tell(&s, usual, 1, begin, start);
+        tell(&s, usual, USUAL, now_ms(), "a program of another size");
+        wrong = argc < 2 && check(&s, "tests/data/sentences/minilm.txt", "sentence-transformers");
     }
-    float *vectors = calloc((size_t)n * (size_t)s.width, sizeof(float));
-    double opened = now_ms();
-    if (!vectors || !sentences_encode(&s, texts, n, vectors)) {
-        give_up(&s);
-    }
-    double first = now_ms();
-    if (!sentences_encode(&s, texts, n, vectors)) {
-        give_up(&s);
-    }
-    printf("%d texts: opened in %.1f ms, compiled and encoded in %.1f ms, again in %.1f ms\n", n,
-           opened - begin, first - opened, now_ms() - first);
-    print_nearest(texts, vectors, n, s.width);
-    free(vectors);
     sentences_close(&s);
-    return 0;
+    return wrong;
 }

@@ -6,8 +6,8 @@
  *         sentences_encode(&s, (const char *[]){"a text", "another"}, 2, vectors)) ...
  *
  * A function that fails returns false and tells why in s.error; the caller closes s either way.
- * The batch is filled up to a multiple of 8 texts of a multiple of 16 words; each such size is a
- * program, which is made when first needed. */
+ * A text alone is a batch of 1, others are filled up to 8; their words to a multiple of 16. Each
+ * such size is a program, which is made when first needed. */
 #ifndef SENTENCES_H
 #define SENTENCES_H
 
@@ -23,7 +23,7 @@ typedef struct sentences {
     wp_words words;
     char settings[256], error[512];
     int width, most;                        /* of a vector; words of a text */
-    tc_program *programs[SENTENCES_PROGRAMS]; /* by the words of a text */
+    tc_program *programs[2][SENTENCES_PROGRAMS]; /* of a text alone, of a batch; by its words */
 } sentences;
 
 static inline bool sentences_fail(sentences *s, const char *what, const char *why)
@@ -91,7 +91,8 @@ static inline bool sentences_open(sentences *s, const char *folder, const tc_opt
 static inline void sentences_close(sentences *s)
 {
     for (int i = 0; i < SENTENCES_PROGRAMS; i++) {
-        tc_program_free(s->programs[i]);
+        tc_program_free(s->programs[0][i]);
+        tc_program_free(s->programs[1][i]);
     }
     nn_free(&s->model);
     tc_file_close(s->model.file);
@@ -109,12 +110,12 @@ static inline tc_tensor sentences_mean(tc_tensor hidden, tc_tensor mask)
     return tc_div(mean, tc_maximum(length, 1e-12));
 }
 
-static inline tc_program *sentences_program(sentences *s, int length)
+static inline tc_program *sentences_program(sentences *s, int batch, int length)
 {
-    tc_program **f = &s->programs[(length - 1) / SENTENCES_STEP];
+    tc_program **f = &s->programs[batch > 1][(length - 1) / SENTENCES_STEP];
     if (!*f) {
-        tc_tensor ids = tc_input(s->ctx, "ids", TC_I64, SENTENCES_BATCH, length);
-        tc_tensor mask = tc_input(s->ctx, "mask", TC_I64, SENTENCES_BATCH, length), out[2];
+        tc_tensor ids = tc_input(s->ctx, "ids", TC_I64, batch, length);
+        tc_tensor mask = tc_input(s->ctx, "mask", TC_I64, batch, length), out[2];
         bert(nn_top(&s->model), (tc_tensor[]){ids, tc_mul(ids, 0), mask}, out);
         tc_tensor y = sentences_mean(out[0], mask);
         if (*nn_error(&s->model) || tc_compile_fn(TC_TENSORS(ids, mask), TC_TENSORS(y), NULL, f)) {
@@ -134,18 +135,19 @@ static inline bool sentences_batch(sentences *s, const char *const *texts, int n
     }
     int length = (int)((longest + SENTENCES_STEP - 1) / SENTENCES_STEP) * SENTENCES_STEP;
     length = length < s->most ? length : s->most;
-    size_t all = (size_t)(SENTENCES_BATCH * length);
+    int batch = n > 1 ? SENTENCES_BATCH : 1;
+    size_t all = (size_t)(batch * length);
     int64_t *ids = calloc(2 * all, sizeof(*ids)), *mask = ids + all;
-    float *out = malloc(sizeof(*out) * (size_t)(SENTENCES_BATCH * s->width));
-    tc_program *f = ids && out ? sentences_program(s, length) : NULL;
-    for (int i = 0; i < SENTENCES_BATCH && f; i++) {
+    float *out = malloc(sizeof(*out) * (size_t)(batch * s->width));
+    tc_program *f = ids && out ? sentences_program(s, batch, length) : NULL;
+    for (int i = 0; i < batch && f; i++) {
         for (int t = 0; t < length; t++) { /* a row that no text has shows its first word */
             ids[i * length + t] = t < counts[i] ? rows[i][t] : 0;
             mask[i * length + t] = t < counts[i] || t == 0;
         }
     }
     bool good = f && tc_run(f, TC_BUFS(TC_BUF(ids, all), TC_BUF(mask, all)),
-                            TC_BUFS(TC_BUF(out, SENTENCES_BATCH * s->width))) == TC_OK;
+                            TC_BUFS(TC_BUF(out, batch * s->width))) == TC_OK;
     if (good) {
         memcpy(vectors, out, sizeof(*out) * (size_t)(n * s->width));
     } else if (!*s->error) {
@@ -167,45 +169,76 @@ static inline bool sentences_encode(sentences *s, const char *const *texts, int 
     return good;
 }
 
-/* Compares with a file of texts, and on the two lines below each its words' numbers and its vector:
- * the largest difference of a number of a vector, and how many texts. False: a text is cut into
- * other words, or something cannot be read. */
-static inline bool sentences_compare(sentences *s, const char *path, double *worst, int *n)
-{
+/* What a file of expected vectors has of a text: a line each. */
+typedef struct sentences_entry {
     char text[4096], ids[4096], numbers[16384];
-    float *vector = malloc(sizeof(*vector) * (size_t)s->width);
+} sentences_entry;
+
+/* Reads the next one; false: the file ends, or (s->error) the text is cut into other words. */
+static inline bool sentences_read(sentences *s, FILE *file, sentences_entry *e)
+{
+    int64_t ids[SENTENCES_WORDS];
+    char *at = e->ids;
+    if (!fgets(e->text, sizeof(e->text), file) || !fgets(e->ids, sizeof(e->ids), file) ||
+        !fgets(e->numbers, sizeof(e->numbers), file)) {
+        return false;
+    }
+    e->text[strcspn(e->text, "\n")] = 0;
+    int count = wp_encode(&s->words, e->text, ids, s->most);
+    bool same = true;
+    for (int i = 0; i < count && same; i++) {
+        same = strtol(at, &at, 10) == ids[i];
+    }
+    return (same && *at == '\n') || sentences_fail(s, e->text, "is cut into other words");
+}
+
+/* The largest difference between a number of the vectors of n entries and what is written there. */
+static inline bool sentences_differ(sentences *s, const sentences_entry *entries, int n,
+                                    double *worst)
+{
+    const char *texts[SENTENCES_BATCH];
+    float *vectors = malloc(sizeof(*vectors) * (size_t)((n + 1) * s->width));
+    for (int i = 0; i < n; i++) {
+        texts[i] = entries[i].text;
+    }
+    bool good = vectors && sentences_encode(s, texts, n, vectors);
+    for (int i = 0; i < n && good; i++) {
+        const char *at = entries[i].numbers;
+        for (int d = 0; d < s->width; d++) {
+            char *behind;
+            double off = fabs((double)vectors[i * s->width + d] - strtod(at, &behind));
+            *worst = fmax(*worst, isnan(off) ? INFINITY : off);
+            at = behind;
+        }
+    }
+    free(vectors);
+    return good;
+}
+
+/* Compares with a file of texts, and on the two lines below each its words' numbers and its vector,
+ * at_once (up to SENTENCES_BATCH) texts a call: the largest difference of a number of a vector, and
+ * how many texts. False: a text is cut into other words, or something cannot be read. */
+static inline bool sentences_compare(sentences *s, const char *path, int at_once, double *worst,
+                                     int *n)
+{
+    sentences_entry *entries = malloc(sizeof(*entries) * SENTENCES_BATCH);
     FILE *file = fopen(path, "r");
-    bool good = vector && file;
-    while (good && fgets(text, sizeof(text), file) && fgets(ids, sizeof(ids), file) &&
-           fgets(numbers, sizeof(numbers), file)) {
-        int64_t given[SENTENCES_WORDS];
-        const char *one = text;
-        char *at = ids;
-        text[strcspn(text, "\n")] = 0;
-        int count = wp_encode(&s->words, text, given, s->most);
-        for (int i = 0; i < count && good; i++) {
-            good = strtol(at, &at, 10) == given[i];
+    bool good = entries && file;
+    for (int many = at_once; good && many == at_once; *n += many) {
+        for (many = 0; many < at_once && sentences_read(s, file, &entries[many]);) {
+            many++;
         }
-        if (!good || *at != '\n') {
-            good = sentences_fail(s, text, "is cut into other words");
-            break;
-        }
-        good = sentences_encode(s, &one, 1, vector);
-        at = numbers;
-        for (int d = 0; d < s->width && good; d++) {
-            *worst = fmax(*worst, fabs((double)vector[d] - strtod(at, &at)));
-        }
-        *n += 1;
+        good = !*s->error && sentences_differ(s, entries, many, worst);
     }
     if (good && !*n) {
         good = sentences_fail(s, path, "it has no texts");
-    } else if (!file) {
+    } else if (!good && !*s->error) {
         sentences_fail(s, path, "it cannot be read");
     }
     if (file) {
         fclose(file);
     }
-    free(vector);
+    free(entries);
     return good;
 }
 

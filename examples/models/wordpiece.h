@@ -3,8 +3,9 @@
  *
  * A text is cut at blanks and around each punctuation mark and Chinese sign, letters become small
  * and lose their accents; a word is then the longest piece of the list, and the longest next one
- * ("##ing"), to its end, or [UNK] where there is none. Letters that are neither Latin up to
- * U+017F, modern Greek nor Cyrillic up to U+045F stay as they are. */
+ * ("##ing"), to its end, or [UNK] where there is none. Korean syllables fall into their letters,
+ * kana lose their marks. Other letters stay as they are, but for Latin up to U+017F and of U+1E00
+ * to U+1EFF, modern Greek, Cyrillic up to U+045F, and alef, waw and yeh. */
 #ifndef WORDPIECE_H
 #define WORDPIECE_H
 
@@ -139,6 +140,20 @@ static inline int wp_put(char *to, uint32_t c)
     return more + 1;
 }
 
+/* Kana without the mark that makes a k a g, or an h a p. */
+static inline uint32_t wp_plain_kana(uint32_t c)
+{
+    uint32_t hiragana = c >= 0x30a0 ? c - 0x60 : c;
+    if (hiragana == 0x3094) {
+        return c - (0x3094 - 0x3046);
+    }
+    if ((hiragana >= 0x304b && hiragana <= 0x3062 && !(hiragana & 1)) ||
+        (hiragana >= 0x3064 && hiragana <= 0x3069 && (hiragana & 1))) {
+        return c - 1;
+    }
+    return hiragana >= 0x306f && hiragana <= 0x307d ? c - (hiragana - 0x306f) % 3 : c;
+}
+
 /* Small and without its accent. */
 static inline uint32_t wp_plain(uint32_t c)
 {
@@ -146,14 +161,27 @@ static inline uint32_t wp_plain(uint32_t c)
         "aaaaaa\0ceeeeiiii\0nooooo\0\0uuuuy\0\0aaaaaa\0ceeeeiiii\0nooooo\0\0uuuuy\0y"
         "aaaaaaccccccccdd\0\0eeeeeeeeeegggggggghh\0\0iiiiiiiii\0\0\0jjkk\0llllll\0\0\0\0"
         "nnnnnn\0\0\0oooooo\0\0rrrrrrsssssssstttt\0\0uuuuuuuuuuuuwwyyyzzzzzz\0";
+    static const char more_latin[] = /* U+1E00 to U+1EFF */
+        "aabbbbbbccddddddddddeeeeeeeeeeffgghhhhhhhhhhiiiikkkkkkllllllllmmmmmmnnnnnnnnoooooooopppp"
+        "rrrrrrrrssssssssssttttttttuuuuuuuuuuvvvvwwwwwwwwwwxxxxyyzzzzzzhtwy\0\0\0\0\0\0"
+        "aaaaaaaaaaaaaaaaaaaaaaaaeeeeeeeeeeeeeeeeiiiioooooooooooooooooooooooouuuuuuuuuuuuuuyyyyyyyy"
+        "\0\0\0\0\0";
     static const uint16_t accents[][2] = { /* small letters with one, and without */
         {0x390, 0x3b9}, {0x3ac, 0x3b1}, {0x3ad, 0x3b5}, {0x3ae, 0x3b7}, {0x3af, 0x3b9},
         {0x3b0, 0x3c5}, {0x3ca, 0x3b9}, {0x3cb, 0x3c5}, {0x3cc, 0x3bf}, {0x3cd, 0x3c5},
         {0x3ce, 0x3c9}, {0x439, 0x438}, {0x450, 0x435}, {0x451, 0x435}, {0x453, 0x433},
-        {0x457, 0x456}, {0x45c, 0x43a}, {0x45d, 0x438}, {0x45e, 0x443}};
+        {0x457, 0x456}, {0x45c, 0x43a}, {0x45d, 0x438}, {0x45e, 0x443},
+        {0x1a0, 'o'}, {0x1a1, 'o'}, {0x1af, 'u'}, {0x1b0, 'u'}, {0x1e9e, 0xdf},
+        {0x622, 0x627}, {0x623, 0x627}, {0x624, 0x648}, {0x625, 0x627}, {0x626, 0x64a}};
     static const uint16_t greek[] = {0x3b1, 0, 0x3b5, 0x3b7, 0x3b9, 0, 0x3bf, 0, 0x3c5, 0x3c9};
     if (c >= 0xc0 && c < 0x180 && latin[c - 0xc0]) {
         return (uint32_t)latin[c - 0xc0];
+    }
+    if (c >= 0x1e00 && c < 0x1f00 && more_latin[c - 0x1e00]) {
+        return (uint32_t)more_latin[c - 0x1e00];
+    }
+    if (c >= 0x3041 && c < 0x3100) {
+        return wp_plain_kana(c);
     }
     if (c < 0x80) {
         return c >= 'A' && c <= 'Z' ? c + 32 : c;
@@ -177,10 +205,25 @@ static inline uint32_t wp_plain(uint32_t c)
     return c;
 }
 
+/* The letters that stand for one; how many: the three or two of a Korean syllable, else one. */
+static inline int wp_letters(uint32_t c, uint32_t *letters)
+{
+    uint32_t syllable = c - 0xac00, last = syllable % 28;
+    if (c < 0xac00 || c > 0xd7a3) {
+        letters[0] = wp_plain(c);
+        return 1;
+    }
+    letters[0] = 0x1100 + syllable / 588;
+    letters[1] = 0x1161 + syllable % 588 / 28;
+    letters[2] = 0x11a7 + last;
+    return last ? 3 : 2;
+}
+
 static inline bool wp_is_blank(uint32_t c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x202f || c == 0x205f || c == 0x3000;
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+           c == 0x205f || c == 0x3000;
 }
 
 /* Neither seen nor kept: control characters, what is no letter, accents on their own. */
@@ -188,23 +231,31 @@ static inline bool wp_is_nothing(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0xfffd || c == 0xfeff ||
            (c >= 0x200b && c <= 0x200f) || (c >= 0x202a && c <= 0x202e) ||
-           (c >= 0x300 && c < 0x370);
+           (c >= 0x2060 && c < 0x2070) || (c >= 0x300 && c < 0x370) ||
+           (c >= 0x591 && c <= 0x5bd) || (c >= 0x64b && c < 0x660) || c == 0x3099 || c == 0x309a;
 }
 
-/* A word of its own: punctuation, and Chinese signs. */
+/* A word of its own: Chinese signs, and punctuation (of ASCII all that is neither letter nor
+ * number) as far as scripts in wide use have it. */
 static inline bool wp_is_alone(uint32_t c)
 {
-    bool ascii = (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
-                 (c >= 123 && c <= 126);
-    bool latin = c == 0xa1 || c == 0xa7 || c == 0xab || c == 0xb6 || c == 0xb7 || c == 0xbb ||
-                 c == 0xbf;
-    bool general = (c >= 0x2010 && c <= 0x2027) || (c >= 0x2030 && c <= 0x205e && c != 0x2044 &&
-                                                     c != 0x2052) ||
-                   (c >= 0x3001 && c <= 0x3003) || (c >= 0x3008 && c <= 0x3011);
-    bool chinese = (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
-                   (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x2ceaf) ||
-                   (c >= 0x2f800 && c <= 0x2fa1f);
-    return ascii || latin || general || chinese;
+    static const uint32_t ranges[][2] = {
+        {0x21, 0x2f}, {0x3a, 0x40}, {0x5b, 0x60}, {0x7b, 0x7e}, {0xa1, 0xa1}, {0xa7, 0xa7},
+        {0xab, 0xab}, {0xb6, 0xb7}, {0xbb, 0xbb}, {0xbf, 0xbf}, {0x37e, 0x37e}, {0x387, 0x387},
+        {0x55a, 0x55f}, {0x589, 0x58a}, {0x5be, 0x5be}, {0x5f3, 0x5f4}, {0x60c, 0x60d},
+        {0x61b, 0x61b}, {0x61d, 0x61f}, {0x66a, 0x66d}, {0x6d4, 0x6d4}, {0x964, 0x965},
+        {0xe4f, 0xe4f}, {0xe5a, 0xe5b}, {0x2010, 0x2027}, {0x2030, 0x2043}, {0x2045, 0x2051},
+        {0x2053, 0x205e}, {0x207d, 0x207e}, {0x208d, 0x208e}, {0x3001, 0x3003}, {0x3008, 0x3011},
+        {0x3014, 0x301f}, {0x3030, 0x3030}, {0x303d, 0x303d}, {0x30a0, 0x30a0}, {0x30fb, 0x30fb},
+        {0xfe30, 0xfe52}, {0xfe54, 0xfe61}, {0xff01, 0xff03}, {0xff05, 0xff0a}, {0xff0c, 0xff0f},
+        {0xff1a, 0xff1b}, {0xff1f, 0xff20}, {0xff3b, 0xff3d}, {0xff3f, 0xff3f}, {0xff5b, 0xff5b},
+        {0xff5d, 0xff5d}, {0xff5f, 0xff65}, {0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xf900, 0xfaff},
+        {0x20000, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+    bool alone = false;
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges) && !alone; i++) {
+        alone = c >= ranges[i][0] && c <= ranges[i][1];
+    }
+    return alone;
 }
 
 /* ---- texts ---- */
@@ -267,12 +318,12 @@ static inline int wp_encode(const wp_words *w, const char *text, int64_t *ids, i
         if (wp_is_blank(c) || wp_is_nothing(c)) {
             continue;
         }
-        char small[4];
-        int bytes = wp_put(small, wp_plain(c));
-        letters++;
-        if (n + (size_t)bytes <= WP_BYTES) {
-            memcpy(word + 2 + n, small, (size_t)bytes);
-            n += (size_t)bytes;
+        uint32_t plain[3];
+        int many = wp_letters(c, plain);
+        for (int i = 0; i < many; i++, letters++) {
+            if (n + 4 <= WP_BYTES) {
+                n += (size_t)wp_put(word + 2 + n, plain[i]);
+            }
         }
         if (alone) {
             at = wp_pieces(w, word, n, letters, ids, at, most - 1);
