@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "41426529becf6934"
+#define TCI_BUILD "184fb0deea4ce770"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -283,7 +283,8 @@
  *     tc_run(f, TC_BUFS_N(given, 1), TC_BUFS(TC_BUF(out, 12)));
  *
  * What no op here does, a C function of yours does, called by the program between its kernels. It
- * has a name and a version, a rule for the shape of its result and, if wanted, one for gradients:
+ * has a name and a version, a rule for the shape of its result and, if wanted, one for gradients
+ * and a text for GPUs, where it would else be called by the host with copies of its operands:
  *
  *     #include "tc.h"
  *
@@ -304,7 +305,13 @@
  *     int main(void)
  *     {
  *         static const tc_custom_op op = {.name = "pick", .version = 1, .shape = pick_shape,
- *                                         .run = pick};
+ *                                         .run = pick, .cuda =
+ *             "__device__ void run(const tc_custom_array *in, int n, tc_custom_array *out)\n"
+ *             "{\n"
+ *             "    if (threadIdx.x == 0) {\n"
+ *             "        *(float *)out->data = ((const float *)in[0].data)[in[0].n / 2];\n"
+ *             "    }\n"
+ *             "}\n"};
  *         tc_ctx *ctx;
  *         if (tc_ctx_make(&ctx, NULL)) {
  *             return 1;
@@ -3639,7 +3646,9 @@ typedef struct tc_custom_op {
     int version;
     void *user;       /* for the functions, which stay as long as programs do; not freed */
     /* dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, which has those of
-     * the first input so far. false: the inputs do not fit. NULL: they are those of the first. */
+     * the first input so far. false: the inputs do not fit. NULL: they are those of the first.
+     * Symbolic sizes, and n, are as tc_size gives them: to be compared by == and computed with by
+     * tc_dim_add and the others; the functions that compute are given those of the run. */
     bool (*shape)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
     /* Computes the result. On any thread, also in several runs at once; makes no call of tc. */
     void (*run)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
@@ -3649,14 +3658,23 @@ typedef struct tc_custom_op {
     /* The results of many examples, along a first axis, which each input has too (what is the same
      * for all is repeated); made of tc's calls. NULL: tc_vmap repeats `run` for each of them. */
     tc_tensor (*vmap)(void *user, tc_tensors inputs);
+    /* What programs of a GPU do in the place of `run`: CUDA C++ (copied) with a function
+     *     __device__ void run(const tc_custom_array *in, int n, tc_custom_array *out)
+     * that all threads of a launch call, and whatever it needs; a source of its own, in which
+     * long long is the type of sizes. A launch has blocks of cuda_threads (0: 256), one for each
+     * cuda_elements (0: cuda_threads) of the result, as many as that takes. NULL: the host calls
+     * `run` between launches, with copies of the operands. */
+    const char *cuda;
+    int cuda_threads;      /* at most 1024 */
+    int64_t cuda_elements;
 } tc_custom_op;
 
-/* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
- * the run. Sizes are numbers, not symbolic: the shape rule is asked once. A program with such a
- * call runs interpreted or on "cpu", as its memory is the host's; else its compile is
- * TC_ERR_UNSUPPORTED. tc_jvp differentiates what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or
- * run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape rule
- * says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+/* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host in the thread of
+ * the run, or on the GPU whose program it is. The shape rule is asked once. tc_jvp differentiates
+ * what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, cuda_threads or
+ * cuda_elements out of range, another op of that name and version, and where a program is compiled
+ * for a GPU: its compiler refuses the text (tc_error has its words, with lines of the text);
+ * TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 
@@ -3899,6 +3917,7 @@ typedef struct tc_build {
     int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
     int processes;                  /* out: processes started, for tc_stats */
+    int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
 } tc_build;
@@ -11573,7 +11592,7 @@ struct tci_node;
 
 typedef struct tci_custom tci_custom;
 struct tci_custom {
-    tc_custom_op op;      /* its name is ours */
+    tc_custom_op op;      /* its name and text are ours */
     int64_t number;       /* from 1 on: the attribute of a CUSTOM node */
     /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
     struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
@@ -11596,6 +11615,11 @@ typedef struct tci_custom_call {
 TCI_FN const tci_custom *tci_custom_list(tci_custom *fresh);
 TCI_FN const tci_custom *tci_custom_find(const char *name, int version);
 TCI_FN const tci_custom *tci_custom_get(int64_t number);
+/* Threads of a block, and elements of the result for each block, where the op's text runs. */
+TCI_FN int tci_custom_threads(const tci_custom *c);
+TCI_FN int64_t tci_custom_elements(const tci_custom *c);
+/* Of an operand whose sizes are known. */
+TCI_FN int64_t tci_custom_bytes(const tc_custom_array *a);
 /* operands: memory of each input, then of n_results places for the result. */
 TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results);
 
@@ -11650,6 +11674,21 @@ TCI_FN const tci_custom *tci_custom_get(int64_t number)
     return c;
 }
 
+TCI_FN int tci_custom_threads(const tci_custom *c)
+{
+    return c->op.cuda_threads ? c->op.cuda_threads : 256;
+}
+
+TCI_FN int64_t tci_custom_elements(const tci_custom *c)
+{
+    return c->op.cuda_elements ? c->op.cuda_elements : tci_custom_threads(c);
+}
+
+TCI_FN int64_t tci_custom_bytes(const tc_custom_array *a)
+{
+    return a->n * tc_dtype_size(a->dtype);
+}
+
 TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results)
 {
     tc_custom_array arrays[TC_CUSTOM_MOST + 1];
@@ -11660,8 +11699,7 @@ TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, i
     }
     call->op->op.run(call->op->op.user, arrays, n, &arrays[n]);
     for (int i = 1; i < n_results; i++) { /* outputs that are the same value */
-        memcpy(operands[n + i], operands[n],
-               (size_t)call->arrays[n].n * (size_t)tc_dtype_size(call->arrays[n].dtype));
+        memcpy(operands[n + i], operands[n], (size_t)tci_custom_bytes(&call->arrays[n]));
     }
 }
 /* ---- src/ops/helpers.c ---- */
@@ -27376,11 +27414,17 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
         const tc_custom_array *a = &call->arrays[i];
         tci_str_printf(out, "%s %s [", i == call->n_inputs ? " ->" : "", tc_dtype_name(a->dtype));
         for (int d = 0; d < a->rank; d++) {
-            tci_str_printf(out, "%s%lld", d ? ", " : "", (long long)a->sizes[d]);
+            tci_str_printf(out, "%s%s", d ? ", " : "", TCI_DIM_TEXT(tci_dim_list(a->sizes)[d]));
         }
         tci_str_add(out, "]");
     }
     tci_str_add(out, "\n");
+    const tc_custom_op *op = &call->op->op;
+    if (op->cuda) { /* where a device runs it, the text is the kernel */
+        tci_str_printf(out, "  cuda, %d threads for %lld elements:\n%s\n",
+                       tci_custom_threads(call->op), (long long)tci_custom_elements(call->op),
+                       op->cuda);
+    }
 }
 
 /* Each kernel once, and which of them the members are. */
@@ -39673,9 +39717,9 @@ static void tci_pk_show_array(tci_scratch *s, const tci_node *n, tc_custom_array
 {
     *to = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
     to->sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
-    to->n = tci_dim_known(tci_node_count(n));
+    to->n = (int64_t)tci_node_count(n);
     for (int i = 0; i < n->rank; i++) {
-        to->sizes[i] = tci_dim_known(n->shape[i]);
+        to->sizes[i] = (int64_t)n->shape[i];
     }
 }
 
@@ -39709,7 +39753,7 @@ static tci_lowered tci_pk_call(tci_pk *p)
             tci_pk_call_operand(p, buffer, true);
         }
     }
-    p->k->bytes = tci_dim_known(p->k->all_bytes);
+    p->k->bytes = tci_dim_hint(p->k->all_bytes);
     tci_pk_name(p, p->k);
     tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
     out.offsets = TCI_NEW_ARRAY(p->s, tci_dim, p->k->n_operands + 1);
@@ -56368,6 +56412,10 @@ struct tci_dialect {
     /* Of scores: what makes a prim of two values that bf16 holds and rounds it to bf16, NULL where
      * nothing does. May be NULL. */
     const char *(*rounded)(tci_dialect *d, tci_prim p);
+    /* The whole source of a kernel that calls the user's function, of which there is a text in this
+     * language; `lits` are the launch's dims. NULL: there can be none. */
+    void (*call)(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
+                 const char *symbol);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
@@ -64920,7 +64968,7 @@ typedef struct tci_code {
     tci_module **modules; int32_t n_modules;
     tc_times times;
     bool from_disk;
-    bool calls;                /* functions of this process, by name and version */
+    bool calls;                /* the host calls functions of this process, by name and version */
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
@@ -65761,6 +65809,10 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
         tci_key_text(k, c->op.name);
         tci_key_reserve(k, 10);
         tci_key_signed(k, c->op.version);
+        tci_key_text(k, c->op.cuda ? c->op.cuda : "");
+        tci_key_reserve(k, 20);
+        tci_key_signed(k, c->op.cuda_threads);
+        tci_key_signed(k, c->op.cuda_elements);
         return;
     }
     tci_key_number(k, (uint64_t)n->n_attr);
@@ -67257,10 +67309,10 @@ static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
         a->dtype = (tc_dtype)tci_wire_range(w, a->dtype, INT8_MIN, INT8_MAX);
         w->bad |= !tci_dtype_is_valid((int)a->dtype);
         a->rank = (int)tci_wire_range(w, a->rank, 0, TC_CUSTOM_MOST);
-        a->n = tci_wire_range(w, a->n, 0, INT64_MAX);
-        a->sizes = tci_wire_array(w, a->sizes, a->rank + 1, sizeof(*a->sizes));
+        a->n = (int64_t)tci_wire_dim(w, (tci_dim)a->n, 0, INT64_MAX);
+        a->sizes = tci_wire_array(w, a->sizes, a->rank, sizeof(*a->sizes));
         for (int d = 0; d < a->rank && !w->bad; d++) {
-            a->sizes[d] = tci_wire_range(w, a->sizes[d], 0, INT64_MAX);
+            a->sizes[d] = (int64_t)tci_wire_dim(w, (tci_dim)a->sizes[d], 0, INT64_MAX);
         }
     }
     k->call = call;
@@ -67467,6 +67519,7 @@ static bool tci_disk_bind(tci_code *c, const tc_backend *calls)
         tci_code_kernel *k = &c->kernels[i];
         if (k->call) {
             c->calls = true;
+            c->device = calls->launch ? calls : NULL;
             continue;
         }
         void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);
@@ -67857,7 +67910,8 @@ typedef struct tci_jit_kernel {
     const char *note;                   /* !is_found: its schedule, for tc_explain */
     bool is_found;
     tci_module_kernel found;            /* is_found: its module is retained until tci_jit_end */
-    tci_loop *loop;                     /* !is_found: as scheduled, to be compiled */
+    /* !is_found: as scheduled, to be compiled; NULL of a text of the user's */
+    tci_loop *loop;
     tci_launch launch;
     char *symbol;
     int file;                           /* which source holds it */
@@ -67870,10 +67924,10 @@ typedef struct tci_jit {
     const tci_disk *disk;
     tci_jit_kernel *kernels; int n_kernels, cap_kernels;
     int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
-    int n_missing;
+    int n_missing, n_texts;             /* of those that are missing: texts of the user's */
     bool exports;                       /* one source for others: nothing is looked up or built */
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
-    tci_str *sources; int n_sources;    /* scratch */
+    tci_str *sources; int n_sources;    /* scratch: the last n_texts are the user's */
     tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
@@ -67881,6 +67935,8 @@ typedef struct tci_jit {
 
 TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
                           const tci_backend *backend, const tci_disk *disk);
+/* Whether it is compiled; else it is a function of the user's that the host calls. */
+TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k);
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *k); /* its number; equal kernels share one */
 TCI_FN void tci_jit_find(tci_jit *j);                         /* in loaded modules, then on disk */
 TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log);
@@ -67965,6 +68021,11 @@ static void tci_jit_grow_table(tci_jit *j)
     }
 }
 
+TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k)
+{
+    return !k->call || (k->call->op->op.cuda && !strcmp(j->backend->calls->dialect, "cuda"));
+}
+
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
 {
     if (2 * (j->n_kernels + 1) > j->table_size) {
@@ -68020,6 +68081,7 @@ TCI_FN void tci_jit_find(tci_jit *j)
                                                &k->found);
         }
         j->n_missing += !k->is_found;
+        j->n_texts += !k->is_found && k->kernel->call;
     }
     TCI_JIT_COUNT(kernel_hits, j->n_kernels - j->n_missing);
 }
@@ -68096,12 +68158,47 @@ static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine mach
                                  k->launch.why, k->measured_note ? k->measured_note : "");
 }
 
+/* Symbolic sizes of a call, each once, as words of its launch. */
+static void tci_jit_add_dim(tci_jit *j, tci_launch *launch, int *room, tci_dim d)
+{
+    for (int i = 0; i < launch->n_dims; i++) {
+        if (launch->dims[i] == d) {
+            return;
+        }
+    }
+    if (!tci_dim_is_known(d)) {
+        TCI_PUSH(j->s, launch->dims, launch->n_dims, *room, d);
+    }
+}
+
+/* A text of the user's has no schedule but its blocks. */
+static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
+{
+    const tci_custom_call *call = k->kernel->call;
+    const tc_custom_array *result = &call->arrays[call->n_inputs];
+    int64_t elements = tci_custom_elements(call->op);
+    int room = 0;
+    k->launch.n_tasks = tci_dim_ceil_div((tci_dim)result->n, (tci_dim)elements);
+    for (int i = 0; i <= call->n_inputs; i++) {
+        const tc_custom_array *a = &call->arrays[i];
+        for (int d = 0; d < a->rank; d++) {
+            tci_jit_add_dim(j, &k->launch, &room, tci_dim_list(a->sizes)[d]);
+        }
+        tci_jit_add_dim(j, &k->launch, &room, (tci_dim)a->n);
+    }
+    k->note = tci_scratch_printf(j->s, "the user's text of '%.60s', blocks of %d threads, each for "
+                                 "%lld elements", call->op->op.name, tci_custom_threads(call->op),
+                                 (long long)elements);
+}
+
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = tci_jit_machine(j);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
-        if (!k->is_found) {
+        if (!k->is_found && k->kernel->call) {
+            tci_jit_schedule_call(j, k);
+        } else if (!k->is_found) {
             tci_jit_schedule_one(j, k, machine);
             if (verify) {
                 tci_loop_verify(j->s, k->loop);
@@ -68111,18 +68208,20 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
     tci_jit_name_kernels(j);
 }
 
-/* Each kernel's text in the file that has the least so far. */
-static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies)
+/* Each kernel's text in the file, of the first n, that has the least so far; one of the user's in a
+ * file of its own. */
+static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies, int n)
 {
+    int own = n;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         int least = 0;
-        for (int f = 1; f < j->n_sources; f++) {
+        for (int f = 1; f < n; f++) {
             least = bodies[f].n < bodies[least].n ? f : least;
         }
         if (!k->is_found) {
-            k->file = least;
-            tci_str_add_n(&bodies[least], texts[i].text, texts[i].n);
+            k->file = k->kernel->call ? own++ : least;
+            tci_str_add_n(&bodies[k->file], texts[i].text, texts[i].n);
         }
     }
 }
@@ -68138,24 +68237,27 @@ TCI_FN void tci_jit_emit(tci_jit *j)
     for (int i = 0; i < j->n_kernels; i++) {
         const tci_jit_kernel *k = &j->kernels[i];
         texts[i].s = j->s;
-        if (!k->is_found) {
+        if (!k->is_found && k->kernel->call) {
+            d->call(d, &texts[i], k->kernel, &k->launch, k->symbol);
+        } else if (!k->is_found) {
             tci_emit_kernel(&texts[i], d, k->kernel, k->loop, k->symbol);
             total += texts[i].n;
         }
     }
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
-    j->n_sources = (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most);
+    int n = total ? (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most) : 0;
+    j->n_sources = n + j->n_texts;
     j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
     tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
     d->prelude(d, &prelude);
     for (int f = 0; f < j->n_sources; f++) {
         j->sources[f].s = bodies[f].s = j->s;
     }
-    tci_jit_share_out(j, texts, bodies);
+    tci_jit_share_out(j, texts, bodies, n);
     for (int f = 0; f < j->n_sources; f++) {
         tci_str *source = &j->sources[f];
         tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);
-        tci_str_add_n(source, prelude.text, prelude.n);
+        tci_str_add_n(source, prelude.text, f < n ? prelude.n : 0);
         tci_str_add_n(source, bodies[f].text, bodies[f].n);
         tci_dialect_finish(d, source);
     }
@@ -68175,6 +68277,7 @@ typedef struct tci_jit_build {
     tci_workdir dir;
     tci_jit_file *files;        /* heap: the jit's n_sources, and as many pointers twice */
     const char **sources, **outputs;
+    int refused;                /* as tc_build says */
 } tci_jit_build;
 
 static void tci_jit_say(void *arg, const char *text)
@@ -68214,8 +68317,10 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.keep = b->dir.is_kept;
     build.say = tci_jit_say;
     build.say_arg = &j->said;
+    build.refused = -1;
     tc_status status = calls->compile(calls->user, &build);
     TCI_JIT_COUNT(compiler_runs, build.processes);
+    b->refused = status == TC_ERR_COMPILER ? build.refused : -1;
     return status;
 }
 
@@ -68289,10 +68394,27 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
     return TC_OK;
 }
 
+/* The op of whose text a source is; NULL: of none. */
+static const tc_custom_op *tci_jit_op_of(const tci_jit *j, int source)
+{
+    for (int i = 0; i < j->n_kernels; i++) {
+        const tci_jit_kernel *k = &j->kernels[i];
+        if (k->kernel->call && !k->is_found && k->file == source) {
+            return &k->kernel->call->op->op;
+        }
+    }
+    return NULL;
+}
+
 static void tci_jit_tell(const tci_jit *j, const tci_jit_build *b, tci_str *log)
 {
     size_t n = j->said.n;
-    tci_str_add(log, "compiling the generated code failed:\n");
+    const tc_custom_op *op = tci_jit_op_of(j, b->refused);
+    if (op) {
+        tci_str_printf(log, "the CUDA text of custom op '%.60s' does not compile:\n", op->name);
+    } else {
+        tci_str_add(log, "compiling the generated code failed:\n");
+    }
     tci_str_add_n(log, tci_str_text(&j->said), TCI_MIN(n, (size_t)TCI_JIT_LOG_BYTES));
     if (n > TCI_JIT_LOG_BYTES) {
         tci_str_printf(log, "\n... %zu more bytes\n", n - TCI_JIT_LOG_BYTES);
@@ -68331,7 +68453,7 @@ static tc_status tci_jit_build_all(tci_jit *j, tci_jit_build *b)
 static bool tci_jit_begin_build(tci_jit_build *b, int n)
 {
     memset(b, 0, sizeof(*b));
-    b->dir.dir.fd = b->dir.base.fd = -1;
+    b->dir.dir.fd = b->dir.base.fd = b->refused = -1;
     b->files = tci_heap_get((size_t)n * (sizeof(*b->files) + 2 * sizeof(char *)));
     b->sources = b->files ? (const char **)(b->files + n) : NULL;
     b->outputs = b->files ? b->sources + n : NULL;
@@ -68362,6 +68484,7 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
     tc_status status = tci_jit_build_all(j, &b);
     if (status != TC_OK) {
         tci_jit_tell(j, &b, log);
+        status = tci_jit_op_of(j, b.refused) ? TC_ERR_ARGUMENT : status;
     } else if (b.dir.is_kept) {
         tci_log(j->options, "compile", "kept: %s", b.dir.dir.path.text);
     }
@@ -68450,11 +68573,11 @@ static int64_t tci_tune_operand_bytes(const tci_koperand *o)
     return TCI_MAX(tci_dim_hint(o->n), 1) * tci_dtype_get((tc_dtype)o->dtype)->bytes;
 }
 
-/* It is no joint, its sizes are known, and its memory is not too much. */
+/* It is no joint and no text of the user's, its sizes are known, and its memory is not too much. */
 static bool tci_tune_can_run(const tci_kernel *k)
 {
     int64_t bytes = 0;
-    if (k->n_members) {
+    if (k->n_members || k->call) {
         return false;
     }
     for (int i = 0; i < k->n_axes; i++) {
@@ -69450,31 +69573,12 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
 
 /* ---- stages of one request ---- */
 
-/* Functions of the user's run on the host, on memory of sizes that are known. */
-static void tci_compile_check_calls(tci_compile_batch_state *b, const tci_request *r)
-{
-    for (int i = 0; i < r->n_nodes; i++) {
-        if (r->nodes[i]->op != TCI_OP_CUSTOM || tci_node_is_value(r->nodes[i])) {
-            continue;
-        }
-        const char *name = tci_custom_get(r->nodes[i]->attr[0])->op.name;
-        if (b->backend->calls && b->backend->calls->launch) {
-            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' runs on the host, "
-                             "not on \"%s\"", name, b->backend->name);
-        } else if (r->n_symbols) {
-            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' in a program of "
-                             "symbolic sizes", name);
-        }
-    }
-}
-
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
-    tci_compile_check_calls(b, r);
     job->copy = tci_request_copy_graph(s, r);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
@@ -69513,8 +69617,8 @@ static void tci_compile_find_kernels(tci_compile_batch_state *b)
         int n = job->plan ? job->plan->n_kernels : 0;
         job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
         for (int k = 0; k < n; k++) {
-            bool is_call = job->plan->kernels[k]->call;
-            job->units[k] = is_call ? -1 : tci_jit_add(&b->jit, job->plan->kernels[k]);
+            const tci_kernel *kernel = job->plan->kernels[k];
+            job->units[k] = tci_jit_takes(&b->jit, kernel) ? tci_jit_add(&b->jit, kernel) : -1;
         }
     }
     tci_jit_find(&b->jit);
@@ -69816,12 +69920,14 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* Functions of the user's, which every executor on the host calls. */
-static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_plan *plan, tci_code *c)
+/* Functions of the user's, which the host calls, wherever kernels run. */
+static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile_job *job,
+                                   tci_code *c)
 {
+    const tc_backend *device = b->native && b->backend->calls->launch ? b->backend->calls : NULL;
     for (int i = 0; i < c->n_kernels; i++) {
-        const tci_custom_call *from = plan->kernels[i]->call;
-        if (!from) {
+        const tci_custom_call *from = job->plan->kernels[i]->call;
+        if (!from || (b->native && job->units[i] >= 0)) {
             continue;
         }
         int n = from->n_inputs + 1;
@@ -69836,9 +69942,13 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_plan *p
         }
         c->kernels[i].call = call;
         c->kernels[i].symbol = tci_compile_text(b, c, from->op->op.name);
-        c->kernels[i].note = tci_compile_text(b, c, "a function of the user's");
+        c->kernels[i].note = tci_compile_text(
+            b, c, device ? "a function of the user's, called by the host: operands are copied "
+                           "there, the result back; its text for the device would save that"
+                         : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
+        c->device = device;
     }
 }
 
@@ -69900,7 +70010,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
             c->kernels[i].writes[o] = from->operands[o].is_output;
         }
     }
-    tci_compile_fill_calls(b, job->plan, c);
+    tci_compile_fill_calls(b, job, c);
     if (b->native) {
         tci_compile_fill_native(b, job, c);
     } else {
@@ -74074,7 +74184,8 @@ TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_l
  * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
  * the host, which moves their operands in between. Where it is known how often, all rounds are
  * recorded too, one launch after the other: not before a second run with operands at the same
- * places, as that takes longer than launching once.
+ * places, as that takes longer than launching once. A function of the user's is called by the host
+ * between launches, with copies of its operands; a run with such calls is not recorded.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -74189,13 +74300,68 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
     return launch;
 }
 
+/* Operands are aligned as those of an arena are. */
+static int64_t tci_walk_room(int64_t bytes)
+{
+    return (bytes + 63) & ~(int64_t)63;
+}
+
+/* A function of the user's, on host memory with room for its operands. */
+static tc_status tci_walk_call_copies(tc_call *c, const tci_run_step *step, char *host)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_custom_call *call = step->call;
+    void *const *there = c->slots + step->first_slot;
+    void *here[TC_CUSTOM_MOST + 1];
+    tc_status status = TC_OK;
+    for (int i = 0; i <= call->n_inputs && !status; i++) {
+        int64_t bytes = tci_custom_bytes(&call->arrays[i]);
+        here[i] = host;
+        host += tci_walk_room(bytes);
+        if (i < call->n_inputs && bytes) {
+            status = device->download(device->user, here[i], there[i], bytes);
+        }
+    }
+    int64_t bytes = tci_custom_bytes(&call->arrays[call->n_inputs]);
+    if (!status) {
+        tci_custom_run(call, here, 1);
+    }
+    for (int i = call->n_inputs; i < step->n_operands && bytes && !status; i++) {
+        status = device->upload(device->user, there[i], here[call->n_inputs], bytes);
+    }
+    return status;
+}
+
+/* In its place among the launches: what was launched before is done, and what follows waits. */
+static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_custom_call *call = step->call;
+    int64_t bytes = 1;
+    tc_status status = device->sync(device->user);
+    if (!status && !device->alloc) {
+        tci_custom_run(call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
+    }
+    if (status || !device->alloc) {
+        return status;
+    }
+    for (int i = 0; i <= call->n_inputs; i++) {
+        bytes += tci_walk_room(tci_custom_bytes(&call->arrays[i]));
+    }
+    char *host = tci_heap_get_aligned((size_t)bytes);
+    status = host ? tci_walk_call_copies(c, step, host) : TC_ERR_MEMORY;
+    tci_heap_free_aligned(host);
+    return status;
+}
+
 static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
+        const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
-        status = device->launch(device->user, &launch);
+        status = step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
     }
     return status;
 }
@@ -74232,7 +74398,7 @@ static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
         n += tci_walk_times(code, i);
     }
     bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
-    return code->device->record && fits ? n : 0;
+    return code->device->record && fits && !code->calls ? n : 0;
 }
 
 static void tci_walk_put(tc_call *c, int begin, int end)
@@ -74474,7 +74640,8 @@ static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step
 /* Where a run with these goes: its own queue for kernels, or the device's. */
 static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 {
-    return r->splits && !c->program->n_params && !c->program->code->n_repeats;
+    const tci_code *code = c->program->code;
+    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls;
 }
 
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
@@ -76079,6 +76246,24 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
         TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
 }
 
+/* A function of the user's is given the sizes of the run. */
+static const tci_custom_call *tci_dynamic_custom(tci_dynamic_build *b, const tci_custom_call *from)
+{
+    tci_custom_call *call = tci_dynamic_get(b, 1, sizeof(*call));
+    *call = *from;
+    call->arrays = tci_dynamic_get(b, call->n_inputs + 1, sizeof(*call->arrays));
+    for (int i = 0; i <= call->n_inputs; i++) {
+        tc_custom_array *a = &call->arrays[i];
+        *a = from->arrays[i];
+        a->n = tci_dynamic_size(b, (tci_dim)a->n);
+        a->sizes = tci_dynamic_get(b, a->rank, sizeof(*a->sizes));
+        for (int d = 0; d < a->rank; d++) {
+            a->sizes[d] = tci_dynamic_size(b, tci_dim_list(from->arrays[i].sizes)[d]);
+        }
+    }
+    return call;
+}
+
 static void tci_dynamic_kernels(tci_dynamic_build *b)
 {
     tci_code *c = b->code;
@@ -76095,7 +76280,9 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
         to->work_bytes = tci_dynamic_size(b, from->work_bytes);
         to->flops = tci_dim_value(from->flops, b->values);
         to->bytes = tci_dim_value(from->bytes, b->values);
-        if (from->kernel) {
+        if (from->call) {
+            to->call = tci_dynamic_custom(b, from->call);
+        } else if (from->kernel) {
             tci_dynamic_interpret(b, to, from);
         } else {
             to->task_ns = tci_dynamic_task_ns(from, to);
@@ -76181,6 +76368,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     const tci_code *from = b->family;
     tci_code *c = b->code;
     c->device = from->device;
+    c->calls = from->calls;
     memcpy(c->backend, from->backend, sizeof(c->backend));
     c->list = from->list;
     c->n_list = from->n_list;
@@ -87105,8 +87293,10 @@ TC_API tc_status tc_scale_effects_at(tc_tensor scale, tc_tensor finite, int64_t 
 
 static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
 {
+    bool same_text = !a->cuda == !b->cuda && (!a->cuda || !strcmp(a->cuda, b->cuda));
     return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp &&
-           a->vmap == b->vmap;
+           a->vmap == b->vmap && same_text && a->cuda_threads == b->cuda_threads &&
+           a->cuda_elements == b->cuda_elements;
 }
 
 /* The user's rule over handles; its result as a node. */
@@ -87168,14 +87358,17 @@ static tci_node *tci_custom_vmap(const tci_custom *c, tci_graph *g, const tci_no
 
 static const tci_custom *tci_custom_make(const tc_custom_op *op)
 {
-    size_t n = strlen(op->name) + 1;
-    tci_custom *fresh = tci_heap_get(sizeof(*fresh) + n);
+    size_t n = strlen(op->name) + 1, n_text = op->cuda ? strlen(op->cuda) + 1 : 0;
+    tci_custom *fresh = tci_heap_get(sizeof(*fresh) + n + n_text);
     if (!fresh) {
         return NULL;
     }
     *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL,
                           .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
+    if (op->cuda) {
+        fresh->op.cuda = memcpy((char *)(fresh + 1) + n, op->cuda, n_text);
+    }
     const tci_custom *listed = tci_custom_list(fresh);
     if (listed != fresh) {
         tci_heap_free(fresh);
@@ -87188,6 +87381,13 @@ static const tci_custom *tci_custom_of(tci_frame *f, const tc_custom_op *op)
 {
     if (!op || !op->name || !op->name[0] || !op->run) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "an op has a name and a function `run`");
+        return NULL;
+    }
+    if (op->cuda_threads < 0 || op->cuda_threads > 1024 || op->cuda_elements < 0) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "'%.60s' has cuda_threads = %d and cuda_elements = %lld, expected 0 to "
+                       "1024 and no negative number", op->name, op->cuda_threads,
+                       (long long)op->cuda_elements);
         return NULL;
     }
     const tci_custom *c = tci_custom_find(op->name, op->version);
@@ -87213,36 +87413,29 @@ typedef struct tci_custom_rule {
 static bool tci_custom_show(tci_frame *f, tci_custom_rule *rule, int i, const tci_node *x)
 {
     tc_custom_array *a = &rule->arrays[i];
-    *a = (tc_custom_array){NULL, (tc_dtype)x->dtype, x->rank, rule->sizes[i], 1};
+    *a = (tc_custom_array){NULL, (tc_dtype)x->dtype, x->rank, rule->sizes[i], 0};
     if (x->rank > TC_CUSTOM_MOST) {
         tci_frame_fail(f, TC_ERR_SHAPE, "input %d has %d axes, expected at most %d", i, x->rank,
                        (int)TC_CUSTOM_MOST);
         return false;
     }
     for (int d = 0; d < x->rank; d++) {
-        if (!tci_dim_is_known(x->shape[d])) {
-            tci_frame_fail(f, TC_ERR_SHAPE, "input %d is %s: the sizes of a custom op are numbers",
-                           i, TCI_SHAPE_TEXT(x));
-            return false;
-        }
-        a->sizes[d] = tci_dim_known(x->shape[d]);
-        a->n *= a->sizes[d];
+        a->sizes[d] = (int64_t)tci_dim_show(x->shape[d]);
     }
+    a->n = (int64_t)tci_dim_show(tci_node_count(x));
     return true;
 }
 
 static bool tci_custom_judge(tci_frame *f, const tc_custom_op *op, const tc_custom_array *result)
 {
-    bool good = tci_dtype_is_valid((int)result->dtype) && result->rank >= 0 &&
-                result->rank <= TC_CUSTOM_MOST;
-    for (int i = 0; good && i < result->rank; i++) {
-        good = result->sizes[i] >= 0 && tci_dim_is_known(result->sizes[i]);
+    if (!tci_dtype_is_valid((int)result->dtype) || result->rank < 0 ||
+        result->rank > TC_CUSTOM_MOST) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype or rank",
+                       op->name);
+        return false;
     }
-    if (!good) {
-        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype, rank or "
-                       "size", op->name);
-    }
-    return good;
+    return tci_build_check_shape(&f->ctx->graph, result->rank, tci_dim_list(result->sizes),
+                                 result->dtype);
 }
 
 /* The rule's result lies behind the inputs; it begins as the first input. */
@@ -87290,12 +87483,9 @@ TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site
         return tci_frame_end(&f, NULL);
     }
     const tc_custom_array *result = &rule.arrays[inputs.n];
-    tci_dim shape[TC_CUSTOM_MOST];
-    for (int i = 0; i < result->rank; i++) {
-        shape[i] = result->sizes[i];
-    }
     return tci_frame_end(&f, tci_graph_node(&f.ctx->graph, TCI_OP_CUSTOM, result->dtype,
-                                            result->rank, shape, inputs.n, in, 1, &c->number));
+                                            result->rank, tci_dim_list(result->sizes), inputs.n,
+                                            in, 1, &c->number));
 }
 /* ---- src/api/inspect.c ---- */
 /* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */

@@ -1773,6 +1773,129 @@ TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_
         tci_cuda_backward_run(out, symbol, x);
     }
 }
+/* ---- src/cuda/custom.c ---- */
+/* cuda/custom.c - see cuda/custom.h: a source of the user's text and a kernel that calls it.
+ *
+ * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
+ * that no names meet. What NVRTC says of the text has the op's name and the line of the text.
+ * Known sizes stand in the kernel as numbers; others are the words that its launch brings. */
+/* ---- src/cuda/custom.h ---- */
+/* cuda/custom.h - ops of the user's that have a text in CUDA C++, as kernels. */
+#ifndef TCI_CUDA_CUSTOM_H
+#define TCI_CUDA_CUSTOM_H
+
+/* ---- src/cuda/dialect.h ---- */
+/* cuda/dialect.h - the CUDA dialect's maker. */
+#ifndef TCI_CUDA_DIALECT_H
+#define TCI_CUDA_DIALECT_H
+
+
+enum { TCI_CUDA_MAX_THREADS = 512, TCI_CUDA_THREAD_BYTES = 16 };
+
+/* vector_bytes: of one thread's lanes. */
+TCI_FN const tc_dialect *tci_cuda_words(void); /* what backends hand in */
+TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
+
+#endif
+
+/* ---- src/cuda/custom.h, continued ---- */
+/* The hook `call` of the dialect (emit/dialect.h). */
+TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
+                            const char *symbol);
+
+#endif
+
+/* ---- src/cuda/custom.c, continued ---- */
+static const char tci_cuda_custom_types[] =
+    "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"
+    "    const long long *sizes;\n    long long n;\n};\n";
+
+static void tci_cuda_custom_dtypes(tci_str *out)
+{
+    tci_str_add(out, "enum tc_dtype {\n");
+#define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
+    tci_str_printf(out, "    %s = %d,\n", #id, (int)id);
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
+    tci_str_add(out, "};\n");
+}
+
+static void tci_cuda_custom_number(tci_str *out, const tci_launch *l, tci_dim d)
+{
+    int i = 0;
+    while (i < l->n_dims && l->dims[i] != d) {
+        i++;
+    }
+    if (i < l->n_dims) {
+        tci_str_printf(out, "args.lits[%d]", i);
+    } else {
+        tci_str_printf(out, "%lld", (long long)tci_dim_known(d));
+    }
+}
+
+static void tci_cuda_custom_sizes(tci_str *out, const tci_launch *l, const tc_custom_array *a,
+                                  int i)
+{
+    tci_str_printf(out, "    const long long sizes%d[] = {", i);
+    for (int d = 0; d < a->rank; d++) {
+        tci_cuda_custom_number(out, l, tci_dim_list(a->sizes)[d]);
+        tci_str_add(out, ", ");
+    }
+    tci_str_add(out, "0};\n"); /* an array has an element */
+}
+
+static void tci_cuda_custom_array(tci_str *out, const tci_launch *l, const tc_custom_array *a,
+                                  int i, int operand)
+{
+    tci_str_printf(out, "{args.bufs[%d], (tc_dtype)%d, %d, sizes%d, ", operand, (int)a->dtype,
+                   a->rank, i);
+    tci_cuda_custom_number(out, l, (tci_dim)a->n);
+    tci_str_add(out, "}");
+}
+
+/* Results that are the same value are computed one after the other. */
+static void tci_cuda_custom_calls(tci_str *out, const tci_kernel *k, const tci_launch *l)
+{
+    const tci_custom_call *call = k->call;
+    int n = call->n_inputs;
+    for (int i = 0; i <= n; i++) {
+        tci_cuda_custom_sizes(out, l, &call->arrays[i], i);
+    }
+    tci_str_add(out, "    const tc_custom_array in[] = {\n");
+    for (int i = 0; i < n; i++) {
+        tci_str_add(out, "        ");
+        tci_cuda_custom_array(out, l, &call->arrays[i], i, i);
+        tci_str_add(out, ",\n");
+    }
+    tci_str_add(out, "    };\n");
+    for (int o = n; o < k->n_operands; o++) {
+        tci_str_printf(out, "    tc_custom_array out%d = ", o - n);
+        tci_cuda_custom_array(out, l, &call->arrays[n], n, o);
+        tci_str_printf(out, ";\n%s    run(in, %d, &out%d);\n",
+                       o > n ? "    __syncthreads();\n" : "", n, o - n);
+    }
+}
+
+TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
+                            const char *symbol)
+{
+    const tc_custom_op *op = &k->call->op->op;
+    (void)d;
+    tci_cuda_custom_dtypes(out);
+    tci_str_add(out, tci_cuda_custom_types);
+    tci_str_add(out, "#line 1 \"");
+    for (const char *c = op->name; *c; c++) { /* as a file's name */
+        tci_str_printf(out, "%c", *c == '"' || *c == '\\' || *c == '\n' ? '_' : *c);
+    }
+    tci_str_printf(out, "\"\n%s\n#line 1 \"tc.cu\"\n", op->cuda);
+    tci_str_printf(out,
+                   "struct %s_args { void *bufs[%d]; long long lits[%d]; long long *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n",
+                   symbol, k->n_operands, TCI_MAX(l->n_dims, 1), tci_custom_threads(k->call->op),
+                   symbol, symbol);
+    tci_cuda_custom_calls(out, k, l);
+    tci_str_add(out, "}\n");
+}
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
  *
@@ -1795,21 +1918,7 @@ TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_
  * their name. */
 #include <string.h>
 
-/* ---- src/cuda/dialect.h ---- */
-/* cuda/dialect.h - the CUDA dialect's maker. */
-#ifndef TCI_CUDA_DIALECT_H
-#define TCI_CUDA_DIALECT_H
 
-
-enum { TCI_CUDA_MAX_THREADS = 512, TCI_CUDA_THREAD_BYTES = 16 };
-
-/* vector_bytes: of one thread's lanes. */
-TCI_FN const tc_dialect *tci_cuda_words(void); /* what backends hand in */
-TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
-
-#endif
-
-/* ---- src/cuda/dialect.c, continued ---- */
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
@@ -2378,6 +2487,7 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->score_tail = tci_cuda_score_tail;
     d->rounded = tci_cuda_rounded;
     d->tail = tci_cuda_tail;
+    d->call = tci_cuda_custom;
     return d;
 }
 /* ---- src/cuda/load.c ---- */
@@ -2644,6 +2754,7 @@ typedef struct tci_nvrtc_task {
     char *log;                  /* heap: what NVRTC said, or NULL */
     pthread_t thread;
     bool beside;                /* thread compiles it */
+    bool refuses;               /* the text is what is wrong */
 } tci_nvrtc_task;
 
 static void tci_nvrtc_keep_log(tci_nvrtc_task *t, void *program)
@@ -2691,6 +2802,7 @@ static tc_status tci_nvrtc_build_one(tci_nvrtc_task *t)
     int failed = rtc->compile(program, TCI_COUNT(options), options);
     tc_status status = TC_ERR_COMPILER;
     t->why = "NVRTC refuses the generated source";
+    t->refuses = failed != 0;
     if (failed || build->keep) {
         tci_nvrtc_keep_log(t, program);
     }
@@ -2756,6 +2868,7 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
         if (tasks[i].status || build->keep) {
             tci_nvrtc_keep(build, i);
         }
+        build->refused = !status && tasks[i].refuses ? i : build->refused;
         *why = status ? *why : tasks[i].why;
         status = status ? status : tasks[i].status;
         tci_heap_free(tasks[i].log);

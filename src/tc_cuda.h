@@ -3,6 +3,7 @@
 #include "cuda/matrix.c"
 #include "cuda/attention.c"
 #include "cuda/backward.c"
+#include "cuda/custom.c"
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"

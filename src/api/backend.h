@@ -84,6 +84,7 @@ typedef struct tc_build {
     int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
     int processes;                  /* out: processes started, for tc_stats */
+    int refused;                    /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
 } tc_build;

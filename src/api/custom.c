@@ -15,8 +15,10 @@
 
 static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
 {
+    bool same_text = !a->cuda == !b->cuda && (!a->cuda || !strcmp(a->cuda, b->cuda));
     return a->user == b->user && a->shape == b->shape && a->run == b->run && a->vjp == b->vjp &&
-           a->vmap == b->vmap;
+           a->vmap == b->vmap && same_text && a->cuda_threads == b->cuda_threads &&
+           a->cuda_elements == b->cuda_elements;
 }
 
 /* The user's rule over handles; its result as a node. */
@@ -78,14 +80,17 @@ static tci_node *tci_custom_vmap(const tci_custom *c, tci_graph *g, const tci_no
 
 static const tci_custom *tci_custom_make(const tc_custom_op *op)
 {
-    size_t n = strlen(op->name) + 1;
-    tci_custom *fresh = tci_heap_get(sizeof(*fresh) + n);
+    size_t n = strlen(op->name) + 1, n_text = op->cuda ? strlen(op->cuda) + 1 : 0;
+    tci_custom *fresh = tci_heap_get(sizeof(*fresh) + n + n_text);
     if (!fresh) {
         return NULL;
     }
     *fresh = (tci_custom){.op = *op, .vjp = op->vjp ? tci_custom_vjp : NULL,
                           .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
+    if (op->cuda) {
+        fresh->op.cuda = memcpy((char *)(fresh + 1) + n, op->cuda, n_text);
+    }
     const tci_custom *listed = tci_custom_list(fresh);
     if (listed != fresh) {
         tci_heap_free(fresh);
@@ -98,6 +103,13 @@ static const tci_custom *tci_custom_of(tci_frame *f, const tc_custom_op *op)
 {
     if (!op || !op->name || !op->name[0] || !op->run) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "an op has a name and a function `run`");
+        return NULL;
+    }
+    if (op->cuda_threads < 0 || op->cuda_threads > 1024 || op->cuda_elements < 0) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "'%.60s' has cuda_threads = %d and cuda_elements = %lld, expected 0 to "
+                       "1024 and no negative number", op->name, op->cuda_threads,
+                       (long long)op->cuda_elements);
         return NULL;
     }
     const tci_custom *c = tci_custom_find(op->name, op->version);
@@ -123,36 +135,29 @@ typedef struct tci_custom_rule {
 static bool tci_custom_show(tci_frame *f, tci_custom_rule *rule, int i, const tci_node *x)
 {
     tc_custom_array *a = &rule->arrays[i];
-    *a = (tc_custom_array){NULL, (tc_dtype)x->dtype, x->rank, rule->sizes[i], 1};
+    *a = (tc_custom_array){NULL, (tc_dtype)x->dtype, x->rank, rule->sizes[i], 0};
     if (x->rank > TC_CUSTOM_MOST) {
         tci_frame_fail(f, TC_ERR_SHAPE, "input %d has %d axes, expected at most %d", i, x->rank,
                        (int)TC_CUSTOM_MOST);
         return false;
     }
     for (int d = 0; d < x->rank; d++) {
-        if (!tci_dim_is_known(x->shape[d])) {
-            tci_frame_fail(f, TC_ERR_SHAPE, "input %d is %s: the sizes of a custom op are numbers",
-                           i, TCI_SHAPE_TEXT(x));
-            return false;
-        }
-        a->sizes[d] = tci_dim_known(x->shape[d]);
-        a->n *= a->sizes[d];
+        a->sizes[d] = (int64_t)tci_dim_show(x->shape[d]);
     }
+    a->n = (int64_t)tci_dim_show(tci_node_count(x));
     return true;
 }
 
 static bool tci_custom_judge(tci_frame *f, const tc_custom_op *op, const tc_custom_array *result)
 {
-    bool good = tci_dtype_is_valid((int)result->dtype) && result->rank >= 0 &&
-                result->rank <= TC_CUSTOM_MOST;
-    for (int i = 0; good && i < result->rank; i++) {
-        good = result->sizes[i] >= 0 && tci_dim_is_known(result->sizes[i]);
+    if (!tci_dtype_is_valid((int)result->dtype) || result->rank < 0 ||
+        result->rank > TC_CUSTOM_MOST) {
+        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype or rank",
+                       op->name);
+        return false;
     }
-    if (!good) {
-        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype, rank or "
-                       "size", op->name);
-    }
-    return good;
+    return tci_build_check_shape(&f->ctx->graph, result->rank, tci_dim_list(result->sizes),
+                                 result->dtype);
 }
 
 /* The rule's result lies behind the inputs; it begins as the first input. */
@@ -200,10 +205,7 @@ TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site
         return tci_frame_end(&f, NULL);
     }
     const tc_custom_array *result = &rule.arrays[inputs.n];
-    tci_dim shape[TC_CUSTOM_MOST];
-    for (int i = 0; i < result->rank; i++) {
-        shape[i] = result->sizes[i];
-    }
     return tci_frame_end(&f, tci_graph_node(&f.ctx->graph, TCI_OP_CUSTOM, result->dtype,
-                                            result->rank, shape, inputs.n, in, 1, &c->number));
+                                            result->rank, tci_dim_list(result->sizes), inputs.n,
+                                            in, 1, &c->number));
 }

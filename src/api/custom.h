@@ -27,7 +27,9 @@ typedef struct tc_custom_op {
     int version;
     void *user;       /* for the functions, which stay as long as programs do; not freed */
     /* dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, which has those of
-     * the first input so far. false: the inputs do not fit. NULL: they are those of the first. */
+     * the first input so far. false: the inputs do not fit. NULL: they are those of the first.
+     * Symbolic sizes, and n, are as tc_size gives them: to be compared by == and computed with by
+     * tc_dim_add and the others; the functions that compute are given those of the run. */
     bool (*shape)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
     /* Computes the result. On any thread, also in several runs at once; makes no call of tc. */
     void (*run)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
@@ -37,14 +39,23 @@ typedef struct tc_custom_op {
     /* The results of many examples, along a first axis, which each input has too (what is the same
      * for all is repeated); made of tc's calls. NULL: tc_vmap repeats `run` for each of them. */
     tc_tensor (*vmap)(void *user, tc_tensors inputs);
+    /* What programs of a GPU do in the place of `run`: CUDA C++ (copied) with a function
+     *     __device__ void run(const tc_custom_array *in, int n, tc_custom_array *out)
+     * that all threads of a launch call, and whatever it needs; a source of its own, in which
+     * long long is the type of sizes. A launch has blocks of cuda_threads (0: 256), one for each
+     * cuda_elements (0: cuda_threads) of the result, as many as that takes. NULL: the host calls
+     * `run` between launches, with copies of the operands. */
+    const char *cuda;
+    int cuda_threads;      /* at most 1024 */
+    int64_t cuda_elements;
 } tc_custom_op;
 
-/* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host, in the thread of
- * the run. Sizes are numbers, not symbolic: the shape rule is asked once. A program with such a
- * call runs interpreted or on "cpu", as its memory is the host's; else its compile is
- * TC_ERR_UNSUPPORTED. tc_jvp differentiates what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or
- * run, no or too many inputs, another op of that name and version; TC_ERR_SHAPE: the shape rule
- * says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+/* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host in the thread of
+ * the run, or on the GPU whose program it is. The shape rule is asked once. tc_jvp differentiates
+ * what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, cuda_threads or
+ * cuda_elements out of range, another op of that name and version, and where a program is compiled
+ * for a GPU: its compiler refuses the text (tc_error has its words, with lines of the text);
+ * TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 

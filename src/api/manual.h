@@ -274,7 +274,8 @@
  *     tc_run(f, TC_BUFS_N(given, 1), TC_BUFS(TC_BUF(out, 12)));
  *
  * What no op here does, a C function of yours does, called by the program between its kernels. It
- * has a name and a version, a rule for the shape of its result and, if wanted, one for gradients:
+ * has a name and a version, a rule for the shape of its result and, if wanted, one for gradients
+ * and a text for GPUs, where it would else be called by the host with copies of its operands:
  *
  *     #include "tc.h"
  *
@@ -295,7 +296,13 @@
  *     int main(void)
  *     {
  *         static const tc_custom_op op = {.name = "pick", .version = 1, .shape = pick_shape,
- *                                         .run = pick};
+ *                                         .run = pick, .cuda =
+ *             "__device__ void run(const tc_custom_array *in, int n, tc_custom_array *out)\n"
+ *             "{\n"
+ *             "    if (threadIdx.x == 0) {\n"
+ *             "        *(float *)out->data = ((const float *)in[0].data)[in[0].n / 2];\n"
+ *             "    }\n"
+ *             "}\n"};
  *         tc_ctx *ctx;
  *         if (tc_ctx_make(&ctx, NULL)) {
  *             return 1;

@@ -195,31 +195,12 @@ static void tci_compile_dump_source(tci_compile_batch_state *b)
 
 /* ---- stages of one request ---- */
 
-/* Functions of the user's run on the host, on memory of sizes that are known. */
-static void tci_compile_check_calls(tci_compile_batch_state *b, const tci_request *r)
-{
-    for (int i = 0; i < r->n_nodes; i++) {
-        if (r->nodes[i]->op != TCI_OP_CUSTOM || tci_node_is_value(r->nodes[i])) {
-            continue;
-        }
-        const char *name = tci_custom_get(r->nodes[i]->attr[0])->op.name;
-        if (b->backend->calls && b->backend->calls->launch) {
-            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' runs on the host, "
-                             "not on \"%s\"", name, b->backend->name);
-        } else if (r->n_symbols) {
-            tci_scratch_fail(&b->scratch, TC_ERR_UNSUPPORTED, "custom op '%.60s' in a program of "
-                             "symbolic sizes", name);
-        }
-    }
-}
-
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
-    tci_compile_check_calls(b, r);
     job->copy = tci_request_copy_graph(s, r);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
@@ -258,8 +239,8 @@ static void tci_compile_find_kernels(tci_compile_batch_state *b)
         int n = job->plan ? job->plan->n_kernels : 0;
         job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
         for (int k = 0; k < n; k++) {
-            bool is_call = job->plan->kernels[k]->call;
-            job->units[k] = is_call ? -1 : tci_jit_add(&b->jit, job->plan->kernels[k]);
+            const tci_kernel *kernel = job->plan->kernels[k];
+            job->units[k] = tci_jit_takes(&b->jit, kernel) ? tci_jit_add(&b->jit, kernel) : -1;
         }
     }
     tci_jit_find(&b->jit);
@@ -561,12 +542,14 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* Functions of the user's, which every executor on the host calls. */
-static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_plan *plan, tci_code *c)
+/* Functions of the user's, which the host calls, wherever kernels run. */
+static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile_job *job,
+                                   tci_code *c)
 {
+    const tc_backend *device = b->native && b->backend->calls->launch ? b->backend->calls : NULL;
     for (int i = 0; i < c->n_kernels; i++) {
-        const tci_custom_call *from = plan->kernels[i]->call;
-        if (!from) {
+        const tci_custom_call *from = job->plan->kernels[i]->call;
+        if (!from || (b->native && job->units[i] >= 0)) {
             continue;
         }
         int n = from->n_inputs + 1;
@@ -581,9 +564,13 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_plan *p
         }
         c->kernels[i].call = call;
         c->kernels[i].symbol = tci_compile_text(b, c, from->op->op.name);
-        c->kernels[i].note = tci_compile_text(b, c, "a function of the user's");
+        c->kernels[i].note = tci_compile_text(
+            b, c, device ? "a function of the user's, called by the host: operands are copied "
+                           "there, the result back; its text for the device would save that"
+                         : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
+        c->device = device;
     }
 }
 
@@ -645,7 +632,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
             c->kernels[i].writes[o] = from->operands[o].is_output;
         }
     }
-    tci_compile_fill_calls(b, job->plan, c);
+    tci_compile_fill_calls(b, job, c);
     if (b->native) {
         tci_compile_fill_native(b, job, c);
     } else {

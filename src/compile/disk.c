@@ -537,10 +537,10 @@ static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
         a->dtype = (tc_dtype)tci_wire_range(w, a->dtype, INT8_MIN, INT8_MAX);
         w->bad |= !tci_dtype_is_valid((int)a->dtype);
         a->rank = (int)tci_wire_range(w, a->rank, 0, TC_CUSTOM_MOST);
-        a->n = tci_wire_range(w, a->n, 0, INT64_MAX);
-        a->sizes = tci_wire_array(w, a->sizes, a->rank + 1, sizeof(*a->sizes));
+        a->n = (int64_t)tci_wire_dim(w, (tci_dim)a->n, 0, INT64_MAX);
+        a->sizes = tci_wire_array(w, a->sizes, a->rank, sizeof(*a->sizes));
         for (int d = 0; d < a->rank && !w->bad; d++) {
-            a->sizes[d] = tci_wire_range(w, a->sizes[d], 0, INT64_MAX);
+            a->sizes[d] = (int64_t)tci_wire_dim(w, (tci_dim)a->sizes[d], 0, INT64_MAX);
         }
     }
     k->call = call;
@@ -747,6 +747,7 @@ static bool tci_disk_bind(tci_code *c, const tc_backend *calls)
         tci_code_kernel *k = &c->kernels[i];
         if (k->call) {
             c->calls = true;
+            c->device = calls->launch ? calls : NULL;
             continue;
         }
         void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);

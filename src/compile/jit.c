@@ -84,6 +84,11 @@ static void tci_jit_grow_table(tci_jit *j)
     }
 }
 
+TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k)
+{
+    return !k->call || (k->call->op->op.cuda && !strcmp(j->backend->calls->dialect, "cuda"));
+}
+
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
 {
     if (2 * (j->n_kernels + 1) > j->table_size) {
@@ -139,6 +144,7 @@ TCI_FN void tci_jit_find(tci_jit *j)
                                                &k->found);
         }
         j->n_missing += !k->is_found;
+        j->n_texts += !k->is_found && k->kernel->call;
     }
     TCI_JIT_COUNT(kernel_hits, j->n_kernels - j->n_missing);
 }
@@ -215,12 +221,47 @@ static void tci_jit_schedule_one(tci_jit *j, tci_jit_kernel *k, tci_machine mach
                                  k->launch.why, k->measured_note ? k->measured_note : "");
 }
 
+/* Symbolic sizes of a call, each once, as words of its launch. */
+static void tci_jit_add_dim(tci_jit *j, tci_launch *launch, int *room, tci_dim d)
+{
+    for (int i = 0; i < launch->n_dims; i++) {
+        if (launch->dims[i] == d) {
+            return;
+        }
+    }
+    if (!tci_dim_is_known(d)) {
+        TCI_PUSH(j->s, launch->dims, launch->n_dims, *room, d);
+    }
+}
+
+/* A text of the user's has no schedule but its blocks. */
+static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
+{
+    const tci_custom_call *call = k->kernel->call;
+    const tc_custom_array *result = &call->arrays[call->n_inputs];
+    int64_t elements = tci_custom_elements(call->op);
+    int room = 0;
+    k->launch.n_tasks = tci_dim_ceil_div((tci_dim)result->n, (tci_dim)elements);
+    for (int i = 0; i <= call->n_inputs; i++) {
+        const tc_custom_array *a = &call->arrays[i];
+        for (int d = 0; d < a->rank; d++) {
+            tci_jit_add_dim(j, &k->launch, &room, tci_dim_list(a->sizes)[d]);
+        }
+        tci_jit_add_dim(j, &k->launch, &room, (tci_dim)a->n);
+    }
+    k->note = tci_scratch_printf(j->s, "the user's text of '%.60s', blocks of %d threads, each for "
+                                 "%lld elements", call->op->op.name, tci_custom_threads(call->op),
+                                 (long long)elements);
+}
+
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = tci_jit_machine(j);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
-        if (!k->is_found) {
+        if (!k->is_found && k->kernel->call) {
+            tci_jit_schedule_call(j, k);
+        } else if (!k->is_found) {
             tci_jit_schedule_one(j, k, machine);
             if (verify) {
                 tci_loop_verify(j->s, k->loop);
@@ -230,18 +271,20 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
     tci_jit_name_kernels(j);
 }
 
-/* Each kernel's text in the file that has the least so far. */
-static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies)
+/* Each kernel's text in the file, of the first n, that has the least so far; one of the user's in a
+ * file of its own. */
+static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies, int n)
 {
+    int own = n;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         int least = 0;
-        for (int f = 1; f < j->n_sources; f++) {
+        for (int f = 1; f < n; f++) {
             least = bodies[f].n < bodies[least].n ? f : least;
         }
         if (!k->is_found) {
-            k->file = least;
-            tci_str_add_n(&bodies[least], texts[i].text, texts[i].n);
+            k->file = k->kernel->call ? own++ : least;
+            tci_str_add_n(&bodies[k->file], texts[i].text, texts[i].n);
         }
     }
 }
@@ -257,24 +300,27 @@ TCI_FN void tci_jit_emit(tci_jit *j)
     for (int i = 0; i < j->n_kernels; i++) {
         const tci_jit_kernel *k = &j->kernels[i];
         texts[i].s = j->s;
-        if (!k->is_found) {
+        if (!k->is_found && k->kernel->call) {
+            d->call(d, &texts[i], k->kernel, &k->launch, k->symbol);
+        } else if (!k->is_found) {
             tci_emit_kernel(&texts[i], d, k->kernel, k->loop, k->symbol);
             total += texts[i].n;
         }
     }
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
-    j->n_sources = (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most);
+    int n = total ? (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most) : 0;
+    j->n_sources = n + j->n_texts;
     j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
     tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
     d->prelude(d, &prelude);
     for (int f = 0; f < j->n_sources; f++) {
         j->sources[f].s = bodies[f].s = j->s;
     }
-    tci_jit_share_out(j, texts, bodies);
+    tci_jit_share_out(j, texts, bodies, n);
     for (int f = 0; f < j->n_sources; f++) {
         tci_str *source = &j->sources[f];
         tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);
-        tci_str_add_n(source, prelude.text, prelude.n);
+        tci_str_add_n(source, prelude.text, f < n ? prelude.n : 0);
         tci_str_add_n(source, bodies[f].text, bodies[f].n);
         tci_dialect_finish(d, source);
     }
@@ -294,6 +340,7 @@ typedef struct tci_jit_build {
     tci_workdir dir;
     tci_jit_file *files;        /* heap: the jit's n_sources, and as many pointers twice */
     const char **sources, **outputs;
+    int refused;                /* as tc_build says */
 } tci_jit_build;
 
 static void tci_jit_say(void *arg, const char *text)
@@ -333,8 +380,10 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.keep = b->dir.is_kept;
     build.say = tci_jit_say;
     build.say_arg = &j->said;
+    build.refused = -1;
     tc_status status = calls->compile(calls->user, &build);
     TCI_JIT_COUNT(compiler_runs, build.processes);
+    b->refused = status == TC_ERR_COMPILER ? build.refused : -1;
     return status;
 }
 
@@ -408,10 +457,27 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
     return TC_OK;
 }
 
+/* The op of whose text a source is; NULL: of none. */
+static const tc_custom_op *tci_jit_op_of(const tci_jit *j, int source)
+{
+    for (int i = 0; i < j->n_kernels; i++) {
+        const tci_jit_kernel *k = &j->kernels[i];
+        if (k->kernel->call && !k->is_found && k->file == source) {
+            return &k->kernel->call->op->op;
+        }
+    }
+    return NULL;
+}
+
 static void tci_jit_tell(const tci_jit *j, const tci_jit_build *b, tci_str *log)
 {
     size_t n = j->said.n;
-    tci_str_add(log, "compiling the generated code failed:\n");
+    const tc_custom_op *op = tci_jit_op_of(j, b->refused);
+    if (op) {
+        tci_str_printf(log, "the CUDA text of custom op '%.60s' does not compile:\n", op->name);
+    } else {
+        tci_str_add(log, "compiling the generated code failed:\n");
+    }
     tci_str_add_n(log, tci_str_text(&j->said), TCI_MIN(n, (size_t)TCI_JIT_LOG_BYTES));
     if (n > TCI_JIT_LOG_BYTES) {
         tci_str_printf(log, "\n... %zu more bytes\n", n - TCI_JIT_LOG_BYTES);
@@ -450,7 +516,7 @@ static tc_status tci_jit_build_all(tci_jit *j, tci_jit_build *b)
 static bool tci_jit_begin_build(tci_jit_build *b, int n)
 {
     memset(b, 0, sizeof(*b));
-    b->dir.dir.fd = b->dir.base.fd = -1;
+    b->dir.dir.fd = b->dir.base.fd = b->refused = -1;
     b->files = tci_heap_get((size_t)n * (sizeof(*b->files) + 2 * sizeof(char *)));
     b->sources = b->files ? (const char **)(b->files + n) : NULL;
     b->outputs = b->files ? b->sources + n : NULL;
@@ -481,6 +547,7 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
     tc_status status = tci_jit_build_all(j, &b);
     if (status != TC_OK) {
         tci_jit_tell(j, &b, log);
+        status = tci_jit_op_of(j, b.refused) ? TC_ERR_ARGUMENT : status;
     } else if (b.dir.is_kept) {
         tci_log(j->options, "compile", "kept: %s", b.dir.dir.path.text);
     }

@@ -16,7 +16,8 @@ typedef struct tci_jit_kernel {
     const char *note;                   /* !is_found: its schedule, for tc_explain */
     bool is_found;
     tci_module_kernel found;            /* is_found: its module is retained until tci_jit_end */
-    tci_loop *loop;                     /* !is_found: as scheduled, to be compiled */
+    /* !is_found: as scheduled, to be compiled; NULL of a text of the user's */
+    tci_loop *loop;
     tci_launch launch;
     char *symbol;
     int file;                           /* which source holds it */
@@ -29,10 +30,10 @@ typedef struct tci_jit {
     const tci_disk *disk;
     tci_jit_kernel *kernels; int n_kernels, cap_kernels;
     int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
-    int n_missing;
+    int n_missing, n_texts;             /* of those that are missing: texts of the user's */
     bool exports;                       /* one source for others: nothing is looked up or built */
     tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
-    tci_str *sources; int n_sources;    /* scratch */
+    tci_str *sources; int n_sources;    /* scratch: the last n_texts are the user's */
     tci_str forced;                     /* heap: the user's file of schedules */
     tci_str said;                       /* heap: command lines and compiler output */
     int64_t written_bytes;
@@ -40,6 +41,8 @@ typedef struct tci_jit {
 
 TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
                           const tci_backend *backend, const tci_disk *disk);
+/* Whether it is compiled; else it is a function of the user's that the host calls. */
+TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k);
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *k); /* its number; equal kernels share one */
 TCI_FN void tci_jit_find(tci_jit *j);                         /* in loaded modules, then on disk */
 TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log);

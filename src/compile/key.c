@@ -419,6 +419,10 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
         tci_key_text(k, c->op.name);
         tci_key_reserve(k, 10);
         tci_key_signed(k, c->op.version);
+        tci_key_text(k, c->op.cuda ? c->op.cuda : "");
+        tci_key_reserve(k, 20);
+        tci_key_signed(k, c->op.cuda_threads);
+        tci_key_signed(k, c->op.cuda_elements);
         return;
     }
     tci_key_number(k, (uint64_t)n->n_attr);

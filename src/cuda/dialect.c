@@ -23,6 +23,7 @@
 #include "dialect.h"
 #include "attention.h"
 #include "backward.h"
+#include "custom.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -592,5 +593,6 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->score_tail = tci_cuda_score_tail;
     d->rounded = tci_cuda_rounded;
     d->tail = tci_cuda_tail;
+    d->call = tci_cuda_custom;
     return d;
 }

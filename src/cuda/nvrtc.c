@@ -24,6 +24,7 @@ typedef struct tci_nvrtc_task {
     char *log;                  /* heap: what NVRTC said, or NULL */
     pthread_t thread;
     bool beside;                /* thread compiles it */
+    bool refuses;               /* the text is what is wrong */
 } tci_nvrtc_task;
 
 static void tci_nvrtc_keep_log(tci_nvrtc_task *t, void *program)
@@ -71,6 +72,7 @@ static tc_status tci_nvrtc_build_one(tci_nvrtc_task *t)
     int failed = rtc->compile(program, TCI_COUNT(options), options);
     tc_status status = TC_ERR_COMPILER;
     t->why = "NVRTC refuses the generated source";
+    t->refuses = failed != 0;
     if (failed || build->keep) {
         tci_nvrtc_keep_log(t, program);
     }
@@ -136,6 +138,7 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
         if (tasks[i].status || build->keep) {
             tci_nvrtc_keep(build, i);
         }
+        build->refused = !status && tasks[i].refuses ? i : build->refused;
         *why = status ? *why : tasks[i].why;
         status = status ? status : tasks[i].status;
         tci_heap_free(tasks[i].log);

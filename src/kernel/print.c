@@ -174,11 +174,17 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
         const tc_custom_array *a = &call->arrays[i];
         tci_str_printf(out, "%s %s [", i == call->n_inputs ? " ->" : "", tc_dtype_name(a->dtype));
         for (int d = 0; d < a->rank; d++) {
-            tci_str_printf(out, "%s%lld", d ? ", " : "", (long long)a->sizes[d]);
+            tci_str_printf(out, "%s%s", d ? ", " : "", TCI_DIM_TEXT(tci_dim_list(a->sizes)[d]));
         }
         tci_str_add(out, "]");
     }
     tci_str_add(out, "\n");
+    const tc_custom_op *op = &call->op->op;
+    if (op->cuda) { /* where a device runs it, the text is the kernel */
+        tci_str_printf(out, "  cuda, %d threads for %lld elements:\n%s\n",
+                       tci_custom_threads(call->op), (long long)tci_custom_elements(call->op),
+                       op->cuda);
+    }
 }
 
 /* Each kernel once, and which of them the members are. */

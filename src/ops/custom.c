@@ -51,6 +51,21 @@ TCI_FN const tci_custom *tci_custom_get(int64_t number)
     return c;
 }
 
+TCI_FN int tci_custom_threads(const tci_custom *c)
+{
+    return c->op.cuda_threads ? c->op.cuda_threads : 256;
+}
+
+TCI_FN int64_t tci_custom_elements(const tci_custom *c)
+{
+    return c->op.cuda_elements ? c->op.cuda_elements : tci_custom_threads(c);
+}
+
+TCI_FN int64_t tci_custom_bytes(const tc_custom_array *a)
+{
+    return a->n * tc_dtype_size(a->dtype);
+}
+
 TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results)
 {
     tc_custom_array arrays[TC_CUSTOM_MOST + 1];
@@ -61,7 +76,6 @@ TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, i
     }
     call->op->op.run(call->op->op.user, arrays, n, &arrays[n]);
     for (int i = 1; i < n_results; i++) { /* outputs that are the same value */
-        memcpy(operands[n + i], operands[n],
-               (size_t)call->arrays[n].n * (size_t)tc_dtype_size(call->arrays[n].dtype));
+        memcpy(operands[n + i], operands[n], (size_t)tci_custom_bytes(&call->arrays[n]));
     }
 }

@@ -11,7 +11,7 @@ struct tci_node;
 
 typedef struct tci_custom tci_custom;
 struct tci_custom {
-    tc_custom_op op;      /* its name is ours */
+    tc_custom_op op;      /* its name and text are ours */
     int64_t number;       /* from 1 on: the attribute of a CUSTOM node */
     /* op.vjp over nodes (api/custom.c). NULL: it failed, and the graph says why; or *none. */
     struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
@@ -34,6 +34,11 @@ typedef struct tci_custom_call {
 TCI_FN const tci_custom *tci_custom_list(tci_custom *fresh);
 TCI_FN const tci_custom *tci_custom_find(const char *name, int version);
 TCI_FN const tci_custom *tci_custom_get(int64_t number);
+/* Threads of a block, and elements of the result for each block, where the op's text runs. */
+TCI_FN int tci_custom_threads(const tci_custom *c);
+TCI_FN int64_t tci_custom_elements(const tci_custom *c);
+/* Of an operand whose sizes are known. */
+TCI_FN int64_t tci_custom_bytes(const tc_custom_array *a);
 /* operands: memory of each input, then of n_results places for the result. */
 TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, int n_results);
 

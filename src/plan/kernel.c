@@ -802,9 +802,9 @@ static void tci_pk_show_array(tci_scratch *s, const tci_node *n, tc_custom_array
 {
     *to = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
     to->sizes = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
-    to->n = tci_dim_known(tci_node_count(n));
+    to->n = (int64_t)tci_node_count(n);
     for (int i = 0; i < n->rank; i++) {
-        to->sizes[i] = tci_dim_known(n->shape[i]);
+        to->sizes[i] = (int64_t)n->shape[i];
     }
 }
 
@@ -838,7 +838,7 @@ static tci_lowered tci_pk_call(tci_pk *p)
             tci_pk_call_operand(p, buffer, true);
         }
     }
-    p->k->bytes = tci_dim_known(p->k->all_bytes);
+    p->k->bytes = tci_dim_hint(p->k->all_bytes);
     tci_pk_name(p, p->k);
     tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
     out.offsets = TCI_NEW_ARRAY(p->s, tci_dim, p->k->n_operands + 1);

@@ -213,6 +213,24 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
         TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
 }
 
+/* A function of the user's is given the sizes of the run. */
+static const tci_custom_call *tci_dynamic_custom(tci_dynamic_build *b, const tci_custom_call *from)
+{
+    tci_custom_call *call = tci_dynamic_get(b, 1, sizeof(*call));
+    *call = *from;
+    call->arrays = tci_dynamic_get(b, call->n_inputs + 1, sizeof(*call->arrays));
+    for (int i = 0; i <= call->n_inputs; i++) {
+        tc_custom_array *a = &call->arrays[i];
+        *a = from->arrays[i];
+        a->n = tci_dynamic_size(b, (tci_dim)a->n);
+        a->sizes = tci_dynamic_get(b, a->rank, sizeof(*a->sizes));
+        for (int d = 0; d < a->rank; d++) {
+            a->sizes[d] = tci_dynamic_size(b, tci_dim_list(from->arrays[i].sizes)[d]);
+        }
+    }
+    return call;
+}
+
 static void tci_dynamic_kernels(tci_dynamic_build *b)
 {
     tci_code *c = b->code;
@@ -229,7 +247,9 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
         to->work_bytes = tci_dynamic_size(b, from->work_bytes);
         to->flops = tci_dim_value(from->flops, b->values);
         to->bytes = tci_dim_value(from->bytes, b->values);
-        if (from->kernel) {
+        if (from->call) {
+            to->call = tci_dynamic_custom(b, from->call);
+        } else if (from->kernel) {
             tci_dynamic_interpret(b, to, from);
         } else {
             to->task_ns = tci_dynamic_task_ns(from, to);
@@ -315,6 +335,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     const tci_code *from = b->family;
     tci_code *c = b->code;
     c->device = from->device;
+    c->calls = from->calls;
     memcpy(c->backend, from->backend, sizeof(c->backend));
     c->list = from->list;
     c->n_list = from->n_list;

@@ -9,7 +9,8 @@
  * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
  * the host, which moves their operands in between. Where it is known how often, all rounds are
  * recorded too, one launch after the other: not before a second run with operands at the same
- * places, as that takes longer than launching once.
+ * places, as that takes longer than launching once. A function of the user's is called by the host
+ * between launches, with copies of its operands; a run with such calls is not recorded.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -127,13 +128,68 @@ static tc_launch tci_device_launch(const tc_call *c, int i)
     return launch;
 }
 
+/* Operands are aligned as those of an arena are. */
+static int64_t tci_walk_room(int64_t bytes)
+{
+    return (bytes + 63) & ~(int64_t)63;
+}
+
+/* A function of the user's, on host memory with room for its operands. */
+static tc_status tci_walk_call_copies(tc_call *c, const tci_run_step *step, char *host)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_custom_call *call = step->call;
+    void *const *there = c->slots + step->first_slot;
+    void *here[TC_CUSTOM_MOST + 1];
+    tc_status status = TC_OK;
+    for (int i = 0; i <= call->n_inputs && !status; i++) {
+        int64_t bytes = tci_custom_bytes(&call->arrays[i]);
+        here[i] = host;
+        host += tci_walk_room(bytes);
+        if (i < call->n_inputs && bytes) {
+            status = device->download(device->user, here[i], there[i], bytes);
+        }
+    }
+    int64_t bytes = tci_custom_bytes(&call->arrays[call->n_inputs]);
+    if (!status) {
+        tci_custom_run(call, here, 1);
+    }
+    for (int i = call->n_inputs; i < step->n_operands && bytes && !status; i++) {
+        status = device->upload(device->user, there[i], here[call->n_inputs], bytes);
+    }
+    return status;
+}
+
+/* In its place among the launches: what was launched before is done, and what follows waits. */
+static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
+{
+    const tc_backend *device = c->program->code->device;
+    const tci_custom_call *call = step->call;
+    int64_t bytes = 1;
+    tc_status status = device->sync(device->user);
+    if (!status && !device->alloc) {
+        tci_custom_run(call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
+    }
+    if (status || !device->alloc) {
+        return status;
+    }
+    for (int i = 0; i <= call->n_inputs; i++) {
+        bytes += tci_walk_room(tci_custom_bytes(&call->arrays[i]));
+    }
+    char *host = tci_heap_get_aligned((size_t)bytes);
+    status = host ? tci_walk_call_copies(c, step, host) : TC_ERR_MEMORY;
+    tci_heap_free_aligned(host);
+    return status;
+}
+
 static tc_status tci_walk_launch_each(tc_call *c, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
+        const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
-        status = device->launch(device->user, &launch);
+        status = step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
     }
     return status;
 }
@@ -170,7 +226,7 @@ static int64_t tci_walk_recorded(const tci_code *code, int begin, int end)
         n += tci_walk_times(code, i);
     }
     bool fits = !code->n_repeats || n <= TCI_WALK_RECORDED;
-    return code->device->record && fits ? n : 0;
+    return code->device->record && fits && !code->calls ? n : 0;
 }
 
 static void tci_walk_put(tc_call *c, int begin, int end)
@@ -412,7 +468,8 @@ static tc_status tci_walk_wait(tc_call *c, const tci_run *r, const tci_list_step
 /* Where a run with these goes: its own queue for kernels, or the device's. */
 static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 {
-    return r->splits && !c->program->n_params && !c->program->code->n_repeats;
+    const tci_code *code = c->program->code;
+    return r->splits && !c->program->n_params && !code->n_repeats && !code->calls;
 }
 
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)

@@ -29,7 +29,7 @@ static const char emu_prelude[] =
     "#define __forceinline__ inline\n#define __shared__ static\n"
     "#define __launch_bounds__(...)\n#define __constant__\n#define __grid_constant__\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
-    "static struct { int x, y; } threadIdx, blockIdx, gridDim;\n"
+    "static struct { int x, y; } threadIdx, blockIdx, gridDim, blockDim;\n"
     "#define TC_NO_PTX\n#include \"model.h\"\n"
     "static int emu_threads, emu_waiting, emu_ended, emu_failed, emu_surplus;\n"
     "static unsigned emu_seed = 1;\n"
@@ -91,6 +91,7 @@ static const char emu_runner[] =
     "    emu_fibers = (ucontext_t *)malloc(sizeof(ucontext_t) * threads);\n"
     "    emu_state = (char *)malloc(threads);\n    emu_slots = (char *)malloc(16 * threads);\n"
     "    emu_threads = threads;\n    emu_kernel = kernel;\n    emu_args = args;\n"
+    "    blockDim.x = threads;\n    gridDim.x = blocks;\n"
     "    for (int b = 0; b < blocks && !emu_failed; b++) {\n"
     "        blockIdx.x = b;\n        emu_ended = emu_surplus = 0;\n"
     "        for (int i = 0; i < threads; i++) {\n"
@@ -221,13 +222,22 @@ static tc_status emu_compile(void *user, tc_build *build)
         fclose(file);
         snprintf(command, sizeof(command),
                  "c++ -std=c++17 -w -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fwrapv -fPIC "
-                 "-Itests/cuda -shared -o '%s' '%s' -lm >'%s.log' 2>&1 || "
-                 "{ head -c 2000 '%s.log'; false; }",
-                 build->outputs[i], path, path, path);
+                 "-Itests/cuda -shared -o '%s' '%s' -lm >'%s.log' 2>&1",
+                 build->outputs[i], path, path);
         build->processes++;
         int failed = system(command);
         remove(path);
         if (failed) {
+            char said[2100] = "";
+            strncat(path, ".log", sizeof(path) - strlen(path) - 1);
+            FILE *log = fopen(path, "r");
+            size_t n = log ? fread(said, 1, sizeof(said) - 1, log) : 0;
+            said[n] = 0;
+            if (log) {
+                fclose(log);
+            }
+            build->say(build->say_arg, said);
+            build->refused = i;
             return TC_ERR_COMPILER;
         }
         strncat(path, ".log", sizeof(path) - strlen(path) - 1);

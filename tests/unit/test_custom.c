@@ -48,7 +48,8 @@ static tc_tensor rows_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad
                       : tc_sum(tc_mul(column, in.items[0]), TC_AXES(0), false);
 }
 
-static const tc_custom_op rows = {"rows", 1, &calls, rows_shape, rows_run, rows_vjp, NULL};
+static const tc_custom_op rows = {.name = "rows", .version = 1, .user = &calls, .shape = rows_shape,
+                                  .run = rows_run, .vjp = rows_vjp};
 
 /* Of many examples [k, n, m] and [k, m] at once. */
 static tc_tensor rows_vmap(void *user, tc_tensors in)
@@ -222,10 +223,10 @@ static void slopes_of(const tc_tensor *x, tc_tensor *y, void *user)
 TEST(examples_by_a_rule_or_one_after_the_other)
 {
     enum { K = 5, N = 3, M = 4 };
-    const tc_custom_op ruled = {"ruled rows", 1, &calls, rows_shape, rows_run,
-                                rows_vjp, rows_vmap};
-    const tc_custom_op flat = {"flat rows", 1, &calls, rows_shape, rows_run,
-                               rows_vjp, flat_vmap};
+    const tc_custom_op ruled = {.name = "ruled rows", .user = &calls, .shape = rows_shape,
+                                .run = rows_run, .vjp = rows_vjp, .vmap = rows_vmap};
+    const tc_custom_op flat = {.name = "flat rows", .user = &calls, .shape = rows_shape,
+                               .run = rows_run, .vjp = rows_vjp, .vmap = flat_vmap};
     for (int i = 0; i < 4; i++) {
         float got[2][K * N * M], x[K * N * M], w[M] = {1, -2, 0.5f, 3};
         tc_ctx *ctx = begin(i % 2 ? "cpu" : "interp");
@@ -312,8 +313,10 @@ static tc_tensor cube_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad
 TEST(rules_are_transposed_and_checked)
 {
     static double three = 3, one = 1;
-    const tc_custom_op good = {"good cube", 1, &three, NULL, cube_run, cube_vjp, NULL};
-    const tc_custom_op wrong = {"wrong cube", 1, &one, NULL, cube_run, cube_vjp, NULL};
+    const tc_custom_op good = {.name = "good cube", .user = &three, .run = cube_run,
+                               .vjp = cube_vjp};
+    const tc_custom_op wrong = {.name = "wrong cube", .user = &one, .run = cube_run,
+                                .vjp = cube_vjp};
     const double data[3] = {0.5, -2, 3};
     double got[3];
     tc_gradcheck_report r;
@@ -335,6 +338,8 @@ TEST(what_an_op_is_and_takes)
     static const tc_custom_op other = {.name = "cube", .run = rows_run};
     static const tc_custom_op newer = {.name = "cube", .version = 1, .run = rows_run};
     static const tc_custom_op nameless = {.run = cube_run}, idle = {.name = "idle"};
+    static const tc_custom_op wide_block = {.name = "wide", .run = cube_run, .cuda_threads = 2000};
+    static const tc_custom_op text = {.name = "cube", .run = cube_run, .cuda = "void run();"};
     static const tc_custom_op bad = {.name = "bad", .run = cube_run, .shape = bad_shape};
     tc_ctx *ctx = begin("interp");
     REQUIRE(ctx);
@@ -350,6 +355,9 @@ TEST(what_an_op_is_and_takes)
     CHECK_EQ_INT(tc_status_of(tc_custom(&nameless, TC_TENSORS(x))), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_status_of(tc_custom(&idle, TC_TENSORS(x))), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_status_of(tc_custom(NULL, TC_TENSORS(x))), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(tc_custom(&wide_block, TC_TENSORS(x))), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "'wide' has cuda_threads = 2000");
+    CHECK_EQ_INT(tc_status_of(tc_custom(&text, TC_TENSORS(x))), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_status_of(tc_custom(&cube, TC_TENSORS_N(many, TC_CUSTOM_MOST + 1))),
                  TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_status_of(tc_custom(&rows, TC_TENSORS(x, x))), TC_ERR_SHAPE);

@@ -1,0 +1,11 @@
+/* cuda/custom.h - ops of the user's that have a text in CUDA C++, as kernels. */
+#ifndef TCI_CUDA_CUSTOM_H
+#define TCI_CUDA_CUSTOM_H
+
+#include "dialect.h"
+
+/* The hook `call` of the dialect (emit/dialect.h). */
+TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
+                            const char *symbol);
+
+#endif
