@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "184fb0deea4ce770"
+#define TCI_BUILD "2953c2aa1bb75bec"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -169,6 +169,15 @@
  *     tc_svd(x, &left, &strength, &right);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
+ *     tc_tensor power = tc_real(tc_complex_mul(pairs, tc_conj(pairs)));   // also _div, _exp, ...
+ *     tc_tensor halves[2], column[4];          // [3, 2] each, [3] each
+ *     tc_chunk(x, 2, 1, halves);               // also tc_split: pieces of a size
+ *     tc_unbind(x, 1, column, 4);
+ *     tc_tensor joined = tc_stack(TC_TENSORS_N(column, 4), 1), wall = tc_tile(halves[0], 2, 3);
+ *     tc_tensor scaled = tc_outer(column[0], column[1]), one = tc_dot(column[0], column[1]);
+ *     tc_tensor folded = tc_tensordot(x, y, TC_AXES(0), TC_AXES(0));      // [4, 4]
+ *     tc_tensor weights[2] = {tc_ones(ctx, TC_F32, 8, 4), tc_zeros(ctx, TC_F32, 8, 2)}, told, cell;
+ *     tc_lstm(x, TC_NONE, TC_NONE, TC_TENSORS_N(weights, 2), false, false, &told, NULL, &cell);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default
@@ -2128,6 +2137,9 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                             tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* Of 0, and of 1: tc_zeros(ctx, TC_F32, 3, 4). */
+#define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
+#define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
 /* start, start + step, ... before stop. Floats are computed in f64 and rounded once. */
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here);
@@ -2654,6 +2666,32 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 
+/* The same along a new axis, which becomes axis `axis` of the result: all have one shape. */
+TC_API tc_tensor tc_stack_at(tc_tensors xs, int axis, tc_site here);
+#define tc_stack(xs, axis) tc_stack_at((xs), (axis), TC_HERE)
+/* Pieces of `size` elements along an axis, the last one of what is left, to parts[0] to
+ * parts[n - 1]; of as many elements as n sizes say; n pieces as even as can be, the last ones
+ * empty where there are too few elements; or all n elements of an axis, without that axis.
+ * TC_ERR_ARGUMENT: n pieces are not what makes up the axis; here and below all of parts tell it. */
+TC_API void tc_split_at(tc_tensor x, int64_t size, int axis, tc_tensor *parts, int n, tc_site here);
+#define tc_split(x, size, axis, parts, n) tc_split_at((x), (size), (axis), (parts), (n), TC_HERE)
+TC_API void tc_split_with_sizes_at(tc_tensor x, int n, const int64_t *sizes, int axis,
+                                   tc_tensor *parts, tc_site here);
+#define tc_split_with_sizes(x, n, sizes, axis, parts)                                              \
+    tc_split_with_sizes_at((x), (n), (sizes), (axis), (parts), TC_HERE)
+TC_API void tc_chunk_at(tc_tensor x, int chunks, int axis, tc_tensor *parts, tc_site here);
+#define tc_chunk(x, chunks, axis, parts) tc_chunk_at((x), (chunks), (axis), (parts), TC_HERE)
+TC_API void tc_unbind_at(tc_tensor x, int axis, tc_tensor *parts, int n, tc_site here);
+#define tc_unbind(x, axis, parts, n) tc_unbind_at((x), (axis), (parts), (n), TC_HERE)
+/* Element `index` along an axis, from the end where negative, without that axis. */
+TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here);
+#define tc_select(x, axis, index) tc_select_at((x), (axis), (index), TC_HERE)
+/* tc_tile(x, 2, 3): all of x so many times along each axis; axes of size 1 come in front where one
+ * of the two lists is shorter. */
+TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site here);
+#define tc_tile(x, ...)                                                                            \
+    tc_tile_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+
 /* ---- reading at indices: -n..-1 count from the end; outside of that the run fails with
  * TC_ERR_INDEX ---- */
 /* result[i, j, ...] = x[i, index[i, j, ...], ...] for axis 1; shape of index. */
@@ -2785,6 +2823,39 @@ TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here
 TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here);
 #define tc_one_hot(index, classes) tc_one_hot_at((index), (classes), TC_HERE)
 
+/* Of vectors: a[i] b[j], and the sum of a[i] b[i]. */
+TC_API tc_tensor tc_outer_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_outer(a, b) tc_outer_at((a), (b), TC_HERE)
+TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_dot(a, b) tc_dot_at((a), (b), TC_HERE)
+/* Sums of products along pairs of axes, one of a and one of b each: tc_tensordot(a, b,
+ * TC_AXES(-1), TC_AXES(0)). The result has the other axes of a, then those of b. */
+TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_axes axes_b,
+                                 tc_site here);
+#define tc_tensordot(a, b, axes_a, axes_b)                                                         \
+    tc_tensordot_at((a), (b), (axes_a), (axes_b), TC_HERE)
+
+/* ---- layers that read a sequence x [steps, batch, inputs], batch_first: [batch, steps, inputs],
+ * or [steps, inputs]. weights: of each layer, and if bidirectional of each way, weight_ih [gates *
+ * width, inputs], weight_hh [gates * width, width] and, if any, bias_ih and bias_hh [gates *
+ * width]; the next layer reads what this one gives, of both ways joined. States before the first
+ * step are [layers * ways, batch, width], or TC_NONE: zeros. *output [steps, batch, ways * width]:
+ * the last layer's state after each step; the other results are the last states of all layers.
+ * NULL: not wanted, and on a mistake all are handles that say it. In x's dtype; the steps are one
+ * tc_scan, so that steps and batch may be symbolic ---- */
+/* Gates: input, forget, cell, output. */
+TC_API void tc_lstm_at(tc_tensor x, tc_tensor h0, tc_tensor c0, tc_tensors weights,
+                       bool bidirectional, bool batch_first, tc_tensor *output, tc_tensor *h,
+                       tc_tensor *c, tc_site here);
+#define tc_lstm(x, h0, c0, weights, bidirectional, batch_first, output, h, c)                      \
+    tc_lstm_at((x), (h0), (c0), (weights), (bidirectional), (batch_first), (output), (h), (c),     \
+               TC_HERE)
+/* Gates: reset, update, new. */
+TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidirectional,
+                      bool batch_first, tc_tensor *output, tc_tensor *h, tc_site here);
+#define tc_gru(x, h0, weights, bidirectional, batch_first, output, h)                              \
+    tc_gru_at((x), (h0), (weights), (bidirectional), (batch_first), (output), (h), TC_HERE)
+
 /* ---- bytes for floats: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) stands for (q - zero_point) *
  * scale; both are numbers or 0-d tensors, or have one axis, which lies along `axis` of x ---- */
 /* The nearest byte, even ones first; beyond them the last one, and 0 of NaN. */
@@ -2875,6 +2946,38 @@ TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, 
 #define tc_rfft(x, n, axis, norm) tc_rfft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_irfft(x, n, axis, norm) tc_irfft_at((x), (n), (axis), (norm), TC_HERE)
+
+/* ---- complex numbers, which are such pairs; shapes before the last axis broadcast. A gradient is
+ * that of a function of both parts ---- */
+/* Of real and imaginary parts; of size and angle; and the parts, the size and the angle, in
+ * [-pi, pi], of each number. */
+TC_API tc_tensor tc_complex_at(tc_tensor real, tc_tensor imag, tc_site here);
+#define tc_complex(real, imag) tc_complex_at((real), (imag), TC_HERE)
+TC_API tc_tensor tc_polar_at(tc_tensor abs, tc_tensor angle, tc_site here);
+#define tc_polar(abs, angle) tc_polar_at((abs), (angle), TC_HERE)
+TC_API tc_tensor tc_real_at(tc_tensor x, tc_site here);
+#define tc_real(x) tc_real_at((x), TC_HERE)
+TC_API tc_tensor tc_imag_at(tc_tensor x, tc_site here);
+#define tc_imag(x) tc_imag_at((x), TC_HERE)
+TC_API tc_tensor tc_complex_abs_at(tc_tensor x, tc_site here);
+#define tc_complex_abs(x) tc_complex_abs_at((x), TC_HERE)
+TC_API tc_tensor tc_angle_at(tc_tensor x, tc_site here);
+#define tc_angle(x) tc_angle_at((x), TC_HERE)
+/* The imaginary part negated. */
+TC_API tc_tensor tc_conj_at(tc_tensor x, tc_site here);
+#define tc_conj(x) tc_conj_at((x), TC_HERE)
+/* Product and quotient, e to the x, and its principal logarithm; the matrix product of pairs
+ * [..., i, k, 2] and [..., k, j, 2]. tc_add and tc_sub are those of the pairs. */
+TC_API tc_tensor tc_complex_mul_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_complex_mul(a, b) tc_complex_mul_at((a), (b), TC_HERE)
+TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_complex_div(a, b) tc_complex_div_at((a), (b), TC_HERE)
+TC_API tc_tensor tc_complex_exp_at(tc_tensor x, tc_site here);
+#define tc_complex_exp(x) tc_complex_exp_at((x), TC_HERE)
+TC_API tc_tensor tc_complex_log_at(tc_tensor x, tc_site here);
+#define tc_complex_log(x) tc_complex_log_at((x), TC_HERE)
+TC_API tc_tensor tc_complex_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_complex_matmul(a, b) tc_complex_matmul_at((a), (b), TC_HERE)
 
 /* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
  * image without the batch axis. Options are numbers for these axes in their order. ---- */
@@ -79763,6 +79866,33 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                                    TCI_MAY(dx, real, 1) TCI_MAY(axis, axis, -1))                   \
     TCI_CALL(cross, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MAY(axis, axis, -1))               \
     TCI_CALL(kron, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                        \
+    TCI_CALL(outer, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                       \
+    TCI_CALL(dot, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
+    TCI_CALL(tensordot, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MUST(axes_a, axes)             \
+                        TCI_MUST(axes_b, axes))                                                    \
+    TCI_CALL(select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, integer))            \
+    TCI_CALL(tile, TCI_MUST(x, tensor) TCI_MUST(repeats, sizes))                                   \
+    TCI_CALL(stack, TCI_MUST(xs, tensors) TCI_MAY(axis, axis, 0))                                  \
+    TCI_CALL_MANY(lstm, 3, TCI_MUST(x, tensor) TCI_MAY(h0, optional, TC_NONE)                      \
+                           TCI_MAY(c0, optional, TC_NONE) TCI_MUST(weights, tensors)               \
+                           TCI_MAY(bidirectional, flag, false) TCI_MAY(batch_first, flag, false)   \
+                           TCI_STORED(output, 0) TCI_STORED(h, 1) TCI_STORED(c, 2))                \
+    TCI_CALL_MANY(gru, 2, TCI_MUST(x, tensor) TCI_MAY(h0, optional, TC_NONE)                       \
+                          TCI_MUST(weights, tensors) TCI_MAY(bidirectional, flag, false)           \
+                          TCI_MAY(batch_first, flag, false) TCI_STORED(output, 0)                  \
+                          TCI_STORED(h, 1))                                                        \
+    TCI_CALL(complex, TCI_MUST(real, tensor) TCI_MUST(imag, tensor))                               \
+    TCI_CALL(polar, TCI_MUST(abs, tensor) TCI_MUST(angle, tensor))                                 \
+    TCI_CALL(real, TCI_MUST(x, tensor))                                                            \
+    TCI_CALL(imag, TCI_MUST(x, tensor))                                                            \
+    TCI_CALL(complex_abs, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(angle, TCI_MUST(x, tensor))                                                           \
+    TCI_CALL(conj, TCI_MUST(x, tensor))                                                            \
+    TCI_CALL(complex_mul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                 \
+    TCI_CALL(complex_div, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                 \
+    TCI_CALL(complex_exp, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(complex_log, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(complex_matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                              \
     TCI_CALL(cosine_similarity, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(axis, axis, 1)   \
                                 TCI_MAY(eps, real, 1e-8))                                          \
     TCI_CALL(pairwise_distance, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(p, real, 2)      \
@@ -82009,6 +82139,81 @@ TC_API tc_tensor tc_kron_at(tc_tensor a, tc_tensor b, tc_site here)
     return tci_made_end(&m, y);
 }
 
+TC_API tc_tensor tc_outer_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_outer", a, here)) {
+        return m.bad;
+    }
+    if (!tc_status_of(b) && (tc_rank(a) != 1 || tc_rank(b) != 1)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d and %d: expected one axis each",
+                             tc_rank(a), tc_rank(b));
+    }
+    return tci_made_end(&m, tc_mul(tc_unsqueeze(a, 1), b));
+}
+
+TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_dot", a, here)) {
+        return m.bad;
+    }
+    return tci_made_end(&m, tc_einsum("i,i->", TC_TENSORS(a, b)));
+}
+
+/* Letters for the axes of x: from `next` on, but those that are summed have the letter of their
+ * place in the list. False: an axis is none of x, or is named twice. */
+static bool tci_made_letters(tc_tensor x, tc_axes summed, int next, char *letters)
+{
+    static const char all[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const int rank = tc_rank(x);
+    memset(letters, 0, (size_t)rank + 1);
+    for (int i = 0; i < summed.n; i++) {
+        const int axis = summed.items[i] + (summed.items[i] < 0 ? rank : 0);
+        if (axis < 0 || axis >= rank || letters[axis]) {
+            return false;
+        }
+        letters[axis] = all[i];
+    }
+    for (int i = 0; i < rank; i++) {
+        letters[i] = letters[i] ? letters[i] : all[next++];
+    }
+    return true;
+}
+
+TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_axes axes_b,
+                                 tc_site here)
+{
+    enum { LETTERS = 52 };
+    tci_made m;
+    char left[LETTERS + 1], right[LETTERS + 1], spec[5 * LETTERS];
+    if (!tci_made_begin(&m, "tc_tensordot", a, here)) {
+        return m.bad;
+    }
+    if (tc_status_of(b)) {
+        return tci_made_end(&m, tc_neg(b));
+    }
+    const int rank_a = tc_rank(a), rank_b = tc_rank(b), n = axes_a.n;
+    if (rank_a + rank_b > LETTERS) {
+        return tci_made_fail(&m, TC_ERR_LIMIT, "ranks %d and %d: expected at most %d axes", rank_a,
+                             rank_b, LETTERS);
+    }
+    if (axes_a.all || axes_b.all || n != axes_b.n || n > rank_a || n > rank_b ||
+        !tci_made_letters(a, axes_a, n, left) || !tci_made_letters(b, axes_b, rank_a, right)) {
+        return tci_made_fail(&m, TC_ERR_AXIS, "%d axes of a rank of %d, %d of %d: expected lists "
+                             "of as many, each axis once", n, rank_a, axes_b.n, rank_b);
+    }
+    int at = snprintf(spec, sizeof(spec), "%s,%s->", left, right);
+    for (int i = 0; i < rank_a + rank_b; i++) {
+        const char letter = i < rank_a ? left[i] : right[i - rank_a];
+        if (!memchr(i < rank_a ? right : left, letter, (size_t)(i < rank_a ? rank_b : rank_a))) {
+            spec[at++] = letter;
+        }
+    }
+    spec[at] = 0;
+    return tci_made_end(&m, tc_einsum(spec, TC_TENSORS(a, b)));
+}
+
 TC_API tc_tensor tc_cosine_similarity_at(tc_tensor x1, tc_tensor x2, int axis, double eps,
                                          tc_site here)
 {
@@ -82799,6 +83004,203 @@ TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here)
 }
 
 #pragma pop_macro("TC_HERE")
+/* ---- src/api/pieces.c ---- */
+/* api/pieces.c - one tensor as several along an axis, and several as one.
+ *
+ * In: a tensor, or a list of some. Out: slices of it, which the caller's array takes, or what they
+ * are joined to.
+ * The one idea: all are movement, so that what reads a piece reads its whole, and no piece is
+ * copied. How many pieces there are is the caller's to say, as it is the size of the array; a
+ * number that does not fit is an error that all of them tell. */
+
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+/* False: x has no such axis, and the pieces tell it. */
+static bool tci_pieces_begin(tci_made *m, const char *name, tc_tensor x, int axis, tc_tensor *parts,
+                             int n, tc_site here)
+{
+    const bool begun = tci_made_begin(m, name, x, here);
+    const tc_tensor whole = begun ? tc_slice(x, axis, 0, TC_END, 1) : m->bad;
+    for (int i = 0; tc_status_of(whole) && i < n; i++) {
+        parts[i] = whole;
+    }
+    if (begun && tc_status_of(whole)) {
+        tci_made_end(m, whole);
+    }
+    return !tc_status_of(whole);
+}
+
+static void tci_pieces_refuse(const tci_made *m, tc_tensor x, int axis, const char *pieces,
+                              tc_tensor *parts, int n)
+{
+    const int64_t size = tc_size(x, axis);
+    tc_tensor bad = tci_made_fail(m, TC_ERR_ARGUMENT, "axis %d has size %s: %s do not make it up",
+                                  axis, TCI_DIM_TEXT(size), pieces);
+    for (int i = 0; i < n; i++) {
+        parts[i] = bad;
+    }
+}
+
+/* Each of `size` elements, but for what the axis lacks. */
+static void tci_pieces_cut(const tci_made *m, tc_tensor x, int64_t size, int axis, tc_tensor *parts,
+                           int n)
+{
+    tc_site here = m->here;
+    for (int i = 0; i < n; i++) {
+        parts[i] = tc_slice(x, axis, tc_dim_mul(i, size), tc_dim_mul(i + 1, size), 1);
+    }
+    tci_made_end(m, x);
+}
+
+TC_API void tc_split_at(tc_tensor x, int64_t size, int axis, tc_tensor *parts, int n, tc_site here)
+{
+    tci_made m;
+    if (!tci_pieces_begin(&m, "tc_split", x, axis, parts, n, here)) {
+        return;
+    }
+    const int64_t length = tc_size(x, axis);
+    const bool whole = n == 1 && tci_dim_le(length, size);
+    if (n < 1 || !tci_dim_le(1, size) ||
+        !(whole || (tci_dim_lt(tc_dim_mul(n - 1, size), length) &&
+                    tci_dim_le(length, tc_dim_mul(n, size))))) {
+        char pieces[120];
+        snprintf(pieces, sizeof(pieces), "%d pieces of %s", n, TCI_DIM_TEXT(size));
+        tci_pieces_refuse(&m, x, axis, pieces, parts, n);
+        return;
+    }
+    tci_pieces_cut(&m, x, size, axis, parts, n);
+}
+
+TC_API void tc_split_with_sizes_at(tc_tensor x, int n, const int64_t *sizes, int axis,
+                                   tc_tensor *parts, tc_site here)
+{
+    tci_made m;
+    int64_t end = 0;
+    if (!tci_pieces_begin(&m, "tc_split_with_sizes", x, axis, parts, n, here)) {
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        end = tci_dim_le(0, sizes[i]) && end >= 0 ? tc_dim_add(end, sizes[i]) : -1;
+    }
+    if (end != tc_size(x, axis)) {
+        tci_pieces_refuse(&m, x, axis, "the sizes", parts, n);
+        return;
+    }
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        end = tc_dim_add(at, sizes[i]);
+        parts[i] = tc_slice(x, axis, at, end, 1);
+        at = end;
+    }
+    tci_made_end(&m, x);
+}
+
+TC_API void tc_chunk_at(tc_tensor x, int chunks, int axis, tc_tensor *parts, tc_site here)
+{
+    tci_made m;
+    if (!tci_pieces_begin(&m, "tc_chunk", x, axis, parts, chunks, here)) {
+        return;
+    }
+    if (chunks < 1) {
+        tci_made_fail(&m, TC_ERR_ARGUMENT, "%d chunks: expected 1 or more", chunks);
+        return;
+    }
+    const int64_t size = tc_dim_div(tc_dim_add(tc_size(x, axis), chunks - 1), chunks);
+    tci_pieces_cut(&m, x, size, axis, parts, chunks);
+}
+
+TC_API void tc_unbind_at(tc_tensor x, int axis, tc_tensor *parts, int n, tc_site here)
+{
+    tci_made m;
+    if (!tci_pieces_begin(&m, "tc_unbind", x, axis, parts, n, here)) {
+        return;
+    }
+    if (tc_size(x, axis) != n) {
+        char pieces[48];
+        snprintf(pieces, sizeof(pieces), "%d pieces", n);
+        tci_pieces_refuse(&m, x, axis, pieces, parts, n);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        parts[i] = tc_select(x, axis, i);
+    }
+    tci_made_end(&m, x);
+}
+
+TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here)
+{
+    tci_made m;
+    tc_tensor y;
+    if (!tci_pieces_begin(&m, "tc_select", x, axis, &y, 1, here)) {
+        return y;
+    }
+    const int64_t size = tc_size(x, axis);
+    const bool back = tci_dim_is_known(index) && index < 0;
+    const int64_t at = back ? tc_dim_add(size, index) : index;
+    if (!tci_dim_le(0, at) || !tci_dim_lt(at, size)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "there is no element %s of axis %d of size %s",
+                             TCI_DIM_TEXT(index), axis, TCI_DIM_TEXT(size));
+    }
+    return tci_made_end(&m, tc_squeeze(tc_slice(x, axis, at, tc_dim_add(at, 1), 1), axis));
+}
+
+TC_API tc_tensor tc_stack_at(tc_tensors xs, int axis, tc_site here)
+{
+    tci_made m;
+    if (!xs.n) {
+        return tc_cat(xs, axis); /* which tells that there is none */
+    }
+    if (!tci_made_begin(&m, "tc_stack", xs.items[0], here)) {
+        return m.bad;
+    }
+    tc_tensor *items = (tc_tensor *)tci_heap_get((size_t)xs.n * sizeof(*items));
+    if (!items) {
+        return tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
+    }
+    for (int i = 0; i < xs.n; i++) {
+        items[i] = tc_unsqueeze(xs.items[i], axis);
+    }
+    tc_tensor y = tc_cat(TC_TENSORS_N(items, xs.n), axis);
+    tci_heap_free(items);
+    return tci_made_end(&m, y);
+}
+
+TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site here)
+{
+    tci_made m;
+    tci_words w;
+    if (!tci_made_begin(&m, "tc_tile", x, here)) {
+        return m.bad;
+    }
+    const int own = tc_rank(x), rank = TCI_MAX(own, n);
+    int64_t *line = tci_words_get(&m.ctx->graph, &w, 5 * rank); /* [1, a, 1, b, ...] */
+    if (!line) {
+        return tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
+    }
+    int64_t *spread = line + 2 * rank, *sizes = spread + 2 * rank;
+    for (int i = 0; i < rank; i++) {
+        const int of_x = i - (rank - own), of_n = i - (rank - n);
+        line[2 * i] = 1;
+        line[2 * i + 1] = of_x < 0 ? 1 : tc_size(x, of_x);
+        spread[2 * i] = of_n < 0 ? 1 : repeats[of_n];
+        spread[2 * i + 1] = line[2 * i + 1];
+        sizes[i] = tc_dim_mul(spread[2 * i], line[2 * i + 1]);
+    }
+    bool fits = true;
+    for (int i = 0; i < n; i++) {
+        fits = fits && tci_dim_le(0, repeats[i]);
+    }
+    tc_tensor y = tc_expand_at(tc_reshape_at(x, 2 * rank, line, here), 2 * rank, spread, here);
+    y = fits ? tc_reshape_at(y, rank, sizes, here)
+             : tci_made_fail(&m, TC_ERR_ARGUMENT, "a number of repeats is negative");
+    tci_words_put(&m.ctx->graph, &w, NULL);
+    return tci_made_end(&m, y);
+}
+
+#pragma pop_macro("TC_HERE")
 /* ---- src/api/quantize.c ---- */
 /* api/quantize.c - bytes that stand for floats, and products of matrices that are mostly zero.
  *
@@ -83357,6 +83759,199 @@ TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm,
     y.im = tc_where(own, 0, y.im);
     y.re = f.n % 2 ? tci_fourier_to_odd(&f.m, y, f.n) : tci_fourier_to_pairs(&f.m, y, f.n);
     return tci_fourier_end(&f, x, (tci_complex){y.re, TC_NONE}, f.n);
+}
+
+#pragma pop_macro("TC_HERE")
+/* ---- src/api/complex.c ---- */
+/* api/complex.c - arithmetic of complex numbers that are pairs of real and imaginary part along a
+ * last axis of 2, as the transforms of api/fourier.c take and give them.
+ *
+ * In: pairs [..., 2]. Out: pairs, or one real number for each.
+ * The one idea: parts are slices and results are joined, both of which are no copies; what lies
+ * between are formulas of real numbers, so that all else (fusion, gradients, any backend) follows.
+ * A gradient is that of a function of the two parts. */
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+typedef struct tci_pair {
+    tc_tensor re, im;
+} tci_pair;
+
+/* False: x, operand number `which`, is no list of pairs, and *bad tells it. */
+static bool tci_pair_take(const tci_made *m, tc_tensor x, int which, tci_pair *p, tc_tensor *bad)
+{
+    tc_site here = m->here;
+    if (tc_status_of(x)) {
+        *bad = tci_made_end(m, tc_neg(x));
+        return false;
+    }
+    if (!tc_rank(x) || tc_size(x, -1) != 2) {
+        *bad = tci_made_fail(m, TC_ERR_SHAPE, "operand %d has a last axis of size %s: expected 2, "
+                             "real and imaginary parts", which,
+                             TCI_DIM_TEXT(tc_rank(x) ? tc_size(x, -1) : 1));
+        return false;
+    }
+    const tc_tensor wide = tci_made_wide(m, x);
+    p->re = tc_select(wide, -1, 0);
+    p->im = tc_select(wide, -1, 1);
+    return true;
+}
+
+static bool tci_pair_begin(tci_made *m, const char *name, tc_tensor x, tci_pair *p, tc_site here)
+{
+    return tci_made_begin(m, name, x, here) && tci_pair_take(m, x, 1, p, &m->bad);
+}
+
+/* The result is in the dtype in which the two meet. */
+static bool tci_pair_begin_two(tci_made *m, const char *name, tc_tensor a, tc_tensor b,
+                               tci_pair *p, tci_pair *q, tc_site here)
+{
+    if (!tci_pair_begin(m, name, a, p, here)) {
+        return false;
+    }
+    if (!tc_status_of(b) && tci_dtype_is_float(tc_dtype_of(b))) {
+        m->dtype = tci_dtype_is_float(tc_dtype_of(a))
+                       ? tci_dtype_promote(m->dtype, tc_dtype_of(b))
+                       : tc_dtype_of(b);
+    }
+    return tci_pair_take(m, b, 2, q, &m->bad);
+}
+
+static tc_tensor tci_pair_end(const tci_made *m, tc_tensor re, tc_tensor im)
+{
+    tc_site here = m->here;
+    return tci_made_round(m, tc_stack(TC_TENSORS(re, im), -1));
+}
+
+/* ---- parts ---- */
+
+TC_API tc_tensor tc_complex_at(tc_tensor real, tc_tensor imag, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_complex", real, here)) {
+        return m.bad;
+    }
+    tc_tensor re = tci_made_wide(&m, real), im = tci_made_wide(&m, imag), both = tc_add(re, im);
+    return tci_pair_end(&m, tci_made_like(re, both, here), tci_made_like(im, both, here));
+}
+
+TC_API tc_tensor tc_polar_at(tc_tensor abs, tc_tensor angle, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_polar", abs, here)) {
+        return m.bad;
+    }
+    tc_tensor size = tci_made_wide(&m, abs), turn = tci_made_wide(&m, angle);
+    return tci_pair_end(&m, tc_mul(size, tc_cos(turn)), tc_mul(size, tc_sin(turn)));
+}
+
+TC_API tc_tensor tc_real_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    return tci_pair_begin(&m, "tc_real", x, &p, here) ? tci_made_round(&m, p.re) : m.bad;
+}
+
+TC_API tc_tensor tc_imag_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    return tci_pair_begin(&m, "tc_imag", x, &p, here) ? tci_made_round(&m, p.im) : m.bad;
+}
+
+TC_API tc_tensor tc_conj_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    return tci_pair_begin(&m, "tc_conj", x, &p, here) ? tci_pair_end(&m, p.re, tc_neg(p.im))
+                                                      : m.bad;
+}
+
+/* Where it is 0 so is the gradient. */
+static tc_tensor tci_pair_abs(tci_pair p, tc_site here)
+{
+    tc_tensor none = tc_logical_and(tc_eq(p.re, 0), tc_eq(p.im, 0));
+    return tc_where(none, 0, tc_hypot(tc_where(none, 1, p.re), p.im));
+}
+
+TC_API tc_tensor tc_complex_abs_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    return tci_pair_begin(&m, "tc_complex_abs", x, &p, here)
+               ? tci_made_round(&m, tci_pair_abs(p, here))
+               : m.bad;
+}
+
+TC_API tc_tensor tc_angle_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    return tci_pair_begin(&m, "tc_angle", x, &p, here) ? tci_made_round(&m, tc_atan2(p.im, p.re))
+                                                       : m.bad;
+}
+
+/* ---- arithmetic ---- */
+
+TC_API tc_tensor tc_complex_mul_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    tci_pair p, q;
+    if (!tci_pair_begin_two(&m, "tc_complex_mul", a, b, &p, &q, here)) {
+        return m.bad;
+    }
+    return tci_pair_end(&m, tc_sub(tc_mul(p.re, q.re), tc_mul(p.im, q.im)),
+                        tc_add(tc_mul(p.re, q.im), tc_mul(p.im, q.re)));
+}
+
+/* The divisor is scaled, so that its square neither overflows nor is lost; the quotient does not
+ * depend on the scale. */
+TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    tci_pair p, q;
+    if (!tci_pair_begin_two(&m, "tc_complex_div", a, b, &p, &q, here)) {
+        return m.bad;
+    }
+    tc_tensor scale = tc_stop_gradient(tc_maximum(tc_abs(q.re), tc_abs(q.im)));
+    tc_tensor c = tc_div(q.re, scale), d = tc_div(q.im, scale);
+    tc_tensor below = tc_mul(tc_add(tc_square(c), tc_square(d)), scale);
+    return tci_pair_end(&m, tc_div(tc_add(tc_mul(p.re, c), tc_mul(p.im, d)), below),
+                        tc_div(tc_sub(tc_mul(p.im, c), tc_mul(p.re, d)), below));
+}
+
+TC_API tc_tensor tc_complex_exp_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    if (!tci_pair_begin(&m, "tc_complex_exp", x, &p, here)) {
+        return m.bad;
+    }
+    tc_tensor size = tc_exp(p.re);
+    return tci_pair_end(&m, tc_mul(size, tc_cos(p.im)), tc_mul(size, tc_sin(p.im)));
+}
+
+TC_API tc_tensor tc_complex_log_at(tc_tensor x, tc_site here)
+{
+    tci_made m;
+    tci_pair p;
+    if (!tci_pair_begin(&m, "tc_complex_log", x, &p, here)) {
+        return m.bad;
+    }
+    return tci_pair_end(&m, tc_log(tci_pair_abs(p, here)), tc_atan2(p.im, p.re));
+}
+
+TC_API tc_tensor tc_complex_matmul_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    tci_pair p, q;
+    if (!tci_pair_begin_two(&m, "tc_complex_matmul", a, b, &p, &q, here)) {
+        return m.bad;
+    }
+    return tci_pair_end(&m, tc_sub(tc_matmul(p.re, q.re), tc_matmul(p.im, q.im)),
+                        tc_add(tc_matmul(p.re, q.im), tc_matmul(p.im, q.re)));
 }
 
 #pragma pop_macro("TC_HERE")
@@ -84289,6 +84884,279 @@ TC_API tc_status tc_barrier_at(tc_tensors list, tc_tensor *out, tc_site here)
     tci_loops_call c = {.f = &f, .make = tci_loops_make_barriers, .init = list, .n_ys = list.n};
     return tci_loops_run_list(&c, out, true);
 }
+/* ---- src/api/recurrent.c ---- */
+/* api/recurrent.c - layers that read a sequence with a state: tc_lstm, tc_gru.
+ *
+ * In: a sequence, the states before it, the weights in PyTorch's order. Out: the state after each
+ * step of the last layer, and the last one of every layer.
+ * The one idea: what a step's element gives the gates depends on no state, so it is one product
+ * for all steps, outside of the loop; within the loop (tc_scan) is what the state gives them. A
+ * layer that reads backwards is the same loop from the other end. */
+
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+enum { TCI_RECURRENT_STATES = 2 }; /* of one cell, at most */
+
+/* A kind of cell: how many gates and states it has, and one step of it. */
+typedef struct tci_cell {
+    const char *name;
+    int gates, states;
+    tc_scan_body step;
+} tci_cell;
+
+/* A call under way. */
+typedef struct tci_recurrent {
+    tci_made m;
+    const tci_cell *cell;
+    tc_tensors weights;
+    int sides, tensors, layers;              /* 2: both ways; how many tensors a side has */
+    int64_t width;                           /* of a state */
+    tc_tensor given[TCI_RECURRENT_STATES];   /* [layers * sides, batch, width], or TC_NONE */
+    tc_tensor *last[TCI_RECURRENT_STATES];   /* one for each layer and side */
+} tci_recurrent;
+
+/* One side of one layer: what its steps use. */
+typedef struct tci_recurrent_side {
+    const tci_recurrent *r;
+    tc_tensor hidden, bias; /* [width, gates * width], and [gates * width] or TC_NONE */
+} tci_recurrent_side;
+
+/* Number i of the gates of one step, [batch, width]. */
+static tc_tensor tci_recurrent_gate(const tci_recurrent *r, tc_tensor all, int i)
+{
+    tc_site here = r->m.here;
+    return tc_slice(all, 1, tc_dim_mul(i, r->width), tc_dim_mul(i + 1, r->width), 1);
+}
+
+/* What the state gives the gates. */
+static tc_tensor tci_recurrent_of_state(const tci_recurrent_side *s, tc_tensor h)
+{
+    tc_site here = s->r->m.here;
+    tc_tensor y = tc_matmul(h, s->hidden);
+    return tci_is_none(s->bias) ? y : tc_add(y, s->bias);
+}
+
+static tc_status tci_lstm_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                               tc_tensor *next, tc_tensor *y)
+{
+    const tci_recurrent_side *s = (const tci_recurrent_side *)user;
+    tc_site here = s->r->m.here;
+    tc_tensor all = tc_add(x[0], tci_recurrent_of_state(s, carry[0]));
+    tc_tensor in = tc_sigmoid(tci_recurrent_gate(s->r, all, 0));
+    tc_tensor keep = tc_sigmoid(tci_recurrent_gate(s->r, all, 1));
+    tc_tensor fresh = tc_tanh(tci_recurrent_gate(s->r, all, 2));
+    tc_tensor out = tc_sigmoid(tci_recurrent_gate(s->r, all, 3));
+    next[1] = tc_add(tc_mul(keep, carry[1]), tc_mul(in, fresh));
+    next[0] = y[0] = tc_mul(out, tc_tanh(next[1]));
+    return TC_OK;
+}
+
+static tc_status tci_gru_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                              tc_tensor *next, tc_tensor *y)
+{
+    const tci_recurrent_side *s = (const tci_recurrent_side *)user;
+    tc_site here = s->r->m.here;
+    tc_tensor kept = tci_recurrent_of_state(s, carry[0]), gate[2];
+    for (int i = 0; i < 2; i++) {
+        gate[i] = tc_sigmoid(tc_add(tci_recurrent_gate(s->r, x[0], i),
+                                    tci_recurrent_gate(s->r, kept, i)));
+    }
+    tc_tensor fresh = tc_tanh(tc_add(tci_recurrent_gate(s->r, x[0], 2),
+                                     tc_mul(gate[0], tci_recurrent_gate(s->r, kept, 2))));
+    next[0] = y[0] = tc_add(fresh, tc_mul(gate[1], tc_sub(carry[0], fresh)));
+    return TC_OK;
+}
+
+static const tci_cell tci_cell_lstm = {"tc_lstm", 4, 2, tci_lstm_step};
+static const tci_cell tci_cell_gru = {"tc_gru", 3, 1, tci_gru_step};
+
+/* ---- checks ---- */
+
+static bool tci_recurrent_has_shape(tc_tensor t, int rank, const int64_t *sizes)
+{
+    bool same = tc_rank(t) == rank;
+    for (int i = 0; same && i < rank; i++) {
+        same = tc_size(t, i) == sizes[i];
+    }
+    return same;
+}
+
+/* The tensors of a side, where layers read `in` numbers. */
+static bool tci_recurrent_fits(const tci_recurrent *r, int side, int64_t in)
+{
+    const tc_tensor *w = r->weights.items + side * r->tensors;
+    const int64_t gates = tc_dim_mul(r->cell->gates, r->width);
+    bool fits = tci_recurrent_has_shape(w[0], 2, (int64_t[]){gates, in}) &&
+                tci_recurrent_has_shape(w[1], 2, (int64_t[]){gates, r->width});
+    for (int i = 2; i < r->tensors; i++) {
+        fits = fits && tci_recurrent_has_shape(w[i], 1, &gates);
+    }
+    return fits;
+}
+
+/* Finds out how many layers there are. x is [steps, batch, in]. */
+static bool tci_recurrent_check(tci_recurrent *r, tc_tensor x, tc_tensor *bad)
+{
+    const tc_tensors w = r->weights;
+    for (int i = 0; i < w.n; i++) {
+        if (tc_status_of(w.items[i])) {
+            *bad = tc_neg_at(tci_arg_tensor(w.items[i]), r->m.here);
+            return false;
+        }
+    }
+    r->tensors = w.n > 2 && tc_rank(w.items[2]) == 1 ? 4 : 2; /* with biases, or without */
+    r->layers = w.n / (r->sides * r->tensors);
+    if (!r->layers || r->layers * r->sides * r->tensors != w.n || tc_rank(w.items[1]) != 2) {
+        *bad = tci_made_fail(&r->m, TC_ERR_ARGUMENT, "given %d weights: expected weight_ih, "
+                             "weight_hh and, if any, bias_ih, bias_hh of each layer%s", w.n,
+                             r->sides > 1 ? ", of both ways" : "");
+        return false;
+    }
+    r->width = tc_size(w.items[1], 1);
+    int64_t in = tc_size(x, 2);
+    for (int side = 0; side < r->layers * r->sides; side++) {
+        in = side == r->sides ? tc_dim_mul(r->sides, r->width) : in;
+        if (!tci_recurrent_fits(r, side, in)) {
+            *bad = tci_made_fail(&r->m, TC_ERR_SHAPE, "the weights of layer %d do not have the "
+                                 "shapes of %d gates, %s inputs and states of %s",
+                                 side / r->sides, r->cell->gates, TCI_DIM_TEXT(in),
+                                 TCI_DIM_TEXT(r->width));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- layers ---- */
+
+/* [steps, batch, width] of one side, which reads x [steps, batch, in]. */
+static tc_tensor tci_recurrent_side_of(tci_recurrent *r, tc_tensor x, int side)
+{
+    tc_site here = r->m.here;
+    tc_tensor w[4], carry[TCI_RECURRENT_STATES], last[TCI_RECURRENT_STATES], y = TC_NONE;
+    for (int i = 0; i < r->tensors; i++) {
+        w[i] = tci_made_wide(&r->m, r->weights.items[side * r->tensors + i]);
+    }
+    for (int i = 0; i < r->cell->states; i++) {
+        carry[i] = tci_is_none(r->given[i])
+                       ? tc_full(r->m.ctx->handle, 0, tc_dtype_of(x), tc_size(x, 1), r->width)
+                       : tc_select(tci_made_wide(&r->m, r->given[i]), 0, side);
+    }
+    tci_recurrent_side s = {r, tc_transpose(w[1], 0, 1), r->tensors > 2 ? w[3] : TC_NONE};
+    tc_tensor gates = tc_linear(x, w[0], r->tensors > 2 ? w[2] : TC_NONE);
+    tc_scan(TC_TENSORS_N(carry, r->cell->states), TC_TENSORS(gates), 0, side % r->sides == 1,
+            r->cell->step, &s, last, &y, 1);
+    for (int i = 0; i < r->cell->states; i++) {
+        r->last[i][side] = last[i];
+    }
+    return y;
+}
+
+/* What the last layer gave, or what went wrong. */
+static tc_tensor tci_recurrent_layers(tci_recurrent *r, tc_tensor x)
+{
+    tc_site here = r->m.here;
+    for (int layer = 0; layer < r->layers && !tc_status_of(x); layer++) {
+        tc_tensor sides[2];
+        for (int i = 0; i < r->sides; i++) {
+            sides[i] = tci_recurrent_side_of(r, x, layer * r->sides + i);
+        }
+        x = r->sides == 1 ? sides[0] : tc_cat(TC_TENSORS(sides[0], sides[1]), 2);
+    }
+    return x;
+}
+
+static void tci_recurrent_set(const tci_cell *cell, tc_tensor bad, tc_tensor *output,
+                              tc_tensor *const *states)
+{
+    for (int i = 0; i < cell->states; i++) {
+        if (states[i]) {
+            *states[i] = bad;
+        }
+    }
+    if (output) {
+        *output = bad;
+    }
+}
+
+/* x [steps, batch, in] from here on. */
+static void tci_recurrent_run(tci_recurrent *r, tc_tensor x, bool batch_first, bool one,
+                              tc_tensor *output, tc_tensor *const *states)
+{
+    tc_site here = r->m.here;
+    tc_tensor bad;
+    if (!tci_recurrent_check(r, x, &bad)) {
+        tci_recurrent_set(r->cell, tci_made_end(&r->m, bad), output, states);
+        return;
+    }
+    const int n = r->layers * r->sides;
+    tc_tensor *last = (tc_tensor *)tci_heap_get(TCI_RECURRENT_STATES * (size_t)n * sizeof(*last));
+    if (!last) {
+        bad = tci_made_fail(&r->m, TC_ERR_MEMORY, "out of memory");
+        tci_recurrent_set(r->cell, bad, output, states);
+        return;
+    }
+    for (int i = 0; i < r->cell->states; i++) {
+        r->last[i] = last + i * n;
+    }
+    tc_tensor y = tci_recurrent_layers(r, x);
+    for (int i = 0; i < r->cell->states; i++) {
+        if (states[i]) {
+            tc_tensor all = tc_status_of(y) ? y : tc_stack(TC_TENSORS_N(r->last[i], n), 0);
+            *states[i] = tc_cast(one ? tc_squeeze(all, 1) : all, r->m.dtype);
+        }
+    }
+    y = one ? tc_squeeze(y, 1) : batch_first ? tc_transpose(y, 0, 1) : y;
+    if (output) {
+        *output = tc_cast(y, r->m.dtype);
+    }
+    tci_heap_free(last);
+    tci_made_end(&r->m, y);
+}
+
+static void tci_recurrent_call(const tci_cell *cell, tc_tensor x, const tc_tensor *given,
+                               tc_tensors weights, bool bidirectional, bool batch_first,
+                               tc_tensor *output, tc_tensor *const *states, tc_site here)
+{
+    tci_recurrent r = {.cell = cell, .weights = weights, .sides = bidirectional ? 2 : 1};
+    if (!tci_made_begin(&r.m, cell->name, x, here)) {
+        tci_recurrent_set(cell, r.m.bad, output, states);
+        return;
+    }
+    const bool one = tc_rank(x) == 2;
+    if (!one && tc_rank(x) != 3) {
+        tc_tensor bad = tci_made_fail(&r.m, TC_ERR_SHAPE, "x has rank %d: expected [steps, batch, "
+                                      "inputs] or [steps, inputs]", tc_rank(x));
+        tci_recurrent_set(cell, bad, output, states);
+        return;
+    }
+    for (int i = 0; i < cell->states; i++) {
+        r.given[i] = tci_is_none(given[i]) || !one ? given[i] : tc_unsqueeze(given[i], 1);
+    }
+    x = tci_made_wide(&r.m, x);
+    x = one ? tc_unsqueeze(x, 1) : batch_first ? tc_transpose(x, 0, 1) : x;
+    tci_recurrent_run(&r, x, batch_first, one, output, states);
+}
+
+TC_API void tc_lstm_at(tc_tensor x, tc_tensor h0, tc_tensor c0, tc_tensors weights,
+                       bool bidirectional, bool batch_first, tc_tensor *output, tc_tensor *h,
+                       tc_tensor *c, tc_site here)
+{
+    tci_recurrent_call(&tci_cell_lstm, x, (tc_tensor[]){h0, c0}, weights, bidirectional,
+                       batch_first, output, (tc_tensor *[]){h, c}, here);
+}
+
+TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidirectional,
+                      bool batch_first, tc_tensor *output, tc_tensor *h, tc_site here)
+{
+    tci_recurrent_call(&tci_cell_gru, x, &h0, weights, bidirectional, batch_first, output, &h,
+                       here);
+}
+
+#pragma pop_macro("TC_HERE")
 /* ---- src/api/factor.c ---- */
 /* api/factor.c - factors of small matrices that take iterations: QR, eigenvalues, singular values.
  *
@@ -84762,7 +85630,7 @@ typedef struct tci_param_row {
     tc_arg otherwise; /* the default, where it is a number */
 } tci_param_row;
 
-enum { TCI_PARAMS_MOST = 8 }; /* of one call */
+enum { TCI_PARAMS_MOST = 8, TCI_LISTS_MOST = 2 }; /* of one call */
 
 struct tci_call_row;
 typedef struct tci_named {
@@ -84772,7 +85640,7 @@ typedef struct tci_named {
     tc_site here;
     tc_tensors inputs, list; /* all; those of a list among them */
     tc_attr given[TCI_PARAMS_MOST]; /* without a name: left out, and the default stands there */
-    tci_words words;                /* of axes, or sizes behind their dtype; no call has both */
+    tci_words words[TCI_LISTS_MOST]; /* of each list of axes, or sizes behind their dtype */
     tc_tensor *results;
 } tci_named;
 
@@ -84830,10 +85698,21 @@ static const int64_t *tci_named_items(const tci_named *c, const char *name)
     return a->items ? a->items : &a->value.i;
 }
 
+/* Which of the words are those of a list: they are made in the order of the parameters. */
+static int tci_named_list(const tci_named *c, const char *name)
+{
+    int lists = 0;
+    for (const tci_param_row *p = c->row->params; strcmp(p->name, name); p++) {
+        lists += p->kind == TCI_PARAM_axes || p->kind == TCI_PARAM_typed;
+    }
+    return lists;
+}
+
 static tc_axes tci_named_axes(const tci_named *c, const char *name)
 {
     bool all = !tci_named_get(c, name)->name;
-    tc_axes axes = {c->words.items, all ? 0 : tci_named_count(c, name), all};
+    const void *items = c->words[tci_named_list(c, name)].items;
+    tc_axes axes = {(const int *)items, all ? 0 : tci_named_count(c, name), all};
     return axes;
 }
 
@@ -84873,7 +85752,7 @@ static tc_reduction tci_named_reduction(const char *text)
     {tci_named_real(c, #name), tci_named_real(c, #name), tci_named_real(c, #name)},
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
-#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
+#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words[0].items,
 #define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
 #define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
 
@@ -85164,15 +86043,16 @@ static void tci_named_check(tci_named *c, int i)
 static bool tci_named_make_list(tci_named *c, const tci_param_row *p)
 {
     tci_graph *g = &c->f.ctx->graph;
+    tci_words *words = &c->words[tci_named_list(c, p->name)];
     int n = tci_named_count(c, p->name);
     if (p->kind == TCI_PARAM_axes) {
-        int *axes = tci_words_ints(g, &c->words, n);
+        int *axes = tci_words_ints(g, words, n);
         for (int i = 0; axes && i < n; i++) {
             axes[i] = tci_named_axis(tci_named_item(c, p->name, i));
         }
         return axes != NULL;
     }
-    int64_t *sizes = tci_words_get(g, &c->words, n + 1);
+    int64_t *sizes = tci_words_get(g, words, n + 1);
     for (int i = 0; sizes && i < n; i++) {
         sizes[i + 1] = tci_named_item(c, p->name, i);
     }
@@ -85180,6 +86060,13 @@ static bool tci_named_make_list(tci_named *c, const tci_param_row *p)
         sizes[0] = tci_named_value(c, "dtype").i;
     }
     return sizes != NULL;
+}
+
+static void tci_named_drop_lists(tci_named *c)
+{
+    for (int i = 0; i < TCI_LISTS_MOST && c->words[i].items; i++) {
+        tci_words_put(&c->f.ctx->graph, &c->words[i], NULL);
+    }
 }
 
 /* Sorts and checks what is given; false: the frame or the graph tells why it will not do. */
@@ -85223,9 +86110,10 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
     if (valid) {
         tci_frame_leave(&c.f);
         c.row->make(&c);
-        tci_words_put(&c.f.ctx->graph, &c.words, NULL);
+        tci_named_drop_lists(&c);
         return tc_status_of(*results);
     }
+    tci_named_drop_lists(&c);
     tc_tensor bad = tci_frame_end(&c.f, NULL);
     for (int i = 0; results && i < n; i++) {
         results[i] = bad;

@@ -328,6 +328,42 @@ FN(sequence)
     return tc_ctc_loss(tc_log_softmax(x[0], -1), t, times, lengths, 0, TC_REDUCE_SUM, true);
 }
 
+FN(pieces)
+{
+    UNUSED;
+    tc_tensor p[3], q[2], r[2], s[2];
+    tc_split(x[0], 2, 1, p, 3); /* of [2, 5] */
+    tc_split_with_sizes(x[0], 2, SIZES(3, 2), 1, q);
+    tc_chunk(q[0], 2, 1, r);
+    tc_unbind(p[1], 0, s, 2);
+    tc_tensor tall = tc_tile(tc_stack(TC_TENSORS(s[0], tc_select(q[1], 0, -1)), 1), 2, 1);
+    return tc_matmul(tall, tc_tensordot(tc_mul(r[0], p[0]), tc_outer(s[1], s[0]),
+                                         TC_AXES(0), TC_AXES(0)));
+}
+FN(pairs)
+{
+    UNUSED;
+    tc_tensor ratio = tc_complex_div(tc_complex_exp(x[0]), tc_complex_mul(x[1], tc_conj(x[0])));
+    tc_tensor turned = tc_polar(tc_complex_abs(ratio), tc_angle(x[1]));
+    return tc_complex_matmul(tc_complex_log(turned), tc_complex(tc_real(x[0]), tc_imag(x[1])));
+}
+FN(remembered) /* read both ways: the same weights */
+{
+    UNUSED;
+    const tc_tensor weights[] = {x[1], x[2], x[3], x[3], x[1], x[2], x[3], x[3]};
+    tc_tensor y, c;
+    tc_lstm(x[0], x[4], x[4], TC_TENSORS_N(weights, 8), true, false, &y, NULL, &c);
+    return tc_add(tc_sum(y, TC_AXES(0), false), tc_reshape(c, 1, -1));
+}
+FN(gated) /* by two layers */
+{
+    UNUSED;
+    const tc_tensor weights[] = {x[1], x[2], x[3], x[3], x[2], x[1], x[3], x[3]};
+    tc_tensor y, h;
+    tc_gru(x[0], x[4], TC_TENSORS_N(weights, 8), false, true, &y, &h);
+    return tc_mul(y, tc_select(h, 0, 0));
+}
+
 /* transforms: of pairs, of real numbers of an even and of an odd count, cut and filled up */
 FN(transformed) { UNUSED; return tc_mul(tc_fft(x[0], 0, 0, NULL), tc_ifft(x[1], 3, 0, "ortho")); }
 FN(transformed_real) { UNUSED; return tc_square(tc_rfft(x[0], 0, -1, NULL)); }
@@ -695,6 +731,10 @@ static void add_matrices(void)
     c = add_case("coo_matmul and csr_matmul", sparse_rows);
     IN(c, 4);
     IN(c, 2, 3);
+    IN(add_case("pieces", pieces), 2, 5);
+    c = add_case("complex numbers", pairs);
+    IN(c, 2, 2, 2);
+    IN(c, 2, 2, 2);
     c = add_case("fft and ifft", transformed);
     IN(c, 3, 4, 2);
     IN(c, 4, 4, 2);
@@ -828,7 +868,19 @@ static void add_factors(void)
     IN(c, 2, 3);
     c->second = true;
     IN(add_case("ctc_loss", sequence), 3, 2, 3);
-    for (grad_case *last = &cases[n_cases - 4]; last < &cases[n_cases]; last++) {
+    c = add_case("lstm", remembered);
+    IN(c, 3, 1, 2);
+    IN(c, 8, 2);
+    IN(c, 8, 2);
+    IN(c, 8);
+    IN(c, 2, 1, 2);
+    c = add_case("gru", gated);
+    IN(c, 1, 3, 2);
+    IN(c, 6, 2);
+    IN(c, 6, 2);
+    IN(c, 6);
+    IN(c, 2, 1, 2);
+    for (grad_case *last = &cases[n_cases - 6]; last < &cases[n_cases]; last++) {
         last->repeats = true;
     }
 }

@@ -129,27 +129,6 @@ static void orc_broadcast_tensors(orc_case *c)
     }
 }
 
-static void orc_repeat(orc_case *c) /* also tile */
-{
-    tc_tensor x = orc_tensor(c, "input");
-    int64_t times[ORC_MAX_RANK], sizes[ORC_MAX_RANK], spread[2 * ORC_MAX_RANK],
-        merged[ORC_MAX_RANK];
-    int n = orc_ints(c, "repeats", times, ORC_MAX_RANK), rank = orc_sizes(x, sizes),
-        out = rank > n ? rank : n;
-    for (int pass = 0; pass < 2; pass++) { /* [1, a, 1, b], then the same expanded */
-        for (int i = 0; i < out; i++) {
-            int64_t size = i >= out - rank ? sizes[i - (out - rank)] : 1;
-            int64_t repeat = i >= out - n ? times[i - (out - n)] : 1;
-            spread[2 * i] = pass ? repeat : 1;
-            spread[2 * i + 1] = size;
-            merged[i] = tc_dim_mul(size, repeat);
-        }
-        x = pass ? tc_expand_at(x, 2 * out, spread, TC_HERE)
-                 : tc_reshape_at(x, 2 * out, spread, TC_HERE);
-    }
-    orc_out(c, tc_reshape_at(x, out, merged, TC_HERE));
-}
-
 static void orc_flip(orc_case *c) /* also fliplr and flipud */
 {
     const char *op = json_string(c->spec, "op");
@@ -233,9 +212,7 @@ static void orc_cat(orc_case *c)
             : op[0] == 'h'                              ? 1
                                                         : 0;
     for (int i = 0; i < n; i++) {
-        if (!strcmp(op, "stack")) {
-            items[i] = tc_unsqueeze(items[i], axis);
-        } else if (!strcmp(op, "cat") && tc_rank(items[i]) == 1 && !tc_size(items[i], 0) && n > 1) {
+        if (!strcmp(op, "cat") && tc_rank(items[i]) == 1 && !tc_size(items[i], 0) && n > 1) {
             int kept = i ? 0 : 1; /* torch leaves out empty vectors whatever the others are */
             if (tc_rank(items[kept]) != 1) {
                 items[i] = tc_slice(items[kept], axis, 0, 0, 1);
@@ -252,62 +229,89 @@ static void orc_cat(orc_case *c)
 }
 
 /* Parts that end at the n marks along an axis, and the rest. */
-static void orc_cut(orc_case *c, tc_tensor x, int axis, const int64_t *marks, int n)
+static void orc_parts(orc_case *c, const tc_tensor *parts, int n)
 {
-    int64_t from = 0;
+    for (int i = 0; i < n; i++) {
+        orc_out(c, parts[i]);
+    }
+}
+
+/* Whether the parameter `how` is a number above 0 or a list of some. */
+static bool orc_splits(orc_case *c)
+{
+    const json *how = orc_value(c, "how");
+    if (!how || orc_is_tensor(how)) {
+        orc_skip(c, "argument indices as a tensor");
+        return false;
+    }
+    return true;
+}
+
+/* split (by size or sizes), split_with_sizes, chunk. */
+static void orc_split(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input"), parts[ORC_MAX_TENSORS];
+    int axis = orc_axis_arg(c, "dim", 0), n = 1;
+    if (!orc_splits(c)) {
+        return;
+    }
+    if (orc_value(c, "how")->kind == JSON_LIST) {
+        int64_t sizes[ORC_MAX_TENSORS];
+        n = orc_ints(c, "how", sizes, ORC_MAX_TENSORS);
+        tc_split_with_sizes(x, n, sizes, axis, parts);
+        orc_parts(c, parts, n);
+        return;
+    }
+    const int64_t how = orc_int(c, "how", 1), size = orc_size(c, x, axis);
+    const bool by_size = !strcmp(json_string(c->spec, "op"), "split");
+    const int64_t step = by_size ? how : how > 0 ? (size + how - 1) / how : 0;
+    n = step > 0 && size > step ? orc_int_of((size + step - 1) / step) : 1;
+    if (by_size) {
+        tc_split(x, how, axis, parts, n);
+    } else { /* torch has no chunks of nothing, but for one */
+        tc_chunk(x, orc_int_of(how), axis, parts);
+        n = how > 0 ? n : 0;
+    }
+    orc_parts(c, parts, n);
+}
+
+/* tensor_split, hsplit, vsplit: by the ends of pieces, or so many that are as even as can be. */
+static void orc_tensor_split(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor x = orc_tensor(c, "input");
+    int axis = op[0] == 'h' ? tc_rank(x) > 1 : op[0] == 'v' ? 0 : orc_axis_arg(c, "dim", 0), n = 0;
+    int64_t ends[ORC_MAX_TENSORS], size = orc_size(c, x, axis), from = 0, k = 0;
+    if (!orc_splits(c)) {
+        return;
+    }
+    if (orc_value(c, "how")->kind == JSON_LIST) {
+        n = orc_ints(c, "how", ends, ORC_MAX_TENSORS);
+    } else {
+        k = orc_int(c, "how", 1);
+        if (k <= 0 || (op[0] != 't' && size % k)) {
+            orc_skip(c, "argument sections: tc has no such call to refuse it");
+            return;
+        }
+        for (; n < k - 1 && n < ORC_MAX_TENSORS; n++) {
+            ends[n] = (n ? ends[n - 1] : 0) + size / k + (n < size % k);
+        }
+    }
     for (int i = 0; i <= n; i++) {
-        int64_t to = i < n ? marks[i] : TC_END;
+        int64_t to = i < n ? ends[i] : TC_END;
         orc_out(c, tc_slice(x, axis, from, to, 1));
         from = to;
     }
 }
 
-/* split (by size or sizes), split_with_sizes, chunk, tensor_split, hsplit, vsplit. */
-static void orc_split(orc_case *c)
-{
-    const char *op = json_string(c->spec, "op");
-    tc_tensor x = orc_tensor(c, "input");
-    const json *how = orc_value(c, "how");
-    int axis = orc_axis_arg(c, "dim", 0), n = 0;
-    axis = op[0] == 'h' ? tc_rank(x) > 1 : op[0] == 'v' ? 0 : axis;
-    int64_t marks[ORC_MAX_TENSORS], size = orc_size(c, x, axis);
-    bool by_size = !strncmp(op, "split", 5),
-         parts = strstr(op, "_split") || op[0] == 'h' || op[0] == 'v';
-    if (!how || orc_is_tensor(how)) {
-        orc_skip(c, "argument indices as a tensor");
-        return;
-    }
-    if (how->kind == JSON_LIST) {
-        n = orc_ints(c, "how", marks, ORC_MAX_TENSORS);
-        for (int i = 1; by_size && i < n; i++) {
-            marks[i] += marks[i - 1];
-        }
-        orc_cut(c, x, axis, marks, by_size ? n - 1 : n);
-        return;
-    }
-    int64_t k = orc_int(c, "how", 1), step = by_size ? k : k > 0 ? (size + k - 1) / k : 0, at = 0;
-    if (k <= 0 || (parts && op[0] != 't' && size % k)) {
-        orc_skip(c, "argument sections: tc has no such call to refuse it");
-        return;
-    }
-    while (n < ORC_MAX_TENSORS && (parts ? n < k - 1 : at + step < size)) {
-        at += parts ? size / k + (n < size % k) : step;
-        marks[n++] = at;
-    }
-    orc_cut(c, x, axis, marks, n);
-}
-
 static void orc_unbind(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input");
+    tc_tensor x = orc_tensor(c, "input"), parts[ORC_MAX_TENSORS];
     int axis = orc_axis_arg(c, "dim", 0);
-    int64_t n = orc_size(c, x, axis);
-    if (n < 0) {
-        orc_out(c, tc_slice(x, axis, 0, 1, 1)); /* tells what is wrong */
-    }
-    for (int64_t i = 0; i < n; i++) {
-        orc_out(c, tc_squeeze(tc_slice(x, axis, i, i + 1, 1), axis));
-    }
+    int64_t size = orc_size(c, x, axis);
+    int n = size < 0 ? 1 : size < ORC_MAX_TENSORS ? (int)size : ORC_MAX_TENSORS;
+    tc_unbind(x, axis, parts, n);
+    orc_parts(c, parts, n);
 }
 
 static void orc_narrow(orc_case *c)
@@ -332,15 +336,6 @@ static void orc_narrow(orc_case *c)
     orc_out(c, tc_slice(x, axis, start, start + length, 1));
 }
 
-static void orc_select(orc_case *c)
-{
-    tc_tensor x = orc_tensor(c, "input");
-    int axis = orc_axis_arg(c, "dim", 0);
-    int64_t i = orc_int(c, "index", 0);
-    i += i < 0 ? orc_size(c, x, axis) : 0;
-    orc_out(c, tc_squeeze(tc_slice(x, axis, i, i + 1, 1), axis));
-}
-
 static void orc_atleast(orc_case *c)
 {
     tc_tensor items[ORC_MAX_TENSORS];
@@ -362,14 +357,7 @@ static void orc_meshgrid(orc_case *c)
     }
 }
 
-/* tril, triu: by the difference of column and row. */
-
 /* ---- products ---- */
-
-static void orc_dot(orc_case *c) /* of vectors only */
-{
-    orc_out(c, tc_einsum("i,i->", TC_TENSORS(orc_tensor(c, "input"), orc_tensor(c, "other"))));
-}
 
 static void orc_inner(orc_case *c)
 {
@@ -390,11 +378,6 @@ static void orc_inner(orc_case *c)
     tc_tensor p = tc_reshape(a, k ? tc_count(a) / k : 0, k),
               q = tc_reshape(b, k ? tc_count(b) / k : 0, k);
     orc_out(c, tc_reshape_at(tc_einsum("ik,jk->ij", TC_TENSORS(p, q)), n, sizes, TC_HERE));
-}
-
-static void orc_outer(orc_case *c)
-{
-    orc_out(c, tc_mul(tc_unsqueeze(orc_tensor(c, "input"), -1), orc_tensor(c, "other")));
 }
 
 /* beta * input + alpha * product: addmm, addmv, addbmm, baddbmm, addr. */
@@ -421,43 +404,23 @@ static void orc_tensordot(orc_case *c)
 {
     const json *dims = orc_value(c, "dims");
     tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
-    char spec[128], left[ORC_MAX_RANK], right[ORC_MAX_RANK];
-    int n = 0, ra = tc_rank(a), rb = tc_rank(b);
-    memset(left, 0, sizeof(left));
-    memset(right, 0, sizeof(right));
-    bool list = dims && dims->kind == JSON_LIST;
-    const json *of_a = list ? json_at(dims, 0) : NULL, *of_b = list ? json_at(dims, 1) : NULL;
-    int pairs = list ? (of_a ? of_a->n : 0) : orc_axis_arg(c, "dims", 2);
-    if (ra > 12 || rb > 12 || (list && (!of_b || of_b->n != pairs))) {
-        orc_skip_argument(c, "dims", dims);
-        return;
-    }
-    for (int i = 0; i < pairs; i++) {
-        int p = list ? orc_axis(a, json_at(of_a, i)->integer) : ra - pairs + i;
-        int q = list ? orc_axis(b, json_at(of_b, i)->integer) : i;
-        if (p < 0 || q < 0 || p >= ra || q >= rb) {
-            orc_skip_argument(c, "dims", dims);
-            return;
+    int of_a[ORC_MAX_RANK], of_b[ORC_MAX_RANK], n[2] = {0, 0};
+    if (dims && dims->kind == JSON_LIST) {
+        for (int which = 0; which < 2; which++) {
+            const json *list = json_at(dims, which);
+            n[which] = list && list->n < ORC_MAX_RANK ? list->n : 0;
+            for (int i = 0; i < n[which]; i++) {
+                (which ? of_b : of_a)[i] = orc_int_of(json_at(list, i)->integer);
+            }
         }
-        left[p] = right[q] = (char)('a' + i);
-    }
-    char kept[2 * ORC_MAX_RANK + 1];
-    int n_kept = 0;
-    for (int i = 0; i < ra; i++) {
-        if (!left[i]) {
-            kept[n_kept++] = left[i] = (char)('A' + i);
+    } else { /* the last axes of a, the first ones of b */
+        n[0] = n[1] = orc_axis_arg(c, "dims", 2);
+        for (int i = 0; i < n[0] && i < ORC_MAX_RANK; i++) {
+            of_a[i] = i - n[0];
+            of_b[i] = i;
         }
-        spec[n++] = left[i];
     }
-    spec[n++] = ',';
-    for (int i = 0; i < rb; i++) {
-        if (!right[i]) {
-            kept[n_kept++] = right[i] = (char)('n' + i);
-        }
-        spec[n++] = right[i];
-    }
-    snprintf(spec + n, sizeof(spec) - (size_t)n, "->%.*s", n_kept, kept);
-    orc_out(c, tc_einsum(spec, TC_TENSORS(a, b)));
+    orc_out(c, tc_tensordot(a, b, TC_AXES_N(of_a, n[0]), TC_AXES_N(of_b, n[1])));
 }
 
 static void orc_linear(orc_case *c)

@@ -105,6 +105,33 @@
                                    TCI_MAY(dx, real, 1) TCI_MAY(axis, axis, -1))                   \
     TCI_CALL(cross, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MAY(axis, axis, -1))               \
     TCI_CALL(kron, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                        \
+    TCI_CALL(outer, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                       \
+    TCI_CALL(dot, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                         \
+    TCI_CALL(tensordot, TCI_MUST(a, tensor) TCI_MUST(b, tensor) TCI_MUST(axes_a, axes)             \
+                        TCI_MUST(axes_b, axes))                                                    \
+    TCI_CALL(select, TCI_MUST(x, tensor) TCI_MUST(axis, axis) TCI_MUST(index, integer))            \
+    TCI_CALL(tile, TCI_MUST(x, tensor) TCI_MUST(repeats, sizes))                                   \
+    TCI_CALL(stack, TCI_MUST(xs, tensors) TCI_MAY(axis, axis, 0))                                  \
+    TCI_CALL_MANY(lstm, 3, TCI_MUST(x, tensor) TCI_MAY(h0, optional, TC_NONE)                      \
+                           TCI_MAY(c0, optional, TC_NONE) TCI_MUST(weights, tensors)               \
+                           TCI_MAY(bidirectional, flag, false) TCI_MAY(batch_first, flag, false)   \
+                           TCI_STORED(output, 0) TCI_STORED(h, 1) TCI_STORED(c, 2))                \
+    TCI_CALL_MANY(gru, 2, TCI_MUST(x, tensor) TCI_MAY(h0, optional, TC_NONE)                       \
+                          TCI_MUST(weights, tensors) TCI_MAY(bidirectional, flag, false)           \
+                          TCI_MAY(batch_first, flag, false) TCI_STORED(output, 0)                  \
+                          TCI_STORED(h, 1))                                                        \
+    TCI_CALL(complex, TCI_MUST(real, tensor) TCI_MUST(imag, tensor))                               \
+    TCI_CALL(polar, TCI_MUST(abs, tensor) TCI_MUST(angle, tensor))                                 \
+    TCI_CALL(real, TCI_MUST(x, tensor))                                                            \
+    TCI_CALL(imag, TCI_MUST(x, tensor))                                                            \
+    TCI_CALL(complex_abs, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(angle, TCI_MUST(x, tensor))                                                           \
+    TCI_CALL(conj, TCI_MUST(x, tensor))                                                            \
+    TCI_CALL(complex_mul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                 \
+    TCI_CALL(complex_div, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                                 \
+    TCI_CALL(complex_exp, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(complex_log, TCI_MUST(x, tensor))                                                     \
+    TCI_CALL(complex_matmul, TCI_MUST(a, tensor) TCI_MUST(b, tensor))                              \
     TCI_CALL(cosine_similarity, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(axis, axis, 1)   \
                                 TCI_MAY(eps, real, 1e-8))                                          \
     TCI_CALL(pairwise_distance, TCI_MUST(x1, tensor) TCI_MUST(x2, tensor) TCI_MAY(p, real, 2)      \

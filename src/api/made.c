@@ -419,6 +419,81 @@ TC_API tc_tensor tc_kron_at(tc_tensor a, tc_tensor b, tc_site here)
     return tci_made_end(&m, y);
 }
 
+TC_API tc_tensor tc_outer_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_outer", a, here)) {
+        return m.bad;
+    }
+    if (!tc_status_of(b) && (tc_rank(a) != 1 || tc_rank(b) != 1)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE, "ranks %d and %d: expected one axis each",
+                             tc_rank(a), tc_rank(b));
+    }
+    return tci_made_end(&m, tc_mul(tc_unsqueeze(a, 1), b));
+}
+
+TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, "tc_dot", a, here)) {
+        return m.bad;
+    }
+    return tci_made_end(&m, tc_einsum("i,i->", TC_TENSORS(a, b)));
+}
+
+/* Letters for the axes of x: from `next` on, but those that are summed have the letter of their
+ * place in the list. False: an axis is none of x, or is named twice. */
+static bool tci_made_letters(tc_tensor x, tc_axes summed, int next, char *letters)
+{
+    static const char all[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const int rank = tc_rank(x);
+    memset(letters, 0, (size_t)rank + 1);
+    for (int i = 0; i < summed.n; i++) {
+        const int axis = summed.items[i] + (summed.items[i] < 0 ? rank : 0);
+        if (axis < 0 || axis >= rank || letters[axis]) {
+            return false;
+        }
+        letters[axis] = all[i];
+    }
+    for (int i = 0; i < rank; i++) {
+        letters[i] = letters[i] ? letters[i] : all[next++];
+    }
+    return true;
+}
+
+TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_axes axes_b,
+                                 tc_site here)
+{
+    enum { LETTERS = 52 };
+    tci_made m;
+    char left[LETTERS + 1], right[LETTERS + 1], spec[5 * LETTERS];
+    if (!tci_made_begin(&m, "tc_tensordot", a, here)) {
+        return m.bad;
+    }
+    if (tc_status_of(b)) {
+        return tci_made_end(&m, tc_neg(b));
+    }
+    const int rank_a = tc_rank(a), rank_b = tc_rank(b), n = axes_a.n;
+    if (rank_a + rank_b > LETTERS) {
+        return tci_made_fail(&m, TC_ERR_LIMIT, "ranks %d and %d: expected at most %d axes", rank_a,
+                             rank_b, LETTERS);
+    }
+    if (axes_a.all || axes_b.all || n != axes_b.n || n > rank_a || n > rank_b ||
+        !tci_made_letters(a, axes_a, n, left) || !tci_made_letters(b, axes_b, rank_a, right)) {
+        return tci_made_fail(&m, TC_ERR_AXIS, "%d axes of a rank of %d, %d of %d: expected lists "
+                             "of as many, each axis once", n, rank_a, axes_b.n, rank_b);
+    }
+    int at = snprintf(spec, sizeof(spec), "%s,%s->", left, right);
+    for (int i = 0; i < rank_a + rank_b; i++) {
+        const char letter = i < rank_a ? left[i] : right[i - rank_a];
+        if (!memchr(i < rank_a ? right : left, letter, (size_t)(i < rank_a ? rank_b : rank_a))) {
+            spec[at++] = letter;
+        }
+    }
+    spec[at] = 0;
+    return tci_made_end(&m, tc_einsum(spec, TC_TENSORS(a, b)));
+}
+
 TC_API tc_tensor tc_cosine_similarity_at(tc_tensor x1, tc_tensor x2, int axis, double eps,
                                          tc_site here)
 {

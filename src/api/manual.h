@@ -160,6 +160,15 @@
  *     tc_svd(x, &left, &strength, &right);
  *     tc_tensor pairs = tc_rfft(x, 0, -1, NULL);                // real and imaginary parts, last
  *     tc_tensor filtered = tc_irfft(tc_mul(pairs, 0.5), 4, -1, NULL);
+ *     tc_tensor power = tc_real(tc_complex_mul(pairs, tc_conj(pairs)));   // also _div, _exp, ...
+ *     tc_tensor halves[2], column[4];          // [3, 2] each, [3] each
+ *     tc_chunk(x, 2, 1, halves);               // also tc_split: pieces of a size
+ *     tc_unbind(x, 1, column, 4);
+ *     tc_tensor joined = tc_stack(TC_TENSORS_N(column, 4), 1), wall = tc_tile(halves[0], 2, 3);
+ *     tc_tensor scaled = tc_outer(column[0], column[1]), one = tc_dot(column[0], column[1]);
+ *     tc_tensor folded = tc_tensordot(x, y, TC_AXES(0), TC_AXES(0));      // [4, 4]
+ *     tc_tensor weights[2] = {tc_ones(ctx, TC_F32, 8, 4), tc_zeros(ctx, TC_F32, 8, 2)}, told, cell;
+ *     tc_lstm(x, TC_NONE, TC_NONE, TC_TENSORS_N(weights, 2), false, false, &told, NULL, &cell);
  *     tc_tensor last = tc_range(x, 1, 2, 4), upper = tc_triu(x, 0);
  *     tc_tensor squares = tc_devsq(x, TC_AXES(0), false);       // of differences from the mean
  *     tc_tensor soft = tc_softplus(x, 1, TC_NONE);              // its threshold is the default

@@ -30,7 +30,7 @@ typedef struct tci_param_row {
     tc_arg otherwise; /* the default, where it is a number */
 } tci_param_row;
 
-enum { TCI_PARAMS_MOST = 8 }; /* of one call */
+enum { TCI_PARAMS_MOST = 8, TCI_LISTS_MOST = 2 }; /* of one call */
 
 struct tci_call_row;
 typedef struct tci_named {
@@ -40,7 +40,7 @@ typedef struct tci_named {
     tc_site here;
     tc_tensors inputs, list; /* all; those of a list among them */
     tc_attr given[TCI_PARAMS_MOST]; /* without a name: left out, and the default stands there */
-    tci_words words;                /* of axes, or sizes behind their dtype; no call has both */
+    tci_words words[TCI_LISTS_MOST]; /* of each list of axes, or sizes behind their dtype */
     tc_tensor *results;
 } tci_named;
 
@@ -98,10 +98,21 @@ static const int64_t *tci_named_items(const tci_named *c, const char *name)
     return a->items ? a->items : &a->value.i;
 }
 
+/* Which of the words are those of a list: they are made in the order of the parameters. */
+static int tci_named_list(const tci_named *c, const char *name)
+{
+    int lists = 0;
+    for (const tci_param_row *p = c->row->params; strcmp(p->name, name); p++) {
+        lists += p->kind == TCI_PARAM_axes || p->kind == TCI_PARAM_typed;
+    }
+    return lists;
+}
+
 static tc_axes tci_named_axes(const tci_named *c, const char *name)
 {
     bool all = !tci_named_get(c, name)->name;
-    tc_axes axes = {c->words.items, all ? 0 : tci_named_count(c, name), all};
+    const void *items = c->words[tci_named_list(c, name)].items;
+    tc_axes axes = {(const int *)items, all ? 0 : tci_named_count(c, name), all};
     return axes;
 }
 
@@ -141,7 +152,7 @@ static tc_reduction tci_named_reduction(const char *text)
     {tci_named_real(c, #name), tci_named_real(c, #name), tci_named_real(c, #name)},
 #define TCI_TAKE_flag(name) tci_named_value(c, #name).i != 0,
 #define TCI_TAKE_dtype(name) (tc_dtype)tci_named_value(c, #name).i,
-#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words.items,
+#define TCI_TAKE_typed(name) tci_named_count(c, #name) + 1, c->words[0].items,
 #define TCI_TAKE_reduction(name) tci_named_reduction(tci_named_get(c, #name)->text),
 #define TCI_TAKE_text(name) tci_named_get(c, #name)->text,
 
@@ -432,15 +443,16 @@ static void tci_named_check(tci_named *c, int i)
 static bool tci_named_make_list(tci_named *c, const tci_param_row *p)
 {
     tci_graph *g = &c->f.ctx->graph;
+    tci_words *words = &c->words[tci_named_list(c, p->name)];
     int n = tci_named_count(c, p->name);
     if (p->kind == TCI_PARAM_axes) {
-        int *axes = tci_words_ints(g, &c->words, n);
+        int *axes = tci_words_ints(g, words, n);
         for (int i = 0; axes && i < n; i++) {
             axes[i] = tci_named_axis(tci_named_item(c, p->name, i));
         }
         return axes != NULL;
     }
-    int64_t *sizes = tci_words_get(g, &c->words, n + 1);
+    int64_t *sizes = tci_words_get(g, words, n + 1);
     for (int i = 0; sizes && i < n; i++) {
         sizes[i + 1] = tci_named_item(c, p->name, i);
     }
@@ -448,6 +460,13 @@ static bool tci_named_make_list(tci_named *c, const tci_param_row *p)
         sizes[0] = tci_named_value(c, "dtype").i;
     }
     return sizes != NULL;
+}
+
+static void tci_named_drop_lists(tci_named *c)
+{
+    for (int i = 0; i < TCI_LISTS_MOST && c->words[i].items; i++) {
+        tci_words_put(&c->f.ctx->graph, &c->words[i], NULL);
+    }
 }
 
 /* Sorts and checks what is given; false: the frame or the graph tells why it will not do. */
@@ -491,9 +510,10 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
     if (valid) {
         tci_frame_leave(&c.f);
         c.row->make(&c);
-        tci_words_put(&c.f.ctx->graph, &c.words, NULL);
+        tci_named_drop_lists(&c);
         return tc_status_of(*results);
     }
+    tci_named_drop_lists(&c);
     tc_tensor bad = tci_frame_end(&c.f, NULL);
     for (int i = 0; results && i < n; i++) {
         results[i] = bad;

@@ -44,6 +44,9 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                             tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* Of 0, and of 1: tc_zeros(ctx, TC_F32, 3, 4). */
+#define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
+#define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
 /* start, start + step, ... before stop. Floats are computed in f64 and rounded once. */
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here);
@@ -570,6 +573,32 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 
+/* The same along a new axis, which becomes axis `axis` of the result: all have one shape. */
+TC_API tc_tensor tc_stack_at(tc_tensors xs, int axis, tc_site here);
+#define tc_stack(xs, axis) tc_stack_at((xs), (axis), TC_HERE)
+/* Pieces of `size` elements along an axis, the last one of what is left, to parts[0] to
+ * parts[n - 1]; of as many elements as n sizes say; n pieces as even as can be, the last ones
+ * empty where there are too few elements; or all n elements of an axis, without that axis.
+ * TC_ERR_ARGUMENT: n pieces are not what makes up the axis; here and below all of parts tell it. */
+TC_API void tc_split_at(tc_tensor x, int64_t size, int axis, tc_tensor *parts, int n, tc_site here);
+#define tc_split(x, size, axis, parts, n) tc_split_at((x), (size), (axis), (parts), (n), TC_HERE)
+TC_API void tc_split_with_sizes_at(tc_tensor x, int n, const int64_t *sizes, int axis,
+                                   tc_tensor *parts, tc_site here);
+#define tc_split_with_sizes(x, n, sizes, axis, parts)                                              \
+    tc_split_with_sizes_at((x), (n), (sizes), (axis), (parts), TC_HERE)
+TC_API void tc_chunk_at(tc_tensor x, int chunks, int axis, tc_tensor *parts, tc_site here);
+#define tc_chunk(x, chunks, axis, parts) tc_chunk_at((x), (chunks), (axis), (parts), TC_HERE)
+TC_API void tc_unbind_at(tc_tensor x, int axis, tc_tensor *parts, int n, tc_site here);
+#define tc_unbind(x, axis, parts, n) tc_unbind_at((x), (axis), (parts), (n), TC_HERE)
+/* Element `index` along an axis, from the end where negative, without that axis. */
+TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here);
+#define tc_select(x, axis, index) tc_select_at((x), (axis), (index), TC_HERE)
+/* tc_tile(x, 2, 3): all of x so many times along each axis; axes of size 1 come in front where one
+ * of the two lists is shorter. */
+TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site here);
+#define tc_tile(x, ...)                                                                            \
+    tc_tile_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+
 /* ---- reading at indices: -n..-1 count from the end; outside of that the run fails with
  * TC_ERR_INDEX ---- */
 /* result[i, j, ...] = x[i, index[i, j, ...], ...] for axis 1; shape of index. */
@@ -701,6 +730,39 @@ TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here
 TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here);
 #define tc_one_hot(index, classes) tc_one_hot_at((index), (classes), TC_HERE)
 
+/* Of vectors: a[i] b[j], and the sum of a[i] b[i]. */
+TC_API tc_tensor tc_outer_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_outer(a, b) tc_outer_at((a), (b), TC_HERE)
+TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_dot(a, b) tc_dot_at((a), (b), TC_HERE)
+/* Sums of products along pairs of axes, one of a and one of b each: tc_tensordot(a, b,
+ * TC_AXES(-1), TC_AXES(0)). The result has the other axes of a, then those of b. */
+TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_axes axes_b,
+                                 tc_site here);
+#define tc_tensordot(a, b, axes_a, axes_b)                                                         \
+    tc_tensordot_at((a), (b), (axes_a), (axes_b), TC_HERE)
+
+/* ---- layers that read a sequence x [steps, batch, inputs], batch_first: [batch, steps, inputs],
+ * or [steps, inputs]. weights: of each layer, and if bidirectional of each way, weight_ih [gates *
+ * width, inputs], weight_hh [gates * width, width] and, if any, bias_ih and bias_hh [gates *
+ * width]; the next layer reads what this one gives, of both ways joined. States before the first
+ * step are [layers * ways, batch, width], or TC_NONE: zeros. *output [steps, batch, ways * width]:
+ * the last layer's state after each step; the other results are the last states of all layers.
+ * NULL: not wanted, and on a mistake all are handles that say it. In x's dtype; the steps are one
+ * tc_scan, so that steps and batch may be symbolic ---- */
+/* Gates: input, forget, cell, output. */
+TC_API void tc_lstm_at(tc_tensor x, tc_tensor h0, tc_tensor c0, tc_tensors weights,
+                       bool bidirectional, bool batch_first, tc_tensor *output, tc_tensor *h,
+                       tc_tensor *c, tc_site here);
+#define tc_lstm(x, h0, c0, weights, bidirectional, batch_first, output, h, c)                      \
+    tc_lstm_at((x), (h0), (c0), (weights), (bidirectional), (batch_first), (output), (h), (c),     \
+               TC_HERE)
+/* Gates: reset, update, new. */
+TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidirectional,
+                      bool batch_first, tc_tensor *output, tc_tensor *h, tc_site here);
+#define tc_gru(x, h0, weights, bidirectional, batch_first, output, h)                              \
+    tc_gru_at((x), (h0), (weights), (bidirectional), (batch_first), (output), (h), TC_HERE)
+
 /* ---- bytes for floats: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) stands for (q - zero_point) *
  * scale; both are numbers or 0-d tensors, or have one axis, which lies along `axis` of x ---- */
 /* The nearest byte, even ones first; beyond them the last one, and 0 of NaN. */
@@ -791,6 +853,38 @@ TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, 
 #define tc_rfft(x, n, axis, norm) tc_rfft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_irfft(x, n, axis, norm) tc_irfft_at((x), (n), (axis), (norm), TC_HERE)
+
+/* ---- complex numbers, which are such pairs; shapes before the last axis broadcast. A gradient is
+ * that of a function of both parts ---- */
+/* Of real and imaginary parts; of size and angle; and the parts, the size and the angle, in
+ * [-pi, pi], of each number. */
+TC_API tc_tensor tc_complex_at(tc_tensor real, tc_tensor imag, tc_site here);
+#define tc_complex(real, imag) tc_complex_at((real), (imag), TC_HERE)
+TC_API tc_tensor tc_polar_at(tc_tensor abs, tc_tensor angle, tc_site here);
+#define tc_polar(abs, angle) tc_polar_at((abs), (angle), TC_HERE)
+TC_API tc_tensor tc_real_at(tc_tensor x, tc_site here);
+#define tc_real(x) tc_real_at((x), TC_HERE)
+TC_API tc_tensor tc_imag_at(tc_tensor x, tc_site here);
+#define tc_imag(x) tc_imag_at((x), TC_HERE)
+TC_API tc_tensor tc_complex_abs_at(tc_tensor x, tc_site here);
+#define tc_complex_abs(x) tc_complex_abs_at((x), TC_HERE)
+TC_API tc_tensor tc_angle_at(tc_tensor x, tc_site here);
+#define tc_angle(x) tc_angle_at((x), TC_HERE)
+/* The imaginary part negated. */
+TC_API tc_tensor tc_conj_at(tc_tensor x, tc_site here);
+#define tc_conj(x) tc_conj_at((x), TC_HERE)
+/* Product and quotient, e to the x, and its principal logarithm; the matrix product of pairs
+ * [..., i, k, 2] and [..., k, j, 2]. tc_add and tc_sub are those of the pairs. */
+TC_API tc_tensor tc_complex_mul_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_complex_mul(a, b) tc_complex_mul_at((a), (b), TC_HERE)
+TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_complex_div(a, b) tc_complex_div_at((a), (b), TC_HERE)
+TC_API tc_tensor tc_complex_exp_at(tc_tensor x, tc_site here);
+#define tc_complex_exp(x) tc_complex_exp_at((x), TC_HERE)
+TC_API tc_tensor tc_complex_log_at(tc_tensor x, tc_site here);
+#define tc_complex_log(x) tc_complex_log_at((x), TC_HERE)
+TC_API tc_tensor tc_complex_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
+#define tc_complex_matmul(a, b) tc_complex_matmul_at((a), (b), TC_HERE)
 
 /* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
  * image without the batch axis. Options are numbers for these axes in their order. ---- */

@@ -1,6 +1,6 @@
 /* tests/ops/test_made.c - calls made of calls, against values that PyTorch 2.11 and plain loops
  * give: orders without NaN, what is most often, elements by strides, grids, smoothed labels, shared
- * heads, draws, scans of states. */
+ * heads, draws, scans of states, pieces, complex numbers, sequences. */
 #include "inside.h"
 
 #include "tc_test.h"
@@ -312,6 +312,231 @@ TEST(scans_of_states)
            0.08413808591599536, -0.24507791552387242, 0.155615238189675, -0.3816237399429063,
            0.2205041357078199, -0.538904020471779, 0.28039909572591015, -0.675675470732784);
     CHECK_EQ_INT(tc_status_of(tc_ssm_scan(u, delta, a, u, a, TC_NONE)), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+/* ---- pieces ---- */
+
+TEST(pieces_along_an_axis)
+{
+    tc_tensor p[3];
+    begin();
+    tc_tensor x = tc_reshape(tc_arange(ctx, 0, 10, 1, TC_I32), 2, 5);
+    tc_split(x, 2, -1, p, 3);
+    VALUES(p[0], 0, 1, 5, 6);
+    VALUES(p[2], 4, 9);
+    tc_split_with_sizes(x, 3, SIZES(1, 0, 4), 1, p);
+    VALUES(p[0], 0, 5);
+    CHECK_EQ_INT(tc_size(p[1], 1), 0);
+    VALUES(p[2], 1, 2, 3, 4, 6, 7, 8, 9);
+    tc_chunk(x, 3, 1, p);
+    VALUES(p[1], 2, 3, 7, 8);
+    VALUES(p[2], 4, 9);
+    tc_chunk(x, 3, 0, p); /* of two rows */
+    VALUES(p[1], 5, 6, 7, 8, 9);
+    CHECK_EQ_INT(tc_size(p[2], 0), 0);
+    tc_unbind(x, 0, p, 2);
+    CHECK_EQ_INT(tc_rank(p[1]), 1);
+    VALUES(p[1], 5, 6, 7, 8, 9);
+    VALUES(tc_select(x, 1, -2), 3, 8);
+    tc_split(tc_range(x, 1, 0, 0), 4, 1, p, 1);
+    CHECK_EQ_INT(tc_count(p[0]), 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(pieces_that_do_not_make_up_an_axis)
+{
+    tc_tensor p[4];
+    begin();
+    tc_tensor x = tc_reshape(tc_arange(ctx, 0, 10, 1, TC_I32), 2, 5);
+    tc_split(x, 2, 1, p, 2);
+    CHECK(strstr(tc_error(p[0]), "tc_split: axis 1 has size 5: 2 pieces of 2 do not make") != NULL);
+    CHECK_EQ_INT(tc_status_of(p[1]), TC_ERR_ARGUMENT);
+    tc_split(x, 2, 1, p, 4);
+    CHECK_EQ_INT(tc_status_of(p[3]), TC_ERR_ARGUMENT);
+    tc_split(x, 0, 1, p, 1);
+    CHECK_EQ_INT(tc_status_of(p[0]), TC_ERR_ARGUMENT);
+    tc_split_with_sizes(x, 2, SIZES(6, -1), 1, p);
+    CHECK_EQ_INT(tc_status_of(p[1]), TC_ERR_ARGUMENT);
+    tc_unbind(x, 1, p, 4);
+    CHECK(strstr(tc_error(p[3]), "tc_unbind: axis 1 has size 5: 4 pieces do not") != NULL);
+    tc_chunk(x, 2, 2, p);
+    CHECK_EQ_INT(tc_status_of(p[1]), TC_ERR_AXIS);
+    CHECK(strstr(tc_error(tc_select(x, 0, 2)), "no element 2 of axis 0 of size 2") != NULL);
+    CHECK_EQ_INT(tc_status_of(tc_select(x, 0, -3)), TC_ERR_ARGUMENT);
+    VALUES(tc_select(x, 0, 0), 0, 1, 2, 3, 4); /* the context is as it was */
+    tc_ctx_free(ctx);
+}
+
+TEST(pieces_joined)
+{
+    begin();
+    tc_tensor x = tc_arange(ctx, 0, 3, 1, TC_I32), y = tc_add(x, 5);
+    VALUES(tc_stack(TC_TENSORS(x, y), 0), 0, 1, 2, 5, 6, 7);
+    VALUES(tc_stack(TC_TENSORS(x, y), -1), 0, 5, 1, 6, 2, 7);
+    VALUES(tc_tile(tc_stack(TC_TENSORS(x, y), 0), 2), 0, 1, 2, 0, 1, 2, 5, 6, 7, 5, 6, 7);
+    VALUES(tc_tile(x, 2, 2), 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2);
+    CHECK_EQ_INT(tc_count(tc_tile(x, 4, 0)), 0);
+    VALUES(tc_tile(tc_full(ctx, 3, TC_F32), 2), 3, 3);
+    CHECK_EQ_INT(tc_status_of(tc_tile(x, -1)), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(tc_stack(TC_TENSORS(x, tc_zeros(ctx, TC_I32, 2)), 0)), TC_ERR_SHAPE);
+    VALUES(tc_add(tc_zeros(ctx, TC_F32, 2), tc_ones(ctx, TC_F32, 2)), 1, 1);
+    tc_ctx_free(ctx);
+}
+
+TEST(products_of_vectors_and_axes)
+{
+    begin();
+    tc_tensor x = tc_arange(ctx, 1, 4, 1, TC_F64), y = tc_arange(ctx, 2, 4, 1, TC_F64);
+    tc_tensor a = tc_reshape(tc_arange(ctx, 0, 12, 1, TC_F64), 2, 3, 2);
+    tc_tensor b = tc_reshape(tc_arange(ctx, 0, 12, 1, TC_F64), 3, 2, 2);
+    VALUES(tc_outer(x, y), 2, 3, 4, 6, 6, 9);
+    VALUES(tc_dot(x, x), 14);
+    CHECK_EQ_INT(tc_status_of(tc_dot(x, y)), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(tc_outer(x, a)), TC_ERR_SHAPE);
+    VALUES(tc_tensordot(a, b, TC_AXES(1, 0), TC_AXES(0, -1)), 176, 236, 203, 275);
+    tc_tensor whole = tc_tensordot(a, x, TC_AXES_N(NULL, 0), TC_AXES_N(NULL, 0));
+    CHECK_EQ_INT(tc_rank(whole), 4);
+    CHECK_EQ_INT(tc_count(whole), 36);
+    CHECK_EQ_INT(tc_status_of(tc_tensordot(a, b, TC_AXES(1, 1), TC_AXES(0, 1))), TC_ERR_AXIS);
+    CHECK_EQ_INT(tc_status_of(tc_tensordot(a, b, TC_AXES(1), TC_AXES(0, 1))), TC_ERR_AXIS);
+    CHECK_EQ_INT(tc_status_of(tc_tensordot(a, b, TC_AXES(1), TC_AXES(1))), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+/* ---- complex numbers ---- */
+
+TEST(pairs)
+{
+    begin();
+    tc_tensor a = NUMBERS(2, SIZES(3, 2), 1, 2, -2, 0.5, 0, -3);
+    tc_tensor b = NUMBERS(2, SIZES(3, 2), 0.5, -1, 1, 4, -1, 2);
+    VALUES(tc_complex_mul(a, b), 2.5, 0, -4, -7.5, 6, 3);
+    VALUES(tc_complex_div(a, b), -1.2, 1.6, 0, 0.5, -1.2, 0.6000000000000001);
+    VALUES(tc_complex_exp(a), -1.131204383756814, 2.471726672004819, 0.1187678845769458,
+           0.06488319105786541, -0.9899924966004454, -0.1411200080598672);
+    VALUES(tc_complex_log(a), 0.8047189562170503, 1.10714871779409, 0.7234594914681627,
+           2.896613990462929, 1.09861228866811, -1.570796326794897);
+    VALUES(tc_complex_abs(a), 2.23606797749979, 2.06155281280883, 3);
+    VALUES(tc_angle(a), 1.10714871779409, 2.896613990462929, -1.570796326794897);
+    VALUES(tc_conj(a), 1, -2, -2, -0.5, 0, 3);
+    VALUES(tc_complex(tc_real(a), tc_imag(a)), 1, 2, -2, 0.5, 0, -3);
+    VALUES(tc_polar(tc_complex_abs(a), tc_angle(a)), 1, 2, -2, 0.5, 0, -3);
+    VALUES(tc_complex_matmul(tc_unsqueeze(a, 0), tc_unsqueeze(b, 1)), 4.5, -4.5);
+    VALUES(tc_complex(tc_ones(ctx, TC_I32, 2), tc_zeros(ctx, TC_I32)), 1, 0, 1, 0);
+    tc_tensor far = tc_mul(tc_ones(ctx, TC_F64, 2), 1e300); /* whose square overflows */
+    VALUES(tc_complex_div(far, far), 1, 0);
+    tc_tensor none = tc_zeros(ctx, TC_F64, 2), slope;
+    CHECK_EQ_INT(tc_grad(tc_complex_abs(none), &none, 1, &slope), TC_OK);
+    VALUES(slope, 0, 0);
+    tc_tensor mixed = tc_complex_mul(tc_cast(a, TC_BF16), tc_cast(b, TC_F16));
+    CHECK_EQ_INT(tc_dtype_of(mixed), TC_F32);
+    CHECK(strstr(tc_error(tc_complex_mul(a, tc_zeros(ctx, TC_F32, 3))),
+                 "operand 2 has a last axis of size 3: expected 2") != NULL);
+    CHECK_EQ_INT(tc_status_of(tc_real(tc_zeros(ctx, TC_F32))), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+/* ---- sequences ---- */
+
+static tc_tensor wave_of(double at, int rank, const int64_t *sizes)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) {
+        n *= sizes[i];
+    }
+    tc_tensor i = tc_arange(ctx, 0, n, 1, TC_F64);
+    return tc_reshape_at(tc_sin(tc_add(tc_mul(i, 0.37), at)), rank, sizes, TC_HERE);
+}
+#define WAVE(at, rank, ...) wave_of((at), (rank), SIZES(__VA_ARGS__))
+
+/* Of cells of two numbers that read two. */
+static int weights_of(int gates, int layers, int sides, bool biases, tc_tensor *w)
+{
+    int n = 0;
+    for (int side = 0; side < layers * sides; side++) {
+        w[n] = WAVE(n + 1, 2, 2 * gates, side < sides ? 2 : 2 * sides);
+        n++;
+        w[n] = WAVE(n + 1, 2, 2 * gates, 2);
+        n++;
+        for (int i = 0; biases && i < 2; i++) {
+            w[n] = WAVE(n + 1, 1, 2 * gates);
+            n++;
+        }
+    }
+    return n;
+}
+
+TEST(long_short_term_memory)
+{
+    tc_tensor w[16], y, h, c;
+    begin();
+    int n = weights_of(4, 2, 2, true, w);
+    tc_lstm(WAVE(0, 3, 3, 2, 2), WAVE(40, 3, 4, 2, 2), WAVE(41, 3, 4, 2, 2), TC_TENSORS_N(w, n),
+            true, false, &y, &h, &c);
+    VALUES(y, -0.06728629229920918, 0.09121649925331678, -0.08594566021285358, -0.1008375484842973,
+           0.2941066518976635, 0.5058106693929493, -0.09365933252133449, -0.1050325043883963,
+           0.03721926459485759, 0.2399659425099843, -0.08977731654194102, -0.09876100968566559,
+           0.1588961852528007, 0.3761227529955548, -0.09079176163330559, -0.1076259521971915,
+           0.09494463196117697, 0.2926442276743833, -0.06462064960684089, -0.1763036909451239,
+           0.130586742745841, 0.3192650234005919, -0.07154740015370455, -0.3085243511157097);
+    VALUES(h, -0.1074420335593704, -0.110934160525678, -0.06033520051278269, -0.04965480662799332,
+           0.2283225215196065, 0.1068549345591604, 0.112220942847804, 0.07143615604617301,
+           0.09494463196117697, 0.2926442276743833, 0.130586742745841, 0.3192650234005919,
+           -0.08594566021285358, -0.1008375484842973, -0.09365933252133449, -0.1050325043883963);
+    VALUES(c, -0.4622833401016282, -0.3388318687452141, -0.1417366864688237, -0.1558890241611682,
+           0.9072366526090057, 0.6988666249459319, 0.4081244130866144, 1.203284866015699,
+           0.1080551244565581, 0.3711522354117758, 0.1448138674524072, 0.4211426227676781,
+           -0.6479488937616413, -0.4394347301202688, -0.6427635637641274, -0.4553163501384884);
+    CHECK_EQ_INT(tc_size(y, 2), 4);
+    tc_lstm(WAVE(0, 3, 3, 2, 2), TC_NONE, TC_NONE, TC_TENSORS_N(w, n), true, false, NULL, NULL, &c);
+    tc_tensor zero = tc_zeros(ctx, TC_F64, 4, 2, 2), same;
+    tc_lstm(WAVE(0, 3, 3, 2, 2), zero, zero, TC_TENSORS_N(w, n), true, false, NULL, NULL, &same);
+    VALUES(tc_max(tc_abs(tc_sub(c, same)), TC_ALL, false), 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(gated_recurrent_units)
+{
+    tc_tensor w[8], y, h;
+    begin();
+    int n = weights_of(3, 2, 1, false, w);
+    tc_gru(WAVE(0, 3, 2, 3, 2), TC_NONE, TC_TENSORS_N(w, n), false, true, &y, &h);
+    VALUES(y, 0.01697758215543495, -0.08095026929423434, 0.02728044629594761, -0.2331361443446009,
+           0.02075689140847659, -0.3747482056031834, 0.02032481399192801, -0.1565516664846784,
+           -0.01202266357294762, -0.2253849430297568, -0.1560044373751615, -0.006011554211718673);
+    VALUES(h, -0.4351739738585974, -0.707930740841748, 0.4572199040882516, 0.07235901291113822,
+           0.02075689140847659, -0.3747482056031834, -0.1560044373751615, -0.006011554211718673);
+    n = weights_of(3, 1, 2, true, w);
+    tc_gru(WAVE(0, 2, 3, 2), WAVE(40, 2, 2, 2), TC_TENSORS_N(w, n), true, false, &y, &h);
+    VALUES(y, -0.7811751851501398, -0.8661444708552132, 0.3405225030414985, -0.0777364795525945,
+           -0.8761878796624565, -0.9432882397306368, 0.2699048192544075, -0.1455547254812967,
+           -0.9204239024827733, -0.9737694741972027, 0.1921229012900126, -0.2069733089489572);
+    VALUES(h, -0.9204239024827733, -0.9737694741972027, 0.3405225030414985, -0.0777364795525945);
+    CHECK_EQ_INT(tc_rank(y), 2);
+    tc_gru(tc_cast(WAVE(0, 2, 3, 2), TC_F16), TC_NONE, TC_TENSORS_N(w, n), true, false, &y, NULL);
+    CHECK_EQ_INT(tc_dtype_of(y), TC_F16);
+    tc_ctx_free(ctx);
+}
+
+TEST(weights_that_are_no_layers)
+{
+    tc_tensor w[8], y, h, c;
+    begin();
+    int n = weights_of(3, 1, 2, true, w);
+    tc_tensor x = WAVE(0, 2, 3, 2);
+    tc_gru(x, TC_NONE, TC_TENSORS_N(w, 3), false, false, &y, &h);
+    CHECK(strstr(tc_error(h), "tc_gru: given 3 weights: expected weight_ih") != NULL);
+    tc_gru(WAVE(0, 2, 3, 5), TC_NONE, TC_TENSORS_N(w, n), true, false, &y, NULL);
+    CHECK(strstr(tc_error(y), "layer 0 do not have the shapes of 3 gates, 5 inputs") != NULL);
+    tc_lstm(x, TC_NONE, TC_NONE, TC_TENSORS_N(w, n), true, false, NULL, NULL, &c);
+    CHECK_EQ_INT(tc_status_of(c), TC_ERR_SHAPE);
+    tc_gru(WAVE(0, 1, 6), TC_NONE, TC_TENSORS_N(w, n), true, false, &y, NULL);
+    CHECK_EQ_INT(tc_status_of(y), TC_ERR_SHAPE);
+    tc_gru(x, WAVE(0, 2, 2, 3), TC_TENSORS_N(w, n), true, false, &y, &h);
+    CHECK_EQ_INT(tc_status_of(y), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(h), TC_ERR_SHAPE);
+    VALUES(tc_range(x, 0, 0, 1), 0, 0.36161543196496204); /* the context is as it was */
     tc_ctx_free(ctx);
 }
 

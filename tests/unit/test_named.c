@@ -67,6 +67,11 @@ TEST(made_calls)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
     ONE(tc_clamp(x, 0, TC_NONE), "clamp", TC_ATTRS(TC_ATTR("min", 0)));
     ONE(tc_clamp(x, TC_NONE, y), "clamp", TC_ATTRS(TC_ATTR("max", y)));
+    ONE(tc_select(x, 1, -1), "select", TC_ATTRS(TC_ATTR("axis", 1), TC_ATTR("index", -1)));
+    ONE(tc_tile(x, 2, 1), "tile", TC_ATTRS(TC_ATTR_LIST("repeats", 2, 1)));
+    SAME(tc_stack(TC_TENSORS(y, y), 0), "stack", TC_TENSORS(y, y), TC_ATTRS());
+    TWO(tc_tensordot(x, y, TC_AXES(-1), TC_AXES(0)), "tensordot",
+        TC_ATTRS(TC_ATTR("axes_a", -1), TC_ATTR("axes_b", 0)));
     ONE(tc_norm(x, 2, TC_ALL, false), "norm", TC_ATTRS());
     ONE(tc_glu(x, -1), "glu", TC_ATTRS());
     TWO(tc_kl_div(x, y, true, TC_REDUCE_SUM), "kl_div",
@@ -327,7 +332,7 @@ TEST(names_that_are_not_there)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4);
     SAYS("there is no op 'sofmax': softmax is near", "sofmax", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op 'Relu': relu is near", "Relu", TC_TENSORS(x), TC_ATTRS());
-    SAYS("there is no op 'conv': conv1d is near", "conv", TC_TENSORS(x), TC_ATTRS());
+    SAYS("there is no op 'conv2': conv2d is near", "conv2", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op 'contract'", "contract", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op ''", "", TC_TENSORS(x), TC_ATTRS());
     SAYS("there is no op '(null)'", NULL, TC_TENSORS(x), TC_ATTRS());
@@ -407,7 +412,8 @@ static bool is_no_op(const char *name, size_t n)
 {
     static const char *const others[] = {"next_key", "range", "param",       "param_from", "named",
                                          "param_write", "grad",  "op", "op_results",
-                                         "vjp", "jvp", "vmap", "meshgrid"};
+                                         "vjp", "jvp", "vmap", "meshgrid", "zeros", "ones",
+                                         "split", "split_with_sizes", "chunk", "unbind"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;
