@@ -2,16 +2,16 @@
  * compiles it against one kernel for each op.
  *
  *     build/bench_models [--backend cpu|cuda] [--train] [--batch N] [--dtype f32|bf16] [--size N]
- *                        [--json] [NAME...]
+ *                        [--fast] [--json] [NAME...]
  *
  * A line each: the step as it is fused and with every op a kernel of its own, in turns (times are
  * of the best round, the ratio is the median of the rounds'); kernels and launches of both; how
  * long a compile takes with nothing cached and with everything on disk; workspace of a run, and
- * what is kept between runs; the parameters, and how much more memory the process (of a GPU the
- * device) had in use at most, from before the network was there to behind its first runs. Weights
- * are random numbers, the same in both, and so are images and words; what both computed is printed:
- * losses of the first and the last step, or the size of the output. Weights and what the network
- * reads lie in memory of the device.
+ * what is kept between runs; the parameters, and how much more memory than before the network was
+ * there the process (of a GPU the device) had in use at most, from when its weights lay there to
+ * behind the first runs. Weights are random numbers, the same in both, and so are images and words;
+ * what both computed is printed: losses of the first and the last step, or the size of the output.
+ * Weights and what the network reads lie in memory of the device. --fast: TC_MATH_FAST.
  * bench/models_peers.py runs this program and PyTorch in turns. */
 #define _GNU_SOURCE
 #define TC_CUDA
@@ -34,7 +34,7 @@ enum {
 /* What is asked for. */
 static struct {
     const char *backend, *dtype;
-    bool train, json, cuda;
+    bool train, json, fast, cuda;
     int64_t batch, size;
     char cache[64];
 } ask = {.backend = "cpu", .dtype = "f32", .batch = 1};
@@ -81,8 +81,8 @@ static void give(void *data)
     }
 }
 
-/* MB in use at most since memory_begin, as the system counts. On a device: now, as nothing of what
- * a network takes goes before it ends. */
+/* MB in use at most since memory_begin was called last, as the system counts. On a device: now, as
+ * nothing of what a network takes goes before it ends. */
 static double memory_most(void)
 {
     const char *from = ask.cuda ? "nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits"
@@ -189,6 +189,7 @@ static net make(const nn_network *network, int fusion)
     net n = {0};
     tc_tensor y[NN_OUTPUTS];
     tc_options options = {.backend = ask.backend, .fallback = TC_FALLBACK_REFUSE,
+                          .math = ask.fast ? TC_MATH_FAST : TC_MATH_EXACT,
                           .fusion = fusion, .cache_dir = ask.cache, .cc_timeout_s = 900};
     if (tc_ctx_make(&n.ctx, &options)) {
         give_up("no context");
@@ -202,6 +203,7 @@ static net make(const nn_network *network, int fusion)
     tc_tensor *outs = malloc(((size_t)n.model.n_state * 5 + 8) * sizeof(*outs));
     outs[0] = n.result;
     int n_outs = 1 + (ask.train ? add_step(&n, outs + 1) : 0);
+    memory_begin();
     double begin = bench_now_ns();
     tc_tensors all = TC_TENSORS_N(outs, n_outs);
     if (*nn_error(&n.model) ||
@@ -316,8 +318,8 @@ static double measure(const nn_network *network)
 
 static void usage(void)
 {
-    give_up("[--backend cpu|cuda] [--train] [--batch N] [--dtype f32|bf16] [--size N] [--json] "
-            "[NAME...]");
+    give_up("[--backend cpu|cuda] [--train] [--batch N] [--dtype f32|bf16] [--size N] [--fast] "
+            "[--json] [NAME...]");
 }
 
 static const char *option(int argc, char **argv, int *i)
@@ -345,6 +347,8 @@ static int read_options(int argc, char **argv, const nn_network **list)
             ask.backend = option(argc, argv, &i);
         } else if (!strcmp(argv[i], "--train")) {
             ask.train = true;
+        } else if (!strcmp(argv[i], "--fast")) {
+            ask.fast = true;
         } else if (!strcmp(argv[i], "--json")) {
             ask.json = true;
         } else if (!strcmp(argv[i], "--batch")) {

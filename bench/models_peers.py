@@ -7,11 +7,12 @@
 For each network bench_models runs first, then PyTorch on as many threads: eager mode, on a GPU the same
 recorded as a CUDA graph, and torch.compile (there with graphs of its own). Times are those of the best
 round in ms, of a run or of a training step (forward, backward, SGD). A ratio above 1: tc is faster than
-the best of PyTorch's. Peak memory is what the process (the device) had in use at most beyond what it
-had before the network was made, on both sides: parameters, inputs, workspace, code; of PyTorch's that
-of eager mode. Weights are random on both sides, so losses are alike and not equal. On a GPU f32 is f32
-unless --tf32 lets PyTorch's products round their factors. Networks whose library is not installed are
-left out. bench/models_chart.py draws the tables of bench/results/models.md.
+the best of PyTorch's. Peak memory is what the process (the device) had in use at most from when the
+weights lay there, beyond what it had before, on both sides: parameters, inputs, workspace, code; of
+PyTorch's that of eager mode. Weights are random on both sides, so losses are alike and not equal. On a
+GPU f32 is f32 unless --tf32 lets PyTorch's products round their factors and gives tc TC_MATH_FAST.
+Networks whose library is not installed are left out. bench/models_chart.py draws the tables of
+bench/results/models.md.
 """
 import argparse
 import gc
@@ -157,6 +158,7 @@ def torch_times(name, a):
     model, forward = model_of(name)
     model = model.to(a.backend, torch.bfloat16 if a.dtype == "bf16" else torch.float32)
     model.train(a.train)
+    memory_begin(a)
     x = inputs_of(name, a)
     step = step_of(model, forward, x, a)
     first = float(step().detach().float().square().mean().sqrt())
@@ -177,7 +179,7 @@ def torch_times(name, a):
 
 def tc_line(name, a):
     command = [a.program, "--json", "--backend", a.backend, "--batch", str(a.batch), "--dtype",
-               a.dtype, name] + (["--train"] if a.train else [])
+               a.dtype, name] + (["--train"] if a.train else []) + (["--fast"] if a.tf32 else [])
     env = dict(os.environ)
     if a.threads:
         env["TC_THREADS"] = str(a.threads)

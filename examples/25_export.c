@@ -12,9 +12,8 @@
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
-#include <dlfcn.h>
-
 #include "example.h"
+#include "exported.h"
 
 enum { COUNT = 1797, SIDE = 8, PIXELS = SIDE * SIDE, TEST = 360, TRAIN = COUNT - TEST };
 enum { BATCH = 64, PASSES = 20, CHANNELS = 16, FLAT = 8 * CHANNELS, CLASSES = 10, N_PARAMS = 6 };
@@ -107,49 +106,21 @@ static void train(tc_ctx *ctx, const tc_tensor *p)
 
 /* ---- the file ---- */
 
-typedef struct reader {
-    void *handle;
-    int (*read)(const unsigned char *image, float *logits, void *workspace);
-    void (*prepare)(void *workspace);
-} reader;
-
-/* Compiles and loads folder/tc_reader.c, whose functions have its name. */
-static reader build(const char *folder, const char *flags)
-{
-    char command[768], object[256];
-    reader r = {0};
-    snprintf(object, sizeof(object), "%s/tc_reader.so", folder);
-    snprintf(command, sizeof(command),
-             "cc -std=c99 -O2 %s -Wall -Werror -shared -fPIC '%s/tc_reader.c' -o '%s'", flags,
-             folder, object);
-    r.handle = system(command) == 0 ? dlopen(object, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (r.handle) {
-        *(void **)&r.read = dlsym(r.handle, "tc_reader");
-        *(void **)&r.prepare = dlsym(r.handle, "tc_reader_prepare");
-    }
-    remove(object);
-    if (!r.read || !r.prepare) {
-        fprintf(stderr, "the exported file does not load\n");
-        exit(1);
-    }
-    return r;
-}
-
 /* How many of the images that were held back it reads right; false: its logits are not tc's. */
-static bool compare(tc_program *f, const reader *r, void *workspace, int *right)
+static bool compare(tc_program *f, const exported *r, void *workspace, int *right)
 {
     bool same = true;
     *right = 0;
     r->prepare(workspace);
     for (int i = TRAIN; i < COUNT; i++) {
         unsigned char *image = pixels + order[i] * PIXELS;
-        float logits[CLASSES], exported[CLASSES];
+        float logits[CLASSES], read[CLASSES];
         int best = 0;
         CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(image, PIXELS)), TC_BUFS(TC_BUF(logits, CLASSES))), f);
-        r->read(image, exported, workspace);
-        same = same && !memcmp(logits, exported, sizeof(logits));
+        r->run(image, read, workspace);
+        same = same && !memcmp(logits, read, sizeof(logits));
         for (int c = 1; c < CLASSES; c++) {
-            best = exported[c] > exported[best] ? c : best;
+            best = read[c] > read[best] ? c : best;
         }
         *right += best == labels[order[i]];
     }
@@ -182,9 +153,9 @@ int main(int argc, char **argv)
                                 TC_BUFS(TC_BUF(logits, CLASSES))), f));
     printf("  an image by tc: %.1f us\n", us);
     for (int i = 0; i < 2; i++) {
-        reader r = build(folder, flags[i]);
+        exported r = exported_load(folder, "tc_reader", flags[i]);
         same = compare(f, &r, workspace, &right) && same;
-        BEST_US(us, r.read(pixels, logits, workspace));
+        BEST_US(us, r.run(pixels, logits, workspace));
         printf("  by %s, compiled with cc -O2 %s: %.1f us\n", path, flags[i], us);
         dlclose(r.handle);
     }

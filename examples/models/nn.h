@@ -65,6 +65,8 @@ typedef struct nn_model {
     const char *asked[NN_SETTINGS]; /* settings, by the network */
     int n_asked;
     uint32_t random;
+    void *drawn;             /* random numbers on their way into a parameter, and room for them */
+    size_t n_drawn;
     char error[384];
 } nn_model;
 
@@ -124,8 +126,17 @@ static inline bool nn_grow(nn_model *model, void *items, int n, size_t bytes)
     return grown != NULL;
 }
 
+/* The room for random numbers (nn_room). */
+static inline void nn_free_drawn(nn_model *model)
+{
+    free(model->drawn);
+    model->drawn = NULL;
+    model->n_drawn = 0;
+}
+
 static inline void nn_free(nn_model *model)
 {
+    nn_free_drawn(model);
     free(model->state);
     free(model->trace);
     free(model->effects);
@@ -196,6 +207,7 @@ static inline const char *nn_wrong_setting(const nn_model *model, const char *wo
 static inline tc_tensor nn_end(nn m, tc_tensor y)
 {
     const char *word = m.model->ignores || *m.path ? NULL : m.model->settings;
+    nn_free_drawn(m.model);
     while (word && *word) {
         int n = (int)strcspn(word, " ");
         const char *wrong = n ? nn_wrong_setting(m.model, word) : NULL;
@@ -257,6 +269,18 @@ static inline void nn_store(void *data, tc_dtype dtype, int64_t i, float value)
     }
 }
 
+/* Memory for random numbers, one for all parameters until the network ends: what each takes and
+ * gives back would lie as holes between them. */
+static inline void *nn_room(nn_model *model, size_t bytes)
+{
+    if (bytes > model->n_drawn) {
+        free(model->drawn);
+        model->drawn = malloc(bytes);
+        model->n_drawn = model->drawn ? bytes : 0;
+    }
+    return model->drawn;
+}
+
 /* As PyTorch begins: weights lie within 1 / sqrt(inputs of a unit). */
 static inline tc_tensor nn_from_nothing(nn_model *model, nn_kind kind, int rank,
                                         const int64_t *sizes)
@@ -270,7 +294,7 @@ static inline tc_tensor nn_from_nothing(nn_model *model, nn_kind kind, int rank,
     if (kind == NN_BIAS || kind == NN_MEAN || kind == NN_COUNT) {
         return tc_param_at(model->ctx, NULL, rank + 1, list, TC_HERE); /* zeros */
     }
-    void *data = malloc((size_t)n * sizeof(float) + 1);
+    void *data = nn_room(model, (size_t)n * sizeof(float) + 1);
     if (!data) {
         return nn_fail(model, "out of memory");
     }
@@ -278,9 +302,7 @@ static inline tc_tensor nn_from_nothing(nn_model *model, nn_kind kind, int rank,
     for (int64_t i = 0; i < n; i++) {
         nn_store(data, dtype, i, kind == NN_WEIGHT ? bound * nn_random(model) : 1);
     }
-    tc_tensor made = tc_param_at(model->ctx, data, rank + 1, list, TC_HERE);
-    free(data);
-    return made;
+    return tc_param_at(model->ctx, data, rank + 1, list, TC_HERE);
 }
 
 static inline tc_tensor nn_make(nn_model *model, const char *name, nn_kind kind, int rank,
