@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2953c2aa1bb75bec"
+#define TCI_BUILD "d035614178f8b161"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2140,7 +2140,9 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 /* Of 0, and of 1: tc_zeros(ctx, TC_F32, 3, 4). */
 #define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
 #define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
-/* start, start + step, ... before stop. Floats are computed in f64 and rounded once. */
+/* start, start + step, ... before stop. Floats are computed in f64 and rounded once; of integers
+ * start and step lose their fractions first, as in torch, which change no count: from 0.5 to 2 by
+ * 0.5 are 0 0 0. */
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
@@ -9362,7 +9364,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(ATANH, atanh, 1, FLOAT, CALL,                                                                \
       COPYSIGN(MUL(K(0.5), LOG1P(DIV(ADD(ABS(A), ABS(A)), SUB(K(1), ABS(A))))), A),                \
       DA(DIV(G, SUB(K(1), SQUARE(A)))), "inverse of tanh")                                         \
-    X(EXPM1, expm1, 1, FLOAT, CALL, EXPM1(A), DA(MUL(G, ADD(Y, K(1)))), "e to the a, less 1")      \
+    X(EXPM1, expm1, 1, FLOAT, CALL, EXPM1(A), DA(MUL(G, EXP(A))), "e to the a, less 1")            \
     X(EXP2, exp2, 1, FLOAT, CALL, EXP2(A), DA(MUL(G, MUL(Y, K(0.6931471805599453)))),              \
       "2 to the a")                                                                                \
     X(LOG1P, log1p, 1, FLOAT, CALL, LOG1P(A), DA(DIV(G, ADD(A, K(1)))), "log(1 + a)")              \
@@ -9714,13 +9716,13 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
     X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
       TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
-      WHERE(GE(SUB(D, MUL(C, SUB(A, B))), K(0)), SUB(D, MUL(C, SUB(A, B))), K(0)),                 \
+      WHERE(LT(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
       "max(0, margin - target * (input1 - input2))")                                               \
     X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
       LOGADDEXP(NEG(MUL(A, B)), K(0)), "log(1 + exp(-target * input))")                            \
     X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
-      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(GE(SUB(C, A), K(0)), SUB(C, A), K(0))),                   \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LT(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
           WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
       "input for targets of 1, max(0, margin - input) for those of -1")
 
@@ -10828,7 +10830,7 @@ static const uint8_t tci_formula_words[] = {
     /* ATANH, a */ TCI_W_G, TCI_W_K + 2, TCI_W_A, TCI_OP_SQUARE, TCI_OP_SUB, TCI_OP_DIV,
         TCI_W_END,
     /* EXPM1 */ TCI_W_A, TCI_P_EXPM1, TCI_W_END,
-    /* EXPM1, a */ TCI_W_G, TCI_W_Y, TCI_W_K + 2, TCI_OP_ADD, TCI_OP_MUL, TCI_W_END,
+    /* EXPM1, a */ TCI_W_G, TCI_W_A, TCI_OP_EXP, TCI_OP_MUL, TCI_W_END,
     /* EXP2 */ TCI_W_A, TCI_P_EXP2, TCI_W_END,
     /* EXP2, a */ TCI_W_G, TCI_W_Y, TCI_W_K + 9, TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
     /* LOG1P */ TCI_W_A, TCI_P_LOG1P, TCI_W_END,
@@ -11123,12 +11125,12 @@ static const uint8_t tci_formula_words[] = {
         TCI_OP_LT, TCI_W_E, TCI_W_C, TCI_OP_WHERE, TCI_OP_DIV, TCI_OP_ADD, TCI_OP_MUL, TCI_W_K +
         30, TCI_W_D, TCI_OP_MUL, TCI_OP_ADD, TCI_W_END,
     /* MARGIN_RANKING_LOSS */ TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_SUB, TCI_OP_MUL,
-        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_GE, TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B, TCI_OP_SUB,
-        TCI_OP_MUL, TCI_OP_SUB, TCI_W_K + 0, TCI_OP_WHERE, TCI_W_END,
+        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_LT, TCI_W_K + 0, TCI_W_D, TCI_W_C, TCI_W_A, TCI_W_B,
+        TCI_OP_SUB, TCI_OP_MUL, TCI_OP_SUB, TCI_OP_WHERE, TCI_W_END,
     /* SOFT_MARGIN_LOSS */ TCI_W_A, TCI_W_B, TCI_OP_MUL, TCI_OP_NEG, TCI_W_K + 0,
         TCI_OP_LOGADDEXP, TCI_W_END,
     /* HINGE_EMBEDDING_LOSS */ TCI_W_B, TCI_W_K + 2, TCI_OP_EQ, TCI_W_K + 0, TCI_W_C, TCI_W_A,
-        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_GE, TCI_W_C, TCI_W_A, TCI_OP_SUB, TCI_W_K + 0,
+        TCI_OP_SUB, TCI_W_K + 0, TCI_OP_LT, TCI_W_K + 0, TCI_W_C, TCI_W_A, TCI_OP_SUB,
         TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_B, TCI_W_K + 14, TCI_OP_EQ, TCI_W_K + 0, TCI_W_A,
         TCI_OP_WHERE, TCI_OP_ADD, TCI_W_END,
 };
@@ -11163,68 +11165,68 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_ACOSH] = {TCI_GRADIENT_FORMULA, 304, {339, 0}},
     [TCI_OP_ATANH] = {TCI_GRADIENT_FORMULA, 347, {363, 0}},
     [TCI_OP_EXPM1] = {TCI_GRADIENT_FORMULA, 370, {373, 0}},
-    [TCI_OP_EXP2] = {TCI_GRADIENT_FORMULA, 379, {382, 0}},
-    [TCI_OP_LOG1P] = {TCI_GRADIENT_FORMULA, 388, {391, 0}},
-    [TCI_OP_LOG2] = {TCI_GRADIENT_FORMULA, 397, {400, 0}},
-    [TCI_OP_LOG10] = {TCI_GRADIENT_FORMULA, 406, {409, 0}},
-    [TCI_OP_ERFC] = {TCI_GRADIENT_FORMULA, 415, {418, 0}},
-    [TCI_OP_ERFINV] = {TCI_GRADIENT_FORMULA, 427, {430, 0}},
-    [TCI_OP_LGAMMA] = {TCI_GRADIENT_FORMULA, 438, {441, 0}},
-    [TCI_OP_DIGAMMA] = {TCI_GRADIENT_FORMULA, 446, {449, 0}},
-    [TCI_OP_TRIGAMMA] = {TCI_GRADIENT_NONE, 454, {0, 0}},
-    [TCI_OP_SINC] = {TCI_GRADIENT_FORMULA, 457, {509, 0}},
-    [TCI_OP_SIGN] = {TCI_GRADIENT_FLAT, 525, {0, 0}},
-    [TCI_OP_SIGNBIT] = {TCI_GRADIENT_NONE, 537, {0, 0}},
-    [TCI_OP_FRAC] = {TCI_GRADIENT_FORMULA, 540, {545, 0}},
-    [TCI_OP_ISINF] = {TCI_GRADIENT_NONE, 547, {0, 0}},
-    [TCI_OP_ISFINITE] = {TCI_GRADIENT_NONE, 558, {0, 0}},
-    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 564, {0, 0}},
-    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 569, {0, 0}},
-    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 572, {576, 578}},
-    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 580, {584, 586}},
-    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 589, {593, 597}},
-    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 601, {605, 609}},
-    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 618, {622, 642}},
-    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 667, {671, 685}},
-    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 699, {703, 717}},
-    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 731, {735, 737}},
-    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 744, {0, 0}},
-    [TCI_OP_FMAX] = {TCI_GRADIENT_FORMULA, 748, {760, 770}},
-    [TCI_OP_FMIN] = {TCI_GRADIENT_FORMULA, 780, {792, 802}},
-    [TCI_OP_FMOD] = {TCI_GRADIENT_FORMULA, 812, {816, 818}},
-    [TCI_OP_ATAN2] = {TCI_GRADIENT_FORMULA, 826, {830, 840}},
-    [TCI_OP_HYPOT] = {TCI_GRADIENT_FORMULA, 851, {909, 915}},
-    [TCI_OP_COPYSIGN] = {TCI_GRADIENT_FORMULA, 921, {925, 938}},
-    [TCI_OP_HEAVISIDE] = {TCI_GRADIENT_FORMULA, 940, {952, 954}},
-    [TCI_OP_LDEXP] = {TCI_GRADIENT_FORMULA, 961, {1006, 1011}},
-    [TCI_OP_LOGADDEXP] = {TCI_GRADIENT_FORMULA, 1017, {1036, 1043}},
-    [TCI_OP_LOGADDEXP2] = {TCI_GRADIENT_FORMULA, 1050, {1071, 1080}},
-    [TCI_OP_XLOGY] = {TCI_GRADIENT_FORMULA, 1089, {1103, 1117}},
-    [TCI_OP_LOGICAL_XOR] = {TCI_GRADIENT_NONE, 1123, {0, 0}},
-    [TCI_OP_GCD] = {TCI_GRADIENT_NONE, 1127, {0, 0}},
-    [TCI_OP_LCM] = {TCI_GRADIENT_NONE, 1131, {0, 0}},
-    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 1140, {0, 0}},
-    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 1144, {0, 0}},
-    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 1149, {0, 0}},
-    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 1153, {0, 0}},
-    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 1157, {0, 0}},
-    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 1161, {0, 0}},
-    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 1165, {0, 0}},
-    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 1169, {0, 0}},
-    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 1173, {0, 0}},
-    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 1176, {0, 0}},
-    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 1180, {0, 0}},
-    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 1184, {0, 0}},
-    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 1188, {0, 0}},
-    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 1192, {0, 0}},
-    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 1196, {0, 0}},
-    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {1200, 0}},
-    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {1203, 0}},
-    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {1208, 0}},
-    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {1223, 0}},
+    [TCI_OP_EXP2] = {TCI_GRADIENT_FORMULA, 378, {381, 0}},
+    [TCI_OP_LOG1P] = {TCI_GRADIENT_FORMULA, 387, {390, 0}},
+    [TCI_OP_LOG2] = {TCI_GRADIENT_FORMULA, 396, {399, 0}},
+    [TCI_OP_LOG10] = {TCI_GRADIENT_FORMULA, 405, {408, 0}},
+    [TCI_OP_ERFC] = {TCI_GRADIENT_FORMULA, 414, {417, 0}},
+    [TCI_OP_ERFINV] = {TCI_GRADIENT_FORMULA, 426, {429, 0}},
+    [TCI_OP_LGAMMA] = {TCI_GRADIENT_FORMULA, 437, {440, 0}},
+    [TCI_OP_DIGAMMA] = {TCI_GRADIENT_FORMULA, 445, {448, 0}},
+    [TCI_OP_TRIGAMMA] = {TCI_GRADIENT_NONE, 453, {0, 0}},
+    [TCI_OP_SINC] = {TCI_GRADIENT_FORMULA, 456, {508, 0}},
+    [TCI_OP_SIGN] = {TCI_GRADIENT_FLAT, 524, {0, 0}},
+    [TCI_OP_SIGNBIT] = {TCI_GRADIENT_NONE, 536, {0, 0}},
+    [TCI_OP_FRAC] = {TCI_GRADIENT_FORMULA, 539, {544, 0}},
+    [TCI_OP_ISINF] = {TCI_GRADIENT_NONE, 546, {0, 0}},
+    [TCI_OP_ISFINITE] = {TCI_GRADIENT_NONE, 557, {0, 0}},
+    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 563, {0, 0}},
+    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 568, {0, 0}},
+    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 571, {575, 577}},
+    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 579, {583, 585}},
+    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 588, {592, 596}},
+    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 600, {604, 608}},
+    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 617, {621, 641}},
+    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 666, {670, 684}},
+    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 698, {702, 716}},
+    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 730, {734, 736}},
+    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 743, {0, 0}},
+    [TCI_OP_FMAX] = {TCI_GRADIENT_FORMULA, 747, {759, 769}},
+    [TCI_OP_FMIN] = {TCI_GRADIENT_FORMULA, 779, {791, 801}},
+    [TCI_OP_FMOD] = {TCI_GRADIENT_FORMULA, 811, {815, 817}},
+    [TCI_OP_ATAN2] = {TCI_GRADIENT_FORMULA, 825, {829, 839}},
+    [TCI_OP_HYPOT] = {TCI_GRADIENT_FORMULA, 850, {908, 914}},
+    [TCI_OP_COPYSIGN] = {TCI_GRADIENT_FORMULA, 920, {924, 937}},
+    [TCI_OP_HEAVISIDE] = {TCI_GRADIENT_FORMULA, 939, {951, 953}},
+    [TCI_OP_LDEXP] = {TCI_GRADIENT_FORMULA, 960, {1005, 1010}},
+    [TCI_OP_LOGADDEXP] = {TCI_GRADIENT_FORMULA, 1016, {1035, 1042}},
+    [TCI_OP_LOGADDEXP2] = {TCI_GRADIENT_FORMULA, 1049, {1070, 1079}},
+    [TCI_OP_XLOGY] = {TCI_GRADIENT_FORMULA, 1088, {1102, 1116}},
+    [TCI_OP_LOGICAL_XOR] = {TCI_GRADIENT_NONE, 1122, {0, 0}},
+    [TCI_OP_GCD] = {TCI_GRADIENT_NONE, 1126, {0, 0}},
+    [TCI_OP_LCM] = {TCI_GRADIENT_NONE, 1130, {0, 0}},
+    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 1139, {0, 0}},
+    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 1143, {0, 0}},
+    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 1148, {0, 0}},
+    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 1152, {0, 0}},
+    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 1156, {0, 0}},
+    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 1160, {0, 0}},
+    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 1164, {0, 0}},
+    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 1168, {0, 0}},
+    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 1172, {0, 0}},
+    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 1175, {0, 0}},
+    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 1179, {0, 0}},
+    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 1183, {0, 0}},
+    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 1187, {0, 0}},
+    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 1191, {0, 0}},
+    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 1195, {0, 0}},
+    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {1199, 0}},
+    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {1202, 0}},
+    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {1207, 0}},
+    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {1222, 0}},
     [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {1238, 0}},
+    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {1237, 0}},
     [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
@@ -11267,51 +11269,51 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_STOP_GRADIENT] = {TCI_GRADIENT_FLAT, 0, {0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
-    [TCI_RED_SUM] = {{1245, 0, 0}, {1247, 0, 0}},
-    [TCI_RED_PROD] = {{1251, 0, 0}, {1253, 0, 0}},
-    [TCI_RED_MAX] = {{1257, 0, 0}, {1259, 0, 0}},
-    [TCI_RED_MIN] = {{1263, 0, 0}, {1265, 0, 0}},
-    [TCI_RED_ANY] = {{1269, 0, 0}, {1271, 0, 0}},
-    [TCI_RED_ALL] = {{1275, 0, 0}, {1277, 0, 0}},
-    [TCI_RED_ARGMAX] = {{1281, 1283, 0}, {1285, 1300, 0}},
-    [TCI_RED_ARGMIN] = {{1315, 1317, 0}, {1319, 1334, 0}},
-    [TCI_RED_DEVSQ] = {{1349, 1351, 1353}, {1357, 1361, 1385}},
-    [TCI_RED_ONLINE] = {{1418, 1420, 0}, {1426, 1430, 0}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {1466, 0, 0}},
+    [TCI_RED_SUM] = {{1244, 0, 0}, {1246, 0, 0}},
+    [TCI_RED_PROD] = {{1250, 0, 0}, {1252, 0, 0}},
+    [TCI_RED_MAX] = {{1256, 0, 0}, {1258, 0, 0}},
+    [TCI_RED_MIN] = {{1262, 0, 0}, {1264, 0, 0}},
+    [TCI_RED_ANY] = {{1268, 0, 0}, {1270, 0, 0}},
+    [TCI_RED_ALL] = {{1274, 0, 0}, {1276, 0, 0}},
+    [TCI_RED_ARGMAX] = {{1280, 1282, 0}, {1284, 1299, 0}},
+    [TCI_RED_ARGMIN] = {{1314, 1316, 0}, {1318, 1333, 0}},
+    [TCI_RED_DEVSQ] = {{1348, 1350, 1352}, {1356, 1360, 1384}},
+    [TCI_RED_ONLINE] = {{1417, 1419, 0}, {1425, 1429, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {1465, 0, 0}},
 };
 static const uint16_t tci_built_rows[] = {
-    [TCI_BUILT_LEAKY_RELU] = 1471,
-    [TCI_BUILT_ELU] = 1480,
-    [TCI_BUILT_CELU] = 1495,
-    [TCI_BUILT_SELU] = 1512,
-    [TCI_BUILT_MISH] = 1529,
-    [TCI_BUILT_SOFTPLUS] = 1536,
-    [TCI_BUILT_LOGSIGMOID] = 1551,
-    [TCI_BUILT_SOFTSHRINK] = 1557,
-    [TCI_BUILT_HARDSHRINK] = 1576,
-    [TCI_BUILT_TANHSHRINK] = 1584,
-    [TCI_BUILT_THRESHOLD] = 1589,
-    [TCI_BUILT_HARDTANH] = 1596,
-    [TCI_BUILT_RELU6] = 1608,
-    [TCI_BUILT_HARDSIGMOID] = 1620,
-    [TCI_BUILT_HARDSWISH] = 1636,
-    [TCI_BUILT_GELU_TANH] = 1654,
-    [TCI_BUILT_LOGIT] = 1672,
-    [TCI_BUILT_LERP] = 1707,
-    [TCI_BUILT_ADDCMUL] = 1715,
-    [TCI_BUILT_ADDCDIV] = 1723,
-    [TCI_BUILT_DEG2RAD] = 1731,
-    [TCI_BUILT_RAD2DEG] = 1735,
-    [TCI_BUILT_MSE_LOSS] = 1739,
-    [TCI_BUILT_L1_LOSS] = 1744,
-    [TCI_BUILT_SMOOTH_L1_LOSS] = 1749,
-    [TCI_BUILT_HUBER_LOSS] = 1778,
-    [TCI_BUILT_BINARY_CROSS_ENTROPY] = 1802,
-    [TCI_BUILT_BINARY_CROSS_ENTROPY_WITH_LOGITS] = 1842,
-    [TCI_BUILT_GAUSSIAN_NLL_LOSS] = 1863,
-    [TCI_BUILT_MARGIN_RANKING_LOSS] = 1889,
-    [TCI_BUILT_SOFT_MARGIN_LOSS] = 1908,
-    [TCI_BUILT_HINGE_EMBEDDING_LOSS] = 1915,
+    [TCI_BUILT_LEAKY_RELU] = 1470,
+    [TCI_BUILT_ELU] = 1479,
+    [TCI_BUILT_CELU] = 1494,
+    [TCI_BUILT_SELU] = 1511,
+    [TCI_BUILT_MISH] = 1528,
+    [TCI_BUILT_SOFTPLUS] = 1535,
+    [TCI_BUILT_LOGSIGMOID] = 1550,
+    [TCI_BUILT_SOFTSHRINK] = 1556,
+    [TCI_BUILT_HARDSHRINK] = 1575,
+    [TCI_BUILT_TANHSHRINK] = 1583,
+    [TCI_BUILT_THRESHOLD] = 1588,
+    [TCI_BUILT_HARDTANH] = 1595,
+    [TCI_BUILT_RELU6] = 1607,
+    [TCI_BUILT_HARDSIGMOID] = 1619,
+    [TCI_BUILT_HARDSWISH] = 1635,
+    [TCI_BUILT_GELU_TANH] = 1653,
+    [TCI_BUILT_LOGIT] = 1671,
+    [TCI_BUILT_LERP] = 1706,
+    [TCI_BUILT_ADDCMUL] = 1714,
+    [TCI_BUILT_ADDCDIV] = 1722,
+    [TCI_BUILT_DEG2RAD] = 1730,
+    [TCI_BUILT_RAD2DEG] = 1734,
+    [TCI_BUILT_MSE_LOSS] = 1738,
+    [TCI_BUILT_L1_LOSS] = 1743,
+    [TCI_BUILT_SMOOTH_L1_LOSS] = 1748,
+    [TCI_BUILT_HUBER_LOSS] = 1777,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY] = 1801,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY_WITH_LOGITS] = 1841,
+    [TCI_BUILT_GAUSSIAN_NLL_LOSS] = 1862,
+    [TCI_BUILT_MARGIN_RANKING_LOSS] = 1888,
+    [TCI_BUILT_SOFT_MARGIN_LOSS] = 1907,
+    [TCI_BUILT_HINGE_EMBEDDING_LOSS] = 1914,
 };
 
 /* ---- src/ops/formula.c, continued ---- */
@@ -17111,6 +17113,10 @@ static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contrac
     tc_dtype dtype = (tc_dtype)terms[0].node->dtype;
     for (int t = 1; t < n; t++) {
         dtype = tci_dtype_promote(dtype, (tc_dtype)terms[t].node->dtype);
+    }
+    for (int i = 0; n == 1 && i < terms[0].n; i++) { /* a sum of integers as wide as tc_sum's */
+        bool kept = tci_contract_find(out, rank, terms[0].labels[i]) >= 0;
+        dtype = kept || dtype == TC_BOOL ? dtype : tci_build_sum_dtype(dtype);
     }
     bool twice = tci_contract_rounds_twice(terms, n, out, rank);
     if (!tci_contract_widen(g, terms, n, dtype, twice)) {
@@ -81618,6 +81624,15 @@ static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc
     return whole && step->i <= limit && step->i >= -limit;
 }
 
+/* In integers a ramp is one of whole numbers: start and step without their fractions, as in torch.
+ * How many there are, those say that were given. */
+static void tci_ops_arange_whole(tc_arg *a)
+{
+    if (a->kind == TCI_OPS_FLOAT && isfinite(a->f) && fabs(a->f) < 9.0e18) {
+        *a = tci_arg_int((long long)a->f);
+    }
+}
+
 /* A bool counts as the integer it is. */
 static tc_arg tci_ops_arange_number(tc_arg a)
 {
@@ -81667,6 +81682,10 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         return tci_frame_end(&f, NULL);
     }
     tci_graph *g = &f.ctx->graph;
+    if (tci_dtype_is_int(dtype)) {
+        tci_ops_arange_whole(&start);
+        tci_ops_arange_whole(&step);
+    }
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
     if (whole) { /* sums wrap, so those of the same bits as signed numbers are the same */
@@ -81953,7 +81972,11 @@ TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_si
     if (!tci_made_begin(&m, "tc_logsumexp", x, here)) {
         return m.bad;
     }
-    tc_tensor wide = tci_made_wide(&m, x), top = tc_max(wide, axes, true);
+    tc_tensor wide = tci_made_wide(&m, x);
+    if (tc_count(x) == 0) { /* no element is the largest: the logarithms of sums of nothing */
+        return tci_made_round(&m, tc_log(tc_sum(tc_exp(wide), axes, keepdims)));
+    }
+    tc_tensor top = tc_max(wide, axes, true);
     top = tc_where(tc_isfinite(top), top, 0.0);
     tc_tensor sum = tc_sum(tc_exp(tc_sub(wide, top)), axes, keepdims);
     top = keepdims ? top : tc_sum(top, axes, false); /* of one element each */
@@ -82768,10 +82791,10 @@ TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool 
     return tci_made_reduced(&m, loss, reduction);
 }
 
-/* max(0, x), with x's gradient at 0. */
+/* max(0, x), with x's gradient at 0; NaN stays. */
 static tc_tensor tci_made_above(tc_tensor x, tc_site here)
 {
-    return tc_where(tc_ge(x, 0), x, 0);
+    return tc_where(tc_lt(x, 0), 0, x);
 }
 
 TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,
@@ -82783,12 +82806,17 @@ TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int6
         return m.bad;
     }
     int rank = tc_rank(input);
-    bool fits = !tc_status_of(target) && (rank == 1 || rank == 2) && tc_rank(target) == rank - 1 &&
-                (tci_is_none(weight) || tc_rank(weight) == 1);
+    bool one = rank < 2 && tc_rank(target) < 2; /* sample: [], [C] or [1] of target, as in torch */
+    bool fits = !tc_status_of(target) && (one || (rank == 2 && tc_rank(target) == 1)) &&
+                (!one || tc_count(target) == 1) && (tci_is_none(weight) || tc_rank(weight) == 1);
     if (!fits || (p != 1 && p != 2)) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "input of rank %d, target of rank %d, p %lld: "
-                             "expected [N, C] and [N], or [C] and [], a weight [C], and 1 or 2",
-                             rank, tc_rank(target), (long long)p);
+                             "expected [N, C] and [N], or [C] and one class, a weight [C], and 1 "
+                             "or 2", rank, tc_rank(target), (long long)p);
+    }
+    if (one) {
+        input = tc_reshape(input, -1);
+        target = tc_reshape_at(target, 0, NULL, here);
     }
     tc_tensor x = tci_made_wide(&m, input), own = tc_unsqueeze(target, -1);
     tc_tensor off = tc_add(tc_sub(x, tc_gather(x, -1, own)), margin);

@@ -348,6 +348,13 @@ static tc_arg orc_scalar(orc_case *c, const char *name, long long otherwise)
     return v ? orc_arg_of(c, v) : tci_arg_int(otherwise);
 }
 
+/* A number as a tensor of no axes: of two numbers torch takes the first for one. */
+static tc_arg orc_lifted(orc_case *c, tc_arg a)
+{
+    const int64_t dtype[1] = {a.kind == 3 ? TC_F32 : a.kind == 2 ? TC_I64 : TC_BOOL};
+    return a.kind ? tci_arg_tensor(tc_full_at(c->ctx, a, 1, dtype, TC_HERE)) : a;
+}
+
 static int64_t orc_int(orc_case *c, const char *name, int64_t otherwise)
 {
     const json *v = orc_value(c, name);
@@ -553,14 +560,18 @@ static void orc_call(orc_case *c, const char *call)
     tc_tensors inputs = {list, 0};
     tc_attr attrs[ORC_MAX_ARGS];
     int64_t items[ORC_MAX_ARGS][ORC_MAX_RANK];
-    int n = 0;
+    int n = 0, tensors = 0;
     for (int i = 0; i < c->n_names; i++) {
         const json *v = orc_value(c, c->names[i]);
+        tensors += v && orc_is_tensor(v->kind == JSON_LIST ? v->first : v);
         if (v && v->kind == JSON_LIST && orc_is_tensor(v->first)) {
             inputs.n = orc_tensors(c, c->names[i], list, ORC_MAX_TENSORS);
         } else if (orc_attr(c, i, &attrs[n], items[n])) {
             n++;
         }
+    }
+    if (n && !tensors) {
+        attrs[0].value = orc_lifted(c, attrs[0].value);
     }
     if (n && !attrs[0].value.kind && orc_has(c, "dtype")) {
         attrs[0].value.tensor = orc_in_dtype(c, attrs[0].value.tensor, "dtype");

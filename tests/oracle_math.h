@@ -56,7 +56,7 @@ static void orc_float_power(orc_case *c)
 static void orc_div(orc_case *c)
 {
     const char *mode = orc_text(c, "rounding_mode", "");
-    tc_arg a = orc_arg(c, "input"), b = orc_arg(c, "other");
+    tc_arg a = orc_lifted(c, orc_arg(c, "input")), b = orc_arg(c, "other");
     tc_tensor quotient = tc_div_at(a, b, TC_HERE), sum = tc_add_at(a, b, TC_HERE);
     bool integers = !orc_is_float(tc_dtype_of(sum)), truncated = !strcmp(mode, "trunc");
     if (mode[0] && !truncated && strcmp(mode, "floor")) {
@@ -178,6 +178,9 @@ static void orc_prelu(orc_case *c)
     if (tc_rank(weight) == 1 && tc_rank(x) < 2 && tc_size(weight, 0) != 1) {
         orc_skip(c, "argument weight of several channels beside an input without channels");
     }
+    if (tc_rank(x) == 0 && tc_rank(weight) == 1) {
+        weight = tc_squeeze(weight, 0);
+    }
     for (int i = 2; tc_rank(weight) >= 1 && i < tc_rank(x); i++) {
         weight = tc_unsqueeze(weight, -1);
     }
@@ -293,8 +296,13 @@ static void orc_sort(orc_case *c)
     if (op[0] != 'a') {
         orc_out(c, v);
     }
-    if (op[0] != 'm') {
+    if (op[0] == 'm') {
+        return;
+    }
+    if (orc_bool(c, "stable")) {
         orc_out(c, i);
+    } else {
+        orc_out_index(c, i);
     }
 }
 
@@ -354,11 +362,13 @@ static void orc_norm(orc_case *c)
     int memory[ORC_MAX_RANK];
     const json *order = orc_value(c, "ord");
     bool named = order && order->kind == JSON_STRING;
-    if (named && strcmp(order->string, "fro")) {
-        orc_skip_argument(c, "p", order);
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    if (named && !strcmp(order->string, "nuc")) { /* of a matrix: its singular values' sum */
+        tc_tensor u, s, vh;
+        tc_svd(x, &u, &s, &vh);
+        orc_out(c, tc_sum(s, TC_AXES(-1), false));
         return;
     }
-    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
     orc_out(c, tc_norm(x, named ? 2 : orc_number(c, "ord", 2), orc_axes(c, "dim", memory),
                        orc_bool(c, "keepdim")));
 }
@@ -381,6 +391,10 @@ static void orc_batch_norm(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input"), mean, var;
     bool training = orc_bool(c, "training");
+    if (tc_rank(x) < 2) {
+        orc_skip(c, "argument input without an axis of channels");
+        return;
+    }
     double eps = orc_number(c, "eps", 1e-5);
     if (training && tc_count(x) == 2 * tc_size(x, 1)) {
         orc_skip(c, "ill conditioned: of two values a channel both gradients cancel");
@@ -420,11 +434,9 @@ static void orc_instance_norm(orc_case *c)
 static void orc_softmax(orc_case *c)
 {
     const char *op = json_string(c->spec, "op");
-    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    tc_tensor x = orc_tensor(c, "input");
     int axis = orc_axis_arg(c, "dim", 0);
-    if (strstr(op, "softmin")) {
-        x = tc_neg(x);
-    }
+    x = orc_in_dtype(c, strstr(op, "softmin") ? tc_neg(x) : x, "dtype");
     if (orc_has(c, "mask")) {
         x = tc_where(orc_tensor(c, "mask"), x, -(double)INFINITY);
     }

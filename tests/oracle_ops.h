@@ -135,9 +135,9 @@ static const orc_row orc_table[] = {
     ORC_ROW("linalg.vector_norm", "input ord dim keepdim dtype", orc_norm),
     ORC_ROW("norm", "input ord dim keepdim dtype", orc_norm),
     ORC_ROW(ORC_NN "local_response_norm", "x size alpha beta k", orc_local_response_norm),
-    ORC_ORDER(ORC_NN "embedding_bag", "embedding_bag",
-              "weight index offsets max_norm norm_type scale_grad_by_freq mode sparse "
-              "per_sample_weights include_last_offset padding_idx"), /* the sample's input */
+    ORC_ROW(ORC_NN "embedding_bag",
+            "weight index offsets max_norm norm_type scale_grad_by_freq mode sparse "
+            "per_sample_weights include_last_offset padding_idx", orc_embedding_bag),
     ORC_ROW("cdist", "input other p compute_mode", orc_cdist),
     ORC_ROW(ORC_NN "batch_norm", "input mean var weight bias training momentum eps",
             orc_batch_norm),

@@ -397,6 +397,15 @@ static void orc_add_product(orc_case *c)
     if (orc_has(c, "alpha")) {
         product = tc_mul_at(orc_of(product), orc_arg(c, "alpha"), TC_HERE);
     }
+    tc_tensor input = orc_tensor(c, "input");
+    if (tc_dtype_of(input) == TC_BOOL && (orc_has(c, "alpha") || orc_has(c, "beta"))) {
+        orc_skip(c, "argument alpha of an integer beside bools: they become numbers in tc");
+    }
+    if (orc_has(c, "beta") && orc_number(c, "beta", 1) == 0) { /* nor do NaNs of input count */
+        tc_tensor never = tc_full(c->ctx, 0, TC_BOOL);
+        orc_out(c, tc_add(tc_where(never, input, 0), product));
+        return;
+    }
     orc_out(c, tc_add_at(orc_scaled(c, "input", "beta"), orc_of(product), TC_HERE));
 }
 
@@ -447,7 +456,7 @@ static void orc_vecdot(orc_case *c)
 
 static void orc_trace(orc_case *c)
 {
-    orc_out(c, tc_einsum("ii->", TC_TENSORS(orc_tensor(c, "input"))));
+    orc_out(c, tc_sum(tc_diagonal(orc_tensor(c, "input"), 0, 0, 1), TC_ALL, false));
 }
 
 static void orc_multi_dot(orc_case *c)
@@ -502,17 +511,37 @@ static void orc_take(orc_case *c)
     orc_out(c, orc_rows(tc_reshape(orc_tensor(c, "input"), -1), 0, orc_tensor(c, "index")));
 }
 
+/* Rows of a table, those longer than max_norm made that long before they are read; no gradient
+ * sees it, as in torch. */
+static tc_tensor orc_renormed(orc_case *c, tc_tensor weight)
+{
+    if (!orc_has(c, "max_norm")) {
+        return weight;
+    }
+    double most = orc_number(c, "max_norm", 1);
+    tc_tensor length = tc_norm(weight, orc_number(c, "norm_type", 2), TC_AXES(-1), true);
+    tc_tensor factor = tc_where(tc_gt(length, most), tc_div(most, tc_add(length, 1e-7)), 1);
+    return tc_add(weight, tc_stop_gradient(tc_sub(tc_mul(weight, factor), weight)));
+}
+
 static void orc_embedding(orc_case *c)
 {
-    const json *order = orc_value(c, "max_norm");
-    if (order) {
-        orc_skip_argument(c, "max_norm", order);
-    }
-    tc_tensor weight = orc_tensor(c, "input");
+    tc_tensor weight = orc_renormed(c, orc_tensor(c, "input"));
     if (tc_rank(weight) != 2) {
         orc_skip(c, "argument weight of %d axes: tc_index_select takes them", tc_rank(weight));
     }
     orc_out(c, orc_rows(weight, 0, orc_tensor(c, "index")));
+}
+
+/* How gradients are stored, and that they are divided by how often a row is read, is no part of
+ * tc's call. */
+static void orc_embedding_bag(orc_case *c)
+{
+    orc_out(c, tc_embedding_bag(orc_tensor(c, "index"), orc_renormed(c, orc_tensor(c, "weight")),
+                                orc_optional(c, "offsets"), orc_text(c, "mode", "mean"),
+                                orc_optional(c, "per_sample_weights"),
+                                orc_bool(c, "include_last_offset"),
+                                orc_has(c, "padding_idx") ? orc_int(c, "padding_idx", 0) : TC_END));
 }
 
 static void orc_one_hot(orc_case *c)

@@ -233,7 +233,11 @@ TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_si
     if (!tci_made_begin(&m, "tc_logsumexp", x, here)) {
         return m.bad;
     }
-    tc_tensor wide = tci_made_wide(&m, x), top = tc_max(wide, axes, true);
+    tc_tensor wide = tci_made_wide(&m, x);
+    if (tc_count(x) == 0) { /* no element is the largest: the logarithms of sums of nothing */
+        return tci_made_round(&m, tc_log(tc_sum(tc_exp(wide), axes, keepdims)));
+    }
+    tc_tensor top = tc_max(wide, axes, true);
     top = tc_where(tc_isfinite(top), top, 0.0);
     tc_tensor sum = tc_sum(tc_exp(tc_sub(wide, top)), axes, keepdims);
     top = keepdims ? top : tc_sum(top, axes, false); /* of one element each */
@@ -1048,10 +1052,10 @@ TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool 
     return tci_made_reduced(&m, loss, reduction);
 }
 
-/* max(0, x), with x's gradient at 0. */
+/* max(0, x), with x's gradient at 0; NaN stays. */
 static tc_tensor tci_made_above(tc_tensor x, tc_site here)
 {
-    return tc_where(tc_ge(x, 0), x, 0);
+    return tc_where(tc_lt(x, 0), 0, x);
 }
 
 TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,
@@ -1063,12 +1067,17 @@ TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int6
         return m.bad;
     }
     int rank = tc_rank(input);
-    bool fits = !tc_status_of(target) && (rank == 1 || rank == 2) && tc_rank(target) == rank - 1 &&
-                (tci_is_none(weight) || tc_rank(weight) == 1);
+    bool one = rank < 2 && tc_rank(target) < 2; /* sample: [], [C] or [1] of target, as in torch */
+    bool fits = !tc_status_of(target) && (one || (rank == 2 && tc_rank(target) == 1)) &&
+                (!one || tc_count(target) == 1) && (tci_is_none(weight) || tc_rank(weight) == 1);
     if (!fits || (p != 1 && p != 2)) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "input of rank %d, target of rank %d, p %lld: "
-                             "expected [N, C] and [N], or [C] and [], a weight [C], and 1 or 2",
-                             rank, tc_rank(target), (long long)p);
+                             "expected [N, C] and [N], or [C] and one class, a weight [C], and 1 "
+                             "or 2", rank, tc_rank(target), (long long)p);
+    }
+    if (one) {
+        input = tc_reshape(input, -1);
+        target = tc_reshape_at(target, 0, NULL, here);
     }
     tc_tensor x = tci_made_wide(&m, input), own = tc_unsqueeze(target, -1);
     tc_tensor off = tc_add(tc_sub(x, tc_gather(x, -1, own)), margin);

@@ -1435,6 +1435,15 @@ static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc
     return whole && step->i <= limit && step->i >= -limit;
 }
 
+/* In integers a ramp is one of whole numbers: start and step without their fractions, as in torch.
+ * How many there are, those say that were given. */
+static void tci_ops_arange_whole(tc_arg *a)
+{
+    if (a->kind == TCI_OPS_FLOAT && isfinite(a->f) && fabs(a->f) < 9.0e18) {
+        *a = tci_arg_int((long long)a->f);
+    }
+}
+
 /* A bool counts as the integer it is. */
 static tc_arg tci_ops_arange_number(tc_arg a)
 {
@@ -1484,6 +1493,10 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         return tci_frame_end(&f, NULL);
     }
     tci_graph *g = &f.ctx->graph;
+    if (tci_dtype_is_int(dtype)) {
+        tci_ops_arange_whole(&start);
+        tci_ops_arange_whole(&step);
+    }
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
     if (whole) { /* sums wrap, so those of the same bits as signed numbers are the same */

@@ -47,7 +47,9 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 /* Of 0, and of 1: tc_zeros(ctx, TC_F32, 3, 4). */
 #define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
 #define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
-/* start, start + step, ... before stop. Floats are computed in f64 and rounded once. */
+/* start, start + step, ... before stop. Floats are computed in f64 and rounded once; of integers
+ * start and step lose their fractions first, as in torch, which change no count: from 0.5 to 2 by
+ * 0.5 are 0 0 0. */
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \

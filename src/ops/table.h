@@ -108,7 +108,7 @@
     X(ATANH, atanh, 1, FLOAT, CALL,                                                                \
       COPYSIGN(MUL(K(0.5), LOG1P(DIV(ADD(ABS(A), ABS(A)), SUB(K(1), ABS(A))))), A),                \
       DA(DIV(G, SUB(K(1), SQUARE(A)))), "inverse of tanh")                                         \
-    X(EXPM1, expm1, 1, FLOAT, CALL, EXPM1(A), DA(MUL(G, ADD(Y, K(1)))), "e to the a, less 1")      \
+    X(EXPM1, expm1, 1, FLOAT, CALL, EXPM1(A), DA(MUL(G, EXP(A))), "e to the a, less 1")            \
     X(EXP2, exp2, 1, FLOAT, CALL, EXP2(A), DA(MUL(G, MUL(Y, K(0.6931471805599453)))),              \
       "2 to the a")                                                                                \
     X(LOG1P, log1p, 1, FLOAT, CALL, LOG1P(A), DA(DIV(G, ADD(A, K(1)))), "log(1 + a)")              \
@@ -460,13 +460,13 @@
       "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
     X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
       TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
-      WHERE(GE(SUB(D, MUL(C, SUB(A, B))), K(0)), SUB(D, MUL(C, SUB(A, B))), K(0)),                 \
+      WHERE(LT(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
       "max(0, margin - target * (input1 - input2))")                                               \
     X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
       LOGADDEXP(NEG(MUL(A, B)), K(0)), "log(1 + exp(-target * input))")                            \
     X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
-      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(GE(SUB(C, A), K(0)), SUB(C, A), K(0))),                   \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LT(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
           WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
       "input for targets of 1, max(0, margin - input) for those of -1")
 

@@ -540,4 +540,40 @@ TEST(weights_that_are_no_layers)
     tc_ctx_free(ctx);
 }
 
+/* What PyTorch says at the edges: of nothing, of NaN, of one sample, of integers. */
+TEST(edges_as_in_torch)
+{
+    begin();
+    tc_tensor none = tc_full(ctx, 0, TC_F32, 2, 0);
+    VALUES(tc_exp(tc_logsumexp(none, TC_AXES(1), false)), 0, 0);
+    tc_tensor nan = NUMBERS(1, SIZES(2), NAN, 1), one = NUMBERS(1, SIZES(2), 1, 1);
+    VALUES(tc_margin_ranking_loss(nan, one, one, 0.5, TC_REDUCE_NONE), NAN, 0.5);
+    VALUES(tc_hinge_embedding_loss(nan, tc_neg(one), 1, TC_REDUCE_NONE), NAN, 0);
+    tc_tensor x = NUMBERS(1, SIZES(3), 1, 3, 2.5), own = tc_full(ctx, 1, TC_I64, 1);
+    VALUES(tc_multi_margin_loss(x, own, 1, 1, TC_NONE, TC_REDUCE_NONE), 0.5 / 3);
+    VALUES(tc_multi_margin_loss(tc_range(x, 0, 0, 2), own, 1, 1, TC_NONE, TC_REDUCE_NONE), 0);
+    CHECK_EQ_INT(tc_status_of(tc_multi_margin_loss(x, tc_full(ctx, 1, TC_I64, 2), 1, 1, TC_NONE,
+                                                   TC_REDUCE_NONE)), TC_ERR_ARGUMENT);
+    VALUES(tc_arange(ctx, 0.1, -7.9, -4.0, TC_I64), 0, -4);
+    VALUES(tc_arange(ctx, 0.5, 2, 0.5, TC_I32), 0, 0, 0);
+    VALUES(tc_arange(ctx, 0.5, 2, 0.5, TC_F32), 0.5, 1, 1.5);
+    tc_tensor small = tc_full(ctx, 100, TC_I8, 3);
+    CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->", TC_TENSORS(small))), TC_I64);
+    VALUES(tc_einsum("i->", TC_TENSORS(small)), 300);
+    CHECK_EQ_INT(tc_dtype_of(tc_einsum("i->i", TC_TENSORS(small))), TC_I8);
+    tc_ctx_free(ctx);
+}
+
+/* exp(x) far from 0 is no difference of expm1(x) and -1. */
+TEST(gradients_of_small_exponentials)
+{
+    begin();
+    tc_tensor x = tc_copy_in(ctx, ((float[]){-7.5f, -12.0f}), TC_F32, 2), dx;
+    tc_grad(tc_sum(tc_elu(x, 1), TC_ALL, false), &x, 1, &dx);
+    float got[2] = {0};
+    REQUIRE(tc_read(dx, got, 2) == TC_OK);
+    CHECK(fabs(got[0] / exp(-7.5) - 1) < 2e-7 && fabs(got[1] / exp(-12.0) - 1) < 2e-7);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
