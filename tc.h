@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d035614178f8b161"
+#define TCI_BUILD "5ea1b4482168e62f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -41333,26 +41333,210 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
     }
     tci_once_keep(p);
 }
+/* ---- src/plan/mincut.c ---- */
+/* plan/mincut.c - see plan/mincut.h: Dinic's algorithm. Each phase finds how far the ends are from
+ * the source, and fills all shortest ways. Ways may be as long as a program, so nothing recurses. */
+/* ---- src/plan/mincut.h ---- */
+/* plan/mincut.h - the cheapest set of vertices and edges that parts a source from a sink, by the
+ * greatest flow: each way from source to sink goes through one of them. */
+#ifndef TCI_PLAN_MINCUT_H
+#define TCI_PLAN_MINCUT_H
+
+
+#define TCI_MINCUT_NEVER (INT64_MAX / 4) /* the cost of what is in no cut */
+
+typedef struct tci_mincut_edge {
+    int32_t to, next;   /* next: of those from the same end */
+    int64_t left;       /* of its capacity; edge i ^ 1 is the way back */
+} tci_mincut_edge;
+typedef struct tci_mincut {
+    tci_scratch *s;
+    int n;                  /* vertices; each is two ends, where ways come in and where they go out */
+    tci_mincut_edge *edges; int n_edges, cap_edges;
+    int32_t *first;         /* per end: its first edge, -1: none */
+    int32_t *level, *at;    /* while solving */
+    int32_t *queue;
+} tci_mincut;
+
+/* Vertices 0 .. n - 1, then the source n and the sink n + 1; all cost TCI_MINCUT_NEVER. */
+TCI_FN tci_mincut *tci_mincut_make(tci_scratch *s, int n);
+TCI_FN void tci_mincut_cost(tci_mincut *c, int vertex, int64_t cost);
+TCI_FN void tci_mincut_join(tci_mincut *c, int from, int to, int64_t cost);
+/* False: that would take too long, and there is no cut. */
+TCI_FN bool tci_mincut_solve(tci_mincut *c);
+/* On the source's side, or in the cut itself. */
+TCI_FN bool tci_mincut_is_before(const tci_mincut *c, int vertex);
+TCI_FN bool tci_mincut_is_in(const tci_mincut *c, int vertex);
+
+#endif
+
+/* ---- src/plan/mincut.c, continued ---- */
+#include <string.h>
+
+enum { TCI_MINCUT_PHASES = 200 }; /* of each of which the ways are longer than those before */
+
+static int tci_mincut_in(int vertex)
+{
+    return 2 * vertex;
+}
+
+static int tci_mincut_out(int vertex)
+{
+    return 2 * vertex + 1;
+}
+
+static void tci_mincut_add(tci_mincut *c, int from, int to, int64_t capacity)
+{
+    tci_mincut_edge forth = {to, c->first[from], capacity}, back = {from, c->first[to], 0};
+    c->first[from] = c->n_edges;
+    TCI_PUSH(c->s, c->edges, c->n_edges, c->cap_edges, forth);
+    c->first[to] = c->n_edges;
+    TCI_PUSH(c->s, c->edges, c->n_edges, c->cap_edges, back);
+}
+
+TCI_FN tci_mincut *tci_mincut_make(tci_scratch *s, int n)
+{
+    tci_mincut *c = TCI_NEW(s, tci_mincut);
+    int n_ends = 2 * (n + 2);
+    c->s = s;
+    c->n = n;
+    c->first = TCI_NEW_ARRAY(s, int32_t, n_ends);
+    c->level = TCI_NEW_ARRAY(s, int32_t, n_ends);
+    c->at = TCI_NEW_ARRAY(s, int32_t, n_ends);
+    c->queue = TCI_NEW_ARRAY(s, int32_t, n_ends);
+    memset(c->first, -1, sizeof(*c->first) * (size_t)n_ends);
+    for (int v = 0; v < n + 2; v++) { /* edge 2 * v is the vertex itself */
+        tci_mincut_add(c, tci_mincut_in(v), tci_mincut_out(v), TCI_MINCUT_NEVER);
+    }
+    return c;
+}
+
+TCI_FN void tci_mincut_cost(tci_mincut *c, int vertex, int64_t cost)
+{
+    c->edges[2 * vertex].left = cost;
+}
+
+TCI_FN void tci_mincut_join(tci_mincut *c, int from, int to, int64_t cost)
+{
+    tci_mincut_add(c, tci_mincut_out(from), tci_mincut_in(to), cost);
+}
+
+/* False: the sink is not reached any more. */
+static bool tci_mincut_find_levels(tci_mincut *c, int from, int to)
+{
+    int n = 0;
+    memset(c->level, -1, sizeof(*c->level) * 2 * (size_t)(c->n + 2));
+    c->level[from] = 0;
+    c->queue[n++] = from;
+    for (int i = 0; i < n; i++) {
+        int u = c->queue[i];
+        for (int32_t e = c->first[u]; e >= 0; e = c->edges[e].next) {
+            int v = c->edges[e].to;
+            if (c->edges[e].left > 0 && c->level[v] < 0) {
+                c->level[v] = c->level[u] + 1;
+                c->queue[n++] = v;
+            }
+        }
+    }
+    return c->level[to] >= 0;
+}
+
+/* Fills the way of n edges in the queue; returns how many of them are before the first full one. */
+static int tci_mincut_fill(tci_mincut *c, int n)
+{
+    int64_t most = TCI_MINCUT_NEVER;
+    int full = n;
+    for (int i = 0; i < n; i++) {
+        most = TCI_MIN(most, c->edges[c->queue[i]].left);
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        c->edges[c->queue[i]].left -= most;
+        c->edges[c->queue[i] ^ 1].left += most;
+        full = c->edges[c->queue[i]].left == 0 ? i : full;
+    }
+    return full;
+}
+
+/* Fills ways that go up by a level with each edge. The queue holds the edges of the way at hand. */
+static void tci_mincut_fill_ways(tci_mincut *c, int from, int to)
+{
+    int n = 0;
+    memcpy(c->at, c->first, sizeof(*c->at) * 2 * (size_t)(c->n + 2));
+    for (int u = from;;) {
+        int32_t e = c->at[u];
+        if (u == to) {
+            n = tci_mincut_fill(c, n);
+            u = c->edges[c->queue[n] ^ 1].to;
+        } else if (e < 0 && n == 0) {
+            return;
+        } else if (e < 0) { /* a dead end */
+            u = c->edges[c->queue[--n] ^ 1].to;
+            c->at[u] = c->edges[c->at[u]].next;
+        } else if (c->edges[e].left > 0 && c->level[c->edges[e].to] == c->level[u] + 1) {
+            c->queue[n++] = e;
+            u = c->edges[e].to;
+        } else {
+            c->at[u] = c->edges[e].next;
+        }
+    }
+}
+
+TCI_FN bool tci_mincut_solve(tci_mincut *c)
+{
+    int from = tci_mincut_out(c->n), to = tci_mincut_in(c->n + 1);
+    for (int phase = 0; phase < TCI_MINCUT_PHASES; phase++) {
+        if (!tci_mincut_find_levels(c, from, to)) {
+            return true; /* levels say what is before the cut */
+        }
+        tci_mincut_fill_ways(c, from, to);
+    }
+    return false;
+}
+
+TCI_FN bool tci_mincut_is_before(const tci_mincut *c, int vertex)
+{
+    return c->level[tci_mincut_in(vertex)] >= 0;
+}
+
+TCI_FN bool tci_mincut_is_in(const tci_mincut *c, int vertex)
+{
+    return tci_mincut_is_before(c, vertex) && c->level[tci_mincut_out(vertex)] < 0;
+}
 /* ---- src/plan/remat.c ---- */
 /* plan/remat.c - values that are computed again behind the peak of memory instead of waiting there,
  * and the report of those that a user's regions compute again (grad/repeat.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
  * the most bytes alive, values that are only kept for later steps are computed from others that are
- * kept too.
+ * kept.
  *
- * The one idea: at the peak a value that was computed before and is read behind it takes memory
- * and does nothing. If what lies between it and other values that wait anyway is cheap, its late
- * readers get a copy of that expression. A copy must not be the node it is a copy of: it reads what
- * is kept through a RESHAPE to the same shape, which no builder makes, and groups keep apart what
- * comes before the peak and what comes behind it, so that no kernel computes both. The copy has the
- * same nodes over the same values, so it has the same bits. */
+ * The one idea: of what was computed before the peak, later steps need certain values; what is kept
+ * must part these from what nobody wants to do again (contractions, sums). A set of values with the
+ * fewest bytes that does is a minimum cut (plan/mincut.h), in which computing again has a price
+ * too. What is behind the cut is computed again where it is read. A value whose copy would be made
+ * of another copy that waits long for readers of its own is kept (TCI_REMAT_FAR), or the copies of
+ * a long chain would wait as the values did.
+ *
+ * A copy must not be the node it is a copy of: it reads what is kept through a RESHAPE to the same
+ * shape, which no builder makes, and groups keep apart what comes before the peak and what comes
+ * behind it, so that no kernel computes both. The copy has the same nodes over the same values, so
+ * it has the same bits. */
+#include <string.h>
+
 
 enum {
     TCI_REMAT_BYTES = 1 << 16,  /* least size of a value that is worth it */
-    TCI_REMAT_SMALL = 16,       /* what has so many times fewer bytes may be kept for it */
-    TCI_REMAT_NODES = 64        /* of an expression */
+    TCI_REMAT_FEE = 128,        /* bytes that are read and written again are worth one kept */
+    TCI_REMAT_FAR = 8,          /* launches that a copy may wait for its last reader */
+    TCI_REMAT_ROUNDS = 8          /* that are made, with more values that are kept each time */
 };
+
+/* Of a node before the peak. */
+typedef enum tci_remat_fate {
+    TCI_REMAT_APART,        /* nothing that is read late is made of it */
+    TCI_REMAT_KEPT,
+    TCI_REMAT_AGAIN         /* computed again for late readers */
+} tci_remat_fate;
 
 typedef struct tci_remat {
     tci_scratch *s;
@@ -41362,7 +41546,10 @@ typedef struct tci_remat {
     bool all;               /* reductions and contractions may be done again */
     int peak;               /* a step */
     const int32_t *step_of; /* per group */
-    bool *chosen;           /* per root: is computed again */
+    int32_t *first, *last;  /* per buffer: the steps behind the peak that read it, -1: none */
+    bool *held;             /* per node, by its place in f->nodes: kept if it is needed at all */
+    uint8_t *fate;          /* tci_remat_fate */
+    tci_node **again;       /* AGAIN: its copy */
     tci_table now;          /* of tci_node *: what late steps read in place of a node */
 } tci_remat;
 
@@ -41408,35 +41595,133 @@ static bool tci_remat_is_leaf(const tci_node *n)
     return tci_plan_is_leaf(n) || n->n_in == 0;
 }
 
-/* Can v be computed from what is kept anyway? Small values are kept for it. */
-static bool tci_remat_pays(const tci_remat *m, const tci_root *v)
+static int tci_remat_place(const tci_remat *m, const tci_node *n)
 {
-    tci_node *stack[2 * TCI_REMAT_NODES + 1];
-    int n = 0, walked = 0;
-    bool reads_large = false;
-    double small = tci_node_value_bytes(v->node) / TCI_REMAT_SMALL;
-    stack[n++] = v->node;
-    while (n > 0) {
-        tci_node *u = stack[--n];
-        int root = tci_remat_is_leaf(u) || u == v->node ? -1 : tci_pnode_of(m->f, u)->root;
-        if (root >= 0) {
-            bool large = tci_node_value_bytes(u) > small;
-            if (large && (m->chosen[root] || !tci_remat_waits(m, &m->f->roots[root]))) {
-                return false;
-            }
-            reads_large = reads_large || large;
-        } else if (!tci_remat_is_leaf(u)) {
-            if (!tci_remat_may_redo(m, u) || ++walked > TCI_REMAT_NODES ||
-                n + u->n_in > 2 * TCI_REMAT_NODES) {
-                return false;
-            }
-            for (int i = 0; i < u->n_in; i++) {
-                stack[n++] = u->in[i];
+    return tci_pnode_of(m->f, n)->place;
+}
+
+/* The root that n is; NULL: none. */
+static const tci_root *tci_remat_root(const tci_remat *m, const tci_node *n)
+{
+    int root = tci_pnode_of(m->f, n)->root;
+    return root >= 0 ? &m->f->roots[root] : NULL;
+}
+
+static void tci_remat_find_readers(tci_remat *m)
+{
+    for (int t = m->peak + 1; t < m->p->n_steps; t++) {
+        const tci_step *step = &m->p->steps[t];
+        const tci_kernel *k = m->p->kernels[step->kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            int32_t b = step->operands[o];
+            if (!k->operands[o].is_output) {
+                m->first[b] = m->first[b] < 0 ? t : m->first[b];
+                m->last[b] = t;
             }
         }
     }
-    return reads_large;
 }
+
+/* ---- the cut ---- */
+
+/* What n costs as a value that is kept. One without memory so far is stored for it. */
+static int64_t tci_remat_cost(const tci_remat *m, const tci_node *n)
+{
+    const tci_root *r = tci_remat_root(m, n);
+    int64_t bytes = (int64_t)tci_node_value_bytes(n);
+    if (r && r->buffer >= 0 && m->p->buffers[r->buffer].kind != TCI_BUF_TEMP) {
+        return 0;
+    }
+    bool moves = !r && tci_op_is(n->op, TCI_IS_VIEW);
+    return moves ? TCI_MINCUT_NEVER : r ? bytes : bytes + bytes / 16 + 1;
+}
+
+/* What it costs to compute n again. */
+static int64_t tci_remat_fee(const tci_node *n)
+{
+    double bytes = tci_node_value_bytes(n);
+    for (int i = 0; i < n->n_in; i++) {
+        bytes += tci_node_value_bytes(n->in[i]);
+    }
+    return (int64_t)(bytes / TCI_REMAT_FEE);
+}
+
+/* Nodes by place, of which those are vertices that waiting values can be made of. */
+static tci_mincut *tci_remat_make_cut(tci_remat *m)
+{
+    int n = m->f->nodes.n;
+    tci_mincut *c = tci_mincut_make(m->s, n);
+    memset(m->fate, TCI_REMAT_APART, (size_t)n);
+    for (int i = n - 1; i >= 0; i--) {
+        tci_node *u = m->f->nodes.items[i];
+        const tci_root *r = tci_remat_root(m, u);
+        if (r && tci_remat_waits(m, r)) {
+            tci_mincut_join(c, i, n + 1, TCI_MINCUT_NEVER);
+            m->fate[i] = TCI_REMAT_KEPT;
+        }
+        if (m->fate[i] == TCI_REMAT_APART || tci_remat_is_leaf(u)) {
+            continue;
+        }
+        tci_mincut_cost(c, i, tci_remat_cost(m, u));
+        bool held = m->held[i] || !tci_remat_may_redo(m, u);
+        tci_mincut_join(c, n, i, held ? TCI_MINCUT_NEVER : tci_remat_fee(u));
+        for (int k = 0; k < u->n_in && !held; k++) {
+            int in = tci_remat_place(m, u->in[k]);
+            m->fate[in] = TCI_REMAT_KEPT;
+            tci_mincut_join(c, in, i, TCI_MINCUT_NEVER);
+        }
+    }
+    return c;
+}
+
+/* Holds values that would be made again of such as are read long after them. False: of none. */
+static bool tci_remat_hold_far(tci_remat *m)
+{
+    int n = m->f->nodes.n;
+    int32_t *until = TCI_NEW_ARRAY(m->s, int32_t, n + 1); /* a copy of what it is made of waits */
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        const tci_node *u = m->f->nodes.items[i];
+        const tci_root *r = tci_remat_root(m, u);
+        until[i] = -1;
+        if (m->fate[i] != TCI_REMAT_AGAIN) {
+            continue;
+        }
+        for (int k = 0; k < u->n_in; k++) {
+            until[i] = TCI_MAX(until[i], until[tci_remat_place(m, u->in[k])]);
+        }
+        if (r && tci_remat_waits(m, r)) {
+            m->held[i] = until[i] > m->first[r->buffer] + TCI_REMAT_FAR;
+            until[i] = m->held[i] ? -1 : TCI_MAX(until[i], m->last[r->buffer]);
+            m->fate[i] = m->held[i] ? TCI_REMAT_KEPT : TCI_REMAT_AGAIN;
+            any = any || m->held[i];
+        }
+    }
+    return any;
+}
+
+static void tci_remat_cut(tci_remat *m)
+{
+    const tci_node_list *nodes = &m->f->nodes;
+    for (int i = 0; i < nodes->n; i++) {
+        const tci_root *r = tci_remat_root(m, nodes->items[i]);
+        m->held[i] = r && tci_node_value_bytes(r->node) < TCI_REMAT_BYTES;
+    }
+    for (int round = 0; round < TCI_REMAT_ROUNDS; round++) {
+        tci_mincut *c = tci_remat_make_cut(m);
+        bool cut = tci_mincut_solve(c);
+        for (int i = 0; i < nodes->n; i++) {
+            bool again = m->fate[i] != TCI_REMAT_APART && cut && !tci_mincut_is_before(c, i);
+            bool apart = m->fate[i] != TCI_REMAT_APART && cut && !again && !tci_mincut_is_in(c, i);
+            m->fate[i] = again ? TCI_REMAT_AGAIN : apart ? TCI_REMAT_APART : m->fate[i];
+        }
+        if (!tci_remat_hold_far(m)) {
+            break;
+        }
+    }
+}
+
+/* ---- copies ---- */
 
 static tci_node *tci_remat_made(const tci_remat *m, tci_node *like, int op, int n_in, tci_node **in)
 {
@@ -41445,53 +41730,64 @@ static tci_node *tci_remat_made(const tci_remat *m, tci_node *like, int op, int 
                           copy ? like->n_attr : 0, copy ? like->attr : NULL);
 }
 
-/* The expression of u over what is kept. Not deeper than TCI_REMAT_NODES. */
-static tci_node *tci_remat_copy(const tci_remat *m, tci_node *u, bool top)
+/* What nothing kept is part of is no copy. */
+static void tci_remat_copy(tci_remat *m, tci_table *late)
 {
-    if (tci_remat_is_leaf(u)) {
-        return u;
+    for (int i = 0; i < m->f->nodes.n; i++) {
+        tci_node *u = m->f->nodes.items[i];
+        if (m->fate[i] != TCI_REMAT_AGAIN || tci_remat_is_leaf(u)) {
+            continue;
+        }
+        tci_node **in = TCI_NEW_ARRAY(m->s, tci_node *, u->n_in);
+        for (int k = 0; k < u->n_in; k++) {
+            int place = tci_remat_place(m, u->in[k]);
+            bool kept = m->fate[place] == TCI_REMAT_KEPT && !tci_remat_is_leaf(u->in[k]);
+            in[k] = m->fate[place] == TCI_REMAT_AGAIN && m->again[place] ? m->again[place]
+                    : kept ? tci_remat_made(m, u->in[k], TCI_OP_RESHAPE, 1, &u->in[k])
+                           : u->in[k];
+        }
+        m->again[i] = tci_remat_made(m, u, u->op, u->n_in, in);
+        if (m->again[i] == u) {
+            m->fate[i] = TCI_REMAT_KEPT;
+        } else {
+            tci_table_add(late, m->again[i]);
+        }
     }
-    if (!top && tci_pnode_of(m->f, u)->root >= 0) {
-        return tci_remat_made(m, u, TCI_OP_RESHAPE, 1, &u);
-    }
-    tci_node **in = TCI_NEW_ARRAY(m->s, tci_node *, u->n_in);
-    for (int i = 0; i < u->n_in; i++) {
-        in[i] = tci_remat_copy(m, u->in[i], false);
-    }
-    return tci_remat_made(m, u, u->op, u->n_in, in);
 }
 
-/* Bytes of what is chosen. */
-static double tci_remat_choose(tci_remat *m, int *n)
+/* What waits and is computed again, less what is kept for that. */
+static tci_remat_result tci_remat_count(const tci_remat *m)
 {
-    double bytes = 0;
-    for (int r = 0; r < m->f->n_roots; r++) {
-        const tci_root *v = &m->f->roots[r];
-        bool kind = v->kind == TCI_ROOT_VALUE ||
-                    (m->all && (v->kind == TCI_ROOT_REDUCE || v->kind == TCI_ROOT_CONTRACT));
-        double own = tci_node_value_bytes(v->node);
-        m->chosen[r] = kind && own >= TCI_REMAT_BYTES && !tci_remat_is_late(m, v) &&
-                       tci_remat_waits(m, v) && tci_remat_pays(m, v);
-        *n += m->chosen[r];
-        bytes += m->chosen[r] ? own : 0;
+    tci_remat_result r = {0};
+    for (int i = 0; i < m->f->nodes.n; i++) {
+        const tci_node *u = m->f->nodes.items[i];
+        const tci_root *root = tci_remat_root(m, u);
+        bool waits = root && tci_remat_waits(m, root);
+        bool more = m->fate[i] == TCI_REMAT_KEPT && !waits && !tci_remat_is_leaf(u) &&
+                    tci_remat_cost(m, u) > 0;
+        bool again = m->fate[i] == TCI_REMAT_AGAIN && waits;
+        r.n += again;
+        r.bytes += again ? tci_node_value_bytes(u) : more ? -tci_node_value_bytes(u) : 0;
     }
-    return bytes;
+    return r;
 }
 
 /* What late steps read in place of u. */
 static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
 {
-    int root = tci_pnode_of(m->f, u)->root;
-    if (root >= 0 && m->chosen[root]) {
-        tci_node *copy = tci_remat_copy(m, u, true);
-        tci_table_add(late, copy);
-        return copy;
+    const tci_root *r = tci_remat_root(m, u);
+    int fate = m->fate[tci_remat_place(m, u)];
+    if (tci_remat_is_leaf(u) || fate == TCI_REMAT_KEPT) {
+        return u;
     }
-    if (tci_remat_is_leaf(u) || (root >= 0 && !tci_remat_is_late(m, &m->f->roots[root]))) {
+    if (fate == TCI_REMAT_AGAIN) {
+        return m->again[tci_remat_place(m, u)];
+    }
+    if (r && !tci_remat_is_late(m, r)) {
         return u;
     }
     tci_node *now = tci_graph_rebuild(m->s, m->g, u, &m->now);
-    if (root >= 0) {
+    if (r) {
         tci_table_add(late, now);
     }
     return now;
@@ -41515,20 +41811,30 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
 {
     const tci_fusion *f = p->fusion;
     const int32_t *step_of = tci_plan_steps_of_groups(s, p);
-    tci_remat m = {s, g, p, f, all, tci_remat_peak(s, p), step_of,
-                   TCI_NEW_ARRAY(s, bool, f->n_roots + 1), tci_table_in(s, sizeof(tci_node *))};
-    tci_remat_result r = {0};
-    r.bytes = tci_remat_choose(&m, &r.n);
-    for (int i = 0; i < f->nodes.n && r.n; i++) {
+    int n = f->nodes.n;
+    tci_remat m = {.s = s, .g = g, .p = p, .f = f, .all = all, .peak = tci_remat_peak(s, p),
+                   .step_of = step_of, .first = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1),
+                   .last = TCI_NEW_ARRAY(s, int32_t, p->n_buffers + 1),
+                   .held = TCI_NEW_ARRAY(s, bool, n + 1), .fate = TCI_NEW_ARRAY(s, uint8_t, n + 1),
+                   .again = TCI_NEW_ARRAY(s, tci_node *, n + 1),
+                   .now = tci_table_in(s, sizeof(tci_node *))};
+    memset(m.first, -1, sizeof(*m.first) * (size_t)p->n_buffers);
+    memset(m.last, -1, sizeof(*m.last) * (size_t)p->n_buffers);
+    tci_remat_find_readers(&m);
+    tci_remat_cut(&m);
+    tci_remat_copy(&m, late);
+    tci_remat_result r = tci_remat_count(&m);
+    for (int i = 0; i < n && r.n; i++) {
         tci_node *u = f->nodes.items[i], *now = tci_remat_now(&m, u, late);
-        int root = tci_pnode_of(f, u)->root;
+        const tci_root *root = tci_remat_root(&m, u);
         tci_table_put(&m.now, u, now);
         tci_remat_keep_kernel(f, u, now, pairs);
-        if (tci_pnode_of(f, u)->forced) { /* what had memory has it again */
+        bool is_kept = m.fate[i] == TCI_REMAT_KEPT && !tci_remat_is_leaf(u);
+        if (tci_pnode_of(f, u)->forced || is_kept) { /* what had memory has it again */
             tci_table_add(forced, u);
             tci_table_add(forced, now);
         }
-        if (root >= 0 && m.chosen[root]) {
+        if (m.fate[i] == TCI_REMAT_AGAIN && root && tci_remat_waits(&m, root)) {
             tci_table_add(forced, now);
         }
     }

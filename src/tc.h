@@ -134,6 +134,7 @@
 #include "plan/place.c"
 #include "plan/memory.c"
 #include "plan/once.c"
+#include "plan/mincut.c"
 #include "plan/remat.c"
 #include "plan/repeat.c"
 #include "plan/plan.c"

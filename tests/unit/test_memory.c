@@ -246,6 +246,115 @@ TEST(training_steps_keep_little_more_than_the_way_back_reads)
     }
 }
 
+/* ---- the cheapest cut ---- */
+
+enum { CUT_VERTICES = 7, CUT_TRIES = 400 };
+
+/* Bits of the vertices that v's edges go to; that of the sink is CUT_VERTICES. */
+typedef struct cut_case {
+    unsigned to[CUT_VERTICES + 1]; /* the last is the source */
+    int64_t cost[CUT_VERTICES];
+} cut_case;
+
+/* Whether each way through these edges meets a vertex of `cut`; edges go from low to high. */
+static bool is_parted(const cut_case *c, unsigned cut)
+{
+    unsigned reached = c->to[CUT_VERTICES];
+    for (int v = 0; v < CUT_VERTICES; v++) {
+        reached |= (reached & ~cut) >> v & 1 ? c->to[v] : 0;
+    }
+    return !(reached >> CUT_VERTICES & 1);
+}
+
+static int64_t cost_of(const cut_case *c, unsigned cut)
+{
+    int64_t cost = 0;
+    for (int v = 0; v < CUT_VERTICES; v++) {
+        cost += cut >> v & 1 ? c->cost[v] : 0;
+    }
+    return cost;
+}
+
+static unsigned found_cut(tci_scratch *s, const cut_case *c)
+{
+    tci_mincut *cut = tci_mincut_make(s, CUT_VERTICES);
+    unsigned found = 0;
+    for (int v = 0; v <= CUT_VERTICES; v++) { /* the source is number CUT_VERTICES there too */
+        for (int to = 0; to <= CUT_VERTICES; to++) {
+            if (c->to[v] >> to & 1) {
+                tci_mincut_join(cut, v, to < CUT_VERTICES ? to : CUT_VERTICES + 1,
+                                TCI_MINCUT_NEVER);
+            }
+        }
+        if (v < CUT_VERTICES) {
+            tci_mincut_cost(cut, v, c->cost[v]);
+        }
+    }
+    CHECK(tci_mincut_solve(cut));
+    for (int v = 0; v < CUT_VERTICES; v++) {
+        found |= (unsigned)tci_mincut_is_in(cut, v) << v;
+    }
+    return found;
+}
+
+TEST(no_cut_is_cheaper)
+{
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s", s.message);
+        return;
+    }
+    for (int i = 0; i < CUT_TRIES; i++) {
+        cut_case c;
+        for (int v = 0; v <= CUT_VERTICES; v++) {
+            unsigned all = (2u << CUT_VERTICES) - 1;
+            unsigned later = v < CUT_VERTICES ? all << (v + 1) : all;
+            c.to[v] = (unsigned)tct_random() & (unsigned)tct_random() & later & all;
+            c.to[v] &= v < CUT_VERTICES ? all : all >> 1; /* no way has no vertex */
+        }
+        for (int v = 0; v < CUT_VERTICES; v++) {
+            c.cost[v] = (int64_t)(tct_random() % 20);
+        }
+        int64_t least = INT64_MAX;
+        for (unsigned cut = 0; cut < 1u << CUT_VERTICES; cut++) {
+            least = is_parted(&c, cut) ? TCI_MIN(least, cost_of(&c, cut)) : least;
+        }
+        unsigned found = found_cut(&s, &c);
+        CHECK_MSG(is_parted(&c, found) && cost_of(&c, found) == least,
+                  "%d: %x costs %lld, not %lld", i, found, (long long)cost_of(&c, found),
+                  (long long)least);
+    }
+    tci_scratch_free(&s);
+}
+
+/* Ways as long as a program, and a cut in the middle of each stretch. */
+TEST(a_cut_of_a_long_chain)
+{
+    enum { LONG = 20000, STRETCH = 10 };
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s", s.message);
+        return;
+    }
+    tci_mincut *c = tci_mincut_make(&s, LONG);
+    for (int v = 0; v < LONG; v++) {
+        tci_mincut_cost(c, v, v % STRETCH == STRETCH / 2 ? 7 : 100);
+        tci_mincut_join(c, v ? v - 1 : LONG, v, TCI_MINCUT_NEVER);
+        if (v % STRETCH == 0) { /* what is not done again */
+            tci_mincut_join(c, LONG, v, TCI_MINCUT_NEVER);
+        } else if (v % STRETCH == STRETCH - 1) { /* what is read */
+            tci_mincut_join(c, v, LONG + 1, TCI_MINCUT_NEVER);
+        }
+    }
+    CHECK(tci_mincut_solve(c));
+    for (int v = 0; v < LONG; v++) {
+        CHECK(tci_mincut_is_in(c, v) == (v % STRETCH == STRETCH / 2));
+    }
+    tci_scratch_free(&s);
+}
+
 /* ---- computed again ---- */
 
 /* Less memory at once where much waits, by what elementwise ops make; never more. */
