@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5ea1b4482168e62f"
+#define TCI_BUILD "38a1c54a2276a0b9"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -10177,19 +10177,17 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
     X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)              \
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 or _U64). Same columns. Ulp
- * bounds: tests/unit/test_math.c. HELPED: f64 is a helper; BOTH: one recipe makes both widths. */
-#define TCI_HELPED_PRIMS(X)                                                                       \
+ * bounds: tests/unit/test_math.c. */
+#define TCI_MATH_PRIMS(X)                                                                         \
     X(EXP, "exp", 1, S, 12) X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14)                       \
     X(COS, "cos", 1, S, 14) X(TANH, "tanh", 1, S, 20) X(ERF, "erf", 1, S, 24)                     \
-    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)      \
+    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)             \
     X(TAN, "tan", 1, S, 24) X(ERFC, "erfc", 1, S, 30) X(ERFINV, "erfinv", 1, S, 120)              \
     X(LGAMMA, "lgamma", 1, S, 160) X(DIGAMMA, "digamma", 1, S, 120)                               \
-    X(TRIGAMMA, "trigamma", 1, S, 100)
-#define TCI_BOTH_PRIMS(X)                                                                         \
+    X(TRIGAMMA, "trigamma", 1, S, 100)                                                            \
     X(EXPM1, "expm1", 1, S, 14) X(EXP2, "exp2", 1, S, 14) X(SINH, "sinh", 1, S, 24)               \
     X(COSH, "cosh", 1, S, 20) X(LOG1P, "log1p", 1, S, 24) X(LOG2, "log2", 1, S, 20)               \
     X(LOG10, "log10", 1, S, 20) X(ATAN2, "atan2", 2, S, 30) X(COPYSIGN, "copysign", 2, S, 2)
-#define TCI_MATH_PRIMS(X) TCI_HELPED_PRIMS(X) TCI_BOTH_PRIMS(X)
 
 typedef enum tci_prim {
 #define TCI_ROW(id, name, arity, result, cost) TCI_P_##id,
@@ -10215,7 +10213,7 @@ static inline bool tci_prim_is_math(tci_prim p) { return p > TCI_P_MATH_FIRST; }
 #endif
 
 /* ---- src/ops/math.h, continued ---- */
-enum { TCI_RECIPE_MAX = 120 }; /* longest recipe, in instructions */
+enum { TCI_RECIPE_MAX = 192 }; /* longest recipe, in instructions */
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
@@ -10237,20 +10235,20 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
-/* Scalar helpers (slow paths, f64 functions): C text that is both compiled here and printed into
- * generated code. A text is ONE static function, `T name(T a)` or `T name(T a, T b)`, over + - * /
- * fma, integer operations, local unions and static const arrays; it starts with "static ", so
- * attributes may be put before it. It may call the helpers named in needs[]: their texts (and what
- * those need) come first, each once. TC_U64 helpers take long long in the text (same bits). */
+/* Scalar helpers (slow paths, and functions that are loops): C text that is both compiled here and
+ * printed into generated code. A text is ONE static function, `T name(T a)` or `T name(T a, T b)`,
+ * over + - * / fma, integer operations, local unions and static const arrays; it starts with
+ * "static ", so attributes may be put before it. It may call the helpers named in needs[]: their
+ * texts (and what those need) come first, each once. TC_U64 helpers take long long in the text
+ * (same bits). */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
     TCI_H_POW_F32, TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
     TCI_H_TRIGAMMA_F32,
-    TCI_H_EXP_CORE_F64, TCI_H_EXP_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64,
-    TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64,
-    TCI_H_GELU_F64, TCI_H_POW_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64, TCI_H_ERFINV_F64,
-    TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
+    TCI_H_EXP_CORE_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64,
+    TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_POW_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64,
+    TCI_H_ERFINV_F64, TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
     TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
 } tci_helper_id;
@@ -11808,8 +11806,8 @@ TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, i
     }
 }
 /* ---- src/ops/helpers.c ---- */
-/* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
- * of f64.
+/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, and POW, ERFINV,
+ * LGAMMA and its derivatives with what they stand on.
  *
  * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
  * the interpreter and generated code run the same operations in the same order.
@@ -11932,11 +11930,6 @@ static double tc_h_exp_core_f64(double hi, double lo, int k) {
     a.u = (unsigned long long)(half + 1023) << 52;
     b.u = (unsigned long long)(e - half + 1023) << 52;
     return y * a.f * b.f;
-})
-
-TCI_HELPER(exp_f64,
-static double tc_h_exp_f64(double x) {
-    return tc_h_exp_core_f64(x, 0.0, 0);
 })
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f): log(1 + f) = 2 atanh(s)
@@ -12092,30 +12085,6 @@ static double tc_h_tan_f64(double x) {
     return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
 })
 
-/* Below 0.55 x + x^3 P(x^2) (2^-56); else 1 - 2 / (e^2|x| + 1). */
-TCI_HELPER(tanh_f64,
-static double tc_h_tanh_f64(double x) {
-    double a = x < 0.0 ? -x : x;
-    if (a < 0.55) {
-        if (x == 0.0) {
-            return x;
-        }
-        static const double q[11] = {
-            -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13,
-            0x1.34c719563af8ap-11, -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9,
-            -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6, -0x1.ba1ba1b9ffc8bp-5,
-            0x1.111111111103cp-3, -0x1.5555555555555p-2};
-        double z = x * x;
-        double p = q[0];
-        for (int i = 1; i < 11; i++) {
-            p = TC_FMA_F64(p, z, q[i]);
-        }
-        return TC_FMA_F64(x * z, p, x);
-    }
-    double y = 1.0 - 2.0 / (tc_h_exp_core_f64(2.0 * a, 0.0, 0) + 1.0);
-    return x < 0.0 ? -y : y;
-})
-
 /* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution, where a^2 / 2 is hi + lo exactly.
  * (1 + a) Phi(-a) e^(a^2/2) is a polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term and
  * the division are done in hi + lo. */
@@ -12214,30 +12183,6 @@ static double tc_h_erfinv_f64(double x) {
 TCI_HELPER(erfinv_f32,
 static float tc_h_erfinv_f32(float x) {
     return (float)tc_h_erfinv_f64((double)x);
-})
-
-/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
- * division are taken out. */
-TCI_HELPER(sigmoid_f64,
-static double tc_h_sigmoid_f64(double x) {
-    double e = tc_h_exp_core_f64(x < 0.0 ? x : -x, 0.0, 0);
-    double top = x < 0.0 ? e : 1.0;
-    double d = 1.0 + e;
-    double y = top / d;
-    return y + (TC_FMA_F64(-y, d, top) - y * (e - (d - 1.0))) / d;
-})
-
-/* max(x, 0) - |x| Phi(-|x|) */
-TCI_HELPER(gelu_f64,
-static double tc_h_gelu_f64(double x) {
-    if (x != x) {
-        return x;
-    }
-    double a = x < 0.0 ? -x : x;
-    a = a > 39.0 ? 39.0 : a;
-    double s = a * a;
-    double y = tc_h_tail_f64(a, a, 0.5 * s, 0.5 * TC_FMA_F64(a, a, -s));
-    return TC_FMA_F64(y, -0x1p-128, x < 0.0 ? 0.0 : x);
 })
 
 /* |x|^y = e^(y log|x|) with the logarithm in hi + lo (2^-64 relative): m = 2^k (1 + f), s = f / (2
@@ -12556,16 +12501,12 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(DIGAMMA_F32, digamma_f32, F32, 1, DIGAMMA_F64, NONE),
     TCI_HELPER_ROW(TRIGAMMA_F32, trigamma_f32, F32, 1, TRIGAMMA_F64, NONE),
     TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
-    TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(LOG_F64, log_f64, F64, 1, NONE, NONE),
     TCI_HELPER_ROW(TRIG_F64, trig_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(SIN_F64, sin_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(COS_F64, cos_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(TANH_F64, tanh_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(TAIL_F64, tail_f64, F64, 0, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(ERF_F64, erf_f64, F64, 1, TAIL_F64, NONE),
-    TCI_HELPER_ROW(SIGMOID_F64, sigmoid_f64, F64, 1, EXP_CORE_F64, NONE),
-    TCI_HELPER_ROW(GELU_F64, gelu_f64, F64, 1, TAIL_F64, NONE),
     TCI_HELPER_ROW(POW_F64, pow_f64, F64, 2, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(ERFC_F64, erfc_f64, F64, 1, ERF_F64, NONE),
@@ -12581,14 +12522,10 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
     [TCI_H_POW_F32].f32_2 = tc_h_pow_f32,
-    [TCI_H_EXP_F64].f64_1 = tc_h_exp_f64,
     [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,
     [TCI_H_SIN_F64].f64_1 = tc_h_sin_f64,
     [TCI_H_COS_F64].f64_1 = tc_h_cos_f64,
-    [TCI_H_TANH_F64].f64_1 = tc_h_tanh_f64,
     [TCI_H_ERF_F64].f64_1 = tc_h_erf_f64,
-    [TCI_H_SIGMOID_F64].f64_1 = tc_h_sigmoid_f64,
-    [TCI_H_GELU_F64].f64_1 = tc_h_gelu_f64,
     [TCI_H_POW_F64].f64_2 = tc_h_pow_f64,
     [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
     [TCI_H_ERFINV_F32].f32_1 = tc_h_erfinv_f32,
@@ -12627,8 +12564,9 @@ TCI_FN int tci_helper_count(void)
  * block interpreter, the scalar evaluator and every dialect, so all give the same bits.
  * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
- * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions, POW and
- * what stands on ERFINV, LGAMMA and its derivatives are helpers altogether (ops/helpers.c).
+ * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions carry sums
+ * of two doubles, operation by operation as the helpers of the same names do (ops/helpers.c), on
+ * which POW, ERFINV, LGAMMA and its derivatives stand: those are helpers altogether.
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -12857,6 +12795,38 @@ static const double tci_math_exp_wide_c[] = {
 static const double tci_math_log_wide_c[] = {
     0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
     0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
+
+/* ---- f64 constants: those of the helpers but for tanh, each said there ---- */
+
+static const double tci_math_exp_f64_c[] = {
+    0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22, 0x1.71de0219b8b01p-19,
+    0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13, 0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7,
+    0x1.5555555555558p-5, 0x1.5555555555557p-3, 0.5};
+static const double tci_math_log_f64_c[] = {
+    0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3, 0x1.c71c62d03b34dp-3,
+    0x1.2492492e03e54p-2, 0x1.9999999995223p-2, 0x1.5555555555558p-1};
+static const double tci_math_sin_f64_c[] = {
+    0x1.5e0a62ed2b3p-33, -0x1.ae60090c44cc4p-26, 0x1.71de3794aecd1p-19, -0x1.a01a019e82435p-13,
+    0x1.1111111110badp-7, -0x1.5555555555555p-3};
+static const double tci_math_cos_f64_c[] = {
+    -0x1.907cea0cf7363p-37, 0x1.1eeb67ea7a35cp-29, -0x1.27e4fa16e89fap-22, 0x1.a01a019f4df8fp-16,
+    -0x1.6c16c16c16964p-10, 0x1.5555555555555p-5};
+/* (tanh(x) - x) / x^3 over x^2, |x| < 0.55, relative error of tanh 2^-56: x^20 .. x^0 */
+static const double tci_math_tanh_f64_c[] = {
+    -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13, 0x1.34c719563af8ap-11,
+    -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9, -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6,
+    -0x1.ba1ba1b9ffc8bp-5, 0x1.111111111103cp-3, -0x1.5555555555555p-2};
+static const double tci_math_tail_f64_c[] = {
+    -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28, 0x1.2c06493301c98p-26,
+    -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24, 0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21,
+    0x1.b2350dd4bb5f4p-22, -0x1.5ead54a0910afp-19, -0x1.cca7333e019e5p-19, 0x1.c93d6d33fde2dp-17,
+    0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14, 0x1.6c5382a4e895ap-11,
+    -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8, 0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5,
+    0x1.d4969f10e03e2p-6, 0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
+static const double tci_math_erf_f64_c[] = {
+    -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23, 0x1.b9cafbe17b1c9p-20,
+    -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14, -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8,
+    -0x1.b82ce3128244p-6, 0x1.ce2f21a042ae9p-4, -0x1.812746b0379e6p-2, 0x1.06eba8214db69p-3};
 
 /* ---- f32 recipes ---- */
 
@@ -13190,9 +13160,10 @@ typedef struct tci_math_parts {
     int k, f, s; /* k as a float */
 } tci_math_parts;
 
-static tci_math_parts tci_math_parts_of(tci_math *m, int u)
+/* k and f of u. */
+static tci_math_parts tci_math_split(tci_math *m, int u)
 {
-    tci_math_parts p;
+    tci_math_parts p = {0};
     bool wide = tci_math_is_wide(m);
     const int digits = tci_math_digits(m);
     const int64_t sqrt_half = wide ? INT64_C(0x3fe6a09e667f3bcd) : 0x3f3504f3;
@@ -13210,18 +13181,33 @@ static tci_math_parts tci_math_parts_of(tci_math *m, int u)
                               tci_math_ki(m, ((int64_t)1 << digits) - 1));
     mantissa = tci_math_2(m, TCI_P_ADD, mantissa, tci_math_ki(m, sqrt_half));
     p.f = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, mantissa), tci_math_k(m, 1.0));
-    int square = tci_math_2(m, TCI_P_MUL, p.f, p.f);
-    if (!wide) {
+    return p;
+}
+
+/* For f64, log(1 + f) = f - (half - tail), half = f^2 / 2; c: of R(z^2). */
+static int tci_math_log_tail(tci_math *m, int f, const double *c, int n, int *half)
+{
+    int square = tci_math_2(m, TCI_P_MUL, f, f);
+    int z = tci_math_2(m, TCI_P_ADD, tci_math_k(m, 2.0), f);
+    z = tci_math_2(m, TCI_P_DIV, f, z);
+    int zz = tci_math_2(m, TCI_P_MUL, z, z);
+    int q = tci_math_poly(m, zz, c, n);
+    *half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), square);
+    return tci_math_2(m, TCI_P_MUL, z, tci_math_fma(m, q, zz, *half));
+}
+
+static tci_math_parts tci_math_parts_of(tci_math *m, int u)
+{
+    tci_math_parts p = tci_math_split(m, u);
+    if (!tci_math_is_wide(m)) {
+        int square = tci_math_2(m, TCI_P_MUL, p.f, p.f);
         int q = tci_math_poly(m, p.f, tci_math_log_c, TCI_COUNT(tci_math_log_c));
         p.s = tci_math_2(m, TCI_P_MUL, q, square);
         return p;
     }
-    int z = tci_math_2(m, TCI_P_ADD, tci_math_k(m, 2.0), p.f);
-    z = tci_math_2(m, TCI_P_DIV, p.f, z);
-    int zz = tci_math_2(m, TCI_P_MUL, z, z);
-    int q = tci_math_poly(m, zz, tci_math_log_wide_c, TCI_COUNT(tci_math_log_wide_c));
-    int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), square);
-    int tail = tci_math_2(m, TCI_P_MUL, z, tci_math_fma(m, q, zz, half));
+    int half;
+    int tail = tci_math_log_tail(m, p.f, tci_math_log_wide_c, TCI_COUNT(tci_math_log_wide_c),
+                                 &half);
     p.s = tci_math_2(m, TCI_P_SUB, tail, half);
     return p;
 }
@@ -13332,6 +13318,266 @@ static void tci_math_copysign(tci_math *m)
     tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
 }
 
+/* ---- f64 recipes: the operations of the helpers, for all lanes at once ---- */
+
+/* e^(hi + lo) 2^k as exp_core_f64 does it, for hi in [-900, 720]. */
+static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
+{
+    int magic = tci_math_magic_of(m, 2 * tci_math_bias(m) + k);
+    int sum = tci_math_fma(m, hi, tci_math_k(m, 0x1.71547652b82fep+0), magic);
+    int n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int rh = tci_math_fma(m, n, tci_math_k(m, -0x1.62e42fefa38p-1), hi);
+    int c = tci_math_fma(m, n, tci_math_k(m, -0x1.ef35793c7673p-45), lo);
+    int r = tci_math_2(m, TCI_P_ADD, rh, c);
+    int rl = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_SUB, r, rh));
+    int p = tci_math_poly(m, r, tci_math_exp_f64_c, TCI_COUNT(tci_math_exp_f64_c));
+    int tail = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, r, r), p, tci_math_fma(m, r, rl, rl));
+    int one = tci_math_k(m, 1.0);
+    int y = tci_math_2(m, TCI_P_ADD, one, r);
+    int lost = tci_math_2(m, TCI_P_ADD, tci_math_2(m, TCI_P_SUB, one, y), r);
+    y = tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
+    return tci_math_scale(m, y, tci_math_to_bits(m, sum));
+}
+
+static void tci_math_exp_f64(tci_math *m)
+{
+    int x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -900.0), tci_math_arg(m, 0));
+    x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 720.0), x);
+    tci_math_exp_core(m, x, tci_math_k(m, 0.0), 0);
+}
+
+static void tci_math_log_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), half;
+    tci_math_parts p = tci_math_split(m, x);
+    int tail = tci_math_log_tail(m, p.f, tci_math_log_f64_c, TCI_COUNT(tci_math_log_f64_c), &half);
+    int low = tci_math_fma(m, p.k, tci_math_k(m, 0x1.ef35793c7673p-45), tail);
+    int y = tci_math_2(m, TCI_P_SUB, p.f, tci_math_2(m, TCI_P_SUB, half, low));
+    y = tci_math_fma(m, p.k, tci_math_k(m, 0x1.62e42fefa38p-1), y);
+    tci_math_log_edges(m, x, y);
+}
+
+/* x - n pi/2 = r + rl: the middle way of trig_f64; n in the low bits. */
+typedef struct tci_math_turn {
+    int x, size, bits, r, rl;
+} tci_math_turn;
+
+static tci_math_turn tci_math_turn_of(tci_math *m)
+{
+    tci_math_turn t = {.x = tci_math_arg(m, 0)};
+    t.size = tci_math_1(m, TCI_P_ABS, t.x);
+    int magic = tci_math_magic_of(m, 0), high = tci_math_k(m, 0x1.921fb54442d18p+0);
+    int past = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1.921fb54442d18p-1), t.size);
+    int sum = tci_math_fma(m, t.x, tci_math_k(m, 0x1.45f306dc9c883p-1), magic);
+    sum = tci_math_select(m, past, sum, magic);
+    t.bits = tci_math_to_bits(m, sum);
+    int n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, n), high, t.x);
+    int low = tci_math_k(m, 0x1.1a62633145c06p-54);
+    int ph = tci_math_2(m, TCI_P_MUL, n, low);
+    int pl = tci_math_fma(m, n, low, tci_math_1(m, TCI_P_NEG, ph));
+    int rh = tci_math_2(m, TCI_P_SUB, rest, ph);
+    int back = tci_math_2(m, TCI_P_SUB, rh, rest);
+    int c = tci_math_2(m, TCI_P_SUB, rest, tci_math_2(m, TCI_P_SUB, rh, back));
+    c = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_ADD, ph, back));
+    c = tci_math_2(m, TCI_P_SUB, c, pl);
+    int last = tci_math_2(m, TCI_P_MUL, n, tci_math_k(m, 0x1.c1cd129024e08p-107));
+    c = tci_math_2(m, TCI_P_SUB, c, last);
+    t.r = tci_math_2(m, TCI_P_ADD, rh, c);
+    t.rl = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_SUB, t.r, rh));
+    return t;
+}
+
+/* Horner's rule, products and sums rounded apart. */
+static int tci_math_poly_apart(tci_math *m, int x, const double *c, int n)
+{
+    int y = tci_math_k(m, c[0]);
+    for (int i = 1; i < n; i++) {
+        y = tci_math_2(m, TCI_P_ADD, tci_math_k(m, c[i]), tci_math_2(m, TCI_P_MUL, x, y));
+    }
+    return y;
+}
+
+/* sin(r + rl) and cos(r + rl) */
+static int tci_math_sin_near(tci_math *m, const tci_math_turn *t, int z)
+{
+    int p = tci_math_poly_apart(m, z, tci_math_sin_f64_c, TCI_COUNT(tci_math_sin_f64_c));
+    int low = tci_math_2(m, TCI_P_MUL, tci_math_k(m, -0.5), z);
+    low = tci_math_fma(m, low, t->rl, t->rl);
+    low = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, t->r, z), p, low);
+    return tci_math_2(m, TCI_P_ADD, t->r, low);
+}
+
+static int tci_math_cos_near(tci_math *m, const tci_math_turn *t, int z)
+{
+    int one = tci_math_k(m, 1.0);
+    int p = tci_math_poly_apart(m, z, tci_math_cos_f64_c, TCI_COUNT(tci_math_cos_f64_c));
+    int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), z);
+    int w = tci_math_2(m, TCI_P_SUB, one, half);
+    int lost = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_SUB, one, w), half);
+    int minus = tci_math_1(m, TCI_P_NEG, tci_math_2(m, TCI_P_MUL, t->r, t->rl));
+    int low = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, z, z), p, minus);
+    return tci_math_2(m, TCI_P_ADD, w, tci_math_2(m, TCI_P_ADD, lost, low));
+}
+
+static int tci_math_has_bit(tci_math *m, int bits, int64_t bit)
+{
+    int only = tci_math_2(m, TCI_P_AND, bits, tci_math_ki(m, bit));
+    return tci_math_compare(m, TCI_P_EQ, only, tci_math_ki(m, bit));
+}
+
+/* y, `tiny` where x is so small, and what the helper says where it is large. */
+static void tci_math_turn_edges(tci_math *m, const tci_math_turn *t, int tiny, int y,
+                                tci_helper_id id)
+{
+    int small = tci_math_compare(m, TCI_P_LT, t->size, tci_math_k(m, 0x1p-27));
+    y = tci_math_select(m, small, tiny, y);
+    int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1p28), t->size);
+    tci_math_select(m, big, tci_math_lane1(m, id, t->x, 0, big), y);
+}
+
+static void tci_math_trig_f64(tci_math *m, bool cosine)
+{
+    tci_math_turn t = tci_math_turn_of(m);
+    int z = tci_math_2(m, TCI_P_MUL, t.r, t.r);
+    int sine = tci_math_sin_near(m, &t, z), other = tci_math_cos_near(m, &t, z);
+    int quarters = cosine ? tci_math_2(m, TCI_P_ADD, t.bits, tci_math_ki(m, 1)) : t.bits;
+    int y = tci_math_select(m, tci_math_has_bit(m, quarters, 1), other, sine);
+    int back = tci_math_has_bit(m, quarters, 2);
+    y = tci_math_select(m, back, tci_math_1(m, TCI_P_NEG, y), y);
+    tci_math_turn_edges(m, &t, cosine ? tci_math_k(m, 1.0) : t.x, y,
+                        cosine ? TCI_H_COS_F64 : TCI_H_SIN_F64);
+}
+
+static void tci_math_tan_f64(tci_math *m)
+{
+    tci_math_turn t = tci_math_turn_of(m);
+    int z = tci_math_2(m, TCI_P_MUL, t.r, t.r);
+    int sine = tci_math_sin_near(m, &t, z), other = tci_math_cos_near(m, &t, z);
+    int odd = tci_math_has_bit(m, t.bits, 1);
+    int top = tci_math_select(m, odd, tci_math_1(m, TCI_P_NEG, other), sine);
+    int y = tci_math_2(m, TCI_P_DIV, top, tci_math_select(m, odd, sine, other));
+    tci_math_turn_edges(m, &t, t.x, y, TCI_H_TAN_F64);
+}
+
+/* Below 0.55 x + x^3 P(x^2); else 1 - 2 / (e^2|x| + 1). */
+static void tci_math_tanh_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
+    int a = tci_math_1(m, TCI_P_ABS, x), z = tci_math_2(m, TCI_P_MUL, x, x);
+    int p = tci_math_poly(m, z, tci_math_tanh_f64_c, TCI_COUNT(tci_math_tanh_f64_c));
+    int small = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, x, z), p, x);
+    int twice = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 2.0), a);
+    twice = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 720.0), twice);
+    int e = tci_math_exp_core(m, twice, tci_math_k(m, 0.0), 0);
+    e = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 2.0), tci_math_2(m, TCI_P_ADD, e, one));
+    int large = tci_math_copy_sign(m, tci_math_2(m, TCI_P_SUB, one, e), x);
+    int is_small = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.55));
+    tci_math_keep_zero(m, x, tci_math_select(m, is_small, small, large));
+}
+
+/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
+ * division are taken out. */
+static void tci_math_sigmoid_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
+    int minus = tci_math_1(m, TCI_P_NEG, tci_math_1(m, TCI_P_ABS, x));
+    minus = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -900.0), minus);
+    int e = tci_math_exp_core(m, minus, tci_math_k(m, 0.0), 0);
+    int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
+    int top = tci_math_select(m, below, e, one);
+    int d = tci_math_2(m, TCI_P_ADD, one, e);
+    int y = tci_math_2(m, TCI_P_DIV, top, d);
+    int lost = tci_math_2(m, TCI_P_SUB, e, tci_math_2(m, TCI_P_SUB, d, one));
+    lost = tci_math_2(m, TCI_P_MUL, y, lost);
+    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, y), d, top);
+    rest = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_SUB, rest, lost), d);
+    tci_math_2(m, TCI_P_ADD, y, rest);
+}
+
+/* factor * Phi(-a) * 2^128 as tail_f64 does it, where a^2 / 2 is hi + lo, at most 900. */
+static int tci_math_tail_f64(tci_math *m, int a, int factor, int hi, int lo)
+{
+    int one = tci_math_k(m, 1.0), four = tci_math_k(m, 4.0);
+    int q0 = tci_math_k(m, 0x1.e361ea6fba141p-2);
+    a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 39.0), a);
+    int t = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_SUB, a, four),
+                       tci_math_2(m, TCI_P_ADD, a, four));
+    int p = tci_math_poly(m, t, tci_math_tail_f64_c, TCI_COUNT(tci_math_tail_f64_c));
+    int top = tci_math_2(m, TCI_P_MUL, t, p);
+    int qh = tci_math_2(m, TCI_P_ADD, q0, top);
+    int ql = tci_math_2(m, TCI_P_SUB, top, tci_math_2(m, TCI_P_SUB, qh, q0));
+    int rest = tci_math_fma(m, t, p, tci_math_1(m, TCI_P_NEG, top));
+    ql = tci_math_2(m, TCI_P_ADD, ql, rest);
+    int d = tci_math_2(m, TCI_P_ADD, one, a);
+    int above = tci_math_2(m, TCI_P_SUB, one, tci_math_2(m, TCI_P_SUB, d, a));
+    int below = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, one));
+    int dl = tci_math_select(m, tci_math_compare(m, TCI_P_LT, one, a), above, below);
+    int y = tci_math_2(m, TCI_P_DIV, qh, d);
+    int yl = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, y), d, qh);
+    dl = tci_math_2(m, TCI_P_SUB, ql, tci_math_2(m, TCI_P_MUL, y, dl));
+    yl = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_ADD, yl, dl), d);
+    int uh = tci_math_2(m, TCI_P_MUL, y, factor);
+    int ul = tci_math_fma(m, y, factor, tci_math_1(m, TCI_P_NEG, uh));
+    ul = tci_math_2(m, TCI_P_ADD, ul, tci_math_2(m, TCI_P_MUL, yl, factor));
+    int e = tci_math_exp_core(m, tci_math_1(m, TCI_P_NEG, hi), tci_math_1(m, TCI_P_NEG, lo), 128);
+    return tci_math_fma(m, e, uh, tci_math_2(m, TCI_P_MUL, e, ul));
+}
+
+/* Phi(-a sqrt 2) * 2^128 */
+static int tci_math_half_erfc_f64(tci_math *m, int a)
+{
+    int s = tci_math_2(m, TCI_P_MUL, a, a);
+    int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
+    int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e667f3bcdp+0));
+    return tci_math_tail_f64(m, wide, tci_math_k(m, 1.0), s, lo);
+}
+
+/* x + x P(x^2) */
+static int tci_math_erf_near(tci_math *m, int x)
+{
+    int z = tci_math_2(m, TCI_P_MUL, x, x);
+    int p = tci_math_poly(m, z, tci_math_erf_f64_c, TCI_COUNT(tci_math_erf_f64_c));
+    return tci_math_fma(m, x, p, x);
+}
+
+/* From 30 on the tail is nothing beside 1. */
+static void tci_math_erf_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 30.0), tci_math_1(m, TCI_P_ABS, x));
+    int near = tci_math_erf_near(m, x), tail = tci_math_half_erfc_f64(m, a);
+    int far = tci_math_fma(m, tail, tci_math_k(m, -0x1p-127), tci_math_k(m, 1.0));
+    int is_near = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.84));
+    tci_math_select(m, is_near, near, tci_math_copy_sign(m, far, x));
+}
+
+static void tci_math_erfc_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), half = tci_math_k(m, 0x1p-127);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 28.0), tci_math_1(m, TCI_P_ABS, x));
+    int near = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 1.0), tci_math_erf_near(m, x));
+    int tail = tci_math_half_erfc_f64(m, a);
+    int minus = tci_math_fma(m, tail, tci_math_k(m, -0x1p-127), tci_math_k(m, 2.0));
+    int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
+    int far = tci_math_select(m, below, minus, tci_math_2(m, TCI_P_MUL, tail, half));
+    int is_near = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.5));
+    tci_math_select(m, is_near, near, far);
+}
+
+/* max(x, 0) - |x| Phi(-|x|) */
+static void tci_math_gelu_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), half = tci_math_k(m, 0.5);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 39.0), tci_math_1(m, TCI_P_ABS, x));
+    int s = tci_math_2(m, TCI_P_MUL, a, a);
+    int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
+    int y = tci_math_tail_f64(m, a, a, tci_math_2(m, TCI_P_MUL, half, s),
+                              tci_math_2(m, TCI_P_MUL, half, lo));
+    int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
+    tci_math_fma(m, y, tci_math_k(m, -0x1p-128), relu);
+}
+
 /* A helper for every lane. */
 static void tci_math_whole(tci_math *m, tci_helper_id id)
 {
@@ -13345,22 +13591,23 @@ static void tci_math_whole(tci_math *m, tci_helper_id id)
 
 static void tci_math_build_recipe(tci_math *m, tci_prim p)
 {
+    bool wide = tci_math_is_wide(m);
     switch (p) {
-    case TCI_P_EXP: tci_math_exp_f32(m); break;
-    case TCI_P_LOG: tci_math_log_f32(m); break;
-    case TCI_P_SIN: tci_math_trig_f32(m, false); break;
-    case TCI_P_COS: tci_math_trig_f32(m, true); break;
-    case TCI_P_TANH: tci_math_tanh_f32(m); break;
-    case TCI_P_ERF: tci_math_erf_f32(m); break;
-    case TCI_P_SIGMOID: tci_math_sigmoid_f32(m); break;
-    case TCI_P_GELU: tci_math_gelu_f32(m); break;
-    case TCI_P_POW: tci_math_whole(m, TCI_H_POW_F32); break;
-    case TCI_P_TAN: tci_math_tan_f32(m); break;
-    case TCI_P_ERFC: tci_math_erfc_f32(m); break;
-    case TCI_P_ERFINV: tci_math_whole(m, TCI_H_ERFINV_F32); break;
-    case TCI_P_LGAMMA: tci_math_whole(m, TCI_H_LGAMMA_F32); break;
-    case TCI_P_DIGAMMA: tci_math_whole(m, TCI_H_DIGAMMA_F32); break;
-    case TCI_P_TRIGAMMA: tci_math_whole(m, TCI_H_TRIGAMMA_F32); break;
+    case TCI_P_EXP: wide ? tci_math_exp_f64(m) : tci_math_exp_f32(m); break;
+    case TCI_P_LOG: wide ? tci_math_log_f64(m) : tci_math_log_f32(m); break;
+    case TCI_P_SIN: wide ? tci_math_trig_f64(m, false) : tci_math_trig_f32(m, false); break;
+    case TCI_P_COS: wide ? tci_math_trig_f64(m, true) : tci_math_trig_f32(m, true); break;
+    case TCI_P_TANH: wide ? tci_math_tanh_f64(m) : tci_math_tanh_f32(m); break;
+    case TCI_P_ERF: wide ? tci_math_erf_f64(m) : tci_math_erf_f32(m); break;
+    case TCI_P_SIGMOID: wide ? tci_math_sigmoid_f64(m) : tci_math_sigmoid_f32(m); break;
+    case TCI_P_GELU: wide ? tci_math_gelu_f64(m) : tci_math_gelu_f32(m); break;
+    case TCI_P_POW: tci_math_whole(m, wide ? TCI_H_POW_F64 : TCI_H_POW_F32); break;
+    case TCI_P_TAN: wide ? tci_math_tan_f64(m) : tci_math_tan_f32(m); break;
+    case TCI_P_ERFC: wide ? tci_math_erfc_f64(m) : tci_math_erfc_f32(m); break;
+    case TCI_P_ERFINV: tci_math_whole(m, wide ? TCI_H_ERFINV_F64 : TCI_H_ERFINV_F32); break;
+    case TCI_P_LGAMMA: tci_math_whole(m, wide ? TCI_H_LGAMMA_F64 : TCI_H_LGAMMA_F32); break;
+    case TCI_P_DIGAMMA: tci_math_whole(m, wide ? TCI_H_DIGAMMA_F64 : TCI_H_DIGAMMA_F32); break;
+    case TCI_P_TRIGAMMA: tci_math_whole(m, wide ? TCI_H_TRIGAMMA_F64 : TCI_H_TRIGAMMA_F32); break;
     case TCI_P_EXPM1: tci_math_expm1(m); break;
     case TCI_P_EXP2: tci_math_exp2(m); break;
     case TCI_P_SINH: tci_math_sinh(m); break;
@@ -13375,11 +13622,6 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     }
 }
 
-/* Of the first rows; the others have recipes. */
-#define TCI_MATH_ROW(id, name, arity, result, cost) TCI_H_##id##_F64,
-static const tci_helper_id tci_math_f64_helper[] = {TCI_HELPED_PRIMS(TCI_MATH_ROW)};
-#undef TCI_MATH_ROW
-
 static void tci_math_build(void)
 {
     for (int row = 0; row < TCI_P_COUNT - TCI_P_BASE_COUNT; row++) {
@@ -13387,11 +13629,7 @@ static void tci_math_build(void)
             tci_math m = {.insts = tci_math_insts[row][wide],
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
-            if (wide && row < TCI_COUNT(tci_math_f64_helper)) {
-                tci_math_whole(&m, tci_math_f64_helper[row]);
-            } else {
-                tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
-            }
+            tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             tci_math_recipes[row][wide].insts = m.insts;
             tci_math_recipes[row][wide].n = m.n;
         }

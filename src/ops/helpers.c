@@ -1,5 +1,5 @@
-/* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
- * of f64.
+/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, and POW, ERFINV,
+ * LGAMMA and its derivatives with what they stand on.
  *
  * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
  * the interpreter and generated code run the same operations in the same order.
@@ -123,11 +123,6 @@ static double tc_h_exp_core_f64(double hi, double lo, int k) {
     a.u = (unsigned long long)(half + 1023) << 52;
     b.u = (unsigned long long)(e - half + 1023) << 52;
     return y * a.f * b.f;
-})
-
-TCI_HELPER(exp_f64,
-static double tc_h_exp_f64(double x) {
-    return tc_h_exp_core_f64(x, 0.0, 0);
 })
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f): log(1 + f) = 2 atanh(s)
@@ -283,30 +278,6 @@ static double tc_h_tan_f64(double x) {
     return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
 })
 
-/* Below 0.55 x + x^3 P(x^2) (2^-56); else 1 - 2 / (e^2|x| + 1). */
-TCI_HELPER(tanh_f64,
-static double tc_h_tanh_f64(double x) {
-    double a = x < 0.0 ? -x : x;
-    if (a < 0.55) {
-        if (x == 0.0) {
-            return x;
-        }
-        static const double q[11] = {
-            -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13,
-            0x1.34c719563af8ap-11, -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9,
-            -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6, -0x1.ba1ba1b9ffc8bp-5,
-            0x1.111111111103cp-3, -0x1.5555555555555p-2};
-        double z = x * x;
-        double p = q[0];
-        for (int i = 1; i < 11; i++) {
-            p = TC_FMA_F64(p, z, q[i]);
-        }
-        return TC_FMA_F64(x * z, p, x);
-    }
-    double y = 1.0 - 2.0 / (tc_h_exp_core_f64(2.0 * a, 0.0, 0) + 1.0);
-    return x < 0.0 ? -y : y;
-})
-
 /* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution, where a^2 / 2 is hi + lo exactly.
  * (1 + a) Phi(-a) e^(a^2/2) is a polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term and
  * the division are done in hi + lo. */
@@ -405,30 +376,6 @@ static double tc_h_erfinv_f64(double x) {
 TCI_HELPER(erfinv_f32,
 static float tc_h_erfinv_f32(float x) {
     return (float)tc_h_erfinv_f64((double)x);
-})
-
-/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
- * division are taken out. */
-TCI_HELPER(sigmoid_f64,
-static double tc_h_sigmoid_f64(double x) {
-    double e = tc_h_exp_core_f64(x < 0.0 ? x : -x, 0.0, 0);
-    double top = x < 0.0 ? e : 1.0;
-    double d = 1.0 + e;
-    double y = top / d;
-    return y + (TC_FMA_F64(-y, d, top) - y * (e - (d - 1.0))) / d;
-})
-
-/* max(x, 0) - |x| Phi(-|x|) */
-TCI_HELPER(gelu_f64,
-static double tc_h_gelu_f64(double x) {
-    if (x != x) {
-        return x;
-    }
-    double a = x < 0.0 ? -x : x;
-    a = a > 39.0 ? 39.0 : a;
-    double s = a * a;
-    double y = tc_h_tail_f64(a, a, 0.5 * s, 0.5 * TC_FMA_F64(a, a, -s));
-    return TC_FMA_F64(y, -0x1p-128, x < 0.0 ? 0.0 : x);
 })
 
 /* |x|^y = e^(y log|x|) with the logarithm in hi + lo (2^-64 relative): m = 2^k (1 + f), s = f / (2
@@ -747,16 +694,12 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(DIGAMMA_F32, digamma_f32, F32, 1, DIGAMMA_F64, NONE),
     TCI_HELPER_ROW(TRIGAMMA_F32, trigamma_f32, F32, 1, TRIGAMMA_F64, NONE),
     TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
-    TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(LOG_F64, log_f64, F64, 1, NONE, NONE),
     TCI_HELPER_ROW(TRIG_F64, trig_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(SIN_F64, sin_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(COS_F64, cos_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(TANH_F64, tanh_f64, F64, 1, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(TAIL_F64, tail_f64, F64, 0, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(ERF_F64, erf_f64, F64, 1, TAIL_F64, NONE),
-    TCI_HELPER_ROW(SIGMOID_F64, sigmoid_f64, F64, 1, EXP_CORE_F64, NONE),
-    TCI_HELPER_ROW(GELU_F64, gelu_f64, F64, 1, TAIL_F64, NONE),
     TCI_HELPER_ROW(POW_F64, pow_f64, F64, 2, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(ERFC_F64, erfc_f64, F64, 1, ERF_F64, NONE),
@@ -772,14 +715,10 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
     [TCI_H_POW_F32].f32_2 = tc_h_pow_f32,
-    [TCI_H_EXP_F64].f64_1 = tc_h_exp_f64,
     [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,
     [TCI_H_SIN_F64].f64_1 = tc_h_sin_f64,
     [TCI_H_COS_F64].f64_1 = tc_h_cos_f64,
-    [TCI_H_TANH_F64].f64_1 = tc_h_tanh_f64,
     [TCI_H_ERF_F64].f64_1 = tc_h_erf_f64,
-    [TCI_H_SIGMOID_F64].f64_1 = tc_h_sigmoid_f64,
-    [TCI_H_GELU_F64].f64_1 = tc_h_gelu_f64,
     [TCI_H_POW_F64].f64_2 = tc_h_pow_f64,
     [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
     [TCI_H_ERFINV_F32].f32_1 = tc_h_erfinv_f32,

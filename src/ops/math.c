@@ -4,8 +4,9 @@
  * block interpreter, the scalar evaluator and every dialect, so all give the same bits.
  * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
- * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions, POW and
- * what stands on ERFINV, LGAMMA and its derivatives are helpers altogether (ops/helpers.c).
+ * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions carry sums
+ * of two doubles, operation by operation as the helpers of the same names do (ops/helpers.c), on
+ * which POW, ERFINV, LGAMMA and its derivatives stand: those are helpers altogether.
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -235,6 +236,38 @@ static const double tci_math_exp_wide_c[] = {
 static const double tci_math_log_wide_c[] = {
     0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
     0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
+
+/* ---- f64 constants: those of the helpers but for tanh, each said there ---- */
+
+static const double tci_math_exp_f64_c[] = {
+    0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22, 0x1.71de0219b8b01p-19,
+    0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13, 0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7,
+    0x1.5555555555558p-5, 0x1.5555555555557p-3, 0.5};
+static const double tci_math_log_f64_c[] = {
+    0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3, 0x1.c71c62d03b34dp-3,
+    0x1.2492492e03e54p-2, 0x1.9999999995223p-2, 0x1.5555555555558p-1};
+static const double tci_math_sin_f64_c[] = {
+    0x1.5e0a62ed2b3p-33, -0x1.ae60090c44cc4p-26, 0x1.71de3794aecd1p-19, -0x1.a01a019e82435p-13,
+    0x1.1111111110badp-7, -0x1.5555555555555p-3};
+static const double tci_math_cos_f64_c[] = {
+    -0x1.907cea0cf7363p-37, 0x1.1eeb67ea7a35cp-29, -0x1.27e4fa16e89fap-22, 0x1.a01a019f4df8fp-16,
+    -0x1.6c16c16c16964p-10, 0x1.5555555555555p-5};
+/* (tanh(x) - x) / x^3 over x^2, |x| < 0.55, relative error of tanh 2^-56: x^20 .. x^0 */
+static const double tci_math_tanh_f64_c[] = {
+    -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13, 0x1.34c719563af8ap-11,
+    -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9, -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6,
+    -0x1.ba1ba1b9ffc8bp-5, 0x1.111111111103cp-3, -0x1.5555555555555p-2};
+static const double tci_math_tail_f64_c[] = {
+    -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28, 0x1.2c06493301c98p-26,
+    -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24, 0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21,
+    0x1.b2350dd4bb5f4p-22, -0x1.5ead54a0910afp-19, -0x1.cca7333e019e5p-19, 0x1.c93d6d33fde2dp-17,
+    0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14, 0x1.6c5382a4e895ap-11,
+    -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8, 0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5,
+    0x1.d4969f10e03e2p-6, 0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
+static const double tci_math_erf_f64_c[] = {
+    -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23, 0x1.b9cafbe17b1c9p-20,
+    -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14, -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8,
+    -0x1.b82ce3128244p-6, 0x1.ce2f21a042ae9p-4, -0x1.812746b0379e6p-2, 0x1.06eba8214db69p-3};
 
 /* ---- f32 recipes ---- */
 
@@ -568,9 +601,10 @@ typedef struct tci_math_parts {
     int k, f, s; /* k as a float */
 } tci_math_parts;
 
-static tci_math_parts tci_math_parts_of(tci_math *m, int u)
+/* k and f of u. */
+static tci_math_parts tci_math_split(tci_math *m, int u)
 {
-    tci_math_parts p;
+    tci_math_parts p = {0};
     bool wide = tci_math_is_wide(m);
     const int digits = tci_math_digits(m);
     const int64_t sqrt_half = wide ? INT64_C(0x3fe6a09e667f3bcd) : 0x3f3504f3;
@@ -588,18 +622,33 @@ static tci_math_parts tci_math_parts_of(tci_math *m, int u)
                               tci_math_ki(m, ((int64_t)1 << digits) - 1));
     mantissa = tci_math_2(m, TCI_P_ADD, mantissa, tci_math_ki(m, sqrt_half));
     p.f = tci_math_2(m, TCI_P_SUB, tci_math_from_bits(m, mantissa), tci_math_k(m, 1.0));
-    int square = tci_math_2(m, TCI_P_MUL, p.f, p.f);
-    if (!wide) {
+    return p;
+}
+
+/* For f64, log(1 + f) = f - (half - tail), half = f^2 / 2; c: of R(z^2). */
+static int tci_math_log_tail(tci_math *m, int f, const double *c, int n, int *half)
+{
+    int square = tci_math_2(m, TCI_P_MUL, f, f);
+    int z = tci_math_2(m, TCI_P_ADD, tci_math_k(m, 2.0), f);
+    z = tci_math_2(m, TCI_P_DIV, f, z);
+    int zz = tci_math_2(m, TCI_P_MUL, z, z);
+    int q = tci_math_poly(m, zz, c, n);
+    *half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), square);
+    return tci_math_2(m, TCI_P_MUL, z, tci_math_fma(m, q, zz, *half));
+}
+
+static tci_math_parts tci_math_parts_of(tci_math *m, int u)
+{
+    tci_math_parts p = tci_math_split(m, u);
+    if (!tci_math_is_wide(m)) {
+        int square = tci_math_2(m, TCI_P_MUL, p.f, p.f);
         int q = tci_math_poly(m, p.f, tci_math_log_c, TCI_COUNT(tci_math_log_c));
         p.s = tci_math_2(m, TCI_P_MUL, q, square);
         return p;
     }
-    int z = tci_math_2(m, TCI_P_ADD, tci_math_k(m, 2.0), p.f);
-    z = tci_math_2(m, TCI_P_DIV, p.f, z);
-    int zz = tci_math_2(m, TCI_P_MUL, z, z);
-    int q = tci_math_poly(m, zz, tci_math_log_wide_c, TCI_COUNT(tci_math_log_wide_c));
-    int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), square);
-    int tail = tci_math_2(m, TCI_P_MUL, z, tci_math_fma(m, q, zz, half));
+    int half;
+    int tail = tci_math_log_tail(m, p.f, tci_math_log_wide_c, TCI_COUNT(tci_math_log_wide_c),
+                                 &half);
     p.s = tci_math_2(m, TCI_P_SUB, tail, half);
     return p;
 }
@@ -710,6 +759,266 @@ static void tci_math_copysign(tci_math *m)
     tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
 }
 
+/* ---- f64 recipes: the operations of the helpers, for all lanes at once ---- */
+
+/* e^(hi + lo) 2^k as exp_core_f64 does it, for hi in [-900, 720]. */
+static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
+{
+    int magic = tci_math_magic_of(m, 2 * tci_math_bias(m) + k);
+    int sum = tci_math_fma(m, hi, tci_math_k(m, 0x1.71547652b82fep+0), magic);
+    int n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int rh = tci_math_fma(m, n, tci_math_k(m, -0x1.62e42fefa38p-1), hi);
+    int c = tci_math_fma(m, n, tci_math_k(m, -0x1.ef35793c7673p-45), lo);
+    int r = tci_math_2(m, TCI_P_ADD, rh, c);
+    int rl = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_SUB, r, rh));
+    int p = tci_math_poly(m, r, tci_math_exp_f64_c, TCI_COUNT(tci_math_exp_f64_c));
+    int tail = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, r, r), p, tci_math_fma(m, r, rl, rl));
+    int one = tci_math_k(m, 1.0);
+    int y = tci_math_2(m, TCI_P_ADD, one, r);
+    int lost = tci_math_2(m, TCI_P_ADD, tci_math_2(m, TCI_P_SUB, one, y), r);
+    y = tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
+    return tci_math_scale(m, y, tci_math_to_bits(m, sum));
+}
+
+static void tci_math_exp_f64(tci_math *m)
+{
+    int x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -900.0), tci_math_arg(m, 0));
+    x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 720.0), x);
+    tci_math_exp_core(m, x, tci_math_k(m, 0.0), 0);
+}
+
+static void tci_math_log_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), half;
+    tci_math_parts p = tci_math_split(m, x);
+    int tail = tci_math_log_tail(m, p.f, tci_math_log_f64_c, TCI_COUNT(tci_math_log_f64_c), &half);
+    int low = tci_math_fma(m, p.k, tci_math_k(m, 0x1.ef35793c7673p-45), tail);
+    int y = tci_math_2(m, TCI_P_SUB, p.f, tci_math_2(m, TCI_P_SUB, half, low));
+    y = tci_math_fma(m, p.k, tci_math_k(m, 0x1.62e42fefa38p-1), y);
+    tci_math_log_edges(m, x, y);
+}
+
+/* x - n pi/2 = r + rl: the middle way of trig_f64; n in the low bits. */
+typedef struct tci_math_turn {
+    int x, size, bits, r, rl;
+} tci_math_turn;
+
+static tci_math_turn tci_math_turn_of(tci_math *m)
+{
+    tci_math_turn t = {.x = tci_math_arg(m, 0)};
+    t.size = tci_math_1(m, TCI_P_ABS, t.x);
+    int magic = tci_math_magic_of(m, 0), high = tci_math_k(m, 0x1.921fb54442d18p+0);
+    int past = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1.921fb54442d18p-1), t.size);
+    int sum = tci_math_fma(m, t.x, tci_math_k(m, 0x1.45f306dc9c883p-1), magic);
+    sum = tci_math_select(m, past, sum, magic);
+    t.bits = tci_math_to_bits(m, sum);
+    int n = tci_math_2(m, TCI_P_SUB, sum, magic);
+    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, n), high, t.x);
+    int low = tci_math_k(m, 0x1.1a62633145c06p-54);
+    int ph = tci_math_2(m, TCI_P_MUL, n, low);
+    int pl = tci_math_fma(m, n, low, tci_math_1(m, TCI_P_NEG, ph));
+    int rh = tci_math_2(m, TCI_P_SUB, rest, ph);
+    int back = tci_math_2(m, TCI_P_SUB, rh, rest);
+    int c = tci_math_2(m, TCI_P_SUB, rest, tci_math_2(m, TCI_P_SUB, rh, back));
+    c = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_ADD, ph, back));
+    c = tci_math_2(m, TCI_P_SUB, c, pl);
+    int last = tci_math_2(m, TCI_P_MUL, n, tci_math_k(m, 0x1.c1cd129024e08p-107));
+    c = tci_math_2(m, TCI_P_SUB, c, last);
+    t.r = tci_math_2(m, TCI_P_ADD, rh, c);
+    t.rl = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_SUB, t.r, rh));
+    return t;
+}
+
+/* Horner's rule, products and sums rounded apart. */
+static int tci_math_poly_apart(tci_math *m, int x, const double *c, int n)
+{
+    int y = tci_math_k(m, c[0]);
+    for (int i = 1; i < n; i++) {
+        y = tci_math_2(m, TCI_P_ADD, tci_math_k(m, c[i]), tci_math_2(m, TCI_P_MUL, x, y));
+    }
+    return y;
+}
+
+/* sin(r + rl) and cos(r + rl) */
+static int tci_math_sin_near(tci_math *m, const tci_math_turn *t, int z)
+{
+    int p = tci_math_poly_apart(m, z, tci_math_sin_f64_c, TCI_COUNT(tci_math_sin_f64_c));
+    int low = tci_math_2(m, TCI_P_MUL, tci_math_k(m, -0.5), z);
+    low = tci_math_fma(m, low, t->rl, t->rl);
+    low = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, t->r, z), p, low);
+    return tci_math_2(m, TCI_P_ADD, t->r, low);
+}
+
+static int tci_math_cos_near(tci_math *m, const tci_math_turn *t, int z)
+{
+    int one = tci_math_k(m, 1.0);
+    int p = tci_math_poly_apart(m, z, tci_math_cos_f64_c, TCI_COUNT(tci_math_cos_f64_c));
+    int half = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 0.5), z);
+    int w = tci_math_2(m, TCI_P_SUB, one, half);
+    int lost = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_SUB, one, w), half);
+    int minus = tci_math_1(m, TCI_P_NEG, tci_math_2(m, TCI_P_MUL, t->r, t->rl));
+    int low = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, z, z), p, minus);
+    return tci_math_2(m, TCI_P_ADD, w, tci_math_2(m, TCI_P_ADD, lost, low));
+}
+
+static int tci_math_has_bit(tci_math *m, int bits, int64_t bit)
+{
+    int only = tci_math_2(m, TCI_P_AND, bits, tci_math_ki(m, bit));
+    return tci_math_compare(m, TCI_P_EQ, only, tci_math_ki(m, bit));
+}
+
+/* y, `tiny` where x is so small, and what the helper says where it is large. */
+static void tci_math_turn_edges(tci_math *m, const tci_math_turn *t, int tiny, int y,
+                                tci_helper_id id)
+{
+    int small = tci_math_compare(m, TCI_P_LT, t->size, tci_math_k(m, 0x1p-27));
+    y = tci_math_select(m, small, tiny, y);
+    int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1p28), t->size);
+    tci_math_select(m, big, tci_math_lane1(m, id, t->x, 0, big), y);
+}
+
+static void tci_math_trig_f64(tci_math *m, bool cosine)
+{
+    tci_math_turn t = tci_math_turn_of(m);
+    int z = tci_math_2(m, TCI_P_MUL, t.r, t.r);
+    int sine = tci_math_sin_near(m, &t, z), other = tci_math_cos_near(m, &t, z);
+    int quarters = cosine ? tci_math_2(m, TCI_P_ADD, t.bits, tci_math_ki(m, 1)) : t.bits;
+    int y = tci_math_select(m, tci_math_has_bit(m, quarters, 1), other, sine);
+    int back = tci_math_has_bit(m, quarters, 2);
+    y = tci_math_select(m, back, tci_math_1(m, TCI_P_NEG, y), y);
+    tci_math_turn_edges(m, &t, cosine ? tci_math_k(m, 1.0) : t.x, y,
+                        cosine ? TCI_H_COS_F64 : TCI_H_SIN_F64);
+}
+
+static void tci_math_tan_f64(tci_math *m)
+{
+    tci_math_turn t = tci_math_turn_of(m);
+    int z = tci_math_2(m, TCI_P_MUL, t.r, t.r);
+    int sine = tci_math_sin_near(m, &t, z), other = tci_math_cos_near(m, &t, z);
+    int odd = tci_math_has_bit(m, t.bits, 1);
+    int top = tci_math_select(m, odd, tci_math_1(m, TCI_P_NEG, other), sine);
+    int y = tci_math_2(m, TCI_P_DIV, top, tci_math_select(m, odd, sine, other));
+    tci_math_turn_edges(m, &t, t.x, y, TCI_H_TAN_F64);
+}
+
+/* Below 0.55 x + x^3 P(x^2); else 1 - 2 / (e^2|x| + 1). */
+static void tci_math_tanh_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
+    int a = tci_math_1(m, TCI_P_ABS, x), z = tci_math_2(m, TCI_P_MUL, x, x);
+    int p = tci_math_poly(m, z, tci_math_tanh_f64_c, TCI_COUNT(tci_math_tanh_f64_c));
+    int small = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, x, z), p, x);
+    int twice = tci_math_2(m, TCI_P_MUL, tci_math_k(m, 2.0), a);
+    twice = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 720.0), twice);
+    int e = tci_math_exp_core(m, twice, tci_math_k(m, 0.0), 0);
+    e = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 2.0), tci_math_2(m, TCI_P_ADD, e, one));
+    int large = tci_math_copy_sign(m, tci_math_2(m, TCI_P_SUB, one, e), x);
+    int is_small = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.55));
+    tci_math_keep_zero(m, x, tci_math_select(m, is_small, small, large));
+}
+
+/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
+ * division are taken out. */
+static void tci_math_sigmoid_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
+    int minus = tci_math_1(m, TCI_P_NEG, tci_math_1(m, TCI_P_ABS, x));
+    minus = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -900.0), minus);
+    int e = tci_math_exp_core(m, minus, tci_math_k(m, 0.0), 0);
+    int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
+    int top = tci_math_select(m, below, e, one);
+    int d = tci_math_2(m, TCI_P_ADD, one, e);
+    int y = tci_math_2(m, TCI_P_DIV, top, d);
+    int lost = tci_math_2(m, TCI_P_SUB, e, tci_math_2(m, TCI_P_SUB, d, one));
+    lost = tci_math_2(m, TCI_P_MUL, y, lost);
+    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, y), d, top);
+    rest = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_SUB, rest, lost), d);
+    tci_math_2(m, TCI_P_ADD, y, rest);
+}
+
+/* factor * Phi(-a) * 2^128 as tail_f64 does it, where a^2 / 2 is hi + lo, at most 900. */
+static int tci_math_tail_f64(tci_math *m, int a, int factor, int hi, int lo)
+{
+    int one = tci_math_k(m, 1.0), four = tci_math_k(m, 4.0);
+    int q0 = tci_math_k(m, 0x1.e361ea6fba141p-2);
+    a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 39.0), a);
+    int t = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_SUB, a, four),
+                       tci_math_2(m, TCI_P_ADD, a, four));
+    int p = tci_math_poly(m, t, tci_math_tail_f64_c, TCI_COUNT(tci_math_tail_f64_c));
+    int top = tci_math_2(m, TCI_P_MUL, t, p);
+    int qh = tci_math_2(m, TCI_P_ADD, q0, top);
+    int ql = tci_math_2(m, TCI_P_SUB, top, tci_math_2(m, TCI_P_SUB, qh, q0));
+    int rest = tci_math_fma(m, t, p, tci_math_1(m, TCI_P_NEG, top));
+    ql = tci_math_2(m, TCI_P_ADD, ql, rest);
+    int d = tci_math_2(m, TCI_P_ADD, one, a);
+    int above = tci_math_2(m, TCI_P_SUB, one, tci_math_2(m, TCI_P_SUB, d, a));
+    int below = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, one));
+    int dl = tci_math_select(m, tci_math_compare(m, TCI_P_LT, one, a), above, below);
+    int y = tci_math_2(m, TCI_P_DIV, qh, d);
+    int yl = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, y), d, qh);
+    dl = tci_math_2(m, TCI_P_SUB, ql, tci_math_2(m, TCI_P_MUL, y, dl));
+    yl = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_ADD, yl, dl), d);
+    int uh = tci_math_2(m, TCI_P_MUL, y, factor);
+    int ul = tci_math_fma(m, y, factor, tci_math_1(m, TCI_P_NEG, uh));
+    ul = tci_math_2(m, TCI_P_ADD, ul, tci_math_2(m, TCI_P_MUL, yl, factor));
+    int e = tci_math_exp_core(m, tci_math_1(m, TCI_P_NEG, hi), tci_math_1(m, TCI_P_NEG, lo), 128);
+    return tci_math_fma(m, e, uh, tci_math_2(m, TCI_P_MUL, e, ul));
+}
+
+/* Phi(-a sqrt 2) * 2^128 */
+static int tci_math_half_erfc_f64(tci_math *m, int a)
+{
+    int s = tci_math_2(m, TCI_P_MUL, a, a);
+    int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
+    int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e667f3bcdp+0));
+    return tci_math_tail_f64(m, wide, tci_math_k(m, 1.0), s, lo);
+}
+
+/* x + x P(x^2) */
+static int tci_math_erf_near(tci_math *m, int x)
+{
+    int z = tci_math_2(m, TCI_P_MUL, x, x);
+    int p = tci_math_poly(m, z, tci_math_erf_f64_c, TCI_COUNT(tci_math_erf_f64_c));
+    return tci_math_fma(m, x, p, x);
+}
+
+/* From 30 on the tail is nothing beside 1. */
+static void tci_math_erf_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 30.0), tci_math_1(m, TCI_P_ABS, x));
+    int near = tci_math_erf_near(m, x), tail = tci_math_half_erfc_f64(m, a);
+    int far = tci_math_fma(m, tail, tci_math_k(m, -0x1p-127), tci_math_k(m, 1.0));
+    int is_near = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.84));
+    tci_math_select(m, is_near, near, tci_math_copy_sign(m, far, x));
+}
+
+static void tci_math_erfc_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), half = tci_math_k(m, 0x1p-127);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 28.0), tci_math_1(m, TCI_P_ABS, x));
+    int near = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 1.0), tci_math_erf_near(m, x));
+    int tail = tci_math_half_erfc_f64(m, a);
+    int minus = tci_math_fma(m, tail, tci_math_k(m, -0x1p-127), tci_math_k(m, 2.0));
+    int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
+    int far = tci_math_select(m, below, minus, tci_math_2(m, TCI_P_MUL, tail, half));
+    int is_near = tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.5));
+    tci_math_select(m, is_near, near, far);
+}
+
+/* max(x, 0) - |x| Phi(-|x|) */
+static void tci_math_gelu_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), half = tci_math_k(m, 0.5);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 39.0), tci_math_1(m, TCI_P_ABS, x));
+    int s = tci_math_2(m, TCI_P_MUL, a, a);
+    int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
+    int y = tci_math_tail_f64(m, a, a, tci_math_2(m, TCI_P_MUL, half, s),
+                              tci_math_2(m, TCI_P_MUL, half, lo));
+    int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
+    tci_math_fma(m, y, tci_math_k(m, -0x1p-128), relu);
+}
+
 /* A helper for every lane. */
 static void tci_math_whole(tci_math *m, tci_helper_id id)
 {
@@ -723,22 +1032,23 @@ static void tci_math_whole(tci_math *m, tci_helper_id id)
 
 static void tci_math_build_recipe(tci_math *m, tci_prim p)
 {
+    bool wide = tci_math_is_wide(m);
     switch (p) {
-    case TCI_P_EXP: tci_math_exp_f32(m); break;
-    case TCI_P_LOG: tci_math_log_f32(m); break;
-    case TCI_P_SIN: tci_math_trig_f32(m, false); break;
-    case TCI_P_COS: tci_math_trig_f32(m, true); break;
-    case TCI_P_TANH: tci_math_tanh_f32(m); break;
-    case TCI_P_ERF: tci_math_erf_f32(m); break;
-    case TCI_P_SIGMOID: tci_math_sigmoid_f32(m); break;
-    case TCI_P_GELU: tci_math_gelu_f32(m); break;
-    case TCI_P_POW: tci_math_whole(m, TCI_H_POW_F32); break;
-    case TCI_P_TAN: tci_math_tan_f32(m); break;
-    case TCI_P_ERFC: tci_math_erfc_f32(m); break;
-    case TCI_P_ERFINV: tci_math_whole(m, TCI_H_ERFINV_F32); break;
-    case TCI_P_LGAMMA: tci_math_whole(m, TCI_H_LGAMMA_F32); break;
-    case TCI_P_DIGAMMA: tci_math_whole(m, TCI_H_DIGAMMA_F32); break;
-    case TCI_P_TRIGAMMA: tci_math_whole(m, TCI_H_TRIGAMMA_F32); break;
+    case TCI_P_EXP: wide ? tci_math_exp_f64(m) : tci_math_exp_f32(m); break;
+    case TCI_P_LOG: wide ? tci_math_log_f64(m) : tci_math_log_f32(m); break;
+    case TCI_P_SIN: wide ? tci_math_trig_f64(m, false) : tci_math_trig_f32(m, false); break;
+    case TCI_P_COS: wide ? tci_math_trig_f64(m, true) : tci_math_trig_f32(m, true); break;
+    case TCI_P_TANH: wide ? tci_math_tanh_f64(m) : tci_math_tanh_f32(m); break;
+    case TCI_P_ERF: wide ? tci_math_erf_f64(m) : tci_math_erf_f32(m); break;
+    case TCI_P_SIGMOID: wide ? tci_math_sigmoid_f64(m) : tci_math_sigmoid_f32(m); break;
+    case TCI_P_GELU: wide ? tci_math_gelu_f64(m) : tci_math_gelu_f32(m); break;
+    case TCI_P_POW: tci_math_whole(m, wide ? TCI_H_POW_F64 : TCI_H_POW_F32); break;
+    case TCI_P_TAN: wide ? tci_math_tan_f64(m) : tci_math_tan_f32(m); break;
+    case TCI_P_ERFC: wide ? tci_math_erfc_f64(m) : tci_math_erfc_f32(m); break;
+    case TCI_P_ERFINV: tci_math_whole(m, wide ? TCI_H_ERFINV_F64 : TCI_H_ERFINV_F32); break;
+    case TCI_P_LGAMMA: tci_math_whole(m, wide ? TCI_H_LGAMMA_F64 : TCI_H_LGAMMA_F32); break;
+    case TCI_P_DIGAMMA: tci_math_whole(m, wide ? TCI_H_DIGAMMA_F64 : TCI_H_DIGAMMA_F32); break;
+    case TCI_P_TRIGAMMA: tci_math_whole(m, wide ? TCI_H_TRIGAMMA_F64 : TCI_H_TRIGAMMA_F32); break;
     case TCI_P_EXPM1: tci_math_expm1(m); break;
     case TCI_P_EXP2: tci_math_exp2(m); break;
     case TCI_P_SINH: tci_math_sinh(m); break;
@@ -753,11 +1063,6 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     }
 }
 
-/* Of the first rows; the others have recipes. */
-#define TCI_MATH_ROW(id, name, arity, result, cost) TCI_H_##id##_F64,
-static const tci_helper_id tci_math_f64_helper[] = {TCI_HELPED_PRIMS(TCI_MATH_ROW)};
-#undef TCI_MATH_ROW
-
 static void tci_math_build(void)
 {
     for (int row = 0; row < TCI_P_COUNT - TCI_P_BASE_COUNT; row++) {
@@ -765,11 +1070,7 @@ static void tci_math_build(void)
             tci_math m = {.insts = tci_math_insts[row][wide],
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
-            if (wide && row < TCI_COUNT(tci_math_f64_helper)) {
-                tci_math_whole(&m, tci_math_f64_helper[row]);
-            } else {
-                tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
-            }
+            tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             tci_math_recipes[row][wide].insts = m.insts;
             tci_math_recipes[row][wide].n = m.n;
         }

@@ -6,7 +6,7 @@
 
 #include "prim.h"
 
-enum { TCI_RECIPE_MAX = 120 }; /* longest recipe, in instructions */
+enum { TCI_RECIPE_MAX = 192 }; /* longest recipe, in instructions */
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
@@ -28,20 +28,20 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
-/* Scalar helpers (slow paths, f64 functions): C text that is both compiled here and printed into
- * generated code. A text is ONE static function, `T name(T a)` or `T name(T a, T b)`, over + - * /
- * fma, integer operations, local unions and static const arrays; it starts with "static ", so
- * attributes may be put before it. It may call the helpers named in needs[]: their texts (and what
- * those need) come first, each once. TC_U64 helpers take long long in the text (same bits). */
+/* Scalar helpers (slow paths, and functions that are loops): C text that is both compiled here and
+ * printed into generated code. A text is ONE static function, `T name(T a)` or `T name(T a, T b)`,
+ * over + - * / fma, integer operations, local unions and static const arrays; it starts with
+ * "static ", so attributes may be put before it. It may call the helpers named in needs[]: their
+ * texts (and what those need) come first, each once. TC_U64 helpers take long long in the text
+ * (same bits). */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
     TCI_H_POW_F32, TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
     TCI_H_TRIGAMMA_F32,
-    TCI_H_EXP_CORE_F64, TCI_H_EXP_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64,
-    TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64,
-    TCI_H_GELU_F64, TCI_H_POW_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64, TCI_H_ERFINV_F64,
-    TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
+    TCI_H_EXP_CORE_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64,
+    TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_POW_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64,
+    TCI_H_ERFINV_F64, TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
     TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
 } tci_helper_id;

@@ -327,6 +327,27 @@ TEST(special_values_of_the_functions)
     }
 }
 
+/* What POW, LGAMMA and the like stand on, and what all lanes run, are the same function. */
+TEST(f64_recipes_are_the_helpers_of_their_names)
+{
+    static const struct { tci_prim prim; tci_helper_id id; } rows[] = {
+        {TCI_P_LOG, TCI_H_LOG_F64}, {TCI_P_SIN, TCI_H_SIN_F64}, {TCI_P_COS, TCI_H_COS_F64},
+        {TCI_P_TAN, TCI_H_TAN_F64}, {TCI_P_ERF, TCI_H_ERF_F64}, {TCI_P_ERFC, TCI_H_ERFC_F64}};
+    static const double scales[] = {1e-3, 1, 6, 40, 1500, 1e9};
+    for (int r = 0; r < TCI_COUNT(rows); r++) {
+        for (int i = 0; i < 30000; i++) {
+            double x = i < TCI_COUNT(tct_specials) ? tct_specials[i]
+                       : i % 4 == 0                ? tct_f64_of_bits(tct_random())
+                       : i % 64 == 1 ? (double)(1.5707963267948966192313L * ldexpl(1, i / 64 % 64))
+                                     : (tct_random_unit() - 0.5) * scales[i % TCI_COUNT(scales)];
+            double got = tct_eval(rows[r].prim, TC_F64, x, 0);
+            double want = tci_helper_get(rows[r].id)->f64_1(x);
+            CHECK_MSG(tct_same(got, want), "%s(%a) = %a, the helper says %a",
+                      tci_prim_get(rows[r].prim)->name, x, got, want);
+        }
+    }
+}
+
 TEST(bounded_functions_stay_in_their_range)
 {
     for (int i = 0; i < 200000; i++) {
