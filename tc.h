@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "38a1c54a2276a0b9"
+#define TCI_BUILD "5432df89d8c315ed"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -12832,11 +12832,13 @@ static const double tci_math_erf_f64_c[] = {
 
 /* e^x = 2^n e^r. The scale is applied as 2^(n/2) twice: both factors are normal for every n in
  * [-150, 128], the first product is exact, so subnormal results are rounded once and 2^128
- * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. */
+ * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. The least n is -254, whose
+ * first factor has all bits 0: what a mask has taken out (-infinity, -1e9) is 0 without an
+ * underflow, of which each takes a processor as long as ten exponentials. */
 static void tci_math_exp_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
-    x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -104.0), x);
+    x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -176.0), x);
     x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 89.0), x);
     int magic = tci_math_k(m, tci_math_magic + 254.0);
     int sum = tci_math_fma(m, x, tci_math_k(m, tci_math_log2e), magic);
@@ -12930,12 +12932,13 @@ static void tci_math_tanh_f32(tci_math *m)
 }
 
 /* With E = e^-|x|: E / (1 + E) for x < 0, else 1 / (1 + E). E is scaled by 2^(n + 64) and then by
- * 2^-64, so that a subnormal E is rounded once. The polynomial runs in -r, hence the signs. */
+ * 2^-64, so that a subnormal E is rounded once; of the least n the first factor is 0, as in exp.
+ * The polynomial runs in -r, hence the signs. */
 static void tci_math_sigmoid_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
     int one = tci_math_k(m, 1.0);
-    int t = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 104.0), tci_math_1(m, TCI_P_ABS, x));
+    int t = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 132.5), tci_math_1(m, TCI_P_ABS, x));
     int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
     int sum = tci_math_fma(m, t, tci_math_k(m, -tci_math_log2e), magic);
     int n = tci_math_2(m, TCI_P_SUB, sum, magic);
@@ -12974,9 +12977,9 @@ static void tci_math_erf_f32(tci_math *m)
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 14.5]: -(nu + e) part/2 is that exponent,
+/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 16.27]: -(nu + e) part/2 is that exponent,
  * exactly, which keeps the tail to a few ulp. Where it is scaled back a subnormal result is rounded
- * once. */
+ * once. Of a = 16.27 the scale is 0, as in exp. */
 static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
 {
     int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
@@ -12992,7 +12995,8 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
     return tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. */
+/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. The largest a
+ * keeps the sign of what is rounded to 0. */
 static void tci_math_gelu_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
@@ -13008,7 +13012,7 @@ static void tci_math_gelu_f32(tci_math *m)
 static void tci_math_erfc_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
-    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 11.505f), tci_math_1(m, TCI_P_ABS, x));
     int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
     int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e6p+0));
     int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 2.0, wide);
@@ -49289,6 +49293,8 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group);
 TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
                                    const tci_bind *bind);
 
+/* The vectors of the panel that are multiplied a few inner points behind `inner`. */
+TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner);
 /* What the vectors will be made of `inner` inner points later, or `columns` further. */
 TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
                                       int64_t inner, int64_t columns);
@@ -49317,7 +49323,8 @@ enum {
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
-    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between what is used and what is fetched */
+    TCI_BLOCKED_LINE = 64,          /* bytes of a cache line */
     TCI_BLOCKED_WRITTEN = 8         /* points of a last inner axis that are no loop in packing */
 };
 
@@ -49446,6 +49453,18 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
     fetch.base = base;
     fetch.x = tci_build_lx(b, x);
     tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner)
+{
+    tci_build *b = s->b;
+    const tc_dtype type = (tc_dtype)b->k->insts[s->p->vec_inst].dtype;
+    int64_t line = TCI_BLOCKED_LINE / tci_dtype_get(type)->bytes;
+    tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), s->tile);
+    at = tci_lin_add(b, s->vec->base, at);
+    for (int64_t skip = 0; skip < n * b->l->lanes; skip += line) {
+        tci_blocked_fetch_at(b, ~s->vec->local, tci_lin_plus(at, skip));
+    }
 }
 
 static void tci_blocked_fetch(tci_build *b, int inst)
@@ -49839,6 +49858,8 @@ TCI_FN void tci_blocked_pack_rows(tci_blocked_state *s)
  * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
  * memory. */
 
+enum { TCI_BLOCKED_STEPS = 4 /* inner points of a tile that are written out */ };
+
 /* ---- where all row factors are +0 ---- */
 
 /* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
@@ -49904,6 +49925,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    open.st.unroll = TCI_BLOCKED_STEPS;
     for (int i = 0; i < s->p->n_inner; i++) {
         tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == s->p->cut ? tci_lin_add(b, here, s->first) : here;
@@ -49911,6 +49933,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     }
     if (s->packs) {
         tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
+    } else if (!s->p->fused) {
+        tci_blocked_fetch_panel(s, tile->n_vecs, at);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -59920,7 +59944,8 @@ static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
 }
 
 /* TC_GCC and TC_HAS(x): this compiler has the x86 builtins as gcc, as clang, spells them.
- * TC_CONVERT: it has __builtin_convertvector. */
+ * TC_CONVERT: it has __builtin_convertvector. TC_UNROLL(n): the loop behind it is written out n
+ * times by the compiler, which takes less of its time than as many copies of the text. */
 static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
@@ -59934,6 +59959,10 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
         "#if defined(__clang__)\n#define TC_CONVERT 1\n"
         "#elif defined(__GNUC__) && __GNUC__ >= 9\n#define TC_CONVERT 1\n"
         "#else\n#define TC_CONVERT 0\n#endif\n"
+        "#define TC_PRAGMA(x) _Pragma(#x)\n"
+        "#if defined(__clang__)\n#define TC_UNROLL(n) TC_PRAGMA(clang loop unroll_count(n))\n"
+        "#elif defined(__GNUC__) && __GNUC__ >= 8\n#define TC_UNROLL(n) TC_PRAGMA(GCC unroll n)\n"
+        "#else\n#define TC_UNROLL(n)\n#endif\n"
         "#if defined(__TINYC__)\n#define TC_I static inline\n#else\n"
         "#define TC_I static inline __attribute__((always_inline))\n#endif\n");
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
@@ -73325,9 +73354,7 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 2.0      /* and so many times what a call does besides, at least, */
-#define TCI_PROGRAM_CALLS_MOST 16.0
-#define TCI_PROGRAM_TAKES 6        /* where each thread takes about so often */
+#define TCI_PROGRAM_CALLS 32.0     /* and so many times what a call does besides, at least */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -73539,14 +73566,11 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 }
 
 /* Tasks that are worth being taken by themselves: a thread calls several times, so that others can
- * help it, but not so often that what each call does besides takes long. */
+ * help it, where what each call does besides (it packs columns anew) is little beside them. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
-    double wanted = (double)n_tasks / threads / TCI_PROGRAM_TAKES * ns;
-    wanted = TCI_MIN(wanted, TCI_PROGRAM_CALLS_MOST * kernel->call_ns);
-    wanted = TCI_MAX(wanted, TCI_PROGRAM_CALLS * kernel->call_ns);
-    wanted = TCI_MAX(wanted, TCI_PROGRAM_TAKE_NS);
+    double wanted = TCI_MAX(TCI_PROGRAM_CALLS * kernel->call_ns, TCI_PROGRAM_TAKE_NS);
     int64_t part = n_tasks / threads;
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }

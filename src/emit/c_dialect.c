@@ -504,7 +504,8 @@ static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
 }
 
 /* TC_GCC and TC_HAS(x): this compiler has the x86 builtins as gcc, as clang, spells them.
- * TC_CONVERT: it has __builtin_convertvector. */
+ * TC_CONVERT: it has __builtin_convertvector. TC_UNROLL(n): the loop behind it is written out n
+ * times by the compiler, which takes less of its time than as many copies of the text. */
 static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
@@ -518,6 +519,10 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
         "#if defined(__clang__)\n#define TC_CONVERT 1\n"
         "#elif defined(__GNUC__) && __GNUC__ >= 9\n#define TC_CONVERT 1\n"
         "#else\n#define TC_CONVERT 0\n#endif\n"
+        "#define TC_PRAGMA(x) _Pragma(#x)\n"
+        "#if defined(__clang__)\n#define TC_UNROLL(n) TC_PRAGMA(clang loop unroll_count(n))\n"
+        "#elif defined(__GNUC__) && __GNUC__ >= 8\n#define TC_UNROLL(n) TC_PRAGMA(GCC unroll n)\n"
+        "#else\n#define TC_UNROLL(n)\n#endif\n"
         "#if defined(__TINYC__)\n#define TC_I static inline\n#else\n"
         "#define TC_I static inline __attribute__((always_inline))\n#endif\n");
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);

@@ -28,6 +28,8 @@
  * memory. */
 #include "packing.h"
 
+enum { TCI_BLOCKED_STEPS = 4 /* inner points of a tile that are written out */ };
+
 /* ---- where all row factors are +0 ---- */
 
 /* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
@@ -93,6 +95,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    open.st.unroll = TCI_BLOCKED_STEPS;
     for (int i = 0; i < s->p->n_inner; i++) {
         tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
         here = i == s->p->cut ? tci_lin_add(b, here, s->first) : here;
@@ -100,6 +103,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     }
     if (s->packs) {
         tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
+    } else if (!s->p->fused) {
+        tci_blocked_fetch_panel(s, tile->n_vecs, at);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);

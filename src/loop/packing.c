@@ -15,7 +15,8 @@ enum {
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
-    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between what is used and what is fetched */
+    TCI_BLOCKED_LINE = 64,          /* bytes of a cache line */
     TCI_BLOCKED_WRITTEN = 8         /* points of a last inner axis that are no loop in packing */
 };
 
@@ -144,6 +145,18 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
     fetch.base = base;
     fetch.x = tci_build_lx(b, x);
     tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner)
+{
+    tci_build *b = s->b;
+    const tc_dtype type = (tc_dtype)b->k->insts[s->p->vec_inst].dtype;
+    int64_t line = TCI_BLOCKED_LINE / tci_dtype_get(type)->bytes;
+    tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), s->tile);
+    at = tci_lin_add(b, s->vec->base, at);
+    for (int64_t skip = 0; skip < n * b->l->lanes; skip += line) {
+        tci_blocked_fetch_at(b, ~s->vec->local, tci_lin_plus(at, skip));
+    }
 }
 
 static void tci_blocked_fetch(tci_build *b, int inst)

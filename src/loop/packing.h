@@ -37,6 +37,8 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group);
 TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side *side,
                                    const tci_bind *bind);
 
+/* The vectors of the panel that are multiplied a few inner points behind `inner`. */
+TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner);
 /* What the vectors will be made of `inner` inner points later, or `columns` further. */
 TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
                                       int64_t inner, int64_t columns);

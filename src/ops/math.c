@@ -273,11 +273,13 @@ static const double tci_math_erf_f64_c[] = {
 
 /* e^x = 2^n e^r. The scale is applied as 2^(n/2) twice: both factors are normal for every n in
  * [-150, 128], the first product is exact, so subnormal results are rounded once and 2^128
- * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. */
+ * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. The least n is -254, whose
+ * first factor has all bits 0: what a mask has taken out (-infinity, -1e9) is 0 without an
+ * underflow, of which each takes a processor as long as ten exponentials. */
 static void tci_math_exp_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
-    x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -104.0), x);
+    x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -176.0), x);
     x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 89.0), x);
     int magic = tci_math_k(m, tci_math_magic + 254.0);
     int sum = tci_math_fma(m, x, tci_math_k(m, tci_math_log2e), magic);
@@ -371,12 +373,13 @@ static void tci_math_tanh_f32(tci_math *m)
 }
 
 /* With E = e^-|x|: E / (1 + E) for x < 0, else 1 / (1 + E). E is scaled by 2^(n + 64) and then by
- * 2^-64, so that a subnormal E is rounded once. The polynomial runs in -r, hence the signs. */
+ * 2^-64, so that a subnormal E is rounded once; of the least n the first factor is 0, as in exp.
+ * The polynomial runs in -r, hence the signs. */
 static void tci_math_sigmoid_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
     int one = tci_math_k(m, 1.0);
-    int t = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 104.0), tci_math_1(m, TCI_P_ABS, x));
+    int t = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 132.5), tci_math_1(m, TCI_P_ABS, x));
     int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
     int sum = tci_math_fma(m, t, tci_math_k(m, -tci_math_log2e), magic);
     int n = tci_math_2(m, TCI_P_SUB, sum, magic);
@@ -415,9 +418,9 @@ static void tci_math_erf_f32(tci_math *m)
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 14.5]: -(nu + e) part/2 is that exponent,
+/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 16.27]: -(nu + e) part/2 is that exponent,
  * exactly, which keeps the tail to a few ulp. Where it is scaled back a subnormal result is rounded
- * once. */
+ * once. Of a = 16.27 the scale is 0, as in exp. */
 static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
 {
     int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
@@ -433,7 +436,8 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
     return tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. */
+/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. The largest a
+ * keeps the sign of what is rounded to 0. */
 static void tci_math_gelu_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
@@ -449,7 +453,7 @@ static void tci_math_gelu_f32(tci_math *m)
 static void tci_math_erfc_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
-    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 11.505f), tci_math_1(m, TCI_P_ABS, x));
     int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
     int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e6p+0));
     int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 2.0, wide);

@@ -21,9 +21,7 @@
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 2.0      /* and so many times what a call does besides, at least, */
-#define TCI_PROGRAM_CALLS_MOST 16.0
-#define TCI_PROGRAM_TAKES 6        /* where each thread takes about so often */
+#define TCI_PROGRAM_CALLS 32.0     /* and so many times what a call does besides, at least */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -235,14 +233,11 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 }
 
 /* Tasks that are worth being taken by themselves: a thread calls several times, so that others can
- * help it, but not so often that what each call does besides takes long. */
+ * help it, where what each call does besides (it packs columns anew) is little beside them. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
-    double wanted = (double)n_tasks / threads / TCI_PROGRAM_TAKES * ns;
-    wanted = TCI_MIN(wanted, TCI_PROGRAM_CALLS_MOST * kernel->call_ns);
-    wanted = TCI_MAX(wanted, TCI_PROGRAM_CALLS * kernel->call_ns);
-    wanted = TCI_MAX(wanted, TCI_PROGRAM_TAKE_NS);
+    double wanted = TCI_MAX(TCI_PROGRAM_CALLS * kernel->call_ns, TCI_PROGRAM_TAKE_NS);
     int64_t part = n_tasks / threads;
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
