@@ -15,6 +15,7 @@ Networks whose library is not installed are left out. bench/models_chart.py draw
 bench/results/models.md.
 """
 import argparse
+import ctypes
 import gc
 import json
 import math
@@ -147,6 +148,7 @@ def memory_begin(a):
         torch.cuda.empty_cache()
     else:
         gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
     return memory_now(a)
