@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5432df89d8c315ed"
+#define TCI_BUILD "082f0dd74cb1a298"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -32171,13 +32171,15 @@ typedef struct tci_plan {
 /* Memory that is needed from step `first` to step `last`; last -1: by none. */
 typedef struct tci_life {
     int32_t first, last;
+    int32_t alone;          /* the last step that need not come after all that use it anyway */
     int64_t bytes;
     int64_t offset;         /* out: from the arena's start; only where last >= 0 */
 } tci_life;
 /* Bytes that are needed at once by some step, each life's rounded up to what it takes. */
 TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps);
 /* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
- * side by side, and small values apart. Changes `last`. Escapes. */
+ * side by side, so small values keep their memory as long as they are `alone`. Changes `last`.
+ * Escapes. */
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
@@ -40927,7 +40929,8 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
  * smallest arena counts.
  *
  * Where launches that need not wait for each other run side by side, small temporaries have a place
- * of their own, up to a total: memory that is used again would make them wait. */
+ * of their own as long as there are such launches, up to a total: memory that is used again would
+ * make them wait. */
 
 #include <stdlib.h>
 
@@ -40950,15 +40953,15 @@ typedef struct tci_place {
     int32_t *placed;       /* lives, by offset */
 } tci_place;
 
-/* The room of small ones is used by nobody else. */
-static void tci_place_keep_apart(tci_life *lives, int n, int n_steps)
+/* The room of small ones is used by nobody who could do without it. */
+static void tci_place_keep_apart(tci_life *lives, int n)
 {
     int64_t total = 0;
     for (int b = 0; b < n; b++) {
         if (lives[b].last >= 0 && lives[b].bytes <= TCI_PLACE_SMALL &&
             total + lives[b].bytes <= TCI_PLACE_APART) {
             total += lives[b].bytes;
-            lives[b].last = n_steps - 1;
+            lives[b].last = TCI_MAX(lives[b].last, lives[b].alone);
         }
     }
 }
@@ -41081,7 +41084,7 @@ static void tci_place_try(tci_place *p, tci_life *lives, bool by_length, int64_t
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart)
 {
     if (apart) {
-        tci_place_keep_apart(lives, n, n_steps);
+        tci_place_keep_apart(lives, n);
     }
     tci_place p = {lives, TCI_NEW_ARRAY(s, tci_place_item, n + 1), 0,
                    TCI_NEW_ARRAY(s, int64_t, n + 1), TCI_NEW_ARRAY(s, int32_t, n + 1)};
@@ -41119,6 +41122,76 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
+/* ---- what comes after what ---- */
+
+enum { TCI_MEMORY_MANY = 4096 }; /* steps from which all are taken to run side by side */
+
+static void tci_memory_join(uint64_t *set, const uint64_t *more, int n_words)
+{
+    for (int w = 0; w < n_words; w++) {
+        set[w] |= more[w];
+    }
+}
+
+/* The steps that each comes after, as sets of n_words words: it reads what they wrote, or writes
+ * what they read or wrote, or they come after such ones. */
+static uint64_t *tci_memory_before(tci_scratch *s, const tci_plan *p, int n_words)
+{
+    size_t words = (size_t)n_words;
+    uint64_t *before = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_steps + 1);
+    uint64_t *written = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_buffers + 1);
+    uint64_t *read = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_buffers + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        uint64_t *mine = before + words * (size_t)t;
+        for (int o = 0; o < k->n_operands; o++) {
+            size_t at = words * (size_t)p->steps[t].operands[o];
+            tci_memory_join(mine, written + at, n_words);
+            if (k->operands[o].is_output) {
+                tci_memory_join(mine, read + at, n_words);
+            }
+        }
+        for (int o = 0; o < k->n_operands; o++) {
+            uint64_t *set = k->operands[o].is_output ? written : read;
+            set += words * (size_t)p->steps[t].operands[o];
+            tci_memory_join(set, mine, n_words);
+            set[t / 64] |= (uint64_t)1 << t % 64;
+        }
+    }
+    return before;
+}
+
+/* Per step the last one that need not come after it. */
+static int32_t *tci_memory_last_beside(tci_scratch *s, const tci_plan *p)
+{
+    int32_t *last = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    int n_words = p->n_steps / 64 + 1;
+    bool many = p->n_steps > TCI_MEMORY_MANY;
+    const uint64_t *before = many ? NULL : tci_memory_before(s, p, n_words);
+    for (int t = 0; t < p->n_steps; t++) {
+        last[t] = many ? p->n_steps - 1 : t;
+        for (int x = 0; x < t && !many; x++) {
+            if (!(before[(size_t)n_words * (size_t)t + (size_t)x / 64] >> x % 64 & 1)) {
+                last[x] = t;
+            }
+        }
+    }
+    return last;
+}
+
+/* A buffer is alone until all steps come after all that use it. */
+static void tci_memory_alone(tci_scratch *s, const tci_plan *p, tci_life *lives)
+{
+    const int32_t *last = tci_memory_last_beside(s, p);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            int32_t *alone = &lives[p->steps[t].operands[o]].alone;
+            *alone = TCI_MAX(*alone, last[t]);
+        }
+    }
+}
+
 /* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
 static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
 {
@@ -41134,6 +41207,9 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
     }
     if (!known) {
         return;
+    }
+    if (apart) {
+        tci_memory_alone(s, p, lives);
     }
     p->arena_least = tci_plan_least(s, lives, p->n_buffers, p->n_steps);
     p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps, apart);
@@ -76883,6 +76959,7 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
+        lives[i].alone = from->n_steps - 1;
         lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
         lives[i].bytes = tci_dim_known(tci_dim_max(c->buffers[i].bytes, 0));
     }

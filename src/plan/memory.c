@@ -22,6 +22,76 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
+/* ---- what comes after what ---- */
+
+enum { TCI_MEMORY_MANY = 4096 }; /* steps from which all are taken to run side by side */
+
+static void tci_memory_join(uint64_t *set, const uint64_t *more, int n_words)
+{
+    for (int w = 0; w < n_words; w++) {
+        set[w] |= more[w];
+    }
+}
+
+/* The steps that each comes after, as sets of n_words words: it reads what they wrote, or writes
+ * what they read or wrote, or they come after such ones. */
+static uint64_t *tci_memory_before(tci_scratch *s, const tci_plan *p, int n_words)
+{
+    size_t words = (size_t)n_words;
+    uint64_t *before = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_steps + 1);
+    uint64_t *written = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_buffers + 1);
+    uint64_t *read = TCI_NEW_ARRAY(s, uint64_t, words * (size_t)p->n_buffers + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        uint64_t *mine = before + words * (size_t)t;
+        for (int o = 0; o < k->n_operands; o++) {
+            size_t at = words * (size_t)p->steps[t].operands[o];
+            tci_memory_join(mine, written + at, n_words);
+            if (k->operands[o].is_output) {
+                tci_memory_join(mine, read + at, n_words);
+            }
+        }
+        for (int o = 0; o < k->n_operands; o++) {
+            uint64_t *set = k->operands[o].is_output ? written : read;
+            set += words * (size_t)p->steps[t].operands[o];
+            tci_memory_join(set, mine, n_words);
+            set[t / 64] |= (uint64_t)1 << t % 64;
+        }
+    }
+    return before;
+}
+
+/* Per step the last one that need not come after it. */
+static int32_t *tci_memory_last_beside(tci_scratch *s, const tci_plan *p)
+{
+    int32_t *last = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    int n_words = p->n_steps / 64 + 1;
+    bool many = p->n_steps > TCI_MEMORY_MANY;
+    const uint64_t *before = many ? NULL : tci_memory_before(s, p, n_words);
+    for (int t = 0; t < p->n_steps; t++) {
+        last[t] = many ? p->n_steps - 1 : t;
+        for (int x = 0; x < t && !many; x++) {
+            if (!(before[(size_t)n_words * (size_t)t + (size_t)x / 64] >> x % 64 & 1)) {
+                last[x] = t;
+            }
+        }
+    }
+    return last;
+}
+
+/* A buffer is alone until all steps come after all that use it. */
+static void tci_memory_alone(tci_scratch *s, const tci_plan *p, tci_life *lives)
+{
+    const int32_t *last = tci_memory_last_beside(s, p);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            int32_t *alone = &lives[p->steps[t].operands[o]].alone;
+            *alone = TCI_MAX(*alone, last[t]);
+        }
+    }
+}
+
 /* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
 static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
 {
@@ -37,6 +107,9 @@ static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
     }
     if (!known) {
         return;
+    }
+    if (apart) {
+        tci_memory_alone(s, p, lives);
     }
     p->arena_least = tci_plan_least(s, lives, p->n_buffers, p->n_steps);
     p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps, apart);

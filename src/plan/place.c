@@ -10,7 +10,8 @@
  * smallest arena counts.
  *
  * Where launches that need not wait for each other run side by side, small temporaries have a place
- * of their own, up to a total: memory that is used again would make them wait. */
+ * of their own as long as there are such launches, up to a total: memory that is used again would
+ * make them wait. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -34,15 +35,15 @@ typedef struct tci_place {
     int32_t *placed;       /* lives, by offset */
 } tci_place;
 
-/* The room of small ones is used by nobody else. */
-static void tci_place_keep_apart(tci_life *lives, int n, int n_steps)
+/* The room of small ones is used by nobody who could do without it. */
+static void tci_place_keep_apart(tci_life *lives, int n)
 {
     int64_t total = 0;
     for (int b = 0; b < n; b++) {
         if (lives[b].last >= 0 && lives[b].bytes <= TCI_PLACE_SMALL &&
             total + lives[b].bytes <= TCI_PLACE_APART) {
             total += lives[b].bytes;
-            lives[b].last = n_steps - 1;
+            lives[b].last = TCI_MAX(lives[b].last, lives[b].alone);
         }
     }
 }
@@ -165,7 +166,7 @@ static void tci_place_try(tci_place *p, tci_life *lives, bool by_length, int64_t
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart)
 {
     if (apart) {
-        tci_place_keep_apart(lives, n, n_steps);
+        tci_place_keep_apart(lives, n);
     }
     tci_place p = {lives, TCI_NEW_ARRAY(s, tci_place_item, n + 1), 0,
                    TCI_NEW_ARRAY(s, int64_t, n + 1), TCI_NEW_ARRAY(s, int32_t, n + 1)};

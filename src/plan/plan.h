@@ -101,13 +101,15 @@ typedef struct tci_plan {
 /* Memory that is needed from step `first` to step `last`; last -1: by none. */
 typedef struct tci_life {
     int32_t first, last;
+    int32_t alone;          /* the last step that need not come after all that use it anyway */
     int64_t bytes;
     int64_t offset;         /* out: from the arena's start; only where last >= 0 */
 } tci_life;
 /* Bytes that are needed at once by some step, each life's rounded up to what it takes. */
 TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps);
 /* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
- * side by side, and small values apart. Changes `last`. Escapes. */
+ * side by side, so small values keep their memory as long as they are `alone`. Changes `last`.
+ * Escapes. */
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program

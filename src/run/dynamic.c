@@ -173,6 +173,7 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
         c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
+        lives[i].alone = from->n_steps - 1;
         lives[i].offset = from->buffers[i].offset; /* of what is kept, whose sizes are known */
         lives[i].bytes = tci_dim_known(tci_dim_max(c->buffers[i].bytes, 0));
     }

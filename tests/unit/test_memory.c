@@ -102,20 +102,10 @@ static tc_tensor weight(network *n, int64_t a, int64_t b, int64_t c, int64_t d)
     return w;
 }
 
-/* The plan of the step that updates all weights by the gradients of a loss. */
-static tci_plan *training_step(network *n, tc_tensor loss, tci_machine machine)
+static tci_plan *plan_of(network *n, tci_node *const *roots, int n_roots, tci_machine machine)
 {
-    tc_tensor grads[MOST_WEIGHTS];
-    tci_node *roots[MOST_WEIGHTS + 1];
     tci_target target;
     memset(&target, 0, sizeof(target));
-    CHECK_EQ_INT(tc_grad(loss, n->weights, n->n_weights, grads), TC_OK);
-    roots[0] = tci_handle_node(loss);
-    for (int i = 0; i < n->n_weights; i++) {
-        tc_tensor moved = tc_sub(n->weights[i], tc_mul(grads[i], 0.1));
-        roots[i + 1] = tci_handle_node(tc_assign(n->weights[i], moved));
-    }
-    int n_roots = n->n_weights + 1;
     tci_request *r = tci_request_make(&n->s, NULL, 0, roots, n_roots,
                                       &tci_ctx_of(n->ctx)->options, "test", &target);
     tci_request_copy copy = tci_request_copy_graph(&n->s, r);
@@ -124,6 +114,20 @@ static tci_plan *training_step(network *n, tc_tensor loss, tci_machine machine)
                                 r->n_literals, now, n_roots, machine);
     tci_plan_verify(&n->s, p);
     return p;
+}
+
+/* The plan of the step that updates all weights by the gradients of a loss. */
+static tci_plan *training_step(network *n, tc_tensor loss, tci_machine machine)
+{
+    tc_tensor grads[MOST_WEIGHTS];
+    tci_node *roots[MOST_WEIGHTS + 1];
+    CHECK_EQ_INT(tc_grad(loss, n->weights, n->n_weights, grads), TC_OK);
+    roots[0] = tci_handle_node(loss);
+    for (int i = 0; i < n->n_weights; i++) {
+        tc_tensor moved = tc_sub(n->weights[i], tc_mul(grads[i], 0.1));
+        roots[i + 1] = tci_handle_node(tc_assign(n->weights[i], moved));
+    }
+    return plan_of(n, roots, n->n_weights + 1, machine);
 }
 
 /* Of all bytes of parameters the part whose new values lie on the old. */
@@ -353,6 +357,35 @@ TEST(a_cut_of_a_long_chain)
         CHECK(tci_mincut_is_in(c, v) == (v % STRETCH == STRETCH / 2));
     }
     tci_scratch_free(&s);
+}
+
+/* ---- launches side by side ---- */
+
+/* Memory that is used again makes a launch wait for those that used it before: it shall be so where
+ * it comes after them anyway, and not where it does not. */
+TEST(only_what_runs_side_by_side_keeps_memory_of_its_own)
+{
+    for (int ways = 1; ways <= 2; ways++) {
+        network n;
+        tci_node *roots[2];
+        begin(&n);
+        if (setjmp(n.s.escape)) {
+            CHECK_MSG(false, "%s", n.s.message);
+            return;
+        }
+        for (int way = 0; way < ways; way++) {
+            tc_tensor x = tc_input(n.ctx, "x", TC_F32, ROWS, WIDE);
+            for (int i = 0; i < 4 * LAYERS; i++) {
+                x = tc_tanh(linear(&n, x, WIDE));
+            }
+            roots[way] = tci_handle_node(x);
+        }
+        tci_plan *p = plan_of(&n, roots, ways, test_machines[TEST_H200].machine);
+        double ratio = (double)p->arena_bytes / (double)p->arena_least;
+        CHECK_MSG(ways == 1 ? ratio < 1.05 : ratio > 2, "%d ways: %.2f of what is needed at once",
+                  ways, ratio);
+        end(&n);
+    }
 }
 
 /* ---- computed again ---- */
