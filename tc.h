@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "082f0dd74cb1a298"
+#define TCI_BUILD "67f12db5f6f20cc8"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -46958,6 +46958,9 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
                           tci_dim hi);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
+/* At the first point of a row: the lines that the next tile of this row stores to by the caches,
+ * which no machine fetches by itself where a tile has as many rows as lanes. */
+TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile);
 /* For the next row along next_axis (-1: nothing), at the current place of `axis`, which is `skip`
  * elements behind a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip);
@@ -47041,13 +47044,13 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
 
 /* ---- prefetches ---- */
 
-/* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
+/* Prefetches what lies `ahead` elements behind the place x of an operand. */
+static void tci_stage_fetch(tci_build *b, int operand, int x, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
-    st.base = tci_kinst_number(load);
-    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
+    st.base = operand;
+    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, x), ahead));
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }
 
@@ -47062,6 +47065,19 @@ static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis,
     return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
 }
 
+TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    tci_dim coef;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        if (store->stage == stage && store != tile->stream &&
+            tci_build_coef(k, store->x, tile->vec_axis, &coef) && coef == 1) {
+            tci_stage_fetch(b, store->operand, store->x, (int64_t)tile->n_vecs * b->l->lanes);
+        }
+    }
+}
+
 /* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
  * elements behind a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
@@ -47073,7 +47089,7 @@ TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t 
         if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
             skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
             tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
-            tci_stage_fetch(b, &k->insts[i], row);
+            tci_stage_fetch(b, tci_kinst_number(&k->insts[i]), k->insts[i].x, row);
         }
     }
 }
@@ -47097,7 +47113,8 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
         for (int v = 0; runs && v < tile->n_vecs; v++) {
             if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES == 0) {
                 tci_build_set(b, tile->vec_axis, tile->vecs[v]);
-                tci_stage_fetch(b, &k->insts[i], tile->prefetch / bytes);
+                tci_stage_fetch(b, tci_kinst_number(&k->insts[i]), k->insts[i].x,
+                                tile->prefetch / bytes);
             }
         }
     }
@@ -47380,6 +47397,9 @@ TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
     b->n_turn = tile->n_rows;
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
+        if (tile->turn && i % tile->n_vecs == 0) {
+            tci_stage_fetch_stores(b, stage, tile);
+        }
         tci_stage_stores(b, stage, tile->stream);
     }
     b->turn_rows = NULL;
@@ -50565,6 +50585,9 @@ TCI_FN double tci_ask_least_ns(const tci_ask *a);
  * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */
 TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
+/* The same along the vector axis for an output whose lines are written whole wherever a vector
+ * begins one, however short the run: all its rows begin alike in their lines. */
+TCI_FN const tci_kstore *tci_ask_stream_lines(const tci_ask *a, int lanes);
 
 /* loop/schedule.c */
 enum {
@@ -53586,23 +53609,53 @@ TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
 
 /* ---- streaming ---- */
 
+/* May vectors of the store along an axis bypass the caches, which do not hold what it writes? */
+static bool tci_ask_is_past(const tci_ask *a, const tci_kstore *store, int along, int lanes)
+{
+    const tci_kernel *k = a->k;
+    const tci_koperand *o = &k->operands[store->operand];
+    int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    tci_dim coef;
+    return along >= 0 && lanes > 1 && a->machine.block_threads == 0 &&
+           k->stages[store->stage].kind == TCI_STAGE_MAP &&
+           tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
+           tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
+           o->dtype != TC_BOOL && lanes * bytes >= 16;
+}
+
 TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes)
 {
     const tci_kernel *k = a->k;
-    for (int i = 0; i < k->n_stores && lanes > 1 && a->machine.block_threads == 0; i++) {
+    for (int i = 0; i < k->n_stores; i++) {
         const tci_kstore *store = &k->stores[i];
         const tci_kstage *stage = &k->stages[store->stage];
         const tci_koperand *o = &k->operands[store->operand];
         int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, along = axis;
-        tci_dim coef;
         if (k->vector == TCI_VEC_INNER) {
             along = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
         }
-        if (along >= 0 && stage->kind == TCI_STAGE_MAP &&
-            tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
-            tci_dim_hint(k->axes[along].size) * bytes >= TCI_ASK_STREAM_RUN &&
-            tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
-            o->dtype != TC_BOOL && lanes * bytes >= 16) {
+        if (tci_ask_is_past(a, store, along, lanes) &&
+            tci_dim_hint(k->axes[along].size) * bytes >= TCI_ASK_STREAM_RUN) {
+            return store;
+        }
+    }
+    return NULL;
+}
+
+TCI_FN const tci_kstore *tci_ask_stream_lines(const tci_ask *a, int lanes)
+{
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        int bytes = tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
+        bool alike = tci_ask_is_past(a, store, a->vec_axis, lanes);
+        tci_dim coef = 0;
+        for (int axis = 0; axis < k->n_outer && alike; axis++) {
+            alike = axis == a->vec_axis ||
+                    (tci_build_coef(k, store->x, axis, &coef) && tci_dim_is_known(coef) &&
+                     tci_dim_known(coef) * bytes % TCI_ASK_LINE_BYTES == 0);
+        }
+        if (alike) {
             return store;
         }
     }
@@ -53670,6 +53723,8 @@ typedef struct tci_nest {
     int64_t share;            /* > 0: units are row tiles, and tasks are multiples of it */
     int beside;               /* units of a block, where there are several: its rows */
     bool chunks_first;        /* neighbouring units are chunks, not groups */
+    int64_t block;            /* > 0: of the last other axis, which it divides, so many places */
+    int within;               /* lie inside this other axis, and blocks outside it */
     bool fence;               /* stores that bypass the caches end the task */
     /* derived */
     tci_dim n_chunks, n_groups, points, units;
@@ -53813,6 +53868,19 @@ static tci_lin tci_nest_groups(tci_nest *n, int begin, int end, tci_lopen *open)
     return tci_lin_var(n->b, tci_build_for(n->b, from, to, 1, open));
 }
 
+/* Binds an axis to its next digit of u, a number of blocks, and the place in the block; *left: what
+ * u still counts, without the chunks and groups. */
+static void tci_nest_bind(tci_nest *n, int axis, tci_lin *u, int64_t block, tci_lin in_block,
+                          tci_dim *left)
+{
+    tci_build *b = n->b;
+    tci_dim size = b->k->axes[axis].size, blocks = tci_dim_div(size, block);
+    *left = tci_dim_div(*left, blocks);
+    tci_lin place = tci_nest_digit(b, u, blocks, *left == 1);
+    place = tci_lin_add(b, tci_lin_mul(b, place, block), in_block);
+    tci_build_set(b, axis, tci_build_bind(b, place, 0, tci_dim_add(size, -1), false, -1));
+}
+
 /* Binds the axes that unit u fixes, and finds its chunk and group. */
 static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
 {
@@ -53826,12 +53894,17 @@ static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
         at->group = tci_nest_digit(b, &u, n->n_groups, above == 1);
         at->chunk = tci_nest_digit(b, &u, n->n_chunks, n->points == 1);
     }
-    for (int i = n->n_others - 1; i >= 0; i--) {
-        tci_dim size = b->k->axes[n->others[i]].size;
-        left = tci_dim_div(left, size);
-        tci_lin place = tci_nest_digit(b, &u, size, left == 1);
-        tci_build_set(b, n->others[i],
-                      tci_build_bind(b, place, 0, tci_dim_add(size, -1), false, -1));
+    int last = n->n_others - 1;
+    tci_lin in_block = tci_lin_const(0);
+    if (n->block > 0) {
+        in_block = tci_nest_digit(b, &u, n->block, false);
+        left = tci_dim_div(left, n->block);
+    }
+    for (int i = n->block > 0 ? last - 1 : last; i >= 0; i--) {
+        tci_nest_bind(n, n->others[i], &u, 1, tci_lin_const(0), &left);
+        if (n->block > 0 && n->others[i] == n->within) {
+            tci_nest_bind(n, n->others[last], &u, n->block, in_block, &left);
+        }
     }
 }
 
@@ -54208,7 +54281,11 @@ enum {
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
     TCI_MAP_UNROLL_MOST = 8,
-    TCI_MAP_STEP_FLOPS = 6       /* of a point, for which a vector takes a step longer */
+    TCI_MAP_STEP_FLOPS = 6,      /* of a point, for which a vector takes a step longer */
+    TCI_MAP_SHORT_ROW = 4096,    /* bytes of a row in which its order of rows tells */
+    TCI_MAP_FAR_STEP = 1024,     /* bytes between rows of which no neighbour is at hand */
+    TCI_MAP_NEAR = 2,            /* times as near as those are neighbours */
+    TCI_MAP_ROWS = 16, TCI_MAP_ROWS_LEAST = 4 /* of a block */
 };
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
@@ -54364,6 +54441,47 @@ static double tci_map_cost(const tci_ask *a, const int64_t *n)
     return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 
+/* The other axis along which a load has its neighbouring rows, where it steps far along the last
+ * one: -1 none. */
+static int tci_map_neighbours(const tci_ask *a, const tci_kinst *load, int last)
+{
+    const tci_kernel *k = a->k;
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(load)].dtype)->bytes;
+    tci_dim far = 0, step = 0;
+    bool rows = tci_build_coef(k, load->x, a->vec_axis, &step) && step == 1 &&
+                tci_build_coef(k, load->x, last, &far);
+    int64_t most = rows ? tci_dim_hint(far) * bytes : 0;
+    for (int axis = last - 1; axis >= 0 && most >= TCI_MAP_FAR_STEP; axis--) {
+        if (tci_dim_hint(k->axes[axis].size) > 1 && tci_build_coef(k, load->x, axis, &step) &&
+            tci_dim_hint(step) > 0 && tci_dim_hint(step) * bytes * TCI_MAP_NEAR <= most) {
+            return axis;
+        }
+    }
+    return -1;
+}
+
+/* Short rows that are stored in another order than they are loaded: blocks of the last other axis
+ * are stored together, as their neighbours in memory are read soon after. */
+static void tci_map_block_rows(const tci_ask *a, tci_nest *nest)
+{
+    const tci_kernel *k = a->k;
+    int last = a->vec_axis - 1;
+    int64_t size = last >= 0 ? tci_dim_hint(k->axes[last].size) : 0, block = TCI_MAP_ROWS;
+    bool far = a->machine.block_threads == 0 && k->bytes >= a->machine.facts.cache_bytes[1] &&
+               tci_dim_hint(a->n_vec) * a->widest < TCI_MAP_SHORT_ROW;
+    while (block > 1 && size % block != 0) {
+        block--;
+    }
+    for (int i = 0; far && i < k->n_insts && block >= TCI_MAP_ROWS_LEAST && size > block; i++) {
+        int within = k->insts[i].op == TCI_K_LOAD ? tci_map_neighbours(a, &k->insts[i], last) : -1;
+        if (within >= 0 && tci_dim_is_known(k->axes[last].size)) {
+            nest->block = block;
+            nest->within = within;
+            return;
+        }
+    }
+}
+
 static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -54376,6 +54494,7 @@ static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_l
     unit.stream = n[TCI_MAP_STREAM] ? tci_ask_stream(a, a->vec_axis, b->l->lanes) : NULL;
     nest.fence = unit.stream != NULL;
     int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    tci_map_block_rows(a, &nest);
     tci_nest_cut(&nest, step, TCI_MAX(step, TCI_MAP_MIN_CHUNK));
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
@@ -54445,27 +54564,29 @@ static int tci_square_lanes(const tci_ask *a)
 static bool tci_turn_fits(const tci_ask *a, const int64_t *n)
 {
     return a->is_map && a->turns && a->machine.block_threads == 0 && n[0] >= 0 && n[0] <= 1 &&
-           (n[0] == 0 || tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL);
+           (n[0] == 0 || tci_ask_stream_lines(a, tci_square_lanes(a)) != NULL);
 }
 
 static int tci_turn_candidates(const tci_ask *a,
                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    n[0][0] = a->turns && tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL;
+    n[0][0] = a->turns && tci_ask_stream_lines(a, tci_square_lanes(a)) != NULL;
     n[1][0] = 0;
     return 2;
 }
 
 static double tci_turn_cost(const tci_ask *a, const int64_t *n)
 {
-    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, tci_square_lanes(a));
+    const tci_kstore *store = tci_ask_stream_lines(a, tci_square_lanes(a));
     return tci_ask_ns(a, 1, tci_map_moved(a, store, n[0] != 0));
 }
 
-/* Whole cache lines. */
+/* Whole cache lines of what is stored. */
 static int tci_turn_unroll(const tci_ask *a, int lanes)
 {
-    int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * a->widest), 1);
+    const tci_koperand *o = &a->k->operands[a->k->stores[0].operand];
+    int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * bytes), 1);
     return (int)TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
 }
 
@@ -54489,7 +54610,7 @@ static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     }
     unit.unroll = tci_turn_unroll(a, lanes);
     unit.turn = true;
-    unit.stream = n[0] ? tci_ask_stream(a, a->vec_axis, lanes) : NULL;
+    unit.stream = n[0] ? tci_ask_stream_lines(a, lanes) : NULL;
     nest.fence = unit.stream != NULL;
     nest.chunk = (int64_t)unit.unroll * lanes;
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);

@@ -1,4 +1,4 @@
-/* bench/rows.c - kernels along rows and across them: softmax, layer_norm and transpose + add
+/* bench/rows.c - kernels along rows and across them: softmax, layer_norm and rows moved elsewhere
  * against a copy of the same bytes, sums against reading them. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
@@ -78,6 +78,7 @@ int main(int argc, char **argv)
     tc_tensor norm = tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
     tc_tensor all = tc_sum(x, TC_ALL, 0), rows = tc_sum(x, TC_AXES(1), 0);
     tc_tensor columns = tc_sum(x, TC_AXES(0), 0), turned = tc_add(tc_transpose(x, 0, 1), z);
+    tc_tensor heads = tc_permute(tc_reshape(x, 32, 512, 8, 64), 0, 2, 1, 3);
     int most = (int)sysconf(_SC_NPROCESSORS_ONLN);
     for (int t = 1; t <= 2 && t <= most; t++) {
         double once = 4.0 * N;
@@ -91,6 +92,10 @@ int main(int argc, char **argv)
         row("sums of columns", kernel_make(TC_TENSORS(x), columns, to, a, b, t), true, once, 0.8,
             to, a, t);
         row("transpose + add", kernel_make(TC_TENSORS(x, z), turned, to, a, b, t), false, 3 * once,
+            0.8, to, a, t);
+        row("transpose", kernel_make(TC_TENSORS(x), tc_transpose(x, 0, 1), to, a, b, t), false,
+            2 * once, 0.8, to, a, t);
+        row("heads 32x512x8x64", kernel_make(TC_TENSORS(x), heads, to, a, b, t), false, 2 * once,
             0.8, to, a, t);
     }
     free(a);

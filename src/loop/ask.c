@@ -278,23 +278,53 @@ TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
 
 /* ---- streaming ---- */
 
+/* May vectors of the store along an axis bypass the caches, which do not hold what it writes? */
+static bool tci_ask_is_past(const tci_ask *a, const tci_kstore *store, int along, int lanes)
+{
+    const tci_kernel *k = a->k;
+    const tci_koperand *o = &k->operands[store->operand];
+    int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    tci_dim coef;
+    return along >= 0 && lanes > 1 && a->machine.block_threads == 0 &&
+           k->stages[store->stage].kind == TCI_STAGE_MAP &&
+           tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
+           tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
+           o->dtype != TC_BOOL && lanes * bytes >= 16;
+}
+
 TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes)
 {
     const tci_kernel *k = a->k;
-    for (int i = 0; i < k->n_stores && lanes > 1 && a->machine.block_threads == 0; i++) {
+    for (int i = 0; i < k->n_stores; i++) {
         const tci_kstore *store = &k->stores[i];
         const tci_kstage *stage = &k->stages[store->stage];
         const tci_koperand *o = &k->operands[store->operand];
         int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, along = axis;
-        tci_dim coef;
         if (k->vector == TCI_VEC_INNER) {
             along = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
         }
-        if (along >= 0 && stage->kind == TCI_STAGE_MAP &&
-            tci_build_coef(k, store->x, along, &coef) && coef == 1 &&
-            tci_dim_hint(k->axes[along].size) * bytes >= TCI_ASK_STREAM_RUN &&
-            tci_dim_hint(o->n) * bytes >= a->machine.facts.cache_bytes[2] &&
-            o->dtype != TC_BOOL && lanes * bytes >= 16) {
+        if (tci_ask_is_past(a, store, along, lanes) &&
+            tci_dim_hint(k->axes[along].size) * bytes >= TCI_ASK_STREAM_RUN) {
+            return store;
+        }
+    }
+    return NULL;
+}
+
+TCI_FN const tci_kstore *tci_ask_stream_lines(const tci_ask *a, int lanes)
+{
+    const tci_kernel *k = a->k;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        int bytes = tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
+        bool alike = tci_ask_is_past(a, store, a->vec_axis, lanes);
+        tci_dim coef = 0;
+        for (int axis = 0; axis < k->n_outer && alike; axis++) {
+            alike = axis == a->vec_axis ||
+                    (tci_build_coef(k, store->x, axis, &coef) && tci_dim_is_known(coef) &&
+                     tci_dim_known(coef) * bytes % TCI_ASK_LINE_BYTES == 0);
+        }
+        if (alike) {
             return store;
         }
     }

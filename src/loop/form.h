@@ -84,6 +84,9 @@ TCI_FN double tci_ask_least_ns(const tci_ask *a);
  * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */
 TCI_FN const tci_kstore *tci_ask_stream(const tci_ask *a, int axis, int lanes);
+/* The same along the vector axis for an output whose lines are written whole wherever a vector
+ * begins one, however short the run: all its rows begin alike in their lines. */
+TCI_FN const tci_kstore *tci_ask_stream_lines(const tci_ask *a, int lanes);
 
 /* loop/schedule.c */
 enum {

@@ -22,7 +22,11 @@ enum {
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
     TCI_MAP_UNROLL_MOST = 8,
-    TCI_MAP_STEP_FLOPS = 6       /* of a point, for which a vector takes a step longer */
+    TCI_MAP_STEP_FLOPS = 6,      /* of a point, for which a vector takes a step longer */
+    TCI_MAP_SHORT_ROW = 4096,    /* bytes of a row in which its order of rows tells */
+    TCI_MAP_FAR_STEP = 1024,     /* bytes between rows of which no neighbour is at hand */
+    TCI_MAP_NEAR = 2,            /* times as near as those are neighbours */
+    TCI_MAP_ROWS = 16, TCI_MAP_ROWS_LEAST = 4 /* of a block */
 };
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
@@ -178,6 +182,47 @@ static double tci_map_cost(const tci_ask *a, const int64_t *n)
     return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
 
+/* The other axis along which a load has its neighbouring rows, where it steps far along the last
+ * one: -1 none. */
+static int tci_map_neighbours(const tci_ask *a, const tci_kinst *load, int last)
+{
+    const tci_kernel *k = a->k;
+    int bytes = tci_dtype_get((tc_dtype)k->operands[tci_kinst_number(load)].dtype)->bytes;
+    tci_dim far = 0, step = 0;
+    bool rows = tci_build_coef(k, load->x, a->vec_axis, &step) && step == 1 &&
+                tci_build_coef(k, load->x, last, &far);
+    int64_t most = rows ? tci_dim_hint(far) * bytes : 0;
+    for (int axis = last - 1; axis >= 0 && most >= TCI_MAP_FAR_STEP; axis--) {
+        if (tci_dim_hint(k->axes[axis].size) > 1 && tci_build_coef(k, load->x, axis, &step) &&
+            tci_dim_hint(step) > 0 && tci_dim_hint(step) * bytes * TCI_MAP_NEAR <= most) {
+            return axis;
+        }
+    }
+    return -1;
+}
+
+/* Short rows that are stored in another order than they are loaded: blocks of the last other axis
+ * are stored together, as their neighbours in memory are read soon after. */
+static void tci_map_block_rows(const tci_ask *a, tci_nest *nest)
+{
+    const tci_kernel *k = a->k;
+    int last = a->vec_axis - 1;
+    int64_t size = last >= 0 ? tci_dim_hint(k->axes[last].size) : 0, block = TCI_MAP_ROWS;
+    bool far = a->machine.block_threads == 0 && k->bytes >= a->machine.facts.cache_bytes[1] &&
+               tci_dim_hint(a->n_vec) * a->widest < TCI_MAP_SHORT_ROW;
+    while (block > 1 && size % block != 0) {
+        block--;
+    }
+    for (int i = 0; far && i < k->n_insts && block >= TCI_MAP_ROWS_LEAST && size > block; i++) {
+        int within = k->insts[i].op == TCI_K_LOAD ? tci_map_neighbours(a, &k->insts[i], last) : -1;
+        if (within >= 0 && tci_dim_is_known(k->axes[last].size)) {
+            nest->block = block;
+            nest->within = within;
+            return;
+        }
+    }
+}
+
 static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
@@ -190,6 +235,7 @@ static void tci_map_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_l
     unit.stream = n[TCI_MAP_STREAM] ? tci_ask_stream(a, a->vec_axis, b->l->lanes) : NULL;
     nest.fence = unit.stream != NULL;
     int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    tci_map_block_rows(a, &nest);
     tci_nest_cut(&nest, step, TCI_MAX(step, TCI_MAP_MIN_CHUNK));
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);
 }
@@ -259,27 +305,29 @@ static int tci_square_lanes(const tci_ask *a)
 static bool tci_turn_fits(const tci_ask *a, const int64_t *n)
 {
     return a->is_map && a->turns && a->machine.block_threads == 0 && n[0] >= 0 && n[0] <= 1 &&
-           (n[0] == 0 || tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL);
+           (n[0] == 0 || tci_ask_stream_lines(a, tci_square_lanes(a)) != NULL);
 }
 
 static int tci_turn_candidates(const tci_ask *a,
                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    n[0][0] = a->turns && tci_ask_stream(a, a->vec_axis, tci_square_lanes(a)) != NULL;
+    n[0][0] = a->turns && tci_ask_stream_lines(a, tci_square_lanes(a)) != NULL;
     n[1][0] = 0;
     return 2;
 }
 
 static double tci_turn_cost(const tci_ask *a, const int64_t *n)
 {
-    const tci_kstore *store = tci_ask_stream(a, a->vec_axis, tci_square_lanes(a));
+    const tci_kstore *store = tci_ask_stream_lines(a, tci_square_lanes(a));
     return tci_ask_ns(a, 1, tci_map_moved(a, store, n[0] != 0));
 }
 
-/* Whole cache lines. */
+/* Whole cache lines of what is stored. */
 static int tci_turn_unroll(const tci_ask *a, int lanes)
 {
-    int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * a->widest), 1);
+    const tci_koperand *o = &a->k->operands[a->k->stores[0].operand];
+    int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    int64_t unroll = TCI_MAX(TCI_MAP_LINE_BYTES / (lanes * bytes), 1);
     return (int)TCI_MAX(TCI_MIN(unroll, tci_ask_vectors(a, lanes)), 1);
 }
 
@@ -303,7 +351,7 @@ static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     }
     unit.unroll = tci_turn_unroll(a, lanes);
     unit.turn = true;
-    unit.stream = n[0] ? tci_ask_stream(a, a->vec_axis, lanes) : NULL;
+    unit.stream = n[0] ? tci_ask_stream_lines(a, lanes) : NULL;
     nest.fence = unit.stream != NULL;
     nest.chunk = (int64_t)unit.unroll * lanes;
     tci_nest_run(&nest, tci_unit_walk, &unit, launch);

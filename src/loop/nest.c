@@ -125,6 +125,19 @@ static tci_lin tci_nest_groups(tci_nest *n, int begin, int end, tci_lopen *open)
     return tci_lin_var(n->b, tci_build_for(n->b, from, to, 1, open));
 }
 
+/* Binds an axis to its next digit of u, a number of blocks, and the place in the block; *left: what
+ * u still counts, without the chunks and groups. */
+static void tci_nest_bind(tci_nest *n, int axis, tci_lin *u, int64_t block, tci_lin in_block,
+                          tci_dim *left)
+{
+    tci_build *b = n->b;
+    tci_dim size = b->k->axes[axis].size, blocks = tci_dim_div(size, block);
+    *left = tci_dim_div(*left, blocks);
+    tci_lin place = tci_nest_digit(b, u, blocks, *left == 1);
+    place = tci_lin_add(b, tci_lin_mul(b, place, block), in_block);
+    tci_build_set(b, axis, tci_build_bind(b, place, 0, tci_dim_add(size, -1), false, -1));
+}
+
 /* Binds the axes that unit u fixes, and finds its chunk and group. */
 static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
 {
@@ -138,12 +151,17 @@ static void tci_nest_place(tci_nest *n, tci_lin u, tci_nest_at *at)
         at->group = tci_nest_digit(b, &u, n->n_groups, above == 1);
         at->chunk = tci_nest_digit(b, &u, n->n_chunks, n->points == 1);
     }
-    for (int i = n->n_others - 1; i >= 0; i--) {
-        tci_dim size = b->k->axes[n->others[i]].size;
-        left = tci_dim_div(left, size);
-        tci_lin place = tci_nest_digit(b, &u, size, left == 1);
-        tci_build_set(b, n->others[i],
-                      tci_build_bind(b, place, 0, tci_dim_add(size, -1), false, -1));
+    int last = n->n_others - 1;
+    tci_lin in_block = tci_lin_const(0);
+    if (n->block > 0) {
+        in_block = tci_nest_digit(b, &u, n->block, false);
+        left = tci_dim_div(left, n->block);
+    }
+    for (int i = n->block > 0 ? last - 1 : last; i >= 0; i--) {
+        tci_nest_bind(n, n->others[i], &u, 1, tci_lin_const(0), &left);
+        if (n->block > 0 && n->others[i] == n->within) {
+            tci_nest_bind(n, n->others[last], &u, n->block, in_block, &left);
+        }
     }
 }
 

@@ -264,6 +264,9 @@ TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
     b->n_turn = tile->n_rows;
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
+        if (tile->turn && i % tile->n_vecs == 0) {
+            tci_stage_fetch_stores(b, stage, tile);
+        }
         tci_stage_stores(b, stage, tile->stream);
     }
     b->turn_rows = NULL;

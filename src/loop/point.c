@@ -77,13 +77,13 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
 
 /* ---- prefetches ---- */
 
-/* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
+/* Prefetches what lies `ahead` elements behind the place x of an operand. */
+static void tci_stage_fetch(tci_build *b, int operand, int x, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
-    st.base = tci_kinst_number(load);
-    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
+    st.base = operand;
+    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, x), ahead));
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }
 
@@ -98,6 +98,19 @@ static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis,
     return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
 }
 
+TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    tci_dim coef;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        if (store->stage == stage && store != tile->stream &&
+            tci_build_coef(k, store->x, tile->vec_axis, &coef) && coef == 1) {
+            tci_stage_fetch(b, store->operand, store->x, (int64_t)tile->n_vecs * b->l->lanes);
+        }
+    }
+}
+
 /* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
  * elements behind a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
@@ -109,7 +122,7 @@ TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t 
         if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
             skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
             tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
-            tci_stage_fetch(b, &k->insts[i], row);
+            tci_stage_fetch(b, tci_kinst_number(&k->insts[i]), k->insts[i].x, row);
         }
     }
 }
@@ -133,7 +146,8 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
         for (int v = 0; runs && v < tile->n_vecs; v++) {
             if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES == 0) {
                 tci_build_set(b, tile->vec_axis, tile->vecs[v]);
-                tci_stage_fetch(b, &k->insts[i], tile->prefetch / bytes);
+                tci_stage_fetch(b, tci_kinst_number(&k->insts[i]), k->insts[i].x,
+                                tile->prefetch / bytes);
             }
         }
     }

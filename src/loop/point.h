@@ -30,6 +30,9 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
                           tci_dim hi);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
+/* At the first point of a row: the lines that the next tile of this row stores to by the caches,
+ * which no machine fetches by itself where a tile has as many rows as lanes. */
+TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile);
 /* For the next row along next_axis (-1: nothing), at the current place of `axis`, which is `skip`
  * elements behind a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip);

@@ -494,6 +494,31 @@ TEST(pointwise_strides)
     judge_all();
 }
 
+/* out[i, j, c] = a[j, i, c] + 1: rows in another order, in blocks where m has a divisor for one */
+static void rows_kernel(int64_t n, int64_t m, int64_t length)
+{
+    tci_kernel *k = begin_kernel("rows_in_order");
+    int i = tci_kernel_axis(k, n, false), j = tci_kernel_axis(k, m, false);
+    int c = tci_kernel_axis(k, length, false);
+    int a = tci_kernel_operand(k, TC_F32, false, n * m * length);
+    int o = tci_kernel_operand(k, TC_F32, true, n * m * length);
+    int xa = tci_kx_add(k, axis_x(k, i, length), axis_x(k, j, n * length));
+    int xo = tci_kx_add(k, axis_x(k, i, m * length), axis_x(k, j, length));
+    int v = op2(k, TCI_P_ADD, load_at(k, a, tci_kx_add(k, xa, axis_x(k, c, 1))),
+                literal(k, 0, TC_F32));
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, xo, axis_x(k, c, 1)), v);
+    end_kernel(k);
+}
+
+TEST(pointwise_rows_in_another_order)
+{
+    BEGIN();
+    rows_kernel(24, 96, 64); /* six blocks of 16 */
+    rows_kernel(30, 95, 50); /* 19 of 5 */
+    rows_kernel(30, 97, 50); /* none */
+    judge_all();
+}
+
 TEST(pointwise_mixed_dtypes)
 {
     BEGIN();

@@ -451,6 +451,12 @@ TEST(choices)
     check_choice(convolution(true), TEST_LAPTOP, "packed ");       /* 64 filters, not 3 columns */
     check_choice(tc_flip(five, 1), TEST_LAPTOP, "lanes=4 ");       /* no vector is full of 8 */
     check_choice(tc_sin(a), TEST_LAPTOP, "lanes=8 ");
+    tc_tensor long_rows = tc_input(ctx, "long", TC_F32, 4096, 512); /* whole lines, 256 bytes */
+    tc_tensor ragged = tc_input(ctx, "ragged", TC_F32, 4001, 512);
+    tc_tensor half = tc_input(ctx, "half", TC_BF16, 8192, 512);
+    check_choice(tc_transpose(long_rows, 0, 1), TEST_LAPTOP, "square stream=1");
+    check_choice(tc_transpose(ragged, 0, 1), TEST_LAPTOP, "square stream=0");
+    check_choice(tc_transpose(half, 0, 1), TEST_LAPTOP, "square stream=1");
     tc_tensor words = tc_input(ctx, "words", TC_F32, 50257, 768);
     tc_tensor rows = tc_input(ctx, "rows", TC_F32, 8, 768); /* weights are read once */
     check_choice(tc_matmul(rows, tc_permute(words, 1, 0)), TEST_H200, "rows=16 columns=128 ");
