@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "67f12db5f6f20cc8"
+#define TCI_BUILD "69cca317dfcb2768"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3676,7 +3676,8 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
  * the carries have. A step that is not to be done is not. There is no gradient
  * (TC_ERR_UNSUPPORTED); tc_jvp goes through the steps that are done, and under tc_vmap the loop
  * goes on while any example does, and leaves the others as they are. On a device the host looks at
- * the test after every step. Errors as of tc_scan. */
+ * the test after every step; in later runs with arrays at the same places a CUDA device does itself
+ * (drivers from 12.4 on, of a loop that is in no other and has none). Errors as of tc_scan. */
 typedef tc_status (*tc_while_test)(void *user, const tc_tensor *carry, tc_tensor *go);
 typedef tc_status (*tc_while_body)(void *user, const tc_tensor *carry, tc_tensor *next);
 TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,
@@ -4050,6 +4051,16 @@ typedef struct tc_launch {
     int n_after;
 } tc_launch;
 
+/* A loop whose end the device finds. Launches of a round come each after the one before (`after` is
+ * not set); rounds 0, 2, ... have the operands of rounds[0], others those of rounds[1]. */
+typedef struct tc_backend_loop {
+    const tc_launch *rounds[2];
+    int n;                          /* launches of each */
+    const void *go[2];              /* device memory, a byte: whether there is such a round */
+    int64_t most;                   /* rounds, at most */
+    void *done;                     /* device memory, 8 bytes: how many there were */
+} tc_backend_loop;
+
 /* Queues beside the one that `launch`, `sync` and the other members of tc_backend use, which is
  * queue NULL here. What is given to a queue is done in order, and side by side with what others
  * have. Only queue_sync and event_sync block. A queue, an event and host memory belong to the
@@ -4121,6 +4132,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+    /* Optional, with these and device memory. A sequence that is such a loop. TC_ERR_UNSUPPORTED:
+     * not here, and the host looks after each round. */
+    tc_status (*record_loop)(void *user, const tc_backend_loop *loop, void **sequence);
 
     /* Optional. Within the device, in order with the launches. NULL: through host memory. */
     tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
@@ -41653,7 +41667,7 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 }
 /* ---- src/plan/mincut.c ---- */
 /* plan/mincut.c - see plan/mincut.h: Dinic's algorithm. Each phase finds how far the ends are from
- * the source, and fills all shortest ways. Ways may be as long as a program, so nothing recurses. */
+ * the source, and fills all shortest ways. One may be as long as a program, so nothing recurses. */
 /* ---- src/plan/mincut.h ---- */
 /* plan/mincut.h - the cheapest set of vertices and edges that parts a source from a sink, by the
  * greatest flow: each way from source to sink goes through one of them. */
@@ -41669,7 +41683,7 @@ typedef struct tci_mincut_edge {
 } tci_mincut_edge;
 typedef struct tci_mincut {
     tci_scratch *s;
-    int n;                  /* vertices; each is two ends, where ways come in and where they go out */
+    int n;                  /* vertices; each is two ends, where ways come in and go out */
     tci_mincut_edge *edges; int n_edges, cap_edges;
     int32_t *first;         /* per end: its first edge, -1: none */
     int32_t *level, *at;    /* while solving */
@@ -41846,7 +41860,7 @@ enum {
     TCI_REMAT_BYTES = 1 << 16,  /* least size of a value that is worth it */
     TCI_REMAT_FEE = 128,        /* bytes that are read and written again are worth one kept */
     TCI_REMAT_FAR = 8,          /* launches that a copy may wait for its last reader */
-    TCI_REMAT_ROUNDS = 8          /* that are made, with more values that are kept each time */
+    TCI_REMAT_ROUNDS = 8        /* cuts that are made, each with more values that are kept */
 };
 
 /* Of a node before the peak. */
@@ -66169,7 +66183,8 @@ static bool tci_backend_is_complete(const tc_backend *b)
     }
     bool memory = b->alloc && b->free && b->upload && b->download;
     bool no_memory = !b->alloc && !b->free && !b->upload && !b->download;
-    bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free;
+    bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free &&
+                     (!b->record_loop || (b->record && b->alloc));
     const tc_backend_queues *q = b->queues;
     bool queues = !q || (b->alloc && q->make && q->free && q->launch && q->copy && q->sync &&
                          !q->replay == !b->replay && q->event_make && q->event_free &&
@@ -72062,12 +72077,21 @@ struct tc_call {
     tci_error last;
 };
 
+/* A repetition that was recorded with the test of its end (tc_backend.record_loop). */
+typedef struct tci_walk_loop {
+    void *sequence;     /* NULL: none yet, or refused */
+    void *done;         /* device memory: the number of rounds */
+    bool refused;
+} tci_walk_loop;
+
 /* Ports are numbered inputs first, captured leaves, then outputs. */
 struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
     void *sequence;     /* recorded launches, or NULL */
-    bool ran;           /* with operands where they are now */
+    int runs;           /* with operands where they are now: 0, 1, or 2 for more */
+    /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
+    struct tci_walk_loop *loops;
     struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;     /* of the backend's queues, or NULL */
     void **bound;       /* what port i was bound to last */
@@ -74644,7 +74668,18 @@ static void tci_bind_drop_sequence(tc_call *c)
         device->sequence_free(device->user, c->device->sequence);
         c->device->sequence = NULL;
     }
-    c->device->ran = false;
+    for (int i = 0; c->device->loops && i < c->program->code->n_repeats; i++) {
+        tci_walk_loop *loop = &c->device->loops[i];
+        if (loop->sequence) {
+            device->sequence_free(device->user, loop->sequence);
+        }
+        if (loop->done) {
+            device->free(device->user, loop->done);
+        }
+    }
+    tci_heap_free(c->device->loops);
+    c->device->loops = NULL;
+    c->device->runs = 0;
 }
 
 TCI_FN void tci_bind_free(tc_call *c)
@@ -75058,8 +75093,10 @@ TCI_FN void tci_after_launches(tci_scratch *s, const tc_call *c, int first, tc_l
  * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
  * the host, which moves their operands in between. Where it is known how often, all rounds are
  * recorded too, one launch after the other: not before a second run with operands at the same
- * places, as that takes longer than launching once. A function of the user's is called by the host
- * between launches, with copies of its operands; a run with such calls is not recorded.
+ * places, as that takes longer than launching once. Of a loop that a value ends two rounds are
+ * recorded then, if the device can look at that value; else the host does, after each round. A
+ * function of the user's is called by the host between launches, with copies of its operands; a
+ * run with such calls is not recorded.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -75430,6 +75467,87 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
     return status;
 }
 
+/* ---- loops that a device ends ---- */
+
+/* It is in no other one, its rounds take turns at most, and this is no first run. */
+static bool tci_walk_can_end(const tc_call *c, int i)
+{
+    const tci_code *code = c->program->code;
+    const tci_run_repeat *r = &c->program->repeats[i];
+    bool can = code->device && code->device->record_loop && c->device && c->device->runs > 1 &&
+               r->code->stops >= 0 && !r->n_within && !code->calls;
+    for (int k = 0; k < r->n_moves; k++) {
+        can = can && r->moves[k].back;
+    }
+    for (int k = 0; k < i; k++) {
+        can = can && k + c->program->repeats[k].n_within < i;
+    }
+    return can;
+}
+
+static tc_status tci_walk_record_loop_in(tci_scratch *s, tc_call *c, const tci_run_repeat *r,
+                                         tci_walk_loop *loop)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    int n = r->last - r->first;
+    int64_t n_buffers = 0;
+    for (int i = r->first; i < r->last; i++) {
+        n_buffers += code->kernels[code->steps[i].kernel].n_operands;
+    }
+    tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, 2 * n + 1),
+                          .buffers = TCI_NEW_ARRAY(s, void *, 2 * n_buffers + 1)};
+    c->device->tape = &tape;
+    tci_walk_put(c, r->first, r->last);
+    tci_walk_move(c, r, 0);
+    tci_walk_put(c, r->first, r->last);
+    tci_walk_move_back(c, r, 1);
+    c->device->tape = NULL;
+    loop->done = loop->done ? loop->done : device->alloc(device->user, sizeof(int64_t));
+    if (!loop->done) {
+        return TC_ERR_MEMORY;
+    }
+    tc_backend_loop given = {.rounds = {tape.launches, tape.launches + n},
+                             .n = n,
+                             .go = {tci_walk_turn(c, r->code, r->code->stops, 0),
+                                    tci_walk_turn(c, r->code, r->code->stops, 1)},
+                             .most = tci_dim_known(r->code->rounds),
+                             .done = loop->done};
+    return device->record_loop(device->user, &given, &loop->sequence);
+}
+
+/* The loop as it was recorded; NULL: it is none, or that failed. */
+static const tci_walk_loop *tci_walk_record_loop(tc_call *c, int i, tc_status *status)
+{
+    tci_scratch s;
+    if (!tci_walk_can_end(c, i)) {
+        return NULL;
+    }
+    if (!c->device->loops) {
+        size_t n = (size_t)c->program->code->n_repeats;
+        c->device->loops = tci_heap_get(sizeof(*c->device->loops) * n);
+    }
+    tci_walk_loop *loop = c->device->loops ? &c->device->loops[i] : NULL;
+    if (loop && !loop->sequence && !loop->refused) {
+        tci_scratch_init(&s);
+        *status = setjmp(s.escape)
+                      ? TC_ERR_MEMORY
+                      : tci_walk_record_loop_in(&s, c, &c->program->repeats[i], loop);
+        tci_scratch_free(&s);
+        loop->refused = *status == TC_ERR_UNSUPPORTED;
+        *status = loop->refused ? TC_OK : *status;
+    }
+    return loop && loop->sequence ? loop : NULL;
+}
+
+static tc_status tci_walk_run_loop(tc_call *c, const tci_walk_loop *loop, int64_t *rounds)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = device->replay(device->user, loop->sequence);
+    status = status ? status : device->sync(device->user);
+    return status ? status : device->download(device->user, rounds, loop->done, sizeof(*rounds));
+}
+
 /* All rounds of a plain repetition. */
 static void tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
 {
@@ -75458,11 +75576,15 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
             tci_walk_plain_rounds(c, r);
             round = r->rounds;
         }
-        for (; !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
+        const tci_walk_loop *loop = status ? NULL : tci_walk_record_loop(c, i, &status);
+        if (loop) {
+            status = tci_walk_run_loop(c, loop, &round);
+        }
+        for (; !loop && !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
             status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
             tci_walk_move(c, r, round);
         }
-        tci_walk_move_back(c, r, round);
+        tci_walk_move_back(c, r, loop ? 0 : round);
         status = status ? status : tci_walk_settle(c, r->code, round);
         begin = r->last;
         i += 1 + r->n_within;
@@ -75533,8 +75655,8 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     const tc_backend *device = c->program->code->device;
     const tci_code *code = c->program->code;
     tc_status status = TC_OK;
-    bool again = !code->n_repeats || c->device->ran;
-    c->device->ran = true;
+    bool again = !code->n_repeats || c->device->runs > 0;
+    c->device->runs = TCI_MIN(c->device->runs + 1, 2);
     if (again && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }

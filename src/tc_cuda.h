@@ -9,4 +9,5 @@
 #include "cuda/nvrtc.c"
 #include "cuda/device.c"
 #include "cuda/queue.c"
+#include "cuda/loop.c"
 #include "cuda/backend.c"

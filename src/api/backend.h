@@ -112,6 +112,16 @@ typedef struct tc_launch {
     int n_after;
 } tc_launch;
 
+/* A loop whose end the device finds. Launches of a round come each after the one before (`after` is
+ * not set); rounds 0, 2, ... have the operands of rounds[0], others those of rounds[1]. */
+typedef struct tc_backend_loop {
+    const tc_launch *rounds[2];
+    int n;                          /* launches of each */
+    const void *go[2];              /* device memory, a byte: whether there is such a round */
+    int64_t most;                   /* rounds, at most */
+    void *done;                     /* device memory, 8 bytes: how many there were */
+} tc_backend_loop;
+
 /* Queues beside the one that `launch`, `sync` and the other members of tc_backend use, which is
  * queue NULL here. What is given to a queue is done in order, and side by side with what others
  * have. Only queue_sync and event_sync block. A queue, an event and host memory belong to the
@@ -183,6 +193,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+    /* Optional, with these and device memory. A sequence that is such a loop. TC_ERR_UNSUPPORTED:
+     * not here, and the host looks after each round. */
+    tc_status (*record_loop)(void *user, const tc_backend_loop *loop, void **sequence);
 
     /* Optional. Within the device, in order with the launches. NULL: through host memory. */
     tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);

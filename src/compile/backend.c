@@ -217,7 +217,8 @@ static bool tci_backend_is_complete(const tc_backend *b)
     }
     bool memory = b->alloc && b->free && b->upload && b->download;
     bool no_memory = !b->alloc && !b->free && !b->upload && !b->download;
-    bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free;
+    bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free &&
+                     (!b->record_loop || (b->record && b->alloc));
     const tc_backend_queues *q = b->queues;
     bool queues = !q || (b->alloc && q->make && q->free && q->launch && q->copy && q->sync &&
                          !q->replay == !b->replay && q->event_make && q->event_free &&

@@ -259,6 +259,7 @@ static void tci_cuda_fill_backend(tc_backend *b, int index)
         .record = tci_cuda_record,
         .replay = tci_cuda_replay,
         .sequence_free = tci_cuda_sequence_free,
+        .record_loop = tci_cuda_record_loop,
         .copy = tci_cuda_copy_within,
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,

@@ -7,13 +7,15 @@
 
 enum { TCI_CUDA_DEVICES = 16 };
 
-/* One GPU; the `user` of its backend. It does not change once it is open. */
+/* One GPU; the `user` of its backend. It does not change once it is open, but
+ * for `decide`. */
 typedef struct tci_cuda_device {
     char name[16];           /* of its backend: "cuda", "cuda:1" */
     int index;
     bool known;              /* it was tried to open it */
     void *context;           /* the primary one, retained for the rest of the process; NULL: none */
     void *stream;            /* of what is given to no other queue */
+    void *decide;            /* atomic: the kernel of cuda/loop.c, made when first needed */
     char architecture[48];   /* NVRTC's option */
     tc_backend_target target;
 } tci_cuda_device;
@@ -58,6 +60,21 @@ TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
 /* A stay for one call of the driver, which `what` names where it fails. */
 #define TCI_CUDA_DO(in, call, what)                                                                \
     tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
+
+/* A recorded sequence: graphs, one behind the other. */
+typedef struct tci_cuda_graph { void *graph, *executable; } tci_cuda_graph;
+typedef struct tci_cuda_sequence {
+    int n;
+    tci_cuda_graph *graphs;
+} tci_cuda_sequence;
+/* cuda/queue.c: one of n graphs that are to be made; NULL: out of memory. */
+TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
+/* nodes[i] of a graph, one for each launch from `first` on; NULL: it has no tasks, and nothing
+ * waits for it. What comes before `first` is in a graph before. after: room for as many. */
+TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
+                                   int i, void **after);
+/* cuda/loop.c: a member of tc_backend. */
+TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 
 /* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
 TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);

@@ -18,6 +18,16 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     void *kernel, *context;
 } tci_cu_kernel_params;
 
+typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node */
+    int type, reserved[3];
+    unsigned long long handle;
+    int kind;                   /* CUgraphConditionalNodeType */
+    unsigned n_bodies;
+    void **bodies;              /* out: a graph */
+    void *context;
+    long long rest[26];         /* of a union of 29 words, and one more */
+} tci_cu_conditional;
+
 /* X(field, symbol, arguments) */
 #define TCI_CU_ROWS(X)                                                                            \
     X(init, "cuInit", (unsigned))                                                                 \
@@ -60,11 +70,15 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     X(module_global, "cuModuleGetGlobal_v2", (tci_cu_ptr *, size_t *, void *, const char *))      \
     X(function_set, "cuFuncSetAttribute", (void *, int, int))
 
-/* What drivers have since 12.0: NULL in older ones. */
+/* What drivers have since 12.0, and 12.4: NULL in older ones. */
 #define TCI_CU_NEWER_ROWS(X)                                                                      \
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
-       const unsigned *, int, int, int, int))
+       const unsigned *, int, int, int, int))                                                     \
+    X(graph_handle, "cuGraphConditionalHandleCreate",                                             \
+      (unsigned long long *, void *, void *, unsigned, unsigned))                                 \
+    X(graph_add, "cuGraphAddNode",                                                                \
+      (void **, void *, void *const *, size_t, tci_cu_conditional *))
 
 #define TCI_NVRTC_ROWS(X)                                                                         \
     X(version, "nvrtcVersion", (int *, int *))                                                    \

@@ -16,11 +16,6 @@
 enum { TCI_CUDA_MAX_ARGUMENTS = 500 }; /* 8-byte words: what every driver takes */
 
 enum { TCI_CUDA_NODES = 4096 }; /* of a graph: the next is queued while it runs */
-typedef struct tci_cuda_graph { void *graph, *executable; } tci_cuda_graph;
-typedef struct tci_cuda_sequence {
-    int n;
-    tci_cuda_graph *graphs; /* one behind the other */
-} tci_cuda_sequence;
 
 /* ---- launches ---- */
 
@@ -134,6 +129,16 @@ static tc_status tci_cuda_queue_sync(void *user, void *queue)
 
 /* ---- sequences ---- */
 
+TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n)
+{
+    tci_cuda_sequence *s = tci_heap_get(sizeof(*s) + sizeof(*s->graphs) * (size_t)n);
+    if (s) {
+        s->n = n;
+        s->graphs = (tci_cuda_graph *)(s + 1);
+    }
+    return s;
+}
+
 TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
 {
     tci_cuda_sequence *s = sequence;
@@ -153,10 +158,8 @@ TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
     tci_heap_free(s);
 }
 
-/* Nodes, one for each launch from `first` on; NULL: it has no tasks, and nothing waits for it. What
- * comes before `first` is in a graph before. */
-static tc_status tci_cuda_add_node(tci_cuda_graph *g, const tc_launch *launch, void **nodes,
-                                   int first, int i, void **after)
+TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
+                                   int i, void **after)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
     tci_cu_kernel_params k;
@@ -175,7 +178,7 @@ static tc_status tci_cuda_add_node(tci_cuda_graph *g, const tc_launch *launch, v
     void *params[] = {arguments};
     k.params = params;
     return tci_cuda_check(
-        tci_cuda_driver()->graph_add_kernel(&nodes[i], g->graph, after, n_after, &k),
+        tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
         "cuGraphAddKernelNode");
 }
 
@@ -186,7 +189,7 @@ static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launche
     const tci_cu *cu = tci_cuda_driver();
     tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
     for (int i = first; i < last && !status; i++) {
-        status = tci_cuda_add_node(g, &launches[i], nodes, first, i, after);
+        status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, after);
     }
     if (!status) {
         status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, 0),
@@ -210,14 +213,12 @@ static tc_status tci_cuda_make_graphs(tci_cuda_sequence *s, const tc_launch *lau
 
 TCI_FN tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
 {
-    int n_graphs = TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES, 1);
-    tci_cuda_sequence *s = tci_heap_get(sizeof(*s) + sizeof(*s->graphs) * (size_t)n_graphs);
+    tci_cuda_sequence *s = tci_cuda_sequence_make(TCI_MAX((n + TCI_CUDA_NODES - 1) / TCI_CUDA_NODES,
+                                                          1));
     *sequence = NULL;
     if (!s) {
         return TC_ERR_MEMORY;
     }
-    s->n = n_graphs;
-    s->graphs = (tci_cuda_graph *)(s + 1);
     tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
     tc_status status = in.status ? TC_OK : tci_cuda_make_graphs(s, launches, n);
     status = tci_cuda_leave(&in, status);

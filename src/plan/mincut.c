@@ -1,5 +1,5 @@
 /* plan/mincut.c - see plan/mincut.h: Dinic's algorithm. Each phase finds how far the ends are from
- * the source, and fills all shortest ways. Ways may be as long as a program, so nothing recurses. */
+ * the source, and fills all shortest ways. One may be as long as a program, so nothing recurses. */
 #include "mincut.h"
 
 #include <string.h>

@@ -13,7 +13,7 @@ typedef struct tci_mincut_edge {
 } tci_mincut_edge;
 typedef struct tci_mincut {
     tci_scratch *s;
-    int n;                  /* vertices; each is two ends, where ways come in and where they go out */
+    int n;                  /* vertices; each is two ends, where ways come in and go out */
     tci_mincut_edge *edges; int n_edges, cap_edges;
     int32_t *first;         /* per end: its first edge, -1: none */
     int32_t *level, *at;    /* while solving */

@@ -25,7 +25,7 @@ enum {
     TCI_REMAT_BYTES = 1 << 16,  /* least size of a value that is worth it */
     TCI_REMAT_FEE = 128,        /* bytes that are read and written again are worth one kept */
     TCI_REMAT_FAR = 8,          /* launches that a copy may wait for its last reader */
-    TCI_REMAT_ROUNDS = 8          /* that are made, with more values that are kept each time */
+    TCI_REMAT_ROUNDS = 8        /* cuts that are made, each with more values that are kept */
 };
 
 /* Of a node before the peak. */

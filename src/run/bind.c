@@ -65,7 +65,18 @@ static void tci_bind_drop_sequence(tc_call *c)
         device->sequence_free(device->user, c->device->sequence);
         c->device->sequence = NULL;
     }
-    c->device->ran = false;
+    for (int i = 0; c->device->loops && i < c->program->code->n_repeats; i++) {
+        tci_walk_loop *loop = &c->device->loops[i];
+        if (loop->sequence) {
+            device->sequence_free(device->user, loop->sequence);
+        }
+        if (loop->done) {
+            device->free(device->user, loop->done);
+        }
+    }
+    tci_heap_free(c->device->loops);
+    c->device->loops = NULL;
+    c->device->runs = 0;
 }
 
 TCI_FN void tci_bind_free(tc_call *c)

@@ -196,12 +196,21 @@ struct tc_call {
     tci_error last;
 };
 
+/* A repetition that was recorded with the test of its end (tc_backend.record_loop). */
+typedef struct tci_walk_loop {
+    void *sequence;     /* NULL: none yet, or refused */
+    void *done;         /* device memory: the number of rounds */
+    bool refused;
+} tci_walk_loop;
+
 /* Ports are numbered inputs first, captured leaves, then outputs. */
 struct tci_device_call {
     int n_ports;
     bool is_current;    /* the call's slots hold what is bound */
     void *sequence;     /* recorded launches, or NULL */
-    bool ran;           /* with operands where they are now */
+    int runs;           /* with operands where they are now: 0, 1, or 2 for more */
+    /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
+    struct tci_walk_loop *loops;
     struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;     /* of the backend's queues, or NULL */
     void **bound;       /* what port i was bound to last */

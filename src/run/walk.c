@@ -9,8 +9,10 @@
  * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
  * the host, which moves their operands in between. Where it is known how often, all rounds are
  * recorded too, one launch after the other: not before a second run with operands at the same
- * places, as that takes longer than launching once. A function of the user's is called by the host
- * between launches, with copies of its operands; a run with such calls is not recorded.
+ * places, as that takes longer than launching once. Of a loop that a value ends two rounds are
+ * recorded then, if the device can look at that value; else the host does, after each round. A
+ * function of the user's is called by the host between launches, with copies of its operands; a
+ * run with such calls is not recorded.
  *
  * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
  * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
@@ -384,6 +386,87 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
     return status;
 }
 
+/* ---- loops that a device ends ---- */
+
+/* It is in no other one, its rounds take turns at most, and this is no first run. */
+static bool tci_walk_can_end(const tc_call *c, int i)
+{
+    const tci_code *code = c->program->code;
+    const tci_run_repeat *r = &c->program->repeats[i];
+    bool can = code->device && code->device->record_loop && c->device && c->device->runs > 1 &&
+               r->code->stops >= 0 && !r->n_within && !code->calls;
+    for (int k = 0; k < r->n_moves; k++) {
+        can = can && r->moves[k].back;
+    }
+    for (int k = 0; k < i; k++) {
+        can = can && k + c->program->repeats[k].n_within < i;
+    }
+    return can;
+}
+
+static tc_status tci_walk_record_loop_in(tci_scratch *s, tc_call *c, const tci_run_repeat *r,
+                                         tci_walk_loop *loop)
+{
+    const tci_code *code = c->program->code;
+    const tc_backend *device = code->device;
+    int n = r->last - r->first;
+    int64_t n_buffers = 0;
+    for (int i = r->first; i < r->last; i++) {
+        n_buffers += code->kernels[code->steps[i].kernel].n_operands;
+    }
+    tci_walk_tape tape = {.launches = TCI_NEW_ARRAY(s, tc_launch, 2 * n + 1),
+                          .buffers = TCI_NEW_ARRAY(s, void *, 2 * n_buffers + 1)};
+    c->device->tape = &tape;
+    tci_walk_put(c, r->first, r->last);
+    tci_walk_move(c, r, 0);
+    tci_walk_put(c, r->first, r->last);
+    tci_walk_move_back(c, r, 1);
+    c->device->tape = NULL;
+    loop->done = loop->done ? loop->done : device->alloc(device->user, sizeof(int64_t));
+    if (!loop->done) {
+        return TC_ERR_MEMORY;
+    }
+    tc_backend_loop given = {.rounds = {tape.launches, tape.launches + n},
+                             .n = n,
+                             .go = {tci_walk_turn(c, r->code, r->code->stops, 0),
+                                    tci_walk_turn(c, r->code, r->code->stops, 1)},
+                             .most = tci_dim_known(r->code->rounds),
+                             .done = loop->done};
+    return device->record_loop(device->user, &given, &loop->sequence);
+}
+
+/* The loop as it was recorded; NULL: it is none, or that failed. */
+static const tci_walk_loop *tci_walk_record_loop(tc_call *c, int i, tc_status *status)
+{
+    tci_scratch s;
+    if (!tci_walk_can_end(c, i)) {
+        return NULL;
+    }
+    if (!c->device->loops) {
+        size_t n = (size_t)c->program->code->n_repeats;
+        c->device->loops = tci_heap_get(sizeof(*c->device->loops) * n);
+    }
+    tci_walk_loop *loop = c->device->loops ? &c->device->loops[i] : NULL;
+    if (loop && !loop->sequence && !loop->refused) {
+        tci_scratch_init(&s);
+        *status = setjmp(s.escape)
+                      ? TC_ERR_MEMORY
+                      : tci_walk_record_loop_in(&s, c, &c->program->repeats[i], loop);
+        tci_scratch_free(&s);
+        loop->refused = *status == TC_ERR_UNSUPPORTED;
+        *status = loop->refused ? TC_OK : *status;
+    }
+    return loop && loop->sequence ? loop : NULL;
+}
+
+static tc_status tci_walk_run_loop(tc_call *c, const tci_walk_loop *loop, int64_t *rounds)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = device->replay(device->user, loop->sequence);
+    status = status ? status : device->sync(device->user);
+    return status ? status : device->download(device->user, rounds, loop->done, sizeof(*rounds));
+}
+
 /* All rounds of a plain repetition. */
 static void tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
 {
@@ -412,11 +495,15 @@ static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int 
             tci_walk_plain_rounds(c, r);
             round = r->rounds;
         }
-        for (; !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
+        const tci_walk_loop *loop = status ? NULL : tci_walk_record_loop(c, i, &status);
+        if (loop) {
+            status = tci_walk_run_loop(c, loop, &round);
+        }
+        for (; !loop && !status && tci_walk_goes_on(c, r->code, round, &status); round++) {
             status = tci_walk_rounds(c, r->first, r->last, i + 1, i + 1 + r->n_within);
             tci_walk_move(c, r, round);
         }
-        tci_walk_move_back(c, r, round);
+        tci_walk_move_back(c, r, loop ? 0 : round);
         status = status ? status : tci_walk_settle(c, r->code, round);
         begin = r->last;
         i += 1 + r->n_within;
@@ -487,8 +574,8 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     const tc_backend *device = c->program->code->device;
     const tci_code *code = c->program->code;
     tc_status status = TC_OK;
-    bool again = !code->n_repeats || c->device->ran;
-    c->device->ran = true;
+    bool again = !code->n_repeats || c->device->runs > 0;
+    c->device->runs = TCI_MIN(c->device->runs + 1, 2);
     if (again && tci_walk_recorded(code, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
     }

@@ -40,7 +40,7 @@ static int fake_n_log;                        /* of which the last 4096 are ther
 static int fake_n_streams, fake_n_events, fake_host_blocks; /* alive */
 /* Nodes of the last graph: how many, and on which earlier ones each depends. */
 static struct { int n_after, after[16]; } fake_graph[512];
-static int fake_n_graph;
+static int fake_n_graph, fake_conditionals;
 
 /* In a child made by fork the real driver fails or hangs: any call there is a mistake. Not 0: the
  * call does nothing and returns that. */
@@ -305,6 +305,33 @@ static int fake_cuGraphAddKernelNode_v2(void **node, void *graph, void *const *a
     fake_nodes++;
     return 0;
 }
+static int fake_cuGraphConditionalHandleCreate(unsigned long long *handle, void *graph,
+                                               void *context, unsigned first, unsigned flags)
+{
+    (void)graph;
+    (void)context;
+    (void)first;
+    (void)flags;
+    FAKE_ENTER_INSIDE();
+    *handle = 1;
+    return 0;
+}
+/* A conditional node: its body is a graph too. */
+static int fake_cuGraphAddNode(void **node, void *graph, void *const *after, size_t n_after,
+                               tci_cu_conditional *c)
+{
+    static void *bodies[1] = {&fake_process};
+    (void)graph;
+    (void)after;
+    FAKE_ENTER_INSIDE();
+    if (sizeof(*c) != 256 || c->type != 13 || c->n_bodies != 1 || n_after != 1) {
+        return 1; /* as the driver's header has it */
+    }
+    *node = &fake_graph[0];
+    c->bodies = bodies;
+    fake_conditionals++;
+    return 0;
+}
 static int fake_cuGraphInstantiateWithFlags(void **executable, void *graph,
                                             unsigned long long flags)
 {
@@ -412,6 +439,8 @@ static bool fake_install(void)
         .module_global = fake_cuModuleGetGlobal_v2,
         .function_set = fake_cuFuncSetAttribute,
         .tensor_map = fake_cuTensorMapEncodeTiled,
+        .graph_handle = fake_cuGraphConditionalHandleCreate,
+        .graph_add = fake_cuGraphAddNode,
     };
     tci_cu_tables.cu_known = tci_cu_tables.cu_works = true;
 #define FAKE_ROW(field, symbol, arguments) complete = complete && tci_cu_tables.cu.field != NULL;

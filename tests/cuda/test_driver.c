@@ -84,6 +84,56 @@ TEST(a_chain_of_kernels_is_one_graph_launch)
     tc_ctx_free(ctx);
 }
 
+/* ---- loops ---- */
+
+static tc_status goes_on(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    (void)user;
+    *go = tc_lt(tc_sum(carry[0], TC_ALL, false), 1e6);
+    return TC_OK;
+}
+
+static tc_status step(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    (void)user;
+    next[0] = tc_cumsum(carry[0], 1);
+    return TC_OK;
+}
+
+/* From the second run on a loop is one graph, which holds two rounds and three decisions; where the
+ * driver makes none, the host looks. */
+TEST(a_loop_ends_on_the_device)
+{
+    NEED_NVRTC();
+    static const char *const fails[] = {NULL, "cuGraphConditionalHandleCreate", "cuGraphAddNode",
+                                        "cuGraphInstantiateWithFlags"};
+    for (int i = 0; i < 4; i++) {
+        tc_ctx *ctx = context("loop");
+        REQUIRE(ctx != NULL);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, N, N), last;
+        tc_program *f = NULL;
+        REQUIRE(!tc_while(TC_TENSORS(x), 100, goes_on, step, NULL, &last));
+        CHECK_MSG(!tc_compile(last, &f), "%s", tc_error(ctx));
+        REQUIRE(f && f->code->n_repeats == 1);
+        int body = f->code->repeats[0].last - f->code->repeats[0].first;
+        int nodes = fake_nodes, graphs = fake_graph_launches, conditionals = fake_conditionals;
+        CHECK_EQ_INT(run(f), TC_OK);
+        CHECK(fake_nodes == nodes && fake_graph_launches == graphs);
+        fake_fail_in = fails[i];
+        fake_fail_after = 0;
+        CHECK_MSG(!run(f), "%s: %s", fails[i] ? fails[i] : "", tc_program_error(f));
+        fake_fail_in = NULL;
+        CHECK_EQ_INT(run(f), TC_OK);
+        CHECK_EQ_INT(fake_graph_launches - graphs, i ? 0 : 2);
+        if (!i) {
+            CHECK_EQ_INT(fake_nodes - nodes, 2 * body + 3);
+            CHECK_EQ_INT(fake_conditionals - conditionals, 2);
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
 /* ---- the order of a graph's nodes ---- */
 
 typedef struct span { char *begin, *end; bool writes; } span;
