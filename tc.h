@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "69cca317dfcb2768"
+#define TCI_BUILD "ebe44e91619f1aec"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -25584,6 +25584,9 @@ TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *s
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
 /* rewrite/crop.c, the last pass of tci_rewrite: changes roots. */
 TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
+/* rewrite/intact.c: roots may become others; true: no effect changes what its parameter holds in a
+ * run that meets an index outside its axis. */
+TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
 
 #endif
 
@@ -26394,6 +26397,137 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
     }
     g->site = site;
 }
+/* ---- src/rewrite/intact.c ---- */
+/* rewrite/intact.c - effects that leave their parameters as they were where an index is outside its
+ * axis.
+ *
+ * In: roots of a simplified graph. Out: the same, but that each ASSIGN whose run may meet such an
+ * index takes the new value only if none is met, else the old one. So the new value may be written
+ * over the old one before the host has looked (run/program.c): no second copy of each parameter,
+ * and nothing is moved at the end of a run.
+ *
+ * The one idea: whether all indices are inside is one bool that a run computes first. It can where
+ * they are what the run is given, moved and changed element by element. It reads a ramp at each
+ * index, which is a fault where the index is outside, and differs from the index then: so the bool
+ * is false only in a run that fails. Where an index is computed in other ways, or within a
+ * repetition, effects stay as they are, and new values are kept apart to the end. */
+
+typedef struct tci_intact {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_node *all; /* that all indices so far are inside; NULL: there is none */
+    tci_table met; /* of tci_node *: by index, the axis' ramp that it was compared with */
+} tci_intact;
+
+static tci_node *tci_intact_built(const tci_intact *t, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(t->s, TC_ERR_INTERNAL, "rewrite: %s", t->g->message);
+    }
+    return n;
+}
+
+static tci_node *tci_intact_ew(const tci_intact *t, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_intact_built(t, tci_build_ew(t->g, op, in));
+}
+
+/* The index without what only repeats and rearranges its elements. */
+static tci_node *tci_intact_own(tci_node *index)
+{
+    while (index->op == TCI_OP_EXPAND || index->op == TCI_OP_RESHAPE ||
+           index->op == TCI_OP_PERMUTE) {
+        index = index->in[0];
+    }
+    return index;
+}
+
+static void tci_intact_add(tci_intact *t, tci_node *index, tci_dim size)
+{
+    tci_node *own = tci_intact_own(index), *ramp = tci_build_iota(t->g, size);
+    tci_dim count = tci_node_count(own);
+    tci_node **met = (tci_node **)tci_table_at(&t->met, own);
+    if (*met == ramp) {
+        return;
+    }
+    *met = tci_intact_built(t, ramp);
+    own = tci_intact_built(t, tci_build_cast(t->g, own, TC_I64));
+    own = tci_intact_built(t, tci_build_reshape(t->g, own, 1, &count));
+    tci_node *end = tci_intact_built(t, tci_build_size_value(t->g, size, TC_I64));
+    tci_value nothing = {.i = 0};
+    tci_node *zero = tci_intact_built(t, tci_graph_const(t->g, TC_I64, nothing));
+    tci_node *from_end = tci_intact_ew(t, TCI_OP_ADD, own, end);
+    tci_node *place = tci_build_where(t->g, tci_intact_ew(t, TCI_OP_LT, own, zero), from_end, own);
+    tci_node *read = tci_intact_built(t, tci_build_gather(t->g, ramp, 0, own));
+    tci_node *inside = tci_intact_ew(t, TCI_OP_EQ, read, tci_intact_built(t, place));
+    inside = tci_build_reduce(t->g, TCI_OP_ALL, inside, (tc_axes){.all = true}, false);
+    inside = tci_intact_built(t, inside);
+    t->all = t->all ? tci_intact_ew(t, TCI_OP_LOGICAL_AND, t->all, inside) : inside;
+}
+
+/* Per node, in their order: it is a leaf, or made of such by movement and element by element. */
+static void tci_intact_find_given(tci_table *given, const tci_node_list *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        const tci_node *n = list->items[i];
+        bool is = n->op != TCI_OP_BOUND &&
+                  tci_op_is(n->op, TCI_IS_LEAF | TCI_IS_VIEW | TCI_IS_POINTWISE);
+        for (int j = 0; j < n->n_in; j++) {
+            is = is && *(bool *)tci_table_item(given, n->in[j]);
+        }
+        *(bool *)tci_table_at(given, n) = is;
+    }
+}
+
+static bool tci_intact_reads(const tci_node *n)
+{
+    return (n->op == TCI_OP_GATHER || n->op == TCI_OP_SCATTER) && tci_node_count(n->in[1]) != 0;
+}
+
+static bool tci_intact_is_given(tci_scratch *s, const tci_node_list *list)
+{
+    tci_table given = tci_table_in(s, sizeof(bool));
+    bool all = true;
+    tci_intact_find_given(&given, list);
+    for (int i = 0; i < list->n && all; i++) {
+        const tci_node *n = list->items[i];
+        all = !tci_intact_reads(n) || *(bool *)tci_table_item(&given, n->in[1]);
+    }
+    return all;
+}
+
+static tci_node *tci_intact_effect(const tci_intact *t, tci_node *all, tci_node *effect)
+{
+    tci_node *old = effect->in[0];
+    tci_node *now = tci_intact_built(t, tci_build_where(t->g, all, effect->in[1], old));
+    tci_node *in[2] = {old, now};
+    return tci_intact_built(t, tci_graph_node(t->g, effect->op, (tc_dtype)effect->dtype,
+                                              effect->rank, effect->shape, 2, in, 0, NULL));
+}
+
+TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
+{
+    tci_intact t = {s, g, NULL, tci_table_in(s, sizeof(tci_node *))};
+    tci_node_list list = tci_graph_sort(s, roots, n);
+    bool has_effects = n > 0 && tci_op_is(roots[n - 1]->op, TCI_IS_EFFECT);
+    if (!has_effects || !tci_intact_is_given(s, &list)) {
+        return false;
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *reads = list.items[i];
+        if (tci_intact_reads(reads)) {
+            tci_intact_add(&t, reads->in[1], reads->in[0]->shape[reads->attr[0]]);
+        }
+    }
+    tci_node *all = t.all ? tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0)) : NULL;
+    for (int i = 0; i < n && all; i++) {
+        if (tci_op_is(roots[i]->op, TCI_IS_EFFECT)) {
+            roots[i] = tci_intact_effect(&t, all, roots[i]);
+        }
+    }
+    return true;
+}
 
 /* ---- src/kernel/machine.c ---- */
 /* kernel/machine.c - careful values for what is not known of a machine, and the record as text.
@@ -26440,6 +26574,8 @@ enum {
     TCI_CLASS_LONG_ROW = 2 * TCI_CLASS_PIECE_ROW, /* and of a row that is cut into several */
     TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
     TCI_CLASS_THREAD_BYTES = 16, /* and of the values that one of them holds */
+    TCI_CLASS_LINES = 8,         /* of a row, from which one block is too long at them, */
+    TCI_CLASS_LINE = 1024,       /* if they are shorter: few of its threads are busy with each */
     TCI_CLASS_ROW_VECTORS = 16   /* lanes of a row that registers hold, over all that is loaded */
 };
 
@@ -32461,6 +32597,8 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
+/* On a machine of blocks: are so many rows better cut than gone through line by line? */
+TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* plan/sort.c: TOPK n as what finds its places. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line
@@ -32620,7 +32758,7 @@ TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, in
 
 /* ---- src/plan/order.c, continued ---- */
 enum {
-    TCI_ORDER_READS = 4096,    /* least elements of src along the axis */
+    TCI_ORDER_READS = 512,     /* least elements of src along the axis */
     TCI_ORDER_BITS = 8,
     TCI_ORDER_CHUNK = 256,     /* words, at least; twice and four times as many where there are */
     TCI_ORDER_CHUNKS = 1024,   /* more chunks than this */
@@ -34330,10 +34468,25 @@ static tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int
                           before);
 }
 
-/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. */
+/* Elements that lie side by side in a row that n reduces. */
+static int64_t tci_algo_line(const tci_node *n)
+{
+    const tci_node *x = n->in[0];
+    int64_t line = 1;
+    for (int i = n->n_attr - 1, at = x->rank - 1; i >= 0 && n->attr[i] == at; i--, at--) {
+        line *= tci_dim_known(x->shape[at]);
+    }
+    return line;
+}
+
+/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. Of rows that
+ * are many short lines each block has few threads: pieces of whole lines keep more of them busy. */
 static int64_t tci_algo_pieces(const tci_node *n, int64_t results, int64_t all)
 {
     bool rows = n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
+    if (rows && tci_plan_has_lines(results, all / results, tci_algo_line(n))) {
+        return TCI_MIN(all / results / tci_algo_line(n), TCI_CLASS_PIECES * 8 / results);
+    }
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
     int64_t most = all / results / (rows ? TCI_CLASS_PIECE_ROW : TCI_ALGO_BLOCK_COLUMN);
     return TCI_MIN(most, TCI_CLASS_PIECES / blocks);
@@ -34352,6 +34505,12 @@ static int tci_algo_longest(const tci_node *n)
         at = larger ? i : at;
     }
     return at;
+}
+
+TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line)
+{
+    return tci_dim_lt(line, TCI_CLASS_LINE) && tci_dim_le(rows, 4 * TCI_CLASS_PIECES) &&
+           tci_dim_le(tci_dim_mul(line, TCI_CLASS_LINES), row);
 }
 
 /* Where reduction n is cut, and how. */
@@ -36223,6 +36382,8 @@ TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
  * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
+ *   where it spreads   one value for a row, dearer than a product, is needed for each of its
+ *                      elements by another kernel of a machine of blocks than makes what it is of
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
  *                      (what is made of random numbers alone is drawn again instead, and a
  *                      comparison of indices is a guard)
@@ -36253,6 +36414,9 @@ enum {
     TCI_COST_MOVE = 6,
     /* Flops on four bytes x evaluations in one kernel from which a value is stored. */
     TCI_COST_AGAIN = 64,
+    /* Elements of a row from which a value for it that takes so many flops on bytes is stored. */
+    TCI_COST_SPREAD = 32,
+    TCI_COST_ROOT = 16,
     TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
     TCI_COST_RESHAPES = 6,        /* that an index goes through on one path */
     TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */
@@ -36572,6 +36736,49 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
     return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
 }
 
+/* Is n made, element by element, of reductions that other groups than `group` make? */
+static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
+{
+    int stamp = ++f->stamp, left = 0, visited = 0;
+    bool of_rows = false, fits = true;
+    TCI_PUSH(f->s, f->walk, left, f->cap_walk, n);
+    while (left > 0 && fits) {
+        tci_node *u = f->walk[--left];
+        const tci_pnode *p = tci_pnode_of(f, u);
+        bool in_memory = u != n && tci_store_in_memory(f, u);
+        if (in_memory && p->root >= 0) {
+            const tci_root *r = &f->roots[p->root];
+            fits = r->group != group;
+            of_rows |= r->kind == TCI_ROOT_REDUCE;
+        }
+        fits = fits && (in_memory || ++visited < TCI_COST_WALK) &&
+               (in_memory || tci_op_is(u->op, TCI_IS_POINTWISE | TCI_IS_VIEW | TCI_IS_NUMBER));
+        for (int i = 0; i < u->n_in && fits && !in_memory; i++) {
+            if (tci_pnode_of(f, u->in[i])->walked != stamp) {
+                tci_pnode_of(f, u->in[i])->walked = stamp;
+                TCI_PUSH(f->s, f->walk, left, f->cap_walk, u->in[i]);
+            }
+        }
+    }
+    return of_rows && fits;
+}
+
+/* Is n, dearer than a product, one value for each row of which root r, on a machine of blocks,
+ * takes in many elements? Then each of its threads would compute it anew, and who makes the row's
+ * reductions rather does so, once. */
+static bool tci_store_is_for_rows(tci_fusion *f, const tci_root *r, tci_node *n)
+{
+    const tci_pnode *p = tci_pnode_of(f, n);
+    const tci_node *of = r->kind == TCI_ROOT_VALUE ? r->node : r->node->in[0];
+    double count = tci_store_count(n);
+    bool pairs = p->kernel > 0 || f->groups[r->group].kernel > 0;
+    bool may = f->blocks && !pairs && !p->drawn && !p->guards && count > 1;
+    return may && tci_op_is(n->op, TCI_IS_POINTWISE) &&
+           tci_store_count(of) >= TCI_COST_SPREAD * count &&
+           tci_store_measure(f, n).work >= TCI_COST_ROOT * count &&
+           tci_store_is_of_rows(f, n, r->group);
+}
+
 /* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
 static void tci_store_cover_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
@@ -36617,8 +36824,9 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
         bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
                     (p->covered != stamp || mode == TCI_STORE_BY_ROOT);
         p->done = stamp;
-        if (asks && tci_store_is_shared(f, n, where)) {
-            tci_store_force(f, n, TCI_WHY_SHARED);
+        bool for_rows = asks && tci_store_is_for_rows(f, r, n);
+        if (for_rows || (asks && tci_store_is_shared(f, n, where))) {
+            tci_store_force(f, n, for_rows ? TCI_WHY_AGAIN : TCI_WHY_SHARED);
             tci_store_cover_inputs(f, n, stamp);
             continue;
         }
@@ -38335,24 +38543,26 @@ static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const t
 
 /* Would root r, of which each outer point of g has a long row, be left to few threads?
  * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
- * of threads where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
- * row is not what g reads, and by itself it keeps the whole device busy. */
+ * of threads where a reduction of large rows, or of many lines, was cut (plan/algorithm.c) and g
+ * only adds up its parts: the row is not what g reads, and by itself it keeps the whole device
+ * busy. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
                             const int32_t *outer_of)
 {
-    tci_dim points = 1, row = 1;
+    tci_dim points = 1, row = 1, line = 1;
     for (int o = 0; o < g->n_outer; o++) {
         points = tci_dim_mul(points, g->outer[o]);
     }
     for (int i = 0; i < r->n_domain; i++) {
         row = outer_of[i] < 0 ? tci_dim_mul(row, r->domain[i]) : row;
+        line = outer_of[i] < 0 ? tci_dim_mul(line, r->domain[i]) : 1;
     }
     if (!g->has_reduce || r->kind != TCI_ROOT_VALUE || !tci_dim_is_known(points) ||
         !tci_dim_is_known(row)) {
         return false;
     }
-    return (f->blocks && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
-            tci_dim_le(TCI_CLASS_LONG_ROW, row)) ||
+    bool cut = tci_dim_le(points, TCI_CLASS_PIECES / 2) && tci_dim_le(TCI_CLASS_LONG_ROW, row);
+    return (f->blocks && (cut || tci_plan_has_lines(points, row, line))) ||
            (points == 1 && tci_dim_le(TCI_GROUP_ALONE, row) && !tci_group_shares_row(f, r, g));
 }
 
@@ -38879,6 +39089,7 @@ enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
     TCI_CLASS_WIDE = 16,         /* least neighbours for that, */
     TCI_CLASS_POINTS = 1024,     /* or points, where any may be neighbours */
+    TCI_CLASS_SHARED_ROW = 256,  /* elements of rows of fewer points that a block shares out */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
@@ -38924,20 +39135,35 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
     }
 }
 
-/* Are there points enough that each lane has one of its own, though the axis `outer` is short? On a
- * machine of blocks neighbours are found on any outer axes (loop/spread.c); a processor has lanes
- * along `outer` alone, which is better as long as rows, read once, are no longer. */
-static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
+/* Has the kernel TCI_CLASS_POINTS outer points? */
+static bool tci_class_has_many(const tci_kernel *k)
 {
     int64_t points = 1;
     for (int a = 0; a < k->n_outer && points < TCI_CLASS_POINTS; a++) {
         points *= TCI_MIN(tci_dim_most(k->axes[a].size), TCI_CLASS_POINTS);
     }
+    return points >= TCI_CLASS_POINTS;
+}
+
+/* Are there points enough that each lane has one of its own, though the axis `outer` is short? On a
+ * machine of blocks neighbours are found on any outer axes (loop/spread.c); a processor has lanes
+ * along `outer` alone, which is better as long as rows, read once, are no longer. */
+static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
+{
     bool fits = machine.block_threads > 0 || row <= tci_dim_most(k->axes[outer].size);
     for (int t = 1; t < k->n_stages && machine.block_threads == 0; t++) {
         fits = fits && k->stages[t].n_axes == 0;
     }
-    return fits && points >= TCI_CLASS_POINTS;
+    return fits && tci_class_has_many(k);
+}
+
+/* Is the axis `outer` long enough for lanes? On a machine of blocks few points would leave it idle
+ * for as long as one thread takes for a row, which a block shares out instead, unless the row is
+ * short. */
+static bool tci_class_is_wide(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
+{
+    return tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE &&
+           (machine.block_threads == 0 || row <= TCI_CLASS_SHARED_ROW || tci_class_has_many(k));
 }
 
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
@@ -38965,7 +39191,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
         int last = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : inner;
         longest = TCI_MAX(longest, tci_dim_most(k->axes[last].size));
     }
-    bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
+    bool wide = tci_class_is_wide(k, outer, longest, machine);
     bool many = wide || tci_class_has_points(k, outer, longest, machine);
     if (longest < TCI_CLASS_SHORT_ROW && many && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
@@ -41260,7 +41486,14 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     return last;
 }
 
-/* Per instruction: does anything but that store need it? */
+/* Stores of one point after its reductions: what they need is read once, before the first. */
+static bool tci_memory_of_point(const tci_kernel *k, int store, int other)
+{
+    int stage = k->stores[store].stage;
+    return k->stores[other].stage == stage && k->stages[stage].n_axes == 0;
+}
+
+/* Per instruction: does anything but that store, and those of the same point, need it? */
 static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, int store)
 {
     bool *needed = TCI_NEW_ARRAY(s, bool, k->n_insts + 1);
@@ -41270,7 +41503,7 @@ static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, in
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
-        if (w != store) {
+        if (w != store && !tci_memory_of_point(k, store, w)) {
             needed[k->stores[w].value] = true;
             needed[TCI_MAX(k->stores[w].guard, 0)] |= k->stores[w].guard >= 0;
         }
@@ -41284,8 +41517,7 @@ static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, in
 }
 
 /* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
-static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blocks, int out,
-                                   int in)
+static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
 {
     int store = -1;
     if (k->call) {
@@ -41312,9 +41544,8 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
             return false;
         }
         /* a rolled row or tile: every point must be read before it is written, by its own store
-         * alone. What a row has one of is stored by all threads of a block that hold the row. */
-        bool by_all = blocks && k->vector == TCI_VEC_INNER;
-        if (reads && k->n_stages > 1 && (by_all || needed_elsewhere[i])) {
+         * alone, which one thread does */
+        if (reads && k->n_stages > 1 && needed_elsewhere[i]) {
             uint64_t all = k->n_axes >= 63 ? ~(uint64_t)0 : ((uint64_t)1 << k->n_axes) - 1;
             if ((load->axes & all) != all) {
                 return false;
@@ -41341,7 +41572,7 @@ static bool tci_memory_step_in_place(tci_scratch *s, const tci_plan *p, const tc
     int reads = tci_memory_operand(k, step, in, false);
     return writes < 0 || reads < 0 ||
            (step->offsets[reads] == 0 &&
-            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
+            tci_memory_elementwise(s, k, writes, reads));
 }
 
 /* Of a joint's members, which run in any order, only that which writes may read. */
@@ -45957,6 +46188,14 @@ static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tc
     return st;
 }
 
+/* A store of what a row that threads share has one of: the thread of its first lane does it, so
+ * that what it reads there is what was there before (plan/memory.c). In a skeleton each has its
+ * own. */
+static bool tci_access_is_of_row(const tci_build *b)
+{
+    return b->vec_axis < 0 && b->k->vector == TCI_VEC_INNER && b->l->threads > 1 && !b->l->matrix;
+}
+
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
 {
     tci_dim coef;
@@ -45966,6 +46205,11 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
         return;
     }
     tci_lstmt st = tci_access_store_stmt(b, store, coef, stream);
+    if (tci_access_is_of_row(b)) {
+        st.mem = TCI_MEM_STORE_N;
+        st.n = tci_lx_const(b->l, 1);
+        value = tci_build_widen(b, value, b->l->lanes);
+    }
     st.args[0] = value;
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }
@@ -53043,13 +53287,14 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  * and grouped convolutions, products with few rows and short columns, pooling and its gradient,
  * movements of small images.
  *
- * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
- * reductions whose loads are guarded or take neighbours some elements apart, so that a vector would
- * be read lane by lane; or one MAP stage with an axis shorter still. Out: the statements for
- * one thread. The one idea: neighbouring threads take neighbouring points of the result, whatever
- * axes those lie on, and each goes through the stages alone; what neighbours read in common comes
- * from the cache. A thread has several points along an axis that the factor with the last axis
- * lacks, so that what it reads of that factor serves all of them. Nothing changes a sum's order.
+ * In: a kernel with reductions whose last outer axis is too short to lay vectors along, or no
+ * multiple of one, or whose loads are guarded or take neighbours some elements apart, so that a
+ * vector would be read lane by lane; or one MAP stage with an axis shorter still. Out: the
+ * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
+ * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
+ * in common comes from the cache. A thread has several points along an axis that the factor with
+ * the last axis lacks, so that what it reads of that factor serves all of them. Nothing changes a
+ * sum's order.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
@@ -53123,9 +53368,10 @@ static bool tci_spread_fits(const tci_kernel *k)
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    bool is_short = last < TCI_SPREAD_SHORT && tci_spread_is_dot(k);
-    return fits && (reduces ? is_short || tci_spread_is_lane_by_lane(k)
-                            : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
+    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2);
+    bool is_ragged = !tci_spread_is_dot(k) && last % TCI_VLANES != 0;
+    return fits && (reduces ? is_short || is_ragged || tci_spread_is_lane_by_lane(k)
+                            : is_short && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
@@ -65861,6 +66107,7 @@ typedef struct tci_code {
     tci_module **modules; int32_t n_modules;
     tc_times times;
     bool from_disk;
+    bool intact;               /* a run that faults writes old values over old ones */
     bool calls;                /* the host calls functions of this process, by name and version */
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
@@ -68373,6 +68620,7 @@ static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
     if (!w->bad) {
         tci_wire_bytes(w, c->literal_dtypes, (size_t)c->n_literals);
     }
+    c->intact = tci_wire_range(w, c->intact, 0, 1) != 0;
     c->arena_bytes = tci_wire_range(w, c->arena_bytes, 0, INT64_MAX);
     c->kept_bytes = tci_wire_range(w, c->kept_bytes, 0, INT64_MAX);
     tci_wire_buffers(w, c);
@@ -70325,6 +70573,7 @@ typedef struct tci_compile_job {
     tci_code *code;
     tci_request_copy copy;    /* in the batch's scratch, as are the next four */
     tci_node **roots;         /* after rewriting */
+    bool intact;              /* tci_rewrite_intact */
     tci_plan *plan;
     int *units;               /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
@@ -70482,6 +70731,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     job->times.key = tci_compile_lap(&at, "graph");
 
     job->roots = tci_rewrite(s, job->copy.graph, job->copy.roots, r->n_roots);
+    job->intact = tci_rewrite_intact(s, job->copy.graph, job->roots, r->n_roots);
     if (b->verify) {
         tci_graph_verify(s, job->roots, r->n_roots);
     }
@@ -70880,6 +71130,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->key_bytes = r->key_bytes;
     c->hash = r->hash;
     c->exports = b->jit.exports;
+    c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;
@@ -73711,11 +73962,13 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
     f->ports = filled.ports;
 }
 
-/* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
+/* A run that fails midway, or calls the host's own code on the way, has to leave the old value:
+ * there new values are kept apart, unless a run that meets an index outside computes old ones. */
 static bool tci_program_is_simple(const tc_program *f)
 {
-    return !f->faults && (f->code->device ? f->code->device->alloc != NULL
-                                          : f->options.parallel_for == NULL);
+    bool holds = !f->faults || f->code->intact;
+    return holds && (f->code->device ? f->code->device->alloc != NULL
+                                    : f->options.parallel_for == NULL);
 }
 
 static bool tci_program_over_old(const tc_program *f, int output, int captured)
@@ -77370,6 +77623,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->list = from->list;
     c->n_list = from->n_list;
     c->n_init_list = from->n_init_list;
+    c->intact = from->intact;
     c->n_init = from->n_init;
     c->kept_bytes = from->kept_bytes;
     c->n_user_inputs = from->n_user_inputs;

@@ -98,6 +98,7 @@
 
 #include "rewrite/rewrite.c"
 #include "rewrite/crop.c"
+#include "rewrite/intact.c"
 
 #include "kernel/machine.c"
 #include "kernel/ir.c"

@@ -65,6 +65,97 @@ TCT_UNUSED static void test_update_in_place(tc_ctx *ctx, test_updates t)
     tc_program_free(apart);
 }
 
+/* ---- updates by what is read at indices ---- */
+
+enum { UPDATES_ROWS = 40, UPDATES_K = 7, UPDATES_TABLE = 9, UPDATES_AT = 4 };
+
+typedef struct test_indexed {
+    float values[UPDATES_AT][UPDATES_ROWS * UPDATES_K];
+} test_indexed;
+
+/* Of parameters w[k], s[rows], c[rows, k] and the table itself. */
+static void test_indexed_step(const tc_tensor *old, tc_tensor index, tc_tensor *now)
+{
+    tc_tensor picked = tc_materialize(tc_index_select(old[3], 0, index));
+    now[0] = tc_assign(old[0], tc_sub(old[0], tc_mul(tc_sum(picked, TC_AXES(0), false), 0.25)));
+    now[1] = tc_assign(old[1], tc_add(tc_mul(old[1], 0.5), tc_sum(picked, TC_AXES(1), false)));
+    now[2] = tc_assign(old[2], tc_add(old[2], picked));
+    now[3] = tc_assign(old[3], tc_mul(old[3], 2));
+}
+
+static const int test_indexed_sizes[UPDATES_AT] = {UPDATES_K, UPDATES_ROWS,
+                                                   UPDATES_ROWS * UPDATES_K,
+                                                   UPDATES_TABLE * UPDATES_K};
+
+/* Whole numbers, so in any order. */
+static void test_indexed_expect(test_indexed *t, const int64_t *index)
+{
+    test_indexed was = *t;
+    for (int r = 0; r < UPDATES_ROWS; r++) {
+        t->values[1][r] = was.values[1][r] * 0.5f;
+        for (int k = 0; k < UPDATES_K; k++) {
+            int64_t at = index[r] < 0 ? index[r] + UPDATES_TABLE : index[r];
+            float picked = was.values[3][at * UPDATES_K + k];
+            t->values[0][k] -= 0.25f * picked;
+            t->values[1][r] += picked;
+            t->values[2][r * UPDATES_K + k] += picked;
+        }
+    }
+    for (int i = 0; i < test_indexed_sizes[3]; i++) {
+        t->values[3][i] *= 2;
+    }
+}
+
+static void test_indexed_check(const tc_tensor *params, const test_indexed *want, int run)
+{
+    float got[UPDATES_ROWS * UPDATES_K];
+    for (int i = 0; i < UPDATES_AT; i++) {
+        CHECK_EQ_INT(tc_read(params[i], got, test_indexed_sizes[i]), TC_OK);
+        CHECK_MSG(!memcmp(got, want->values[i], sizeof(float) * (size_t)test_indexed_sizes[i]),
+                  "parameter %d after run %d", i, run);
+    }
+}
+
+/* New values lie over the old ones, and yet a run that meets an index outside leaves these. */
+TCT_UNUSED static void test_update_at_indices(tc_ctx *ctx)
+{
+    static const int64_t shapes[UPDATES_AT][3] = {{TC_F32, UPDATES_K},
+                                                  {TC_F32, UPDATES_ROWS},
+                                                  {TC_F32, UPDATES_ROWS, UPDATES_K},
+                                                  {TC_F32, UPDATES_TABLE, UPDATES_K}};
+    static test_indexed want;
+    tc_tensor index = tc_input(ctx, "index", TC_I64, UPDATES_ROWS), params[UPDATES_AT];
+    tc_tensor steps[UPDATES_AT];
+    tc_program *f = NULL;
+    int64_t at[UPDATES_ROWS];
+    for (int i = 0; i < UPDATES_AT; i++) {
+        for (int j = 0; j < test_indexed_sizes[i]; j++) {
+            want.values[i][j] = (float)(4 * (j % 11));
+        }
+        params[i] = tc_param_at(ctx, want.values[i], 2 + (i > 1), shapes[i], TC_HERE);
+    }
+    test_indexed_step(params, index, steps);
+    REQUIRE(tc_compile_fn(TC_TENSORS(index), TC_TENSORS_N(steps, UPDATES_AT), NULL, &f) == TC_OK);
+    for (int i = 0; i < UPDATES_AT; i++) {
+        CHECK_MSG(f->effects[i].over_old, "parameter %d is kept apart", i);
+    }
+    for (int run = 0; run < 4; run++) {
+        for (int r = 0; r < UPDATES_ROWS; r++) {
+            at[r] = (r * 5 + run) % (2 * UPDATES_TABLE) - UPDATES_TABLE;
+        }
+        tc_bufs in = TC_BUFS(TC_BUF(at, UPDATES_ROWS));
+        int64_t inside = at[17];
+        at[17] = run % 2 ? UPDATES_TABLE : -UPDATES_TABLE - 1;
+        CHECK_EQ_INT(tc_run(f, in, (tc_bufs){NULL, 0}), TC_ERR_INDEX);
+        test_indexed_check(params, &want, run);
+        at[17] = inside;
+        CHECK_EQ_INT(tc_run(f, in, (tc_bufs){NULL, 0}), TC_OK);
+        test_indexed_expect(&want, at);
+        test_indexed_check(params, &want, run);
+    }
+    tc_program_free(f);
+}
+
 /* Around tiles and vectors; few and many rows. */
 static const test_updates test_update_sizes[] = {
     {1, 1, 5}, {64, 17, 33}, {300, 130, 96}, {40, 7, 300}, {1000, 64, 64},

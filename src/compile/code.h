@@ -137,6 +137,7 @@ typedef struct tci_code {
     tci_module **modules; int32_t n_modules;
     tc_times times;
     bool from_disk;
+    bool intact;               /* a run that faults writes old values over old ones */
     bool calls;                /* the host calls functions of this process, by name and version */
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */

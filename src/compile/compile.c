@@ -53,6 +53,7 @@ typedef struct tci_compile_job {
     tci_code *code;
     tci_request_copy copy;    /* in the batch's scratch, as are the next four */
     tci_node **roots;         /* after rewriting */
+    bool intact;              /* tci_rewrite_intact */
     tci_plan *plan;
     int *units;               /* plan kernel -> number in the batch's jit; -1: it is a call */
     tci_dump dump;
@@ -210,6 +211,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     job->times.key = tci_compile_lap(&at, "graph");
 
     job->roots = tci_rewrite(s, job->copy.graph, job->copy.roots, r->n_roots);
+    job->intact = tci_rewrite_intact(s, job->copy.graph, job->roots, r->n_roots);
     if (b->verify) {
         tci_graph_verify(s, job->roots, r->n_roots);
     }
@@ -608,6 +610,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->key_bytes = r->key_bytes;
     c->hash = r->hash;
     c->exports = b->jit.exports;
+    c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
     c->n_symbols = r->n_symbols;

@@ -707,6 +707,7 @@ static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
     if (!w->bad) {
         tci_wire_bytes(w, c->literal_dtypes, (size_t)c->n_literals);
     }
+    c->intact = tci_wire_range(w, c->intact, 0, 1) != 0;
     c->arena_bytes = tci_wire_range(w, c->arena_bytes, 0, INT64_MAX);
     c->kept_bytes = tci_wire_range(w, c->kept_bytes, 0, INT64_MAX);
     tci_wire_buffers(w, c);

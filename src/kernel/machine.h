@@ -39,6 +39,8 @@ enum {
     TCI_CLASS_LONG_ROW = 2 * TCI_CLASS_PIECE_ROW, /* and of a row that is cut into several */
     TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
     TCI_CLASS_THREAD_BYTES = 16, /* and of the values that one of them holds */
+    TCI_CLASS_LINES = 8,         /* of a row, from which one block is too long at them, */
+    TCI_CLASS_LINE = 1024,       /* if they are shorter: few of its threads are busy with each */
     TCI_CLASS_ROW_VECTORS = 16   /* lanes of a row that registers hold, over all that is loaded */
 };
 

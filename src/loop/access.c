@@ -537,6 +537,14 @@ static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tc
     return st;
 }
 
+/* A store of what a row that threads share has one of: the thread of its first lane does it, so
+ * that what it reads there is what was there before (plan/memory.c). In a skeleton each has its
+ * own. */
+static bool tci_access_is_of_row(const tci_build *b)
+{
+    return b->vec_axis < 0 && b->k->vector == TCI_VEC_INNER && b->l->threads > 1 && !b->l->matrix;
+}
+
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
 {
     tci_dim coef;
@@ -546,6 +554,11 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
         return;
     }
     tci_lstmt st = tci_access_store_stmt(b, store, coef, stream);
+    if (tci_access_is_of_row(b)) {
+        st.mem = TCI_MEM_STORE_N;
+        st.n = tci_lx_const(b->l, 1);
+        value = tci_build_widen(b, value, b->l->lanes);
+    }
     st.args[0] = value;
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }

@@ -2,13 +2,14 @@
  * and grouped convolutions, products with few rows and short columns, pooling and its gradient,
  * movements of small images.
  *
- * In: a kernel with a DOT whose last outer axis is too short to lay vectors along; one with
- * reductions whose loads are guarded or take neighbours some elements apart, so that a vector would
- * be read lane by lane; or one MAP stage with an axis shorter still. Out: the statements for
- * one thread. The one idea: neighbouring threads take neighbouring points of the result, whatever
- * axes those lie on, and each goes through the stages alone; what neighbours read in common comes
- * from the cache. A thread has several points along an axis that the factor with the last axis
- * lacks, so that what it reads of that factor serves all of them. Nothing changes a sum's order.
+ * In: a kernel with reductions whose last outer axis is too short to lay vectors along, or no
+ * multiple of one, or whose loads are guarded or take neighbours some elements apart, so that a
+ * vector would be read lane by lane; or one MAP stage with an axis shorter still. Out: the
+ * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
+ * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
+ * in common comes from the cache. A thread has several points along an axis that the factor with
+ * the last axis lacks, so that what it reads of that factor serves all of them. Nothing changes a
+ * sum's order.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
@@ -61,9 +62,10 @@ static bool tci_spread_fits(const tci_kernel *k)
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    bool is_short = last < TCI_SPREAD_SHORT && tci_spread_is_dot(k);
-    return fits && (reduces ? is_short || tci_spread_is_lane_by_lane(k)
-                            : last < TCI_SPREAD_SHORT / 2 && k->n_outer > 1);
+    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2);
+    bool is_ragged = !tci_spread_is_dot(k) && last % TCI_VLANES != 0;
+    return fits && (reduces ? is_short || is_ragged || tci_spread_is_lane_by_lane(k)
+                            : is_short && k->n_outer > 1);
 }
 
 /* The last outer axis that the factor with the very last one lacks; -1: none. */

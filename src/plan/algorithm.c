@@ -71,10 +71,25 @@ static tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int
                           before);
 }
 
-/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. */
+/* Elements that lie side by side in a row that n reduces. */
+static int64_t tci_algo_line(const tci_node *n)
+{
+    const tci_node *x = n->in[0];
+    int64_t line = 1;
+    for (int i = n->n_attr - 1, at = x->rank - 1; i >= 0 && n->attr[i] == at; i--, at--) {
+        line *= tci_dim_known(x->shape[at]);
+    }
+    return line;
+}
+
+/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. Of rows that
+ * are many short lines each block has few threads: pieces of whole lines keep more of them busy. */
 static int64_t tci_algo_pieces(const tci_node *n, int64_t results, int64_t all)
 {
     bool rows = n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
+    if (rows && tci_plan_has_lines(results, all / results, tci_algo_line(n))) {
+        return TCI_MIN(all / results / tci_algo_line(n), TCI_CLASS_PIECES * 8 / results);
+    }
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
     int64_t most = all / results / (rows ? TCI_CLASS_PIECE_ROW : TCI_ALGO_BLOCK_COLUMN);
     return TCI_MIN(most, TCI_CLASS_PIECES / blocks);
@@ -93,6 +108,12 @@ static int tci_algo_longest(const tci_node *n)
         at = larger ? i : at;
     }
     return at;
+}
+
+TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line)
+{
+    return tci_dim_lt(line, TCI_CLASS_LINE) && tci_dim_le(rows, 4 * TCI_CLASS_PIECES) &&
+           tci_dim_le(tci_dim_mul(line, TCI_CLASS_LINES), row);
 }
 
 /* Where reduction n is cut, and how. */

@@ -43,6 +43,7 @@ enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
     TCI_CLASS_WIDE = 16,         /* least neighbours for that, */
     TCI_CLASS_POINTS = 1024,     /* or points, where any may be neighbours */
+    TCI_CLASS_SHARED_ROW = 256,  /* elements of rows of fewer points that a block shares out */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
@@ -88,20 +89,35 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
     }
 }
 
-/* Are there points enough that each lane has one of its own, though the axis `outer` is short? On a
- * machine of blocks neighbours are found on any outer axes (loop/spread.c); a processor has lanes
- * along `outer` alone, which is better as long as rows, read once, are no longer. */
-static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
+/* Has the kernel TCI_CLASS_POINTS outer points? */
+static bool tci_class_has_many(const tci_kernel *k)
 {
     int64_t points = 1;
     for (int a = 0; a < k->n_outer && points < TCI_CLASS_POINTS; a++) {
         points *= TCI_MIN(tci_dim_most(k->axes[a].size), TCI_CLASS_POINTS);
     }
+    return points >= TCI_CLASS_POINTS;
+}
+
+/* Are there points enough that each lane has one of its own, though the axis `outer` is short? On a
+ * machine of blocks neighbours are found on any outer axes (loop/spread.c); a processor has lanes
+ * along `outer` alone, which is better as long as rows, read once, are no longer. */
+static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
+{
     bool fits = machine.block_threads > 0 || row <= tci_dim_most(k->axes[outer].size);
     for (int t = 1; t < k->n_stages && machine.block_threads == 0; t++) {
         fits = fits && k->stages[t].n_axes == 0;
     }
-    return fits && points >= TCI_CLASS_POINTS;
+    return fits && tci_class_has_many(k);
+}
+
+/* Is the axis `outer` long enough for lanes? On a machine of blocks few points would leave it idle
+ * for as long as one thread takes for a row, which a block shares out instead, unless the row is
+ * short. */
+static bool tci_class_is_wide(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
+{
+    return tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE &&
+           (machine.block_threads == 0 || row <= TCI_CLASS_SHARED_ROW || tci_class_has_many(k));
 }
 
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
@@ -129,7 +145,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
         int last = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : inner;
         longest = TCI_MAX(longest, tci_dim_most(k->axes[last].size));
     }
-    bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
+    bool wide = tci_class_is_wide(k, outer, longest, machine);
     bool many = wide || tci_class_has_points(k, outer, longest, machine);
     if (longest < TCI_CLASS_SHORT_ROW && many && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;

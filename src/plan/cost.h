@@ -11,6 +11,9 @@ enum {
     TCI_COST_MOVE = 6,
     /* Flops on four bytes x evaluations in one kernel from which a value is stored. */
     TCI_COST_AGAIN = 64,
+    /* Elements of a row from which a value for it that takes so many flops on bytes is stored. */
+    TCI_COST_SPREAD = 32,
+    TCI_COST_ROOT = 16,
     TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
     TCI_COST_RESHAPES = 6,        /* that an index goes through on one path */
     TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */

@@ -312,24 +312,26 @@ static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const t
 
 /* Would root r, of which each outer point of g has a long row, be left to few threads?
  * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
- * of threads where a large reduction was cut (plan/algorithm.c) and g only adds up its parts: the
- * row is not what g reads, and by itself it keeps the whole device busy. */
+ * of threads where a reduction of large rows, or of many lines, was cut (plan/algorithm.c) and g
+ * only adds up its parts: the row is not what g reads, and by itself it keeps the whole device
+ * busy. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
                             const int32_t *outer_of)
 {
-    tci_dim points = 1, row = 1;
+    tci_dim points = 1, row = 1, line = 1;
     for (int o = 0; o < g->n_outer; o++) {
         points = tci_dim_mul(points, g->outer[o]);
     }
     for (int i = 0; i < r->n_domain; i++) {
         row = outer_of[i] < 0 ? tci_dim_mul(row, r->domain[i]) : row;
+        line = outer_of[i] < 0 ? tci_dim_mul(line, r->domain[i]) : 1;
     }
     if (!g->has_reduce || r->kind != TCI_ROOT_VALUE || !tci_dim_is_known(points) ||
         !tci_dim_is_known(row)) {
         return false;
     }
-    return (f->blocks && tci_dim_le(points, TCI_CLASS_PIECES / 2) &&
-            tci_dim_le(TCI_CLASS_LONG_ROW, row)) ||
+    bool cut = tci_dim_le(points, TCI_CLASS_PIECES / 2) && tci_dim_le(TCI_CLASS_LONG_ROW, row);
+    return (f->blocks && (cut || tci_plan_has_lines(points, row, line))) ||
            (points == 1 && tci_dim_le(TCI_GROUP_ALONE, row) && !tci_group_shares_row(f, r, g));
 }
 

@@ -251,6 +251,8 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
+/* On a machine of blocks: are so many rows better cut than gone through line by line? */
+TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* plan/sort.c: TOPK n as what finds its places. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/parts.c: contraction n as a SUM of rows of products, in f32; as a sum of parts, with a line

@@ -146,7 +146,14 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     return last;
 }
 
-/* Per instruction: does anything but that store need it? */
+/* Stores of one point after its reductions: what they need is read once, before the first. */
+static bool tci_memory_of_point(const tci_kernel *k, int store, int other)
+{
+    int stage = k->stores[store].stage;
+    return k->stores[other].stage == stage && k->stages[stage].n_axes == 0;
+}
+
+/* Per instruction: does anything but that store, and those of the same point, need it? */
 static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, int store)
 {
     bool *needed = TCI_NEW_ARRAY(s, bool, k->n_insts + 1);
@@ -156,7 +163,7 @@ static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, in
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
-        if (w != store) {
+        if (w != store && !tci_memory_of_point(k, store, w)) {
             needed[k->stores[w].value] = true;
             needed[TCI_MAX(k->stores[w].guard, 0)] |= k->stores[w].guard >= 0;
         }
@@ -170,8 +177,7 @@ static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, in
 }
 
 /* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
-static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blocks, int out,
-                                   int in)
+static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
 {
     int store = -1;
     if (k->call) {
@@ -198,9 +204,8 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, bool blo
             return false;
         }
         /* a rolled row or tile: every point must be read before it is written, by its own store
-         * alone. What a row has one of is stored by all threads of a block that hold the row. */
-        bool by_all = blocks && k->vector == TCI_VEC_INNER;
-        if (reads && k->n_stages > 1 && (by_all || needed_elsewhere[i])) {
+         * alone, which one thread does */
+        if (reads && k->n_stages > 1 && needed_elsewhere[i]) {
             uint64_t all = k->n_axes >= 63 ? ~(uint64_t)0 : ((uint64_t)1 << k->n_axes) - 1;
             if ((load->axes & all) != all) {
                 return false;
@@ -227,7 +232,7 @@ static bool tci_memory_step_in_place(tci_scratch *s, const tci_plan *p, const tc
     int reads = tci_memory_operand(k, step, in, false);
     return writes < 0 || reads < 0 ||
            (step->offsets[reads] == 0 &&
-            tci_memory_elementwise(s, k, p->fusion->blocks, writes, reads));
+            tci_memory_elementwise(s, k, writes, reads));
 }
 
 /* Of a joint's members, which run in any order, only that which writes may read. */

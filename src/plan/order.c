@@ -21,7 +21,7 @@
 #include "group.h"
 
 enum {
-    TCI_ORDER_READS = 4096,    /* least elements of src along the axis */
+    TCI_ORDER_READS = 512,     /* least elements of src along the axis */
     TCI_ORDER_BITS = 8,
     TCI_ORDER_CHUNK = 256,     /* words, at least; twice and four times as many where there are */
     TCI_ORDER_CHUNKS = 1024,   /* more chunks than this */

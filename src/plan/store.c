@@ -3,6 +3,8 @@
  * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
+ *   where it spreads   one value for a row, dearer than a product, is needed for each of its
+ *                      elements by another kernel of a machine of blocks than makes what it is of
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
  *                      (what is made of random numbers alone is drawn again instead, and a
  *                      comparison of indices is a guard)
@@ -328,6 +330,49 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
     return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
 }
 
+/* Is n made, element by element, of reductions that other groups than `group` make? */
+static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
+{
+    int stamp = ++f->stamp, left = 0, visited = 0;
+    bool of_rows = false, fits = true;
+    TCI_PUSH(f->s, f->walk, left, f->cap_walk, n);
+    while (left > 0 && fits) {
+        tci_node *u = f->walk[--left];
+        const tci_pnode *p = tci_pnode_of(f, u);
+        bool in_memory = u != n && tci_store_in_memory(f, u);
+        if (in_memory && p->root >= 0) {
+            const tci_root *r = &f->roots[p->root];
+            fits = r->group != group;
+            of_rows |= r->kind == TCI_ROOT_REDUCE;
+        }
+        fits = fits && (in_memory || ++visited < TCI_COST_WALK) &&
+               (in_memory || tci_op_is(u->op, TCI_IS_POINTWISE | TCI_IS_VIEW | TCI_IS_NUMBER));
+        for (int i = 0; i < u->n_in && fits && !in_memory; i++) {
+            if (tci_pnode_of(f, u->in[i])->walked != stamp) {
+                tci_pnode_of(f, u->in[i])->walked = stamp;
+                TCI_PUSH(f->s, f->walk, left, f->cap_walk, u->in[i]);
+            }
+        }
+    }
+    return of_rows && fits;
+}
+
+/* Is n, dearer than a product, one value for each row of which root r, on a machine of blocks,
+ * takes in many elements? Then each of its threads would compute it anew, and who makes the row's
+ * reductions rather does so, once. */
+static bool tci_store_is_for_rows(tci_fusion *f, const tci_root *r, tci_node *n)
+{
+    const tci_pnode *p = tci_pnode_of(f, n);
+    const tci_node *of = r->kind == TCI_ROOT_VALUE ? r->node : r->node->in[0];
+    double count = tci_store_count(n);
+    bool pairs = p->kernel > 0 || f->groups[r->group].kernel > 0;
+    bool may = f->blocks && !pairs && !p->drawn && !p->guards && count > 1;
+    return may && tci_op_is(n->op, TCI_IS_POINTWISE) &&
+           tci_store_count(of) >= TCI_COST_SPREAD * count &&
+           tci_store_measure(f, n).work >= TCI_COST_ROOT * count &&
+           tci_store_is_of_rows(f, n, r->group);
+}
+
 /* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
 static void tci_store_cover_inputs(const tci_fusion *f, const tci_node *n, int stamp)
 {
@@ -373,8 +418,9 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
         bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
                     (p->covered != stamp || mode == TCI_STORE_BY_ROOT);
         p->done = stamp;
-        if (asks && tci_store_is_shared(f, n, where)) {
-            tci_store_force(f, n, TCI_WHY_SHARED);
+        bool for_rows = asks && tci_store_is_for_rows(f, r, n);
+        if (for_rows || (asks && tci_store_is_shared(f, n, where))) {
+            tci_store_force(f, n, for_rows ? TCI_WHY_AGAIN : TCI_WHY_SHARED);
             tci_store_cover_inputs(f, n, stamp);
             continue;
         }

@@ -341,6 +341,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->list = from->list;
     c->n_list = from->n_list;
     c->n_init_list = from->n_init_list;
+    c->intact = from->intact;
     c->n_init = from->n_init;
     c->kept_bytes = from->kept_bytes;
     c->n_user_inputs = from->n_user_inputs;

@@ -157,11 +157,13 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
     f->ports = filled.ports;
 }
 
-/* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
+/* A run that fails midway, or calls the host's own code on the way, has to leave the old value:
+ * there new values are kept apart, unless a run that meets an index outside computes old ones. */
 static bool tci_program_is_simple(const tc_program *f)
 {
-    return !f->faults && (f->code->device ? f->code->device->alloc != NULL
-                                          : f->options.parallel_for == NULL);
+    bool holds = !f->faults || f->code->intact;
+    return holds && (f->code->device ? f->code->device->alloc != NULL
+                                    : f->options.parallel_for == NULL);
 }
 
 static bool tci_program_over_old(const tc_program *f, int output, int captured)

@@ -349,6 +349,14 @@ static tc_tensor sc_product(tc_tensor x) { return tc_prod(x, TC_AXES(-1), false)
 static tc_tensor sc_least(tc_tensor x) { return tc_argmin(x, -1, false); }
 static tc_tensor sc_all(tc_tensor x) { return tc_all(tc_gt(x, -3), TC_AXES(-1), false); }
 static tc_tensor sc_columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
+static tc_tensor sc_columns_each(tc_tensor x) { return tc_sum(x, TC_AXES(1), false); }
+static tc_tensor sc_softmax_columns(tc_tensor x) { return tc_softmax(x, 0); }
+static tc_tensor sc_images(tc_tensor x)
+{
+    tc_tensor var, mean;
+    tc_var_mean(x, TC_AXES(0, 2), 0, true, &var, &mean);
+    return tc_mul(tc_sub(x, mean), tc_rsqrt(tc_add(var, 1)));
+}
 static tc_tensor sc_column_best(tc_tensor x) { return tc_argmax(x, 0, false); }
 static tc_tensor sc_running(tc_tensor x) { return tc_add(tc_cumsum(x, 0), x); }
 static tc_tensor sc_running_rows(tc_tensor x) { return tc_mul(tc_cumsum(x, 1), 2); }
@@ -568,10 +576,17 @@ static const schedule_case schedule_cases[] = {
     {"points by 256 threads, 1 each", TC_F32, {2, 18, 40}, 3, sc_pool_inside},
     {"points by 256 threads, 1 each", TC_F32, {40, 12, 14}, 3, sc_pool_inside},
     {"points by 256 threads, 1 each", TC_F32, {2, 19, 40}, 3, sc_pool_back},
-    {"tile 1x1", TC_F32, {300, 1000}, 2, sc_columns},
-    {"tile 1x1", TC_F64, {70, 77}, 2, sc_columns},
+    {"tile 1x1", TC_F32, {300, 960}, 2, sc_columns},
+    {"tile 1x1", TC_F64, {70, 128}, 2, sc_columns},
+    {"points by 256 threads, 1 each", TC_F32, {300, 1000}, 2, sc_columns},
+    {"points by 256 threads, 1 each", TC_F64, {70, 77}, 2, sc_columns},
+    {"points by 256 threads, 1 each", TC_F32, {9, 120, 33}, 3, sc_columns_each},
+    {"rows in registers", TC_F32, {1000, 16}, 2, sc_softmax_columns},
+    {"rows in registers", TC_F32, {16, 5, 63}, 3, sc_images},
+    {"rows in registers", TC_BF16, {9, 40, 130}, 3, sc_images},
     {"lanes", TC_F32, {1000, 5}, 2, sc_columns},
-    {"tile 1x1", TC_BF16, {100, 259}, 2, sc_column_best},
+    {"tile 1x1", TC_BF16, {100, 256}, 2, sc_column_best},
+    {"points by 256 threads, 1 each", TC_BF16, {100, 259}, 2, sc_column_best},
     {"tile 1x1", TC_F32, {50, 300}, 2, sc_running},
     {"tile 1x1", TC_I32, {16, 70}, 2, sc_running},
     {"class CHAIN", TC_BF16, {40, 130}, 2, sc_running},
@@ -831,6 +846,24 @@ TEST(parameters_stay_where_they_were_changed)
     CHECK_EQ_INT(emu_allocations, before);
 }
 
+/* The mean of each row is divided once, by who sums the row, and not by each that reads it. */
+TEST(values_for_rows_are_computed_with_their_sums)
+{
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_program *f = NULL;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 600, 300), mean = tc_mean(x, TC_AXES(1), true);
+    tc_tensor y = tc_sum(tc_square(tc_sub(x, mean)), TC_AXES(0), false);
+    REQUIRE(tc_compile(y, &f) == TC_OK);
+    CHECK_HAS(f->code->explain, "div gets memory: it would be computed again for many elements");
+    CHECK(f->code->kernels[f->code->steps[0].kernel].n_operands == 2);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(updates_lie_where_parameters_lay)
 {
     register_emulation();
@@ -841,6 +874,7 @@ TEST(updates_lie_where_parameters_lay)
     for (int i = 0; i < TCI_COUNT(test_update_sizes); i++) {
         test_update_in_place(ctx, test_update_sizes[i]);
     }
+    test_update_at_indices(ctx);
     tc_ctx_free(ctx);
 }
 

@@ -66,6 +66,7 @@ static void check_updates(const char *backend)
     for (int i = 0; i < TCI_COUNT(test_update_sizes); i++) {
         test_update_in_place(ctx, test_update_sizes[i]);
     }
+    test_update_at_indices(ctx);
     tc_ctx_free(ctx);
 }
 
@@ -105,6 +106,25 @@ static void check_failed_runs(const char *backend)
         tc_program_free(f);
         tc_ctx_free(ctx);
     }
+}
+
+/* An index that is read at another one: nobody knows it before the run is under way. */
+TEST(updates_by_computed_indices_are_kept_apart)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor w = filled(ctx, 2), e = filled(ctx, 3);
+    tc_tensor index = tc_input(ctx, "index", TC_I64, 8);
+    tc_tensor second = tc_gather(tc_mul(index, 2), 0, index);
+    tc_program *f = compile(ctx, TC_TENSORS(index),
+                            TC_TENSORS(tc_assign(w, tc_add(w, tc_gather(e, 0, second)))));
+    int64_t good[8] = {0, 1, 2, 3}, bad[8] = {0, 1, 2, 3, 4};
+    CHECK(!f->effects[0].over_old);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(bad, 8)), NO_BUFS), TC_ERR_INDEX);
+    CHECK(all_are(w, 8, 2));
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(good, 8)), NO_BUFS), TC_OK);
+    CHECK(all_are(w, 8, 5));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
 }
 
 TEST(a_failed_run_changes_no_parameter_interp) { check_failed_runs("interp"); }
