@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ebe44e91619f1aec"
+#define TCI_BUILD "0a3f70bbecec6280"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -54537,6 +54537,7 @@ enum {
     TCI_MAP_BLOCK = 32,          /* rows of a transposing block */
     TCI_MAP_BLOCK_VECTOR = 64,   /* its elements along the vector axis */
     TCI_MAP_SQUARE = 16,         /* most lanes of a square that is turned in registers */
+    TCI_MAP_SQUARES = 64,        /* squares side by side, so that loads run along their rows */
     TCI_MAP_LINE_BYTES = 64,
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
@@ -54860,7 +54861,7 @@ static void tci_turn_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     nest.row_axis = a->row_axis;
     nest.n_vec = a->n_vec;
     nest.n_tiles = tci_dim_ceil_div(rows, lanes);
-    nest.group = TCI_MAP_BLOCK;
+    nest.group = TCI_MAP_SQUARES;
     nest.chunks_first = true; /* those of the same rows complete each other's pages */
     unit.base = lanes;
     if (tci_dim_is_known(rows)) {
