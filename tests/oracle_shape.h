@@ -456,7 +456,8 @@ static void orc_vecdot(orc_case *c)
 
 static void orc_trace(orc_case *c)
 {
-    orc_out(c, tc_sum(tc_diagonal(orc_tensor(c, "input"), 0, 0, 1), TC_ALL, false));
+    orc_out(c, tc_sum(tc_diagonal(tc_einsum("ij->ij", TC_TENSORS(orc_tensor(c, "input"))), 0, 0, 1), TC_ALL,
+                      false));
 }
 
 static void orc_multi_dot(orc_case *c)
@@ -595,6 +596,10 @@ static void orc_full(orc_case *c)
 static void orc_eye(orc_case *c)
 {
     int64_t n = orc_int(c, "n", 0), m = orc_int(c, "m", n);
+    if (n < 0 || m < 0) {
+        orc_out(c, tc_full(c->ctx, 0, TC_F32, n, m));
+        return;
+    }
     tc_tensor row = tc_unsqueeze(tc_arange(c->ctx, 0, n, 1, TC_I64), 1);
     tc_tensor same = tc_eq(row, tc_arange(c->ctx, 0, m, 1, TC_I64));
     orc_out(c, tc_cast(same, orc_dtype_arg(c, "dtype", TC_F32)));

@@ -1075,9 +1075,8 @@ TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int6
                              "expected [N, C] and [N], or [C] and one class, a weight [C], and 1 "
                              "or 2", rank, tc_rank(target), (long long)p);
     }
-    if (one) {
-        input = tc_reshape(input, -1);
-        target = tc_reshape_at(target, 0, NULL, here);
+    if (one) { /* the result has target's shape */
+        input = tc_rank(target) ? tc_reshape(input, 1, -1) : tc_reshape(input, -1);
     }
     tc_tensor x = tci_made_wide(&m, input), own = tc_unsqueeze(target, -1);
     tc_tensor off = tc_add(tc_sub(x, tc_gather(x, -1, own)), margin);

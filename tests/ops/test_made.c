@@ -551,6 +551,7 @@ TEST(edges_as_in_torch)
     VALUES(tc_hinge_embedding_loss(nan, tc_neg(one), 1, TC_REDUCE_NONE), NAN, 0);
     tc_tensor x = NUMBERS(1, SIZES(3), 1, 3, 2.5), own = tc_full(ctx, 1, TC_I64, 1);
     VALUES(tc_multi_margin_loss(x, own, 1, 1, TC_NONE, TC_REDUCE_NONE), 0.5 / 3);
+    CHECK_EQ_INT(tc_rank(tc_multi_margin_loss(x, own, 1, 1, TC_NONE, TC_REDUCE_NONE)), 1);
     VALUES(tc_multi_margin_loss(tc_range(x, 0, 0, 2), own, 1, 1, TC_NONE, TC_REDUCE_NONE), 0);
     CHECK_EQ_INT(tc_status_of(tc_multi_margin_loss(x, tc_full(ctx, 1, TC_I64, 2), 1, 1, TC_NONE,
                                                    TC_REDUCE_NONE)), TC_ERR_ARGUMENT);
