@@ -438,6 +438,18 @@ static void fz_draw_linear(fz_draw *d, fz_step *s)
     s->in[1] = fz_new_leaf(d, t, 3, b);
 }
 
+/* Over the rows of x, with a carry like one of them. */
+static void fz_draw_loop(fz_draw *d, fz_step *s)
+{
+    s->in[0] = fz_any(d);
+    fz_step x = d->f->steps[s->in[0]];
+    s->n_in = x.rank > 0 ? 2 : -1;
+    s->in[1] = x.rank > 0 ? fz_new_leaf(d, x.dtype, x.rank - 1, x.sizes + 1) : -1;
+    s->attr[0] = fz_pick(d, 4);
+    s->attr[1] = fz_pick(d, 2);
+    s->attr[2] = fz_pick(d, 2);
+}
+
 static void fz_draw_made(fz_draw *d, fz_step *s)
 {
     s->dtype = fz_pick_dtype(d);
@@ -492,6 +504,7 @@ static void fz_draw_step(fz_draw *d)
     case FZ_MATMUL: case FZ_EINSUM: fz_draw_product(d, &s); break;
     case FZ_CONV: case FZ_POOL: fz_draw_window(d, &s); break;
     case FZ_LINEAR: fz_draw_linear(d, &s); break;
+    case FZ_LOOP: fz_draw_loop(d, &s); break;
     default: fz_draw_move(d, &s); break;
     }
     for (int i = 0; i < s.n_in; i++) {

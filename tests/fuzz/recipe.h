@@ -19,7 +19,7 @@ typedef enum fz_kind {
     FZ_DROPOUT, FZ_RESHAPE, FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP,
     FZ_PAD, FZ_CAT, FZ_GATHER, FZ_INDEX_SELECT, FZ_SCATTER, FZ_BITCAST, FZ_TOPK, FZ_CUMSUM,
     FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX, FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM,
-    FZ_CROSS_ENTROPY, FZ_LINEAR, FZ_TAME, FZ_KIND_COUNT
+    FZ_CROSS_ENTROPY, FZ_LINEAR, FZ_LOOP, FZ_TAME, FZ_KIND_COUNT
 } fz_kind;
 
 typedef enum fz_data { FZ_DATA_WHOLE, FZ_DATA_UNIT, FZ_DATA_CORNERS, FZ_DATA_INDEX } fz_data;
@@ -311,6 +311,30 @@ static tc_tensor fz_call_linear(const fz_step *s, const tc_tensor *t, tc_ctx *ct
     }
 }
 
+/* attr: what a step does with the carry, whether the rows are taken from behind, and whether the
+ * value is what the steps gave or the last carry. */
+static tc_status fz_loop_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                              tc_tensor *next, tc_tensor *y)
+{
+    const fz_step *s = (const fz_step *)user;
+    switch (s->attr[0]) {
+    case 0: next[0] = tc_add(carry[0], x[0]); break;
+    case 1: next[0] = tc_sub(x[0], carry[0]); break;
+    case 2: next[0] = tc_maximum(carry[0], tc_neg(x[0])); break;
+    default: next[0] = tc_where(tc_gt(x[0], carry[0]), tc_flip(x[0], -1), carry[0]); break;
+    }
+    y[0] = s->attr[0] % 2 ? carry[0] : tc_abs(next[0]);
+    return TC_OK;
+}
+
+static tc_tensor fz_call_loop(const fz_step *s, const tc_tensor *t)
+{
+    tc_tensor last, rows;
+    tc_scan(TC_TENSORS(t[1]), TC_TENSORS(t[0]), 0, s->attr[1] != 0, fz_loop_step,
+            (void *)(uintptr_t)s, &last, &rows, 1);
+    return s->attr[2] ? rows : last;
+}
+
 static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
 {
     const fz_step *s = &f->steps[step];
@@ -335,6 +359,7 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
     case FZ_EINSUM: return fz_call_einsum(s, t);
     case FZ_CONV: case FZ_POOL: return fz_call_window(s, t);
     case FZ_LINEAR: return fz_call_linear(s, t, ctx);
+    case FZ_LOOP: return fz_call_loop(s, t);
     case FZ_TAME: return fz_call_tame(t[0]);
     case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
     case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY:
