@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9e7f9ad0e32f1c89"
+#define TCI_BUILD "69aefa348672f5af"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -73827,7 +73827,7 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 32.0     /* and so many times what a call does besides, at least */
+#define TCI_PROGRAM_CALLS 96.0     /* and so many times what a call does besides, at least */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */

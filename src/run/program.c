@@ -21,7 +21,7 @@
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 32.0     /* and so many times what a call does besides, at least */
+#define TCI_PROGRAM_CALLS 96.0     /* and so many times what a call does besides, at least */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
