@@ -292,7 +292,7 @@ static judge_value judge_sinc(long double a)
     const long double pi = acosl(-1);
     long double r = a - 2 * nearbyintl(a / 2);
     r = fabsl(r) > 0.5L ? copysignl(1, r) - r : r;
-    return a == 0 ? judge_near(1, 0.5) : judge_near(sinl(pi * r) / (pi * a), 4);
+    return a == 0 ? judge_near(1, 0.5) : judge_near(sinl(pi * r) / (pi * a), 2);
 }
 
 static judge_value judge_logaddexp(long double a, long double b, long double base)
@@ -361,7 +361,7 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_LOG1P: return judge_near(log1pl(a), 1);
     case TCI_OP_LOG2: return judge_near(log2l(a), 1);
     case TCI_OP_LOG10: return judge_near(log10l(a), 1);
-    case TCI_OP_ERFC: return judge_near(erfcl(a), wide ? 3 : 5);
+    case TCI_OP_ERFC: return judge_near(erfcl(a), 2);
     case TCI_OP_ERFINV: return judge_near(judge_erfinv(a), 2.5);
     case TCI_OP_LGAMMA: return judge_lgamma(a);
     case TCI_OP_DIGAMMA: return judge_digamma(0, a);
@@ -376,7 +376,7 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_HYPOT: return judge_near(hypotl(a, b), 2);
     case TCI_OP_COPYSIGN: return judge_exact(copysignl(a, b));
     case TCI_OP_HEAVISIDE: return judge_exact(a == 0 ? b : a > 0);
-    case TCI_OP_LDEXP: return judge_near(a == 0 ? a : a * exp2l(b), 4);
+    case TCI_OP_LDEXP: return judge_near(a == 0 ? a : a * exp2l(b), 2);
     case TCI_OP_LOGADDEXP: return judge_logaddexp(a, b, expl(1));
     case TCI_OP_LOGADDEXP2: return judge_logaddexp(a, b, 2);
     case TCI_OP_XLOGY:

@@ -125,6 +125,14 @@ static double tci_ref_helper(tci_helper_id id, double a)
     return tci_helper_get(id)->f64_1(a);
 }
 
+/* The angle less whole turns, and folded to where it is small. */
+static double tci_ref_sinc(double a)
+{
+    const double pi = 3.14159265358979323846, r = remainder(a, 2.0);
+    const double f = r > 0.5 ? 1.0 - r : r < -0.5 ? -1.0 - r : r;
+    return a == 0.0 ? 1.0 : sin(pi * f) / (pi * a);
+}
+
 static double tci_ref_libm(tci_prim p, double a, double b)
 {
     switch (p) {
@@ -151,6 +159,7 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_LOG2: return log2(a);
     case TCI_P_LOG10: return log10(a);
     case TCI_P_ATAN2: return atan2(a, b);
+    case TCI_P_SINC: return tci_ref_sinc(a);
     case TCI_P_COPYSIGN: return copysign(a, b);
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* never: no math prim */

@@ -278,13 +278,15 @@ static double tc_h_tan_f64(double x) {
     return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
 })
 
-/* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution, where a^2 / 2 is hi + lo exactly.
+/* factor * Phi(-b) * 2^128, b = a + rest >= 0, Phi the normal distribution, where b^2 / 2 is hi +
+ * lo exactly. In what follows a stands for b; the derivative puts the rest back.
  * (1 + a) Phi(-a) e^(a^2/2) is a polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term and
  * the division are done in hi + lo. */
 TCI_HELPER(tail_f64,
-static double tc_h_tail_f64(double a, double factor, double hi, double lo) {
+static double tc_h_tail_f64(double a, double rest, double factor, double hi, double lo) {
     if (a > 39.0) {
         a = 39.0;
+        rest = 0.0;
     }
     double t = (a - 4.0) / (a + 4.0);
     static const double q[23] = {
@@ -307,7 +309,8 @@ static double tc_h_tail_f64(double a, double factor, double hi, double lo) {
     double d = 1.0 + a;
     double dl = a > 1.0 ? 1.0 - (d - a) : a - (d - 1.0);
     double m = qh / d;
-    double ml = (TC_FMA_F64(-m, d, qh) + (ql - m * dl)) / d;
+    double ml = (TC_FMA_F64(-m, d, qh) + (ql - m * dl)) / d
+        + rest * (a * m - 0.39894228040143268);
     double uh = m * factor;
     double ul = TC_FMA_F64(m, factor, -uh) + ml * factor;
     double e = tc_h_exp_core_f64(-hi, -lo, 128);
@@ -332,7 +335,7 @@ static double tc_h_erf_f64(double x) {
         return TC_FMA_F64(x, p, x);
     }
     double s = a * a;
-    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0, s, TC_FMA_F64(a, a, -s));
+    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 0.0, 1.0, s, TC_FMA_F64(a, a, -s));
     y = TC_FMA_F64(y, -0x1p-127, 1.0);
     return x < 0.0 ? -y : y;
 })
@@ -345,7 +348,9 @@ static double tc_h_erfc_f64(double x) {
     }
     a = a > 28.0 ? 28.0 : a;
     double s = a * a;
-    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0, s, TC_FMA_F64(a, a, -s));
+    double wide = a * 0x1.6a09e667f3bcdp+0;
+    double rest = TC_FMA_F64(a, 0x1.6a09e667f3bcdp+0, -wide) + a * -0x1.bdd3413b26456p-54;
+    double y = tc_h_tail_f64(wide, rest, 1.0, s, TC_FMA_F64(a, a, -s));
     return x < 0.0 ? TC_FMA_F64(y, -0x1p-127, 2.0) : y * 0x1p-127;
 })
 
@@ -543,8 +548,9 @@ static long long tc_h_gcd_i64(long long x, long long y) {
     return tc_h_gcd_u64((long long)(x < 0 ? 0 - a : a), (long long)(y < 0 ? 0 - b : b));
 })
 
-/* log|Gamma|. From 0.8 to 2.3 (x - 1) (x - 2) R(x - 3/2); below and above that x Gamma(x) = Gamma(x
- * + 1), from 8 on Stirling's series, below 0 the reflection pi / (x sin(pi x)). */
+/* log|Gamma|. From 0.704 to 2.3 (x - 1) (x - 2) R(x - 3/2); below and above that
+ * x Gamma(x) = Gamma(x + 1), from 8 on Stirling's series, below 0 the reflection
+ * pi / (x sin(pi x)). */
 TCI_HELPER(lgamma_f64,
 static double tc_h_lgamma_f64(double x) {
     double y = x < 0.0 ? -x : x;
@@ -553,13 +559,16 @@ static double tc_h_lgamma_f64(double x) {
     if (!(y < 0x1p1023)) {
         return x * x;
     }
+    if (y < 0x1p-60) {
+        return -tc_h_log_f64(y);
+    }
     if (x < 0.0) {
         double r = y < 0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
         r = tc_h_trig_f64(r * 3.14159265358979312, 0) * y;
         more = 1.14472988584940017 - tc_h_log_f64(r < 0.0 ? -r : r);
         sign = -1.0;
     }
-    if (y < 0.8) {
+    if (y < 0.704) {
         more -= sign * tc_h_log_f64(y);
         y += 1.0;
     } else if (y >= 8.0) {
@@ -580,21 +589,27 @@ static double tc_h_lgamma_f64(double x) {
         y -= 1.0;
         product *= y;
     }
-    static const double c[26] = {
-        -0x1.b498511411fa6p-20, 0x1.3018594078b49p-18, -0x1.26e4faa5b5e63p-19,
-        -0x1.8f6c1cbe242f8p-19, -0x1.c9864449c07c5p-20, 0x1.89ef3f562ea68p-17,
-        -0x1.cb4a3393422ecp-17, 0x1.d908cc9181d04p-17, -0x1.9accc9a05275dp-16,
-        0x1.66068fa4499f6p-15, -0x1.1943eddaca741p-14, 0x1.ba2832c65b189p-14,
-        -0x1.61cc80072c588p-13, 0x1.1c7c98bfa15bcp-12, -0x1.cb4dfbd06bfa2p-12,
-        0x1.750a844161b17p-11, -0x1.313e4cde50b7ep-10, 0x1.f814ba5d17ff6p-10,
-        -0x1.a50354356e5f8p-9, 0x1.64f0664e8bd61p-8, -0x1.34dbda0fd98dcp-7, 0x1.1334235276a57p-6,
-        -0x1.007aa83cf34c7p-5, 0x1.01af62a292a8ap-4, -0x1.2aed059bd606fp-3, 0x1.eeb95b094c191p-2};
+    static const double c[30] = {
+        -0x1.402e726382ef5p-20, 0x1.ee00a35f2eccdp-20, 0x1.8305fed6bbba9p-19,
+        -0x1.2a0f35446b00cp-18, -0x1.727d25f8a3347p-18, 0x1.1de338c931237p-17,
+        0x1.6cbf500bcc115p-19, -0x1.168df60023c01p-18, -0x1.df7cce5b2e925p-18,
+        0x1.75473da848682p-17, -0x1.3a902045b8dbcp-17, 0x1.f09c7b54d9285p-17,
+        -0x1.c185749fc9a8fp-16, 0x1.638a7dca915acp-15, -0x1.15c4ec0a082b5p-14,
+        0x1.ba729ac8e6dfbp-14, -0x1.6239e4c6c265dp-13, 0x1.1c7a2029984ebp-12,
+        -0x1.cb45055df537ap-12, 0x1.750a97f015623p-11, -0x1.313e8a1efe7e7p-10,
+        0x1.f814ba7bfbfd3p-10, -0x1.a5035230c6867p-9, 0x1.64f0664aef208p-8,
+        -0x1.34dbda149c8f9p-7, 0x1.13342352833dap-6, -0x1.007aa83cee16ap-5,
+        0x1.01af62a29298dp-4, -0x1.2aed059bd608ap-3, 0x1.eeb95b094c191p-2};
     double t = y - 1.5;
     double p = c[0];
-    for (int i = 1; i < 26; i++) {
+    for (int i = 1; i < 29; i++) {
         p = TC_FMA_F64(p, t, c[i]);
     }
-    p = (y - 1.0) * (y - 2.0) * p + (product > 1.0 ? tc_h_log_f64(product) : 0.0);
+    double top = p * t;
+    double d = y - 1.0;
+    d = TC_FMA_F64(d, d, -d);
+    p = c[29] + top;
+    p = TC_FMA_F64(d, p, d * (top - (p - c[29]))) + (product > 1.0 ? tc_h_log_f64(product) : 0.0);
     return more + sign * p;
 })
 
@@ -603,12 +618,15 @@ static float tc_h_lgamma_f32(float x) {
     return (float)tc_h_lgamma_f64((double)x);
 })
 
-/* The derivative of that: the recurrence up to 10, the asymptotic series from there on, below 0 the
- * reflection. At 0 it is -inf of the zero's sign, at the integers below it NaN. */
+/* The derivative of that: from 1 to 2 (x - root) P(x - 3/2), the root in two parts; the recurrence
+ * up to 10, whose sum is more + low; the asymptotic series from there on, below 0 the reflection.
+ * At 0 it is -inf of the zero's sign, at the integers below it NaN. */
 TCI_HELPER(digamma_f64,
 static double tc_h_digamma_f64(double x) {
     double more = 0.0;
-    if (x == 0.0) {
+    double low = 0.0;
+    double off = 0.0;
+    if (x < 0x1p-60 && x > -0x1p-60) {
         return -1.0 / x;
     }
     if (x < 0.0) {
@@ -620,20 +638,51 @@ static double tc_h_digamma_f64(double x) {
         more = -3.14159265358979312 * tc_h_trig_f64(r, 1) / tc_h_trig_f64(r, 0);
         x = 1.0 - x;
     }
-    while (x < 10.0) {
-        more -= 1.0 / x;
-        x += 1.0;
+    if (!(x < 10.0)) {
+        double w = 1.0 / (x * x);
+        static const double q[7] = {
+            0.083333333333333333, -0.021092796092796093, 0.0075757575757575758,
+            -0.0041666666666666667, 0.003968253968253968, -0.0083333333333333333,
+            0.083333333333333333};
+        double p = q[0];
+        for (int i = 1; i < 7; i++) {
+            p = TC_FMA_F64(p, w, q[i]);
+        }
+        return more + (tc_h_log_f64(x) - (0.5 / x + w * p));
     }
-    double w = 1.0 / (x * x);
-    static const double q[7] = {
-        0.083333333333333333, -0.021092796092796093, 0.0075757575757575758,
-        -0.0041666666666666667, 0.003968253968253968, -0.0083333333333333333,
-        0.083333333333333333};
-    double p = q[0];
-    for (int i = 1; i < 7; i++) {
-        p = TC_FMA_F64(p, w, q[i]);
+    while (x < 1.0 || x >= 2.0) {
+        double step = x < 1.0 ? -1.0 : 1.0;
+        double v = x < 1.0 ? x : x - 1.0;
+        off = x < 1.0 ? x - ((x + 1.0) - 1.0) : 0.0;
+        x -= step;
+        double t = step / v;
+        double sum = more + t;
+        double back = sum - more;
+        low += ((more - (sum - back)) + (t - back)) + TC_FMA_F64(-t, v, step) / v;
+        more = sum;
     }
-    return more + (tc_h_log_f64(x) - (0.5 / x + w * p));
+    static const double c[22] = {
+        -0x1.6b107f71aa124p-13, 0x1.104c9d0897b58p-12, -0x1.3db05b36d9a48p-13,
+        0x1.dc8ae08af0fc4p-13, -0x1.f99f529bd0771p-12, 0x1.7b3b41b0b38cdp-11,
+        -0x1.1002aaf6255f5p-10, 0x1.980fc9c9f0be8p-10, -0x1.33661f9073563p-9,
+        0x1.cd3e42d157015p-9, -0x1.5a071c746535bp-8, 0x1.03c00801ba958p-7,
+        -0x1.86355f6f68797p-7, 0x1.256475e5ac975p-6, -0x1.b9f8b1367959dp-6,
+        0x1.4de9aa05d3418p-5, -0x1.fb442029cdbf4p-5, 0x1.8512e5905d180p-4,
+        -0x1.2feeeb98a7cd8p-3, 0x1.eca189b8e6da1p-3, -0x1.b1cb63005ee97p-2,
+        0x1.e6f0cbb873617p-1};
+    double p = c[0];
+    for (int i = 1; i < 21; i++) {
+        p = TC_FMA_F64(p, x - 1.5, c[i]);
+    }
+    double top = TC_FMA_F64(p, x - 1.5, -0x1.f789c8f062b61p-55);
+    p = c[21] + top;
+    top -= p - c[21];
+    double d = (x - 0x1.762d86356be3fp+0) + (off - 0x1.b86a722197829p-54);
+    double y = d * p;
+    low += TC_FMA_F64(d, p, -y) + d * top;
+    double sum = more + y;
+    double back = sum - more;
+    return sum + (((more - (sum - back)) + (y - back)) + low);
 })
 
 TCI_HELPER(digamma_f32,
@@ -641,24 +690,33 @@ static float tc_h_digamma_f32(float x) {
     return (float)tc_h_digamma_f64((double)x);
 })
 
-/* The second derivative, in the same way. */
+/* The second derivative: the asymptotic series at x + n, from 12 on, and then the n terms of the
+ * recurrence, the largest last. */
 TCI_HELPER(trigamma_f64,
 static double tc_h_trigamma_f64(double x) {
     double more = 0.0;
     double sign = 1.0;
-    if (x < 0.5) {
+    if (x < 0x1p-60 && x > -0x1p-60) {
+        return (1.0 / x) * (1.0 / x);
+    }
+    if (x < 0.0) {
         double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
-        r = 3.14159265358979312 / tc_h_trig_f64(r * 3.14159265358979312, 0);
-        more = r * r;
+        double turn = r * 3.14159265358979312;
+        double rest = TC_FMA_F64(r, 3.14159265358979312, -turn) + r * 1.2246467991473532e-16;
+        double s = tc_h_trig_f64(turn, 0);
+        double u = 3.14159265358979312 / s;
+        if (s == 0.0) {
+            return u * u;
+        }
+        double ul = (TC_FMA_F64(-u, s, 3.14159265358979312)
+            + (1.2246467991473532e-16 - u * rest * tc_h_trig_f64(turn, 1))) / s;
+        more = u * u + 2.0 * u * ul;
         sign = -1.0;
         x = 1.0 - x;
     }
-    double sum = 0.0;
-    while (x < 12.0) {
-        sum += 1.0 / (x * x);
-        x += 1.0;
-    }
-    double w = 1.0 / (x * x);
+    int n = x < 12.0 ? (int)(12.0 - x) + 1 : 0;
+    double v = x + (double)n;
+    double w = 1.0 / (v * v);
     static const double q[7] = {
         1.1666666666666667, -0.25311355311355311, 0.075757575757575758,
         -0.033333333333333333, 0.023809523809523810, -0.033333333333333333,
@@ -667,7 +725,19 @@ static double tc_h_trigamma_f64(double x) {
     for (int i = 1; i < 7; i++) {
         p = TC_FMA_F64(p, w, q[i]);
     }
-    return more + sign * (sum + (1.0 / x + w * (0.5 + p / x)));
+    double sum = 1.0 / v + w * (0.5 + p / v);
+    double low = 0.0;
+    while (n > 0) {
+        n -= 1;
+        v = x + (double)n;
+        double t = 1.0 / v;
+        double square = t * t;
+        double next = sum + square;
+        low += (square - (next - sum)) + TC_FMA_F64(t, t, -square)
+            + 2.0 * square * TC_FMA_F64(-t, v, 1.0);
+        sum = next;
+    }
+    return more + sign * (sum + low);
 })
 
 TCI_HELPER(trigamma_f32,

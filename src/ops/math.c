@@ -213,6 +213,12 @@ static const double tci_math_mills_n[] = {0x1.de177ap-9, 0x1.335faep-5, 0x1.6489
                                           0x1.b4552ep-2, 0.5};
 static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff9ep-2,
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
+/* (a + 2) e^(a^2) erfc(a) over t = (a - 2) / (a + 2), 0.465 <= a <= 10.2, relative error 2^-26.6:
+ * t^8 .. t, and 1 in two parts */
+static const double tci_math_erfcx_c[] = {-0x1.ffb054p-12, -0x1.a1417ap-11, 0x1.8af53cp-9,
+                                          0x1.a7cda2p-8,   -0x1.603484p-6,  -0x1.2a8614p-5,
+                                          0x1.1e2db6p-2,   -0x1.5fd388p-1};
+static const double tci_math_erfcx_0 = 0x1.058672p+0, tci_math_erfcx_0_rest = -0x1.1481p-27;
 /* tan(r) / r - 1 over s = r^2, |r| <= pi/4 * 1.0002, error of the tangent 2^-25.6: s^5 .. s^0 */
 static const double tci_math_tan_c[] = {0x1.361e4ap-7, 0x1.864fbep-9, 0x1.91d374p-6,
                                         0x1.b54ebep-5, 0x1.112fbcp-3, 0x1.5554d4p-2};
@@ -418,17 +424,17 @@ static void tci_math_erf_f32(tci_math *m)
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 16.27]: -(nu + e) part/2 is that exponent,
+/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 16.27]: -(nu + e) / 2 is that exponent,
  * exactly, which keeps the tail to a few ulp. Where it is scaled back a subnormal result is rounded
  * once. Of a = 16.27 the scale is 0, as in exp. */
-static int tci_math_phi_f32(tci_math *m, int nu, int e, double part, int a)
+static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
 {
     int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
-    int factor = tci_math_k(m, part * 0x1.715476p-1);
+    int factor = tci_math_k(m, 0x1.715476p-1);
     int sum = tci_math_fma(m, nu, factor, magic);
     int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
-    r = tci_math_fma(m, nu, tci_math_k(m, part * 0x1.4ae0cp-27), r);
-    r = tci_math_fma(m, e, tci_math_k(m, part * -0x1.715476p-1), r);
+    r = tci_math_fma(m, nu, tci_math_k(m, 0x1.4ae0cp-27), r);
+    r = tci_math_fma(m, e, tci_math_k(m, -0x1.715476p-1), r);
     int p = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c));
     p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
     int top = tci_math_poly(m, a, tci_math_mills_n, TCI_COUNT(tci_math_mills_n));
@@ -444,24 +450,71 @@ static void tci_math_gelu_f32(tci_math *m)
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 14.5), tci_math_1(m, TCI_P_ABS, x));
     int minus_a = tci_math_1(m, TCI_P_NEG, a);
     int nu = tci_math_2(m, TCI_P_MUL, a, minus_a);
-    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 1.0, a);
+    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), a);
     int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
     tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
 }
 
-/* erfc|x| = 2 Phi(-a sqrt 2) as in gelu, and 2 less that below 0. */
+/* A value as hi + lo. */
+typedef struct tci_math_pair {
+    int hi, lo;
+} tci_math_pair;
+
+/* e^(a^2) erfc(a) = G(t) / d, d = a + 2, t = (a - 2) / (a + 2), 0.46 <= a <= 10.2; what roundings
+ * of d, t, the last step of G and the quotient take is put back. */
+static tci_math_pair tci_math_erfcx_f32(tci_math *m, int a)
+{
+    int two = tci_math_k(m, 2.0);
+    int d = tci_math_2(m, TCI_P_ADD, a, two);
+    int d_rest = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, two));
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 1.0), d);
+    int less = tci_math_2(m, TCI_P_SUB, d, tci_math_k(m, 4.0)); /* a - 2 is less + d_rest */
+    int t = tci_math_2(m, TCI_P_MUL, less, back), minus_t = tci_math_1(m, TCI_P_NEG, t);
+    int off = tci_math_2(m, TCI_P_ADD, tci_math_fma(m, minus_t, d, less),
+                         tci_math_fma(m, minus_t, d_rest, d_rest));
+    t = tci_math_fma(m, off, back, t);
+    int top = tci_math_poly(m, t, tci_math_erfcx_c, TCI_COUNT(tci_math_erfcx_c));
+    top = tci_math_fma(m, top, t, tci_math_k(m, tci_math_erfcx_0_rest));
+    int first = tci_math_k(m, tci_math_erfcx_0);
+    int g = tci_math_2(m, TCI_P_ADD, first, top);
+    int g_rest = tci_math_2(m, TCI_P_SUB, top, tci_math_2(m, TCI_P_SUB, g, first));
+    tci_math_pair y;
+    y.hi = tci_math_2(m, TCI_P_MUL, g, back);
+    int minus_y = tci_math_1(m, TCI_P_NEG, y.hi);
+    off = tci_math_fma(m, minus_y, d_rest, tci_math_fma(m, minus_y, d, g));
+    y.lo = tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_ADD, off, g_rest), back);
+    return y;
+}
+
+/* erfc a = e^-(a^2) (hi + lo) from a = 0.46875 on, 1 - erf a below that; 2 less it for -a. The
+ * exponent is -(nu + e), exactly; of 2^r only 2^r - 1 is rounded, and a subnormal result once. */
 static void tci_math_erfc_f32(tci_math *m)
 {
-    int x = tci_math_arg(m, 0);
-    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 11.505f), tci_math_1(m, TCI_P_ABS, x));
+    int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
+    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
     int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
-    int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e6p+0));
-    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), 2.0, wide);
+    int e = tci_math_fma(m, a, a, nu);
+    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
+    int factor = tci_math_k(m, tci_math_log2e);
+    int sum = tci_math_fma(m, nu, factor, magic);
+    int rest = tci_math_2(m, TCI_P_MUL, e, tci_math_k(m, -tci_math_log2e));
+    rest = tci_math_fma(m, nu, tci_math_k(m, 0x1.4ae0cp-26), rest);
+    int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
+    r = tci_math_2(m, TCI_P_ADD, r, rest);
+    int q = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c) - 1);
+    q = tci_math_2(m, TCI_P_MUL, q, r); /* 2^r - 1 */
+    tci_math_pair y = tci_math_erfcx_f32(m, a);
+    int low = tci_math_fma(m, q, y.hi, tci_math_fma(m, q, y.lo, y.lo));
+    int tail = tci_math_2(m, TCI_P_ADD, low, y.hi);
+    tail = tci_math_2(m, TCI_P_MUL, tail, tci_math_exp2i(m, sum));
     int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
-    int factor =
-        tci_math_select(m, below, tci_math_k(m, -0x1p-63), tci_math_k(m, 0x1p-63));
+    int scale = tci_math_select(m, below, tci_math_k(m, -0x1p-64), tci_math_k(m, 0x1p-64));
     int base = tci_math_select(m, below, tci_math_k(m, 2.0), tci_math_k(m, 0.0));
-    tci_math_fma(m, phi, factor, base);
+    int far = tci_math_fma(m, tail, scale, base);
+    int s = tci_math_2(m, TCI_P_MUL, a, a);
+    int g = tci_math_poly(m, s, tci_math_erf_small_c, TCI_COUNT(tci_math_erf_small_c));
+    int near = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, x), g, tci_math_2(m, TCI_P_SUB, one, x));
+    tci_math_select(m, tci_math_compare(m, TCI_P_LT, a, tci_math_k(m, 0.46875)), near, far);
 }
 
 /* tan(x): r = x - q pi/2 as for sin; -1 / tan(r) where q is odd. */
@@ -755,6 +808,34 @@ static void tci_math_atan2(tci_math *m)
     tail = tci_math_fma(m, side, z, tail);
     int r = tci_math_fma(m, eighths, tci_math_k_of(m, 0x1.921fb6p-1, 0x1.921fb54442d18p-1), tail);
     tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, r), y);
+}
+
+/* sin(pi r) / (pi r) - 1 over s = r^2, |r| <= 1/2, error of the sine 2^-28.5, 2^-56.7: s^4 .. s^0
+ * and s^8 .. s^0 */
+static const double tci_math_sinc_c[] = {-0x1.2790f4p-9, 0x1.ac14e4p-6, -0x1.86a7f8p-3,
+                                         0x1.9f9cb2p-1, -0x1.a51a66p+0};
+static const double tci_math_sinc_wide_c[] = {
+    -0x1.e8dd177821e5ap-28, 0x1.0fb1129c15c02p-22, -0x1.d42435d9931bcp-18, 0x1.374719861aaeep-13,
+    -0x1.33816aa3bf072p-9, 0x1.ac6805cf340f3p-6, -0x1.86a8e4720db5bp-3, 0x1.9f9cb402bc46cp-1,
+    -0x1.a51a6625307d3p+0};
+
+/* sin(pi x) / (pi x): the angle less whole turns and folded to at most a quarter of one is f pi,
+ * f exact, and pi is in the polynomial alone. */
+static void tci_math_sinc(tci_math *m)
+{
+    int a = tci_math_1(m, TCI_P_ABS, tci_math_arg(m, 0)), half = tci_math_k(m, 0.5);
+    int turns = tci_math_1(m, TCI_P_RINT, tci_math_2(m, TCI_P_MUL, a, half));
+    int f = tci_math_fma(m, turns, tci_math_k(m, -2.0), a);
+    int side = tci_math_copy_sign(m, tci_math_k(m, 1.0), f);
+    int past = tci_math_compare(m, TCI_P_LT, half, tci_math_1(m, TCI_P_ABS, f));
+    f = tci_math_select(m, past, tci_math_2(m, TCI_P_SUB, side, f), f);
+    int s = tci_math_2(m, TCI_P_MUL, f, f);
+    int p = tci_math_is_wide(m)
+                ? tci_math_poly(m, s, tci_math_sinc_wide_c, TCI_COUNT(tci_math_sinc_wide_c))
+                : tci_math_poly(m, s, tci_math_sinc_c, TCI_COUNT(tci_math_sinc_c));
+    int y = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, s, p), f, f);
+    int zero = tci_math_compare(m, TCI_P_EQ, a, tci_math_k(m, 0.0));
+    tci_math_select(m, zero, tci_math_k(m, 1.0), tci_math_2(m, TCI_P_DIV, y, a));
 }
 
 static void tci_math_copysign(tci_math *m)
@@ -1062,6 +1143,7 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_LOG10: tci_math_log10(m); break;
     case TCI_P_ATAN2: tci_math_atan2(m); break;
     case TCI_P_COPYSIGN: tci_math_copysign(m); break;
+    case TCI_P_SINC: tci_math_sinc(m); break;
     TCI_BASE_PRIMS(TCI_PRIM_CASE)
     case TCI_P_COUNT: break; /* no recipe */
     }

@@ -125,14 +125,7 @@
     X(DIGAMMA, digamma, 1, FLOAT, CALL, DIGAMMA(A), DA(MUL(G, TRIGAMMA(A))),                       \
       "derivative of lgamma")                                                                      \
     X(TRIGAMMA, trigamma, 1, FLOAT, CALL, TRIGAMMA(A), NONE, "derivative of digamma")              \
-    X(SINC, sinc, 1, FLOAT, CALL,                                                                  \
-      SELECT(EQ(A, K(0)), K(1),                                                                    \
-             DIV(SIN(MUL(K(3.141592653589793),                                                     \
-                         SELECT(LT(K(0.5), ABS(SUB(A, MUL(K(2), RINT(MUL(K(0.5), A)))))),          \
-                                SUB(COPYSIGN(K(1), SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))),       \
-                                    SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))),                      \
-                                SUB(A, MUL(K(2), RINT(MUL(K(0.5), A))))))),                        \
-                 MUL(K(3.141592653589793), A))),                                                   \
+    X(SINC, sinc, 1, FLOAT, CALL, SINC(A),                                                         \
       DA(WHERE(EQ(A, K(0)), K(0), MUL(G, DIV(SUB(COS(MUL(K(3.141592653589793), A)), Y), A)))),     \
       "sin(pi a) / (pi a), 1 at 0")                                                                \
     X(SIGN, sign, 1, SAME, EXACT,                                                                  \
@@ -198,10 +191,14 @@
       DAB(K(0), WHERE(EQ(A, K(0)), G, K(0))), "0 below 0, b at 0, 1 above")                        \
     X(LDEXP, ldexp, 2, FLOAT, CALL,                                                                \
       SELECT(EQ(A, K(0)), A,                                                                       \
-             MUL(MUL(MUL(A, EXP2(FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3)))))),               \
-                     EXP2(FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3)))))),                      \
-                 EXP2(SUB(MIN(MAX(B, K(-3e3)), K(3e3)),                                            \
-                          MUL(K(2), FLOOR(MUL(K(0.3), MIN(MAX(B, K(-3e3)), K(3e3))))))))),         \
+        MUL(MUL(MUL(                                                                               \
+          SELECT(EQ(A, ADD(A, A)), A,                                                              \
+                 FMA(A, EXPM1(MUL(K(0.6931471805599453), SUB(MIN(MAX(B, K(-3e3)), K(3e3)),         \
+                                                    RINT(MIN(MAX(B, K(-3e3)), K(3e3)))))), A)),    \
+          EXP2(FLOOR(MUL(K(0.3), RINT(MIN(MAX(B, K(-3e3)), K(3e3))))))),                           \
+          EXP2(FLOOR(MUL(K(0.3), RINT(MIN(MAX(B, K(-3e3)), K(3e3))))))),                           \
+          EXP2(SUB(RINT(MIN(MAX(B, K(-3e3)), K(3e3))),                                             \
+                   MUL(K(2), FLOOR(MUL(K(0.3), RINT(MIN(MAX(B, K(-3e3)), K(3e3)))))))))),          \
       DAB(MUL(G, EXP2(B)), MUL(G, MUL(Y, K(0.6931471805599453)))), "a * 2 to the b; 0 where a is") \
     X(LOGADDEXP, logaddexp, 2, FLOAT, CALL,                                                        \
       SELECT(EQ(A, B), ADD(A, K(0.6931471805599453)),                                              \
