@@ -350,7 +350,7 @@ static tc_tensor sc_least(tc_tensor x) { return tc_argmin(x, -1, false); }
 static tc_tensor sc_all(tc_tensor x) { return tc_all(tc_gt(x, -3), TC_AXES(-1), false); }
 static tc_tensor sc_columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
 static tc_tensor sc_columns_each(tc_tensor x) { return tc_sum(x, TC_AXES(1), false); }
-static tc_tensor sc_softmax_columns(tc_tensor x) { return tc_softmax(x, 0); }
+static tc_tensor sc_softmax_columns(tc_tensor x) { return tc_softmax(tc_permute(x, 1, 0), 1); }
 static tc_tensor sc_images(tc_tensor x)
 {
     tc_tensor var, mean;
