@@ -52,6 +52,8 @@ static const char tci_cuda_attention_ptx[] =
     "    return tc_fma_bf16(a, 1.0f, (unsigned)__float_as_int(b));\n}\n"
     "TC_I float tc_power_of_2(float x) {\n    float r;\n"
     "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n    return r;\n}\n"
+    "TC_I float tc_log_2(float x) {\n    float r;\n"
+    "    asm(\"lg2.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n    return r;\n}\n"
     "TC_I float tc_load_one(unsigned from) {\n    float r;\n"
     "    asm volatile(\"ld.shared::cta.f32 %0, [%1];\" : \"=f\"(r) : \"r\"(from) : "
     "\"memory\");\n    return r;\n}\n"

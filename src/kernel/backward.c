@@ -23,7 +23,8 @@ typedef struct tci_backward_search {
     const tci_kernel *k;
     int in[2], out[2];  /* out[0] takes c, out[1] takes w */
     int n_in, n_out;
-    int weight, change; /* kept values */
+    uint64_t weights;   /* kept values that are the weight, rounded or not, */
+    int change;         /* and the change of a score */
     int steps;          /* their axis */
     int8_t dtype;
 } tci_backward_search;
@@ -87,10 +88,24 @@ static bool tci_backward_has_form(tci_backward_search *f)
 
 /* ---- the values ---- */
 
-/* The value that an element of reduction r is, without a rounding to t. */
-static int tci_backward_kept(const tci_backward_search *f, int r)
+/* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
+ * and through what is kept before it. */
+static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
 {
-    return tci_attention_rounded(f->k, f->k->reds[r].in[0], f->dtype);
+    const tci_kernel *k = f->k;
+    *rounds = false;
+    for (;;) {
+        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
+        *rounds |= of != k->reds[r].in[0];
+        if (k->insts[of].op != TCI_K_RED) {
+            return of;
+        }
+        int before = tci_kinst_number(&k->insts[of]);
+        if (k->reds[before].op != TCI_RED_MAX) {
+            return of;
+        }
+        r = before;
+    }
 }
 
 /* Does value i depend on a query alone, the axis `query` of it? */
@@ -123,8 +138,9 @@ static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
-        bool kept = k->reds[r].op == TCI_RED_MAX && tci_backward_kept(f, r) == x->weight;
-        f->weight = kept ? r : f->weight;
+        bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
+        kept = kept && tci_backward_kept(f, r, &rounds) == x->weight;
+        f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
     }
     return x->weight >= 0;
 }
@@ -140,10 +156,12 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
         int of = tci_attention_rounded(k, taken, f->dtype);
         const tci_kinst *in = &k->insts[of];
         int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
-        bool kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
-        bool rounded = of != taken || (kept && tci_backward_kept(f, r) != k->reds[r].in[0]);
-        int which = kept && r == f->weight;
-        if (!kept || !rounded || found[which] >= 0) {
+        bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
+        int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
+        if (kept) {
+            tci_backward_kept(f, r, &rounds);
+        }
+        if (!kept || !(rounds || of != taken) || found[which] >= 0) {
             return false;
         }
         found[which] = f->out[i];
@@ -155,14 +173,15 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
     return found[0] >= 0;
 }
 
-/* Marks what value i is made of, down to reductions other than kept ones and to `stop`, and to
- * values of a query alone, which it adds. */
+/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
+ * values of it, `stops`, and to values of a query alone, which it adds. */
 typedef struct tci_backward_walk {
     const tci_backward_search *f;
     tci_backward *x;
     int query;          /* its axis; -1: values of a query are nothing special */
     bool *seen;
-    int stop, stop_red; /* an instruction and a reduction that are not gone through; -1 none */
+    int stop;           /* an instruction that is not gone through, -1: none, */
+    uint64_t stops;     /* nor are these reductions */
     uint64_t reds;      /* that were met, */
     bool stopped;       /* and whether `stop` was */
     bool fits;
@@ -182,7 +201,7 @@ static void tci_backward_go(tci_backward_walk *w, int i)
     }
     if (in->op == TCI_K_RED) {
         int r = tci_kinst_number(in);
-        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop_red;
+        bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
         w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
         if (through) {
             tci_backward_go(w, k->reds[r].in[0]);
@@ -200,17 +219,17 @@ static void tci_backward_go(tci_backward_walk *w, int i)
 }
 
 static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
-                                              int query, int stop, int stop_red)
+                                              int query, int stop, uint64_t stops)
 {
     bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
-    tci_backward_walk w = {f, x, query, seen, stop, stop_red, 0, false, true};
+    tci_backward_walk w = {f, x, query, seen, stop, stops, 0, false, true};
     return w;
 }
 
 /* Which of the first products makes the scores. */
 static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, -1);
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, 0);
     tci_backward_go(&w, x->score);
     for (int i = 0; i < 2; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
@@ -229,14 +248,15 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
  * values of a query. */
 static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weight);
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weights);
     tci_backward_go(&w, x->change);
-    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63);
-    uint64_t kept = f->weight >= 0 ? (uint64_t)1 << TCI_MIN(f->weight, 63) : 0;
-    bool takes_kept = !w.stopped && kept && w.reds == (kept | other);
-    if (takes_kept) {
-        x->rounds = f->k->reds[f->weight].in[0] != x->weight;
-        x->weight = f->k->reds[f->weight].inst;
+    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
+    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
+    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
+        if (met >> TCI_MIN(r, 63) & 1) {
+            tci_backward_kept(f, r, &x->rounds);
+            x->weight = f->k->reds[r].inst;
+        }
     }
     return w.fits && (takes_kept || (w.stopped && w.reds == other));
 }
@@ -252,7 +272,7 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, -1);
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, 0);
         tci_backward_go(&of, k->stores[i].value);
         fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
                of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
@@ -357,7 +377,7 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
 
 TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
 {
-    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, -1, -1, -1, 0};
+    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
     memset(x, 0, sizeof(*x));
     if (!tci_backward_has_form(&f)) {
         return false;

@@ -550,6 +550,20 @@ static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, con
     return tci_build_reduce(g, TCI_OP_SUM, tci_build_ew(g, TCI_OP_MUL, both), list, false);
 }
 
+/* A product of halves that is a pair and taken as f32 is not rounded on the way: a unit's sums are
+ * f32, and rounding them costs as much as the power of a weight. NULL: n is no such cast. */
+static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci_table *now)
+{
+    const tci_node *in = n->op == TCI_OP_CAST && n->dtype == TC_F32 ? n->in[0] : NULL;
+    int number = in && in->op == TCI_OP_CONTRACT ? tci_pairs_of(p, in)->set : 0;
+    if (number == 0 || !p->sets[number - 1].fits || !tci_dtype_is_half((tc_dtype)in->dtype)) {
+        return NULL;
+    }
+    tci_node *of[2] = {tci_table_get(now, in->in[0]), tci_table_get(now, in->in[1])};
+    return tci_graph_node(p->a->g, TCI_OP_CONTRACT, TC_F32, in->rank, in->shape, 2, of, in->n_attr,
+                          in->attr);
+}
+
 /* The graph with those instead of sums over pairs, for a unit that makes no such sums. */
 static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
 {
@@ -561,6 +575,8 @@ static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
         const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
         if (end && end->folds) {
             made = tci_pairs_row_sum(p, n, &now);
+        } else {
+            made = tci_pairs_wide(p, n, &now);
         }
         any = any || made;
         made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);

@@ -433,6 +433,7 @@ static void tc_load_two(unsigned from, float &a, float &b)
 }
 
 static float tc_power_of_2(float x) { return exp2f(x); }
+static float tc_log_2(float x) { return log2f(x); }
 
 static float model_round_bf16(float f)
 {
