@@ -164,6 +164,7 @@
 #include "loop/matrix.c"
 #include "loop/attention.c"
 #include "loop/backward.c"
+#include "loop/flash.c"
 #include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"

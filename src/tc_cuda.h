@@ -4,6 +4,7 @@
 #include "cuda/attention.c"
 #include "cuda/backward.c"
 #include "cuda/custom.c"
+#include "cuda/flash.c"
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"

@@ -367,9 +367,7 @@ TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t 
                    rises ? "" : last);
 }
 
-/* How many keys a query sees, and so all below it; whole steps up to the last key that a query of
- * the tile sees, one at least; and the order of tiles. */
-static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
+TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores;
     if (!x->cut.is_cut) {
@@ -451,7 +449,7 @@ TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_
     bool moves = x->scores.consumers > 1;
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_attention_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, 3, n_words, tci_cuda_attention_warps(x));
+    tci_cuda_skeleton_open(out, symbol, l, 3, n_words, tci_cuda_attention_warps(x), 1);
     tci_str_printf(out,
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
@@ -486,6 +484,11 @@ TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci
     if (i == 0) {
         tci_cuda_attention_open(out, symbol, s);
     }
+    tci_cuda_attention_value(out, s, i);
+}
+
+TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i)
+{
     tci_str_printf(out,
                    "    const auto score_%d = [&](float value, int row, int key) {\n"
                    "    void *given = &value;\n"

@@ -17,10 +17,14 @@ TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
 TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
                                      bool rises);
+/* seen: how many keys a query sees, and so all below it; end: whole steps up to the last key that a
+ * query of the tile sees, one at least; and the order of tiles. */
+TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
 /* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
  * or to the hole for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
+TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i);
 TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_attention_tail(tci_str *out);

@@ -307,8 +307,7 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
     }
 }
 
-/* The steps of a tile, one at least, and whether all pairs of 64 rows and a step are seen. */
-static void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
+TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
 {
     const tci_matrix *s = &x->in[0];
     if (!x->cut.is_cut) {
@@ -377,7 +376,7 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
     tci_cuda_skeleton k = tci_cuda_backward_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_backward_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_backward_warps(x));
+    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_backward_warps(x), 1);
     tci_str_printf(out,
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
@@ -390,24 +389,14 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 
 /* ---- its blocks ---- */
 
-enum {
-    TCI_CUDA_BACKWARD_VALUES,
-    TCI_CUDA_BACKWARD_OFF,
-    TCI_CUDA_BACKWARD_SCORE,
-    TCI_CUDA_BACKWARD_SEEN,
-    TCI_CUDA_BACKWARD_CHANGE,
-    TCI_CUDA_BACKWARD_ROWS
-};
-
-/* Which of them block i is. */
-static int tci_cuda_backward_block(const tci_backward *x, int i)
+TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
 {
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
     return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) +
            (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
-static void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s)
+TCI_FN void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s)
 {
     for (int i = 0; i < s->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
@@ -522,16 +511,22 @@ static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_ba
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i)
 {
-    const tci_backward *x = l->backward;
     int block = tci_cuda_backward_block(x, i);
     tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
                      : block == TCI_CUDA_BACKWARD_OFF  ? "    }\n"
                      : block == TCI_CUDA_BACKWARD_SCORE || block == TCI_CUDA_BACKWARD_SEEN
                          ? "    return value;\n    };\n"
                          : "    };\n");
-    if (block == (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
+}
+
+TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_backward *x = l->backward;
+    tci_cuda_backward_end(out, x, i);
+    if (tci_cuda_backward_block(x, i) ==
+        (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
         tci_cuda_backward_split(out, symbol, x);
     }
     if (i + 1 == l->n_scores) {

@@ -24,6 +24,7 @@
 #include "attention.h"
 #include "backward.h"
 #include "custom.h"
+#include "flash.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -463,11 +464,31 @@ static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
     }
 }
 
+static void tci_cuda_flash_need(tci_dialect *d)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    tci_cd_intern(cd, "tc_map", &is_new);
+    if (is_new) {
+        tci_cuda_matrix_prelude(&cd->out);
+    }
+    tci_cd_intern(cd, "tc_attention", &is_new);
+    if (is_new) {
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    tci_cd_intern(cd, "tc_flash", &is_new);
+    if (is_new) {
+        tci_cuda_flash_prelude(&cd->out);
+    }
+}
+
 static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol,
                                 const tci_loop *l, int i)
 {
     (void)d;
-    if (l->backward) {
+    if (tci_cuda_is_flash(l)) {
+        tci_cuda_flash_open(out, symbol, l, i);
+    } else if (l->backward) {
         tci_cuda_backward_open(out, symbol, l, i);
     } else {
         tci_cuda_attention_score(out, symbol, l, i);
@@ -478,7 +499,9 @@ static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol
                                 const tci_loop *l, int i)
 {
     (void)d;
-    if (l->backward) {
+    if (tci_cuda_is_flash(l)) {
+        tci_cuda_flash_close(out, symbol, l, i);
+    } else if (l->backward) {
         tci_cuda_backward_close(out, symbol, l, i);
     } else {
         tci_cuda_attention_scored(out, symbol, l, i);
@@ -508,6 +531,11 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
     own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
+    if (tci_cuda_is_flash(l)) {
+        tci_cuda_flash_need(d);
+        tci_cuda_flash_head(out, symbol, l, n_words);
+        return;
+    }
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
@@ -549,7 +577,9 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (l->attention || l->backward) {
+    if (tci_cuda_is_flash(l)) {
+        tci_cuda_flash_tail(out);
+    } else if (l->attention || l->backward) {
         tci_cuda_attention_tail(out);
     } else if (l->matrix) {
         tci_cuda_matrix_tail(out, symbol);

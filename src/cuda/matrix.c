@@ -571,15 +571,18 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
 }
 
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
-                                   int n_words, int warps)
+                                   int n_words, int warps, int blocks)
 {
+    char maps[32] = "";
+    if (n_maps > 0) {
+        snprintf(maps, sizeof(maps), "tc_map maps[%d]; ", n_maps);
+    }
     tci_str_printf(out,
-                   "struct %s_args { tc_map maps[%d]; void *bufs[%d]; tc_i64 lits[%d]; "
-                   "tc_i64 *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
+                   "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d, %d) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, n_maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * warps, symbol, symbol);
+                   symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
+                   TCI_MATRIX_WARP * warps, blocks, symbol, symbol);
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -590,7 +593,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_matrix_class(out, symbol, x);
     tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
-                           4 * x->consumers + 1 + x->last_warps);
+                           4 * x->consumers + 1 + x->last_warps, 1);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");

@@ -47,9 +47,10 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out);
 /* The product that a kernel with this main loop calls: once in a file. */
 TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
-/* Where the operands of a kernel's struct of arguments are: the declaration and what opens it. */
+/* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
+ * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
-                                   int n_words, int warps);
+                                   int n_words, int warps, int blocks);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words);

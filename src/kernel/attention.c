@@ -1,5 +1,4 @@
-/* kernel/attention.c - which kernels of rows between two contractions are attention for a matrix
- * unit.
+/* kernel/attention.c - which kernels of rows between two contractions are attention for a GPU.
  *
  * In: a kernel, the machine. Out: whether it is
  *
@@ -10,8 +9,10 @@
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as the unit sees them. Like kernel/matrix.c this is a function of shape,
- * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+ * and its two products as a matrix unit sees them. A unit takes halves that lie as kernel/matrix.h
+ * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a function
+ * of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes
+ * to. */
 #include "attention.h"
 
 #include <string.h>
@@ -117,8 +118,8 @@ TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
 
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
 {
-    const tci_kinst *in =
-        tci_attention_prim(k, inst, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16);
+    tci_prim round = t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16;
+    const tci_kinst *in = t == TC_F32 ? NULL : tci_attention_prim(k, inst, round);
     return in ? in->args[0] : inst;
 }
 
@@ -174,7 +175,8 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
     const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
     int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
     int e, l;
-    return (from != inst || of != kept->in[0]) && from == kept->inst &&
+    bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
+    return rounds && from == kept->inst &&
            tci_attention_weight(k, of, &e, &l) && e == power &&
            l == k->reds[TCI_ATTENTION_SUM].inst;
 }
@@ -202,7 +204,7 @@ static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_
     return x->m_axis >= 0;
 }
 
-/* Queries, keys and values lie along d, d and their own axis. */
+/* For a unit queries, keys and values lie along d, d and their own axis. */
 static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
                                 int8_t t, tci_attention *x)
 {
@@ -226,14 +228,15 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     s->k = tci_dim_known(k->axes[axes[0]].size);
     s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
     r->n = tci_dim_known(k->axes[axes[2]].size);
-    bool fits = coef[0][axes[1]] == 0 &&
-                tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]) &&
-                tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]) &&
-                tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2]);
+    bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+                    tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
+                    tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
     s->side[0] = side[0];
     s->side[1] = side[1];
     r->side[1] = side[2];
-    return fits && side[0].along_k && side[1].along_k && !side[2].along_k;
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && lies[0] && lies[1] && lies[2] &&
+                 side[0].along_k && side[1].along_k && !side[2].along_k;
+    return coef[0][axes[1]] == 0;
 }
 
 /* The loads of queries, keys and values, and the other factor of the values; false: there are
@@ -311,7 +314,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
         return false;
     }
     int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
-    bool found = tci_dtype_is_half((tc_dtype)t) &&
+    bool found = (tci_dtype_is_half((tc_dtype)t) || t == TC_F32) &&
                  tci_attention_has_weights(k, weights, t, power) &&
                  tci_attention_sides(k, axes, loads, t, x);
     if (found) {
@@ -321,13 +324,25 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
     return found;
 }
 
+TCI_FN bool tci_attention_has_threads(tci_machine machine)
+{
+    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
+}
+
+/* Does a matrix unit of the machine take what was found? */
+static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
+{
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
+}
+
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_attention x;
-    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_attention_find(k, &x)) {
+    if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
         return false;
     }
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_MATRIX_TILE_ROWS / 2));
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_ATTENTION_FEWEST));
     double flops = 2.0 * (double)x.scores.m * (double)x.scores.n *
                    (double)(x.scores.k + x.result.n);
     for (int i = 0; i < x.scores.n_batch; i++) {
@@ -335,16 +350,29 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
         flops *= (double)x.scores.batch[i];
     }
     return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
-           x.scores.k >= TCI_ATTENTION_LEAST && x.scores.k <= TCI_ATTENTION_SIZE &&
-           x.result.n >= TCI_ATTENTION_LEAST && x.result.n <= TCI_ATTENTION_SIZE &&
+           x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
            tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }
 
-TCI_FN void tci_attention_set_orders(tci_kernel *k)
+TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
 {
     static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
+    tci_attention x;
+    bool on_unit = tci_attention_find(k, &x) && tci_attention_fits_unit(&x, machine);
     for (int i = 0; i < 3; i++) {
-        k->reds[reds[i]].order = i == 0 ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+        k->reds[reds[i]].order = i > 0     ? TCI_ORDER_STEPS
+                                 : on_unit ? TCI_ORDER_MATRIX
+                                           : TCI_ORDER_CHAIN;
         k->reds[reds[i]].order_n = 0;
     }
+}
+
+TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+{
+    bool steps = false, on_unit = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        steps |= k->reds[r].order == TCI_ORDER_STEPS;
+        on_unit |= k->reds[r].order == TCI_ORDER_MATRIX;
+    }
+    return steps && !on_unit;
 }

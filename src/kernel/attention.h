@@ -1,4 +1,5 @@
-/* kernel/attention.h - rows of attention that a GPU's matrix unit takes, as kernels. */
+/* kernel/attention.h - rows of attention that a GPU makes in one kernel: on its matrix unit, or by
+ * threads alone. */
 #ifndef TCI_KERNEL_ATTENTION_H
 #define TCI_KERNEL_ATTENTION_H
 
@@ -6,7 +7,8 @@
 
 enum {
     TCI_ATTENTION_SIZE = 256, /* of a query, and of a value, at most */
-    TCI_ATTENTION_LEAST = 16  /* of both, and keys of a row */
+    TCI_ATTENTION_LEAST = 16, /* keys of a row; on a unit, of both too */
+    TCI_ATTENTION_FEWEST = 32 /* rows of a tile */
 };
 
 /* A query sees the keys up to number base + rows * query alone: all others have one score, whatever
@@ -24,21 +26,28 @@ typedef struct tci_attention {
     tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;      /* the instruction whose rows the weights are made of */
     tci_attention_cut cut;
+    bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
     bool tells;         /* stores values of a row alone, made of */
     int32_t most, sum;  /* its largest score and the sum of its powers */
+    int32_t threads;    /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t blocks;     /* and how many of them a processor has at once */
     int32_t rings;      /* of keys, and of values, each of scores.columns */
     int32_t slots;      /* for the queries of a tile */
     bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
 } tci_attention;
 
-/* Does the machine's unit take the kernel, and is it worth it? */
+/* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
-/* Of a kernel that fits: MATRIX and STEPS where they belong. */
-TCI_FN void tci_attention_set_orders(tci_kernel *k);
+/* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
+TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
+/* Has the kernel the class of such a kernel, by threads alone? */
+TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
 
-/* Parts of it (kernel/backward.c). Instruction `inst` where it is such a PRIM, else NULL. */
+/* Parts of it (kernel/backward.c). Do blocks of the machine have a form by threads? */
+TCI_FN bool tci_attention_has_threads(tci_machine machine);
+/* Instruction `inst` where it is such a PRIM, else NULL. */
 TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
 /* What is rounded to dtype t, where it is. */
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);

@@ -1,4 +1,4 @@
-/* kernel/backward.c - which kernels are gradients of attention for a matrix unit.
+/* kernel/backward.c - which kernels are gradients of attention for a GPU.
  *
  * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
  *
@@ -11,8 +11,8 @@
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p
  *
- * and its products as the unit sees them. Where the steps are keys this is the gradient to queries,
- * else the one to keys, and to values. A function of shape, layout, dtype and the kind of machine,
+ * and its products as a matrix unit sees them; of f32 nothing is rounded. Where the steps are keys
+ * this is the gradient to queries, else the one to keys, and to values. A function of shape, layout, dtype and the kind of machine,
  * and loop/ can schedule whatever it says yes to. */
 #include "backward.h"
 
@@ -161,7 +161,8 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
         if (kept) {
             tci_backward_kept(f, r, &rounds);
         }
-        if (!kept || !(rounds || of != taken) || found[which] >= 0) {
+        bool fits = rounds || of != taken || f->dtype == TC_F32;
+        if (!kept || !fits || found[which] >= 0) {
             return false;
         }
         found[which] = f->out[i];
@@ -169,7 +170,9 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
     }
     f->out[0] = found[0];
     f->out[1] = found[1];
-    x->change = found[0] >= 0 ? k->reds[f->change].in[0] : -1;
+    if (found[0] >= 0) { /* it is rounded as a factor is */
+        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
+    }
     return found[0] >= 0;
 }
 
@@ -306,8 +309,8 @@ static bool tci_backward_rows(const tci_kernel *k, int64_t *const rows[2], int64
 static bool tci_backward_same_steps(const tci_backward *x, int i)
 {
     const tci_matrix_side *a = &x->in[i].side[1], *b = &x->out[i].side[1];
-    bool same = a->operand == b->operand && a->offset == b->offset && a->pitch == b->pitch &&
-                x->in[i].k == x->out[i].n && a->along_k && !b->along_k;
+    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
+                a->summed == b->own && x->in[i].k == x->out[i].n;
     for (int n = 0; n < x->in[0].n_batch; n++) {
         same = same && a->batch_pitch[n] == b->batch_pitch[n];
     }
@@ -338,6 +341,7 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
         }
     }
     bool fits = tci_backward_rows(k, coef[0], coef[1], &base);
+    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
     for (int i = 0; i < 2 && fits; i++) {
         int d = k->stages[k->reds[f->in[i]].stage].axes[0];
         tci_matrix *in = &x->in[i];
@@ -345,10 +349,10 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
         in->n_axis = f->steps;
         in->n = tci_dim_known(k->axes[f->steps].size);
         in->k = tci_dim_known(k->axes[d].size);
-        fits = coef[0][i][f->steps] == 0 &&
-               tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]) &&
-               tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]) &&
-               side[i][0].along_k && side[i][1].along_k;
+        fits = coef[0][i][f->steps] == 0;
+        bool rows = tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]);
+        bool steps = tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]);
+        x->on_unit &= rows && steps && side[i][0].along_k && side[i][1].along_k;
         in->side[0] = side[i][0];
         in->side[1] = side[i][1];
     }
@@ -364,8 +368,8 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
         out->n = tci_dim_known(k->axes[out->n_axis].size);
         out->k = x->in[0].n;
         tci_matrix_side of = {0};
-        fits = tci_matrix_load(k, load, taken, &of) &&
-               tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of);
+        fits = tci_matrix_load(k, load, taken, &of);
+        x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
         out->side[1] = of;
         fits = fits && tci_backward_same_steps(x, i);
         tci_matrix_value(k, f->out[i], out);
@@ -384,7 +388,8 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     }
     int load = k->reds[f.in[0]].in[0];
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
-    if (!tci_dtype_is_half((tc_dtype)f.dtype) || !tci_backward_has_weight(&f, x) ||
+    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
+    if (!known || !tci_backward_has_weight(&f, x) ||
         !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x) ||
         !tci_backward_has_sides(&f, x)) {
         return false;
@@ -400,33 +405,45 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     return true;
 }
 
+/* Does a matrix unit of the machine take what was found? */
+static bool tci_backward_fits_unit(const tci_backward *x, tci_machine machine)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
+           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE;
+}
+
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_backward x;
-    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_backward_find(k, &x)) {
+    if (!tci_attention_has_threads(machine) || !tci_backward_find(k, &x)) {
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_MATRIX_TILE_ROWS / 2));
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_ATTENTION_FEWEST));
     double flops = 4.0 * (double)s->m * (double)s->n * (double)(s->k + g->k);
     for (int i = 0; i < s->n_batch; i++) {
         tiles *= (double)s->batch[i];
         flops *= (double)s->batch[i];
     }
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST &&
-           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
-           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE &&
+           s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
            tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }
 
-TCI_FN void tci_backward_set_orders(tci_kernel *k)
+TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
 {
+    tci_backward x;
+    bool on_unit = tci_backward_find(k, &x) && tci_backward_fits_unit(&x, machine);
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
                      tci_backward_is_load(k, red->in[1]);
         if (red->op == TCI_RED_DOT) {
-            red->order = is_in ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+            red->order = !is_in    ? TCI_ORDER_STEPS
+                         : on_unit ? TCI_ORDER_MATRIX
+                                   : TCI_ORDER_CHAIN;
             red->order_n = 0;
         }
     }

@@ -1,11 +1,12 @@
-/* kernel/backward.h - gradients of attention that a GPU's matrix unit takes, as kernels. */
+/* kernel/backward.h - gradients of attention that a GPU makes in two kernels: on its matrix unit, or
+ * by threads alone. */
 #ifndef TCI_KERNEL_BACKWARD_H
 #define TCI_KERNEL_BACKWARD_H
 
 #include "attention.h"
 
 enum {
-    TCI_BACKWARD_SIZE = 128, /* of a query, and of a value, at most: a thread holds sums of both */
+    TCI_BACKWARD_SIZE = 128, /* on a unit, of both heads at most: a thread holds sums of both */
     TCI_BACKWARD_VALUES = 4  /* of a query alone, at most */
 };
 
@@ -17,6 +18,7 @@ typedef struct tci_backward {
     tci_matrix out[2];  /* of changes of scores, of weights. B: the steps of in[0], of in[1] */
     int32_t n_out;
     bool by_step;       /* queries are the steps */
+    bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
     int32_t scores, changes; /* the instructions that stand for the two products, */
     int32_t score;      /* for x, of which the weight is exp(x - most) / sum, */
     int32_t weight;     /* for the weight that `change` takes, and whether it is rounded, */
@@ -26,15 +28,17 @@ typedef struct tci_backward {
     int32_t values[TCI_BACKWARD_VALUES];
     int32_t n_values;
     tci_attention_cut cut;
+    int32_t threads;    /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t blocks;     /* and how many of them a processor has at once */
     int32_t rings;      /* steps that are in shared memory at once, each of in[0].columns */
     int32_t slots;      /* for the rows of a tile */
 } tci_backward;
 
-/* Does the machine's unit take the kernel, and is it worth it? */
+/* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
 TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x);
-/* Of a kernel that fits: MATRIX and STEPS where they belong. */
-TCI_FN void tci_backward_set_orders(tci_kernel *k);
+/* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
+TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine);
 
 #endif

@@ -22,7 +22,7 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
         !tci_kx_affine_known(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
+    bool fits = true;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
@@ -41,8 +41,10 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
     int64_t along = coef[summed];
     side->along_k = along == 1;
     side->pitch = side->along_k ? coef[own] : along;
+    side->own = coef[own];
+    side->summed = along;
     bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
-                tci_matrix_is_aligned(side->pitch);
+                tci_matrix_is_aligned(side->pitch) && tci_matrix_is_aligned(side->offset);
     for (int i = 0; i < x->n_batch; i++) {
         side->batch_pitch[i] = coef[x->batch_axis[i]];
         fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);

@@ -30,6 +30,7 @@ typedef struct tci_matrix_side {
     bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
     int64_t offset;     /* of element 0 */
     int64_t pitch;      /* of the other one of the two axes */
+    int64_t own, summed; /* of the side's own axis and of k, whatever they are */
     int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
     /* of boxes, instead of pitches; ascending strides, the first is 1 */
     tci_matrix_dim dims[TCI_MATRIX_DIMS + 1];
@@ -72,7 +73,8 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
 /* Parts of it. The strides of load `inst`; false where it is no plain box of memory. */
 TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side);
-/* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. */
+/* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. False: no unit
+ * takes it as it lies. */
 TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
                                tci_matrix_side *side);
 /* What is left in shared memory: the sum, or its rounding where nothing else uses it. */

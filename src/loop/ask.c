@@ -2,6 +2,7 @@
  *
  * In: a kernel, the record of a machine. Out: a tci_ask. The model of time is a roof: the slower of
  * computing at the machine's rate and of moving the kernel's bytes from where they lie. */
+#include "../kernel/attention.h"
 #include "cost.h"
 #include "form.h"
 #include "mem.h"
@@ -269,6 +270,11 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a)
 TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 {
     return a->k->n_reds > 0 && a->k->reds[0].order == TCI_ORDER_MATRIX;
+}
+
+TCI_FN bool tci_ask_is_flash(const tci_ask *a)
+{
+    return tci_attention_is_by_threads(a->k);
 }
 
 TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)

@@ -44,12 +44,9 @@ TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
            tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
 }
 
-/* What both products have of the tile, and the values' columns. */
-static void tci_attention_shape(tci_matrix *x, int consumers)
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
 {
-    x->consumers = x->buffers = consumers;
-    x->sub_rows = 1;
-    x->rows = TCI_MATRIX_SUB * consumers;
+    x->rows = rows;
     x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
     x->tiles_n = 1;
     x->tiles = x->tiles_m;
@@ -58,7 +55,15 @@ static void tci_attention_shape(tci_matrix *x, int consumers)
     }
 }
 
-static void tci_attention_columns(tci_matrix *x)
+/* What both products have of the tile. */
+static void tci_attention_shape(tci_matrix *x, int consumers)
+{
+    x->consumers = x->buffers = consumers;
+    x->sub_rows = 1;
+    tci_attention_tiles(x, TCI_MATRIX_SUB * consumers);
+}
+
+TCI_FN void tci_attention_columns(tci_matrix *x)
 {
     int step = 2 * TCI_ATTENTION_ROUND;
     x->columns = (int32_t)((x->n + step - 1) / step * step);
@@ -78,7 +83,7 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
                  (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
-    if (!known || !tci_attention_find(k, x)) {
+    if (!known || !tci_attention_find(k, x) || !x->on_unit) {
         return false;
     }
     tci_attention_shape(&x->scores, (int)tile[0]);
@@ -203,12 +208,8 @@ static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch)
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
 {
-    tci_attention *x = TCI_NEW(b->s, tci_attention);
-    bool fits = tci_attention_with(b->k, machine, tile, x);
-    TCI_ASSERT(b->s, fits);
     b->l->lanes = x->result.lanes;
     b->l->threads = x->result.row_threads;
     b->l->matrix = &x->result;
@@ -221,6 +222,15 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
         tci_attention_tell_rows(b, x);
     }
     tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+}
+
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_attention_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }

@@ -59,18 +59,12 @@ static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
 {
     x->consumers = x->buffers = (int32_t)tile[0];
     x->sub_rows = 1;
-    x->rows = TCI_MATRIX_SUB * x->consumers;
     x->columns = (int32_t)tile[1];
-    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
-    x->tiles_n = 1;
-    x->tiles = x->tiles_m;
-    for (int i = 0; i < x->n_batch; i++) {
-        x->tiles *= x->batch[i];
-    }
+    tci_attention_tiles(x, TCI_MATRIX_SUB * x->consumers);
 }
 
-/* Columns of the last products; a row of either is spread over as many threads. */
-static void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+/* A row of either product is spread over as many threads. */
+TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
 {
     int lanes = TCI_MATRIX_WARP;
     for (int i = 0; i < x->n_out; i++) {
@@ -107,7 +101,7 @@ static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
                  tile[1] % 16 == 0;
-    if (!known || !tci_backward_find(k, x)) {
+    if (!known || !tci_backward_find(k, x) || !x->on_unit) {
         return false;
     }
     for (int i = 0; i < 2; i++) {
@@ -214,10 +208,14 @@ static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int 
     return l;
 }
 
-static void tci_backward_holes(tci_build *b, const tci_backward *x)
+TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
+    l->lanes = x->out[0].lanes;
+    l->threads = x->out[0].row_threads;
+    l->matrix = &x->out[0];
+    l->backward = x;
     uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
     for (int i = 0; i < x->in[0].n_batch; i++) {
         batch |= (uint64_t)1 << x->in[0].batch_axis[i];
@@ -256,10 +254,6 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
     tci_backward *x = TCI_NEW(b->s, tci_backward);
     bool fits = tci_backward_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    b->l->lanes = x->out[0].lanes;
-    b->l->threads = x->out[0].row_threads;
-    b->l->matrix = &x->out[0];
-    b->l->backward = x;
     tci_backward_holes(b, x);
     launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
     launch->task_ns = tci_backward_ns(b->k, machine, tile);

@@ -267,7 +267,8 @@ static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
 static bool tci_row_fits(const tci_ask *a, const int64_t *n)
 {
     int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
-    return tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+    return !tci_ask_on_unit(a) && !tci_ask_is_flash(a) &&
+           tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
            (rows == 1 ? threads >= TCI_WARP
                       : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;

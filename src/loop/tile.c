@@ -10,6 +10,7 @@
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
  *   backward   the gradients of these (loop/backward.c)
+ *   flash, flash_back  both by threads alone (loop/flash.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -20,6 +21,7 @@
 #include "cost.h"
 #include "attention.h"
 #include "backward.h"
+#include "flash.h"
 #include "panel.h"
 #include "product.h"
 #include "spread.h"
@@ -841,6 +843,61 @@ static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci
                    x->cut.is_cut ? ", longest first" : "");
 }
 
+static bool tci_flash_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+}
+
+static bool tci_flash_back_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_flash_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_ask_is_flash(a) ? tci_flash_tiles(n) : 0;
+}
+
+static double tci_flash_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_flash_ns(a->k, &a->machine, n);
+}
+
+static double tci_flash_back_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_flash_back_ns(a->k, &a->machine, n);
+}
+
+static void tci_flash_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                tci_launch *launch)
+{
+    tci_flash_emit(b, &a->machine, n, launch);
+}
+
+static void tci_flash_back_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                     tci_launch *launch)
+{
+    tci_flash_back_emit(b, &a->machine, n, launch);
+}
+
+static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
+                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
+}
+
+static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                tci_str *out)
+{
+    const tci_backward *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
+}
+
 /* ---- rows ---- */
 
 TCI_FN const tci_form *const *tci_tile_forms(void)
@@ -875,7 +932,14 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                       tci_backward_form_fits, tci_backward_form_candidates,
                                       tci_backward_form_cost, tci_backward_form_emit,
                                       tci_backward_form_note};
+    static const tci_form flash = {"flash", {"rows", "keys"}, tci_flash_form_fits,
+                                   tci_flash_candidates, tci_flash_cost, tci_flash_form_emit,
+                                   tci_flash_note};
+    static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
+                                        tci_flash_candidates, tci_flash_back_cost,
+                                        tci_flash_back_form_emit, tci_flash_back_note};
     static const tci_form *const forms[] = {&product, &spread, &packed,    &panel,    &tile,
-                                            &unit,    &matrix, &attention, &backward, NULL};
+                                            &unit,    &matrix, &attention, &backward, &flash,
+                                            &flash_back, NULL};
     return forms;
 }

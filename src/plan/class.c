@@ -7,7 +7,7 @@
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
- *   STEPS     with them, the weights of attention that it takes (kernel/attention.c)
+ *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
@@ -422,10 +422,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         k->reds[0].order_n = 0;
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
-        tci_attention_set_orders(k);
+        tci_attention_set_orders(k, machine);
     }
     if (!machine.reproducible && tci_backward_fits(k, machine)) {
-        tci_backward_set_orders(k);
+        tci_backward_set_orders(k, machine);
     }
 }
 

@@ -18,7 +18,7 @@
  * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
  * values, so they have the same bits.
  *
- * A GPU's matrix unit has no form for folds beside takers of another level. There the one sum over
+ * A GPU has no form for folds beside takers of another level. There the one sum over
  * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
  * over the axes of v, and w v is what attention stores.
  *
@@ -183,28 +183,29 @@ static double tci_pairs_count(const tci_node *n)
     return (double)tci_dim_known(tci_node_count(n));
 }
 
-/* Is it worth computing again? */
-static bool tci_pairs_is_cheap(const tci_node *n)
+/* Is it worth computing again? On a GPU, where memory is farther away than sums, always. */
+static bool tci_pairs_is_cheap(const tci_node *n, tci_machine machine)
 {
     if (n->op != TCI_OP_CONTRACT) {
         return true;
     }
     bool known = tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
                  tci_pairs_is_known(n->in[1]);
-    return known && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH &&
-           tci_pairs_count(n) >
-               TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
+    bool more = machine.block_threads > 0 || !known ||
+                tci_pairs_count(n) >
+                    TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
+    return known && more && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
 }
 
-/* A GPU's unit takes products of halves alone; a processor's has no form for pairs of them. */
+/* A GPU has forms for products of f32 and of halves; a processor's unit has none for pairs of
+ * halves. */
 static bool tci_pairs_is_for(const tci_node *n, tci_machine machine)
 {
     if (machine.block_threads == 0) {
         return !tci_dtype_is_half((tc_dtype)n->dtype) || machine.matrix_units == 0;
     }
-    const tci_node *in = n->op == TCI_OP_CONTRACT ? n->in[0] : n;
-    in = in->op == TCI_OP_CAST ? in->in[0] : in;
-    return n->op != TCI_OP_CONTRACT || tci_dtype_is_half((tc_dtype)in->dtype);
+    return n->op != TCI_OP_CONTRACT || n->dtype == TC_F32 ||
+           tci_dtype_is_half((tc_dtype)n->dtype);
 }
 
 static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
@@ -212,7 +213,7 @@ static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
     tci_pairs_fact *fact = tci_pairs_of(p, n);
     if (fact->set != set->number) {
         set->fits = set->fits && fact->set == 0 && !fact->is_output &&
-                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n);
+                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n, p->a->machine);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
@@ -564,7 +565,8 @@ static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci
                           in->attr);
 }
 
-/* The graph with those instead of sums over pairs, for a unit that makes no such sums. */
+/* The graph with those instead of sums over pairs, for a GPU's forms, which make no such
+ * sums. */
 static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
 {
     tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
@@ -717,7 +719,7 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
 
 TCI_FN bool tci_pairs_taken(tci_machine m)
 {
-    bool takes = m.block_threads > 0 ? m.matrix_units > 0 : m.has_work || m.vector_bytes == 0;
+    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
     return takes && !m.reproducible && !m.apart;
 }
 

@@ -340,14 +340,14 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
 }
 
-/* Of the contractions of a join: both of f16 or bf16, of known sizes that suit a GPU's matrix unit,
- * and the first not forced into memory, as plan/plan.c does where kernel/attention.c, which sees
+/* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
+ * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c, which sees
  * the kernel, says no. */
 static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
     const tci_machine *m = &p->machine;
-    bool fits = m->matrix_units > 0 && m->block_threads > 0 && !m->reproducible;
+    bool fits = tci_attention_has_threads(*m) && !m->reproducible;
     (void)saved;
     *why = TCI_WHY_PRICE;
     for (int i = 0; i < j->n_roots && fits; i++) {
@@ -359,13 +359,10 @@ static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j,
             int64_t rows = tci_dim_known(r->domain[r->n_out - 2]);
             bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
             fits = !(makes && tci_pnode_of(j->f, r->node)->forced) &&
-                   r->n_domain == r->n_out + 1 &&
-                   tci_dim_known(r->domain[r->n_out]) >= TCI_ATTENTION_LEAST &&
-                   tci_dim_known(r->domain[r->n_out - 1]) >= TCI_ATTENTION_LEAST &&
-                   rows >= TCI_MATRIX_ROWS;
+                   r->n_domain == r->n_out + 1 && rows >= TCI_MATRIX_ROWS;
         }
     }
-    return fits && tci_pattern_has_half(j);
+    return fits;
 }
 
 /* ---- one space ---- */
@@ -394,7 +391,7 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"attention on a matrix unit", true, true, false, tci_pattern_match_attention,
+    {"attention of a GPU", true, true, false, tci_pattern_match_attention,
      tci_pattern_unit_pays},
     {"a contraction of rows of a contraction", true, false, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},

@@ -164,7 +164,7 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tc
     return any;
 }
 
-/* A group that is worth it only on a matrix unit, as a kernel that none takes: its first
+/* A group that is worth it only as attention, as a kernel for which there is no form: its first
  * contraction is forced into memory, so that it is apart. True when it is one. */
 static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_kernel *k,
                           tci_table *forced)
@@ -173,12 +173,12 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
     while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
         first++;
     }
-    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX &&
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_by_threads(k) &&
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
 /* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
- * lies between several; and a GPU's unit must take it. */
+ * lies between several; and a GPU must have one. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
     bool lines = machine.block_threads == 0 || tci_attention_fits(k, machine) ||

@@ -394,6 +394,51 @@ template <int left> static void tc_products_wait()
     model_switch(MODEL_PRODUCTS);
 }
 
+/* ---- copies ---- */
+
+struct model_copy { float *to, four[4]; };
+static std::map<unsigned, std::deque<std::vector<model_copy>>> model_copies; /* of each thread */
+
+static void model_copied(const model_copy &c) { memcpy(c.to, c.four, sizeof(c.four)); }
+
+/* Arrives at once, or as late as it may. */
+static void tc_copy_four(float *to, const float *from, bool is)
+{
+    std::deque<std::vector<model_copy>> &groups = model_copies[model_me];
+    model_copy c = {to, {0, 0, 0, 0}};
+    if (((size_t)to | (size_t)from) % 16 != 0) {
+        model_fail("a copy of 16 bytes that are not aligned");
+    }
+    if (is) {
+        memcpy(c.four, from, sizeof(c.four));
+    }
+    if (groups.empty()) {
+        groups.emplace_back();
+    }
+    if (model_random() % 2) {
+        model_copied(c);
+    } else {
+        groups.back().push_back(c);
+    }
+}
+
+static void tc_copies_commit()
+{
+    std::deque<std::vector<model_copy>> &groups = model_copies[model_me];
+    groups.resize(groups.empty() ? 2 : groups.size() + 1);
+}
+
+template <int left> static void tc_copies_wait()
+{
+    std::deque<std::vector<model_copy>> &groups = model_copies[model_me];
+    while ((int)groups.size() > left + 1) { /* the last one is open */
+        for (const model_copy &c : groups.front()) {
+            model_copied(c);
+        }
+        groups.pop_front();
+    }
+}
+
 /* ---- warps ---- */
 
 static void model_meet(bool stores)
@@ -641,6 +686,7 @@ extern "C" const char *model_run(void (*kernel)(const void *), const void *args,
         memset(model_memory, 0xee, (size_t)shared_bytes);
         model_barriers.clear();
         model_boxes.clear();
+        model_copies.clear();
         model_warps.assign(warps, model_warp());
         model_warpgroups.assign((warps + 3) / 4, model_warpgroup());
         model_fibers.assign(threads, model_fiber());

@@ -1,5 +1,6 @@
-/* Gradients of attention on a GPU's matrix unit without one: the kernels' text is run by the model
- * (model.h) and compared with gradients in f64; NVRTC compiles it where it is found. */
+/* Gradients of attention on a GPU without one, on its matrix unit and by threads alone: the kernels'
+ * text is run by the model (model.h) and compared with gradients in f64; NVRTC compiles it where it
+ * is found. */
 #define TC_CUDA
 #include "inside.h"
 
@@ -13,6 +14,8 @@ typedef struct gradients {
     int heads, queries, keys, d, dv;
     bool causal, half; /* half: f16 */
     bool forward;      /* the result of attention is one of the program's */
+    bool full;         /* f32 */
+    bool threads;      /* by threads alone */
     bool rounded;      /* scores are rounded, as products of halves are that a user writes */
 } gradients;
 
@@ -24,6 +27,12 @@ static const gradients cases[] = {
     {"halves with a small exponent", 1, 256, 192, 64, 64, .half = true, .causal = true},
     {"rounded scores", 1, 256, 256, 64, 64, .rounded = true, .causal = true},
     {"rounded scores of f16", 1, 256, 256, 32, 32, .rounded = true, .half = true},
+    {"f32", 2, 128, 128, 64, 64, .full = true, .threads = true, .forward = true},
+    {"f32, tails", 1, 150, 170, 20, 36, .full = true, .threads = true, .forward = true},
+    {"f32, causal", 2, 140, 140, 33, 64, .full = true, .threads = true, .causal = true},
+    {"f32, heads of 128", 1, 130, 150, 128, 128, .full = true, .threads = true},
+    {"heads of 256", 1, 128, 100, 256, 256, .threads = true, .causal = true},
+    {"heads of 12 and 20", 2, 100, 150, 12, 20, .half = true, .threads = true},
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]), N_IN = 4, N_OUT = 4 };
@@ -33,7 +42,7 @@ typedef struct problem {
     tc_tensor in[N_IN], out[N_OUT]; /* q, k, v, cotangent; their gradients, the result */
     int n_out;
     tc_program *program;
-    uint16_t *data[N_IN];
+    void *data[N_IN];
     int64_t n_in[N_IN], n[N_OUT];
     double *weights, *changes; /* of pairs, in f64 */
 } problem;
@@ -61,6 +70,32 @@ static double of_half(uint16_t h, bool half)
     return (double)(half ? tci_f16_bits_to_f32(h) : f);
 }
 
+static tc_dtype dtype_of(const gradients *c)
+{
+    return c->full ? TC_F32 : c->half ? TC_F16 : TC_BF16;
+}
+
+/* Element i of values of that dtype. */
+static double value_of(const gradients *c, const void *data, int64_t i)
+{
+    return c->full ? (double)((const float *)data)[i]
+                   : of_half(((const uint16_t *)data)[i], c->half);
+}
+
+static void *make_values(const gradients *c, int64_t n)
+{
+    void *data = aligned_alloc(64, ((size_t)n * 4 + 63) / 64 * 64);
+    for (int64_t i = 0; i < n; i++) {
+        double x = 2 * next_value();
+        if (c->full) {
+            ((float *)data)[i] = (float)x;
+        } else {
+            ((uint16_t *)data)[i] = to_half(x, c->half);
+        }
+    }
+    return data;
+}
+
 static tc_tensor attention(const problem *p, tc_ctx *ctx)
 {
     const gradients *c = &p->c;
@@ -86,12 +121,8 @@ static void make(problem *p, tc_ctx *ctx, gradients c)
     p->c = c;
     for (int i = 0; i < N_IN; i++) {
         p->n_in[i] = n[i];
-        p->data[i] = (uint16_t *)malloc((size_t)n[i] * 2);
-        for (int64_t j = 0; j < n[i]; j++) {
-            p->data[i][j] = to_half(2 * next_value(), c.half);
-        }
-        p->in[i] = tc_input(ctx, "x", c.half ? TC_F16 : TC_BF16, c.heads, rows[i],
-                            i < 2 ? c.d : c.dv);
+        p->data[i] = make_values(&c, n[i]);
+        p->in[i] = tc_input(ctx, "x", dtype_of(&c), c.heads, rows[i], i == 0 || i == 1 ? c.d : c.dv);
     }
     y = attention(p, ctx);
     CHECK(!tc_vjp(((tc_tensors){&y, 1}), ((tc_tensors){&p->in[3], 1}), p->in, 3, grads));
@@ -120,8 +151,7 @@ static double product(const problem *p, int a, int64_t i, int b, int64_t j, int 
 {
     double sum = 0;
     for (int k = 0; k < n; k++) {
-        sum += of_half(p->data[a][i * n + k], p->c.half) *
-               of_half(p->data[b][j * n + k], p->c.half);
+        sum += value_of(&p->c, p->data[a], i * n + k) * value_of(&p->c, p->data[b], j * n + k);
     }
     return sum;
 }
@@ -164,20 +194,19 @@ static double want(const problem *p, int which, int64_t row, int column, int wid
     double sum = 0;
     for (int64_t j = 0; j < n; j++) {
         int64_t pair = of_query ? row * c->keys + j : (head * n + j) * c->keys + row % rows;
-        sum += pairs[pair] *
-               of_half(p->data[others[which]][(head * n + j) * width + column], c->half);
+        sum += pairs[pair] * value_of(c, p->data[others[which]], (head * n + j) * width + column);
     }
     return sum;
 }
 
 /* The largest error of a result, of its largest value. */
-static double error_of(const problem *p, int which, const uint16_t *got)
+static double error_of(const problem *p, int which, const void *got)
 {
     int width = which < 2 ? p->c.d : p->c.dv;
     double worst = 0, largest = 0;
     for (int64_t i = 0; i < p->n[which]; i++) {
         double x = want(p, which, i / width, (int)(i % width), width);
-        double off = fabs(x - of_half(got[i], p->c.half));
+        double off = fabs(x - value_of(&p->c, got, i));
         worst = off <= worst ? worst : off; /* NaN too */
         largest = fmax(largest, fabs(x));
     }
@@ -186,16 +215,17 @@ static double error_of(const problem *p, int which, const uint16_t *got)
 
 static void run(tc_ctx *ctx, problem *p)
 {
-    double bound = (p->c.half ? 1e-3 : 6e-3) * (p->c.rounded ? 5 : 1);
-    const tc_dtype t = p->c.half ? TC_F16 : TC_BF16;
+    double bound = (p->c.full ? 3e-6 : p->c.half ? 1e-3 : 6e-3) * (p->c.rounded ? 5 : 1);
+    const tc_dtype t = dtype_of(&p->c);
+    const size_t bytes = p->c.full ? 4 : 2;
     tc_buf in[N_IN], out[N_OUT];
-    uint16_t *got[N_OUT];
+    void *got[N_OUT];
     for (int i = 0; i < N_IN; i++) {
         in[i] = (tc_buf){.data = p->data[i], .dtype = t, .n = p->n_in[i]};
     }
     for (int i = 0; i < p->n_out; i++) {
-        got[i] = (uint16_t *)malloc((size_t)p->n[i] * 2);
-        memset(got[i], 0x7f, (size_t)p->n[i] * 2);
+        got[i] = malloc((size_t)p->n[i] * bytes);
+        memset(got[i], 0x7f, (size_t)p->n[i] * bytes);
         out[i] = (tc_buf){.data = got[i], .dtype = t, .n = p->n[i]};
     }
     tc_status status = tc_run(p->program, ((tc_bufs){in, N_IN}), ((tc_bufs){out, p->n_out}));
@@ -233,9 +263,11 @@ static void check_plan(const problem *p)
     tc_program_get_info(p->program, &info);
     CHECK_MSG(first && strstr(first + 1, "gradients of attention"), "%s:\n%s", p->c.name, text);
     CHECK_MSG(strstr(text, "attention by steps"), "%s:\n%s", p->c.name, text);
+    CHECK_MSG((strstr(first, "by 128 threads") != NULL) == p->c.threads, "%s:\n%s", p->c.name,
+              text);
     CHECK_MSG(info.n_kernels == 4, "%s: %d kernels\n%s", p->c.name, info.n_kernels, text);
     CHECK_MSG((strstr(first, "longest first") != NULL) == p->c.causal, "%s:\n%s", p->c.name, text);
-    int64_t most = 2 * p->n[3] + 4 * 4 * (int64_t)p->c.heads * p->c.queries + 1024;
+    int64_t most = (p->c.full ? 4 : 2) * p->n[3] + 4 * 4 * (int64_t)p->c.heads * p->c.queries + 1024;
     CHECK_MSG(info.arena_bytes <= most, "%s: %lld bytes of workspace", p->c.name,
               (long long)info.arena_bytes);
 }

@@ -1,0 +1,201 @@
+/* loop/flash.c - the schedules of attention and its gradients on a GPU by threads alone.
+ *
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
+ * blocks and hole are those of loop/attention.c and loop/backward.c. */
+#include "flash.h"
+
+enum {
+    TCI_FLASH_HELD = 192,      /* registers of a thread for sums and pairs */
+    TCI_FLASH_FILL = 4000,     /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_MEET = 600,      /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle, at best, */
+    TCI_FLASH_BLOCKS = 4,      /* if so many blocks are there */
+    TCI_FLASH_OWN = 1024,      /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OTHERS = 64      /* registers of a thread for all else */
+};
+
+/* ---- the tile ---- */
+
+TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        n[i][0] = tiles[i][0];
+        n[i][1] = tiles[i][1];
+    }
+    return TCI_COUNT(tiles);
+}
+
+static bool tci_flash_is_tile(const int64_t *tile)
+{
+    return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
+}
+
+/* What is left of the sums takes the place of what made them. */
+static int64_t tci_flash_left(const tci_matrix *x)
+{
+    return (int64_t)x->rows * x->staged_pitch * 4;
+}
+
+static void tci_flash_shape(tci_matrix *x, const int64_t *tile)
+{
+    tci_attention_tiles(x, (int)tile[0]);
+    x->columns = (int32_t)tile[1];
+}
+
+/* Sums are left as f32, whatever rounds them. */
+static void tci_flash_leave(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kinst *in = &k->insts[x->value];
+    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
+    x->staged = TC_F32;
+}
+
+TCI_FN int64_t tci_flash_bytes(const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int64_t floats = (int64_t)(s->rows + s->columns) * tci_flash_pitch(s->k) +
+                     (int64_t)s->columns * tci_flash_pitch(r->columns) +
+                     (int64_t)s->rows * tci_flash_pitch(s->columns);
+    return TCI_MAX(4 * floats, tci_flash_left(r)) + 4 * TCI_FLASH_GROUPS;
+}
+
+TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int64_t pitches = tci_flash_pitch((s->k + 15) / 16 * 16) +
+                      tci_flash_pitch((x->in[1].k + 15) / 16 * 16);
+    int64_t floats = (s->rows + s->columns) * pitches +
+                     (int64_t)s->rows * tci_flash_pitch(s->columns);
+    int64_t left = tci_flash_left(&x->out[0]);
+    left = x->n_out > 1 ? TCI_MAX(left, tci_flash_left(&x->out[1])) : left;
+    return TCI_MAX(4 * floats, left);
+}
+
+/* Blocks that a processor has room for at once. */
+static int tci_flash_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
+{
+    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
+    return (int)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
+                        TCI_FLASH_BLOCKS);
+}
+
+/* Registers of a thread: pairs, and sums of so many columns. */
+static int64_t tci_flash_held(const int64_t *tile, int64_t pairs, int64_t columns)
+{
+    return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
+}
+
+static bool tci_flash_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                           tci_attention *x)
+{
+    if (!tci_flash_is_tile(tile) || !tci_attention_find(k, x)) {
+        return false;
+    }
+    x->threads = TCI_FLASH_THREADS;
+    tci_flash_shape(&x->scores, tile);
+    tci_flash_shape(&x->result, tile);
+    tci_attention_columns(&x->result);
+    tci_flash_leave(k, &x->result);
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    int64_t held = tci_flash_held(tile, 1, x->result.columns);
+    x->blocks = tci_flash_blocks(machine, tci_flash_bytes(x), held);
+    return tci_flash_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+static bool tci_flash_back_with(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile, tci_backward *x)
+{
+    if (!tci_flash_is_tile(tile) || !tci_backward_find(k, x)) {
+        return false;
+    }
+    int64_t columns = 0;
+    x->threads = TCI_FLASH_THREADS;
+    for (int i = 0; i < 2; i++) {
+        tci_flash_shape(&x->in[i], tile);
+        tci_flash_shape(&x->out[i], tile);
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_flash_leave(k, &x->out[i]);
+    }
+    tci_backward_columns(k, x);
+    for (int i = 0; i < x->n_out; i++) {
+        columns += x->out[i].columns;
+    }
+    int64_t held = tci_flash_held(tile, 2, columns);
+    x->blocks = tci_flash_blocks(machine, tci_flash_back_bytes(x), held);
+    return tci_flash_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+/* ---- the cost ---- */
+
+/* Of a kernel of such tiles, each of so many steps and products a step. The fewer blocks a
+ * processor has room for, the more it waits. */
+static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
+                               double products, int blocks)
+{
+    double busy = 0.5 + 0.4 * (blocks - 1) / (TCI_FLASH_BLOCKS - 1);
+    double tile = TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + products / TCI_FLASH_PRODUCTS / busy);
+    double rounds = (double)x->tiles / ((double)machine->facts.processors * blocks);
+    return TCI_MAX(rounds, 1) * tile * blocks;
+}
+
+/* Pairs of 4 rows and 4 steps take as long to load their factors as to multiply them. */
+static double tci_flash_reuse(const int64_t *tile)
+{
+    return 1 + 8.0 / (double)tile[0] + 8.0 / (double)tile[1];
+}
+
+TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_flash_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.scores;
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double products = (double)s->rows * s->columns * (double)(s->k + x.result.columns);
+    products *= tci_flash_reuse(tile);
+    return tci_flash_cycles(s, machine, steps, products, x.blocks) / machine->facts.ghz;
+}
+
+TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile)
+{
+    tci_backward x;
+    if (!tci_flash_back_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
+    double products = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns);
+    products *= tci_flash_reuse(tile);
+    return tci_flash_cycles(s, machine, steps, products, x.blocks) / machine->facts.ghz;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                           tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_flash_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
+    launch->n_tasks = x->scores.tiles;
+    launch->task_ns = tci_flash_ns(b->k, machine, tile);
+}
+
+TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                tci_launch *launch)
+{
+    tci_backward *x = TCI_NEW(b->s, tci_backward);
+    bool fits = tci_flash_back_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_backward_holes(b, x);
+    launch->n_tasks = x->in[0].tiles;
+    launch->task_ns = tci_flash_back_ns(b->k, machine, tile);
+}
