@@ -10,9 +10,9 @@
  *     stage 5  stores of values made of o, and of values made of m and l
  *
  * and its two products as a matrix unit sees them. A unit takes halves that lie as kernel/matrix.h
- * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a function
- * of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes
- * to. */
+ * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a
+ * function of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says
+ * yes to. */
 #include "attention.h"
 
 #include <string.h>

@@ -12,8 +12,8 @@
  *     stores of values made of o or p
  *
  * and its products as a matrix unit sees them; of f32 nothing is rounded. Where the steps are keys
- * this is the gradient to queries, else the one to keys, and to values. A function of shape, layout, dtype and the kind of machine,
- * and loop/ can schedule whatever it says yes to. */
+ * this is the gradient to queries, else the one to keys, and to values. A function of shape, layout,
+ * dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
 #include "backward.h"
 
 #include <string.h>
@@ -427,7 +427,9 @@ TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
         tiles *= (double)s->batch[i];
         flops *= (double)s->batch[i];
     }
-    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST &&
+    bool large = s->k > TCI_BACKWARD_SIZE || g->k > TCI_BACKWARD_SIZE;
+    bool slow = large && x.on_unit && machine.matrix_units > 0; /* beside products of pairs there */
+    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
            tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }

@@ -1,5 +1,5 @@
-/* kernel/backward.h - gradients of attention that a GPU makes in two kernels: on its matrix unit, or
- * by threads alone. */
+/* kernel/backward.h - gradients of attention that a GPU makes in two kernels: on its matrix unit,
+ * or by threads alone. */
 #ifndef TCI_KERNEL_BACKWARD_H
 #define TCI_KERNEL_BACKWARD_H
 

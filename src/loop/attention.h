@@ -28,8 +28,8 @@ TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
-/* Parts that the form by threads shares. What a product has of tiles of so many rows; columns of the
- * values, and how a row of the result is spread over threads; */
+/* Parts that the form by threads shares. What a product has of tiles of so many rows; columns of
+ * the values, and how a row of the result is spread over threads; */
 TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
 TCI_FN void tci_attention_columns(tci_matrix *x);
 /* the blocks for scores, the values of a row, and the hole. */

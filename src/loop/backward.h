@@ -29,8 +29,8 @@ TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
 TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
 TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
 TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
-/* Parts that the form by threads shares: columns of the last products, and how their rows are spread
- * over threads; the blocks, and the hole. */
+/* Parts that the form by threads shares: columns of the last products, and how their rows are
+ * spread over threads; the blocks, and the hole. */
 TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x);
 TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */

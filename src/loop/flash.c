@@ -8,8 +8,9 @@ enum {
     TCI_FLASH_HELD = 192,      /* registers of a thread for sums and pairs */
     TCI_FLASH_FILL = 4000,     /* cycles to a tile's first pairs, and to leave its sums */
     TCI_FLASH_MEET = 600,      /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle, at best, */
-    TCI_FLASH_BLOCKS = 4,      /* if so many blocks are there */
+    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle */
+    TCI_FLASH_LIGHT = 128,     /* registers for sums up to which there is room for all else */
+    TCI_FLASH_BLOCKS = 4,      /* that a processor has at once, at most */
     TCI_FLASH_OWN = 1024,      /* bytes of shared memory that a block has besides */
     TCI_FLASH_OTHERS = 64      /* registers of a thread for all else */
 };
@@ -129,21 +130,29 @@ static bool tci_flash_back_with(const tci_kernel *k, const tci_machine *machine,
 
 /* ---- the cost ---- */
 
-/* Of a kernel of such tiles, each of so many steps and products a step. The fewer blocks a
- * processor has room for, the more it waits. */
-static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
-                               double products, int blocks)
+/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
+ * shares, and twice as long for each step. Many sums leave too few registers. */
+static double tci_flash_product(const int64_t *tile, int64_t held)
 {
-    double busy = 0.5 + 0.4 * (blocks - 1) / (TCI_FLASH_BLOCKS - 1);
-    double tile = TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + products / TCI_FLASH_PRODUCTS / busy);
-    double rounds = (double)x->tiles / ((double)machine->facts.processors * blocks);
-    return TCI_MAX(rounds, 1) * tile * blocks;
+    double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
+    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
+    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
 }
 
-/* Pairs of 4 rows and 4 steps take as long to load their factors as to multiply them. */
-static double tci_flash_reuse(const int64_t *tile)
+/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. A processor
+ * has several blocks at once, and then what is left over. */
+static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
+                               double cycles, int blocks)
 {
-    return 1 + 8.0 / (double)tile[0] + 8.0 / (double)tile[1];
+    int64_t each = tci_dim_known(tci_dim_ceil_div(x->tiles, machine->facts.processors));
+    int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
+    double all = 0;
+    for (int i = 0; i < 2; i++) {
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double n = (double)at_once[i];
+        all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
+    }
+    return all;
 }
 
 TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
@@ -155,9 +164,10 @@ TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, cons
     const tci_matrix *s = &x.scores;
     double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
     steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
-    double products = (double)s->rows * s->columns * (double)(s->k + x.result.columns);
-    products *= tci_flash_reuse(tile);
-    return tci_flash_cycles(s, machine, steps, products, x.blocks) / machine->facts.ghz;
+    double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
+                    TCI_FLASH_PRODUCTS *
+                    tci_flash_product(tile, tci_flash_held(tile, 1, x.result.columns));
+    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }
 
 TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
@@ -171,9 +181,9 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
     double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
     steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
-    double products = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns);
-    products *= tci_flash_reuse(tile);
-    return tci_flash_cycles(s, machine, steps, products, x.blocks) / machine->facts.ghz;
+    double cycles = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns) /
+                    TCI_FLASH_PRODUCTS * tci_flash_product(tile, tci_flash_held(tile, 2, columns));
+    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }
 
 /* ---- the whole ---- */

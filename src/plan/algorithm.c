@@ -593,8 +593,19 @@ static bool tci_algo_is_weights(const tci_node *n)
     return false;
 }
 
-/* Operand n with that copy below it, where its source needs one: weights of attention are in no
- * memory. */
+/* Is n made of them, element by element, as the changes of scores are? */
+static bool tci_algo_is_of_weights(const tci_node *n, int depth)
+{
+    bool found = tci_algo_is_weights(n);
+    bool goes = depth < TCI_ALGO_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_algo_is_of_weights(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* Operand n with that copy below it, where its source needs one: weights of attention, and what is
+ * made of them, are in no memory. */
 static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
 {
     if (n != source) {
@@ -606,7 +617,7 @@ static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source
     int last = tci_algo_last_axis(n);
     tci_dim longer =
         tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
-    if (longer == n->shape[last] || tci_algo_is_weights(n)) {
+    if (longer == n->shape[last] || tci_algo_is_of_weights(n, 0)) {
         tci_algo_force(a, n);
         return n;
     }

@@ -341,8 +341,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
 }
 
 /* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
- * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c, which sees
- * the kernel, says no. */
+ * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c,
+ * which sees the kernel, says no. */
 static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
