@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "51abafc607433982"
+#define TCI_BUILD "0725fd7884aa67ca"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -30772,6 +30772,7 @@ typedef struct tci_matrix_side {
     bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
     int64_t offset;     /* of element 0 */
     int64_t pitch;      /* of the other one of the two axes */
+    int64_t own, summed; /* of the side's own axis and of k, whatever they are */
     int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
     /* of boxes, instead of pitches; ascending strides, the first is 1 */
     tci_matrix_dim dims[TCI_MATRIX_DIMS + 1];
@@ -30814,7 +30815,8 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
 /* Parts of it. The strides of load `inst`; false where it is no plain box of memory. */
 TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side);
-/* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. */
+/* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. False: no unit
+ * takes it as it lies. */
 TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
                                tci_matrix_side *side);
 /* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
@@ -30841,7 +30843,7 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
         !tci_kx_affine_known(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
+    bool fits = true;
     for (int a = 0; a < k->n_axes; a++) {
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
@@ -30860,8 +30862,10 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
     int64_t along = coef[summed];
     side->along_k = along == 1;
     side->pitch = side->along_k ? coef[own] : along;
+    side->own = coef[own];
+    side->summed = along;
     bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
-                tci_matrix_is_aligned(side->pitch);
+                tci_matrix_is_aligned(side->pitch) && tci_matrix_is_aligned(side->offset);
     for (int i = 0; i < x->n_batch; i++) {
         side->batch_pitch[i] = coef[x->batch_axis[i]];
         fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
@@ -31441,8 +31445,7 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/attention.c ---- */
-/* kernel/attention.c - which kernels of rows between two contractions are attention for a matrix
- * unit.
+/* kernel/attention.c - which kernels of rows between two contractions are attention for a GPU.
  *
  * In: a kernel, the machine. Out: whether it is
  *
@@ -31453,17 +31456,21 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as the unit sees them. Like kernel/matrix.c this is a function of shape,
- * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+ * and its two products as a matrix unit sees them. A unit takes halves that lie as kernel/matrix.h
+ * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a
+ * function of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says
+ * yes to. */
 /* ---- src/kernel/attention.h ---- */
-/* kernel/attention.h - rows of attention that a GPU's matrix unit takes, as kernels. */
+/* kernel/attention.h - rows of attention that a GPU makes in one kernel: on its matrix unit, or by
+ * threads alone. */
 #ifndef TCI_KERNEL_ATTENTION_H
 #define TCI_KERNEL_ATTENTION_H
 
 
 enum {
     TCI_ATTENTION_SIZE = 256, /* of a query, and of a value, at most */
-    TCI_ATTENTION_LEAST = 16  /* of both, and keys of a row */
+    TCI_ATTENTION_LEAST = 16, /* keys of a row; on a unit, of both too */
+    TCI_ATTENTION_FEWEST = 32 /* rows of a tile */
 };
 
 /* A query sees the keys up to number base + rows * query alone: all others have one score, whatever
@@ -31481,21 +31488,28 @@ typedef struct tci_attention {
     tci_matrix result;  /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;      /* the instruction whose rows the weights are made of */
     tci_attention_cut cut;
+    bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
     bool tells;         /* stores values of a row alone, made of */
     int32_t most, sum;  /* its largest score and the sum of its powers */
+    int32_t threads;    /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t blocks;     /* and how many of them a processor has at once */
     int32_t rings;      /* of keys, and of values, each of scores.columns */
     int32_t slots;      /* for the queries of a tile */
     bool turns;         /* consumers issue products in turn: one multiplies, the other has powers */
 } tci_attention;
 
-/* Does the machine's unit take the kernel, and is it worth it? */
+/* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
-/* Of a kernel that fits: MATRIX and STEPS where they belong. */
-TCI_FN void tci_attention_set_orders(tci_kernel *k);
+/* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
+TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
+/* Has the kernel the class of such a kernel, by threads alone? */
+TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
 
-/* Parts of it (kernel/backward.c). Instruction `inst` where it is such a PRIM, else NULL. */
+/* Parts of it (kernel/backward.c). Do blocks of the machine have a form by threads? */
+TCI_FN bool tci_attention_has_threads(tci_machine machine);
+/* Instruction `inst` where it is such a PRIM, else NULL. */
 TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
 /* What is rounded to dtype t, where it is. */
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
@@ -31613,8 +31627,8 @@ TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
 
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
 {
-    const tci_kinst *in =
-        tci_attention_prim(k, inst, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16);
+    tci_prim round = t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16;
+    const tci_kinst *in = t == TC_F32 ? NULL : tci_attention_prim(k, inst, round);
     return in ? in->args[0] : inst;
 }
 
@@ -31670,7 +31684,8 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
     const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
     int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
     int e, l;
-    return (from != inst || of != kept->in[0]) && from == kept->inst &&
+    bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
+    return rounds && from == kept->inst &&
            tci_attention_weight(k, of, &e, &l) && e == power &&
            l == k->reds[TCI_ATTENTION_SUM].inst;
 }
@@ -31698,7 +31713,7 @@ static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_
     return x->m_axis >= 0;
 }
 
-/* Queries, keys and values lie along d, d and their own axis. */
+/* For a unit queries, keys and values lie along d, d and their own axis. */
 static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
                                 int8_t t, tci_attention *x)
 {
@@ -31722,14 +31737,15 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     s->k = tci_dim_known(k->axes[axes[0]].size);
     s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
     r->n = tci_dim_known(k->axes[axes[2]].size);
-    bool fits = coef[0][axes[1]] == 0 &&
-                tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]) &&
-                tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]) &&
-                tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2]);
+    bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+                    tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
+                    tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
     s->side[0] = side[0];
     s->side[1] = side[1];
     r->side[1] = side[2];
-    return fits && side[0].along_k && side[1].along_k && !side[2].along_k;
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && lies[0] && lies[1] && lies[2] &&
+                 side[0].along_k && side[1].along_k && !side[2].along_k;
+    return coef[0][axes[1]] == 0;
 }
 
 /* The loads of queries, keys and values, and the other factor of the values; false: there are
@@ -31807,7 +31823,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
         return false;
     }
     int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
-    bool found = tci_dtype_is_half((tc_dtype)t) &&
+    bool found = (tci_dtype_is_half((tc_dtype)t) || t == TC_F32) &&
                  tci_attention_has_weights(k, weights, t, power) &&
                  tci_attention_sides(k, axes, loads, t, x);
     if (found) {
@@ -31817,13 +31833,25 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
     return found;
 }
 
+TCI_FN bool tci_attention_has_threads(tci_machine machine)
+{
+    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
+}
+
+/* Does a matrix unit of the machine take what was found? */
+static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
+{
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
+}
+
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_attention x;
-    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_attention_find(k, &x)) {
+    if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
         return false;
     }
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_MATRIX_TILE_ROWS / 2));
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_ATTENTION_FEWEST));
     double flops = 2.0 * (double)x.scores.m * (double)x.scores.n *
                    (double)(x.scores.k + x.result.n);
     for (int i = 0; i < x.scores.n_batch; i++) {
@@ -31831,21 +31859,34 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
         flops *= (double)x.scores.batch[i];
     }
     return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
-           x.scores.k >= TCI_ATTENTION_LEAST && x.scores.k <= TCI_ATTENTION_SIZE &&
-           x.result.n >= TCI_ATTENTION_LEAST && x.result.n <= TCI_ATTENTION_SIZE &&
+           x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
            tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }
 
-TCI_FN void tci_attention_set_orders(tci_kernel *k)
+TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
 {
     static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
+    tci_attention x;
+    bool on_unit = tci_attention_find(k, &x) && tci_attention_fits_unit(&x, machine);
     for (int i = 0; i < 3; i++) {
-        k->reds[reds[i]].order = i == 0 ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+        k->reds[reds[i]].order = i > 0     ? TCI_ORDER_STEPS
+                                 : on_unit ? TCI_ORDER_MATRIX
+                                           : TCI_ORDER_CHAIN;
         k->reds[reds[i]].order_n = 0;
     }
 }
+
+TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+{
+    bool steps = false, on_unit = false;
+    for (int r = 0; r < k->n_reds; r++) {
+        steps |= k->reds[r].order == TCI_ORDER_STEPS;
+        on_unit |= k->reds[r].order == TCI_ORDER_MATRIX;
+    }
+    return steps && !on_unit;
+}
 /* ---- src/kernel/backward.c ---- */
-/* kernel/backward.c - which kernels are gradients of attention for a matrix unit.
+/* kernel/backward.c - which kernels are gradients of attention for a GPU.
  *
  * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
  *
@@ -31858,17 +31899,18 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k)
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p
  *
- * and its products as the unit sees them. Where the steps are keys this is the gradient to queries,
- * else the one to keys, and to values. A function of shape, layout, dtype and the kind of machine,
- * and loop/ can schedule whatever it says yes to. */
+ * and its products as a matrix unit sees them; of f32 nothing is rounded. Where the steps are keys
+ * this is the gradient to queries, else the one to keys, and to values. A function of shape, layout,
+ * dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
 /* ---- src/kernel/backward.h ---- */
-/* kernel/backward.h - gradients of attention that a GPU's matrix unit takes, as kernels. */
+/* kernel/backward.h - gradients of attention that a GPU makes in two kernels: on its matrix unit,
+ * or by threads alone. */
 #ifndef TCI_KERNEL_BACKWARD_H
 #define TCI_KERNEL_BACKWARD_H
 
 
 enum {
-    TCI_BACKWARD_SIZE = 128, /* of a query, and of a value, at most: a thread holds sums of both */
+    TCI_BACKWARD_SIZE = 128, /* on a unit, of both heads at most: a thread holds sums of both */
     TCI_BACKWARD_VALUES = 4  /* of a query alone, at most */
 };
 
@@ -31880,6 +31922,7 @@ typedef struct tci_backward {
     tci_matrix out[2];  /* of changes of scores, of weights. B: the steps of in[0], of in[1] */
     int32_t n_out;
     bool by_step;       /* queries are the steps */
+    bool on_unit;       /* a matrix unit takes its factors as they lie; threads take any */
     int32_t scores, changes; /* the instructions that stand for the two products, */
     int32_t score;      /* for x, of which the weight is exp(x - most) / sum, */
     int32_t weight;     /* for the weight that `change` takes, and whether it is rounded, */
@@ -31889,16 +31932,18 @@ typedef struct tci_backward {
     int32_t values[TCI_BACKWARD_VALUES];
     int32_t n_values;
     tci_attention_cut cut;
+    int32_t threads;    /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t blocks;     /* and how many of them a processor has at once */
     int32_t rings;      /* steps that are in shared memory at once, each of in[0].columns */
     int32_t slots;      /* for the rows of a tile */
 } tci_backward;
 
-/* Does the machine's unit take the kernel, and is it worth it? */
+/* Is there a form of the machine for the kernel, and is it worth it? */
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
 TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x);
-/* Of a kernel that fits: MATRIX and STEPS where they belong. */
-TCI_FN void tci_backward_set_orders(tci_kernel *k);
+/* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
+TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine);
 
 #endif
 
@@ -31910,7 +31955,8 @@ typedef struct tci_backward_search {
     const tci_kernel *k;
     int in[2], out[2];  /* out[0] takes c, out[1] takes w */
     int n_in, n_out;
-    int weight, change; /* kept values */
+    uint64_t weights;   /* kept values that are the weight, rounded or not, */
+    int change;         /* and the change of a score */
     int steps;          /* their axis */
     int8_t dtype;
 } tci_backward_search;
@@ -31974,10 +32020,24 @@ static bool tci_backward_has_form(tci_backward_search *f)
 
 /* ---- the values ---- */
 
-/* The value that an element of reduction r is, without a rounding to t. */
-static int tci_backward_kept(const tci_backward_search *f, int r)
+/* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
+ * and through what is kept before it. */
+static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
 {
-    return tci_attention_rounded(f->k, f->k->reds[r].in[0], f->dtype);
+    const tci_kernel *k = f->k;
+    *rounds = false;
+    for (;;) {
+        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
+        *rounds |= of != k->reds[r].in[0];
+        if (k->insts[of].op != TCI_K_RED) {
+            return of;
+        }
+        int before = tci_kinst_number(&k->insts[of]);
+        if (k->reds[before].op != TCI_RED_MAX) {
+            return of;
+        }
+        r = before;
+    }
 }
 
 /* Does value i depend on a query alone, the axis `query` of it? */
@@ -32010,8 +32070,9 @@ static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
-        bool kept = k->reds[r].op == TCI_RED_MAX && tci_backward_kept(f, r) == x->weight;
-        f->weight = kept ? r : f->weight;
+        bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
+        kept = kept && tci_backward_kept(f, r, &rounds) == x->weight;
+        f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
     }
     return x->weight >= 0;
 }
@@ -32027,10 +32088,13 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
         int of = tci_attention_rounded(k, taken, f->dtype);
         const tci_kinst *in = &k->insts[of];
         int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
-        bool kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
-        bool rounded = of != taken || (kept && tci_backward_kept(f, r) != k->reds[r].in[0]);
-        int which = kept && r == f->weight;
-        if (!kept || !rounded || found[which] >= 0) {
+        bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
+        int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
+        if (kept) {
+            tci_backward_kept(f, r, &rounds);
+        }
+        bool fits = rounds || of != taken || f->dtype == TC_F32;
+        if (!kept || !fits || found[which] >= 0) {
             return false;
         }
         found[which] = f->out[i];
@@ -32038,18 +32102,21 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
     }
     f->out[0] = found[0];
     f->out[1] = found[1];
-    x->change = found[0] >= 0 ? k->reds[f->change].in[0] : -1;
+    if (found[0] >= 0) { /* it is rounded as a factor is */
+        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
+    }
     return found[0] >= 0;
 }
 
-/* Marks what value i is made of, down to reductions other than kept ones and to `stop`, and to
- * values of a query alone, which it adds. */
+/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
+ * values of it, `stops`, and to values of a query alone, which it adds. */
 typedef struct tci_backward_walk {
     const tci_backward_search *f;
     tci_backward *x;
     int query;          /* its axis; -1: values of a query are nothing special */
     bool *seen;
-    int stop, stop_red; /* an instruction and a reduction that are not gone through; -1 none */
+    int stop;           /* an instruction that is not gone through, -1: none, */
+    uint64_t stops;     /* nor are these reductions */
     uint64_t reds;      /* that were met, */
     bool stopped;       /* and whether `stop` was */
     bool fits;
@@ -32069,7 +32136,7 @@ static void tci_backward_go(tci_backward_walk *w, int i)
     }
     if (in->op == TCI_K_RED) {
         int r = tci_kinst_number(in);
-        bool through = k->reds[r].op == TCI_RED_MAX && r != w->stop_red;
+        bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
         w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
         if (through) {
             tci_backward_go(w, k->reds[r].in[0]);
@@ -32087,17 +32154,17 @@ static void tci_backward_go(tci_backward_walk *w, int i)
 }
 
 static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
-                                              int query, int stop, int stop_red)
+                                              int query, int stop, uint64_t stops)
 {
     bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
-    tci_backward_walk w = {f, x, query, seen, stop, stop_red, 0, false, true};
+    tci_backward_walk w = {f, x, query, seen, stop, stops, 0, false, true};
     return w;
 }
 
 /* Which of the first products makes the scores. */
 static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, -1);
+    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, 0);
     tci_backward_go(&w, x->score);
     for (int i = 0; i < 2; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
@@ -32116,14 +32183,15 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
  * values of a query. */
 static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weight);
+    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weights);
     tci_backward_go(&w, x->change);
-    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63);
-    uint64_t kept = f->weight >= 0 ? (uint64_t)1 << TCI_MIN(f->weight, 63) : 0;
-    bool takes_kept = !w.stopped && kept && w.reds == (kept | other);
-    if (takes_kept) {
-        x->rounds = f->k->reds[f->weight].in[0] != x->weight;
-        x->weight = f->k->reds[f->weight].inst;
+    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
+    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
+    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
+        if (met >> TCI_MIN(r, 63) & 1) {
+            tci_backward_kept(f, r, &x->rounds);
+            x->weight = f->k->reds[r].inst;
+        }
     }
     return w.fits && (takes_kept || (w.stopped && w.reds == other));
 }
@@ -32139,7 +32207,7 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, -1);
+        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, 0);
         tci_backward_go(&of, k->stores[i].value);
         fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
                of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
@@ -32173,8 +32241,8 @@ static bool tci_backward_rows(const tci_kernel *k, int64_t *const rows[2], int64
 static bool tci_backward_same_steps(const tci_backward *x, int i)
 {
     const tci_matrix_side *a = &x->in[i].side[1], *b = &x->out[i].side[1];
-    bool same = a->operand == b->operand && a->offset == b->offset && a->pitch == b->pitch &&
-                x->in[i].k == x->out[i].n && a->along_k && !b->along_k;
+    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
+                a->summed == b->own && x->in[i].k == x->out[i].n;
     for (int n = 0; n < x->in[0].n_batch; n++) {
         same = same && a->batch_pitch[n] == b->batch_pitch[n];
     }
@@ -32205,6 +32273,7 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
         }
     }
     bool fits = tci_backward_rows(k, coef[0], coef[1], &base);
+    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
     for (int i = 0; i < 2 && fits; i++) {
         int d = k->stages[k->reds[f->in[i]].stage].axes[0];
         tci_matrix *in = &x->in[i];
@@ -32212,10 +32281,10 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
         in->n_axis = f->steps;
         in->n = tci_dim_known(k->axes[f->steps].size);
         in->k = tci_dim_known(k->axes[d].size);
-        fits = coef[0][i][f->steps] == 0 &&
-               tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]) &&
-               tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]) &&
-               side[i][0].along_k && side[i][1].along_k;
+        fits = coef[0][i][f->steps] == 0;
+        bool rows = tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &side[i][0]);
+        bool steps = tci_matrix_side_of(in, coef[1][i], f->steps, d, &side[i][1]);
+        x->on_unit &= rows && steps && side[i][0].along_k && side[i][1].along_k;
         in->side[0] = side[i][0];
         in->side[1] = side[i][1];
     }
@@ -32231,8 +32300,8 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
         out->n = tci_dim_known(k->axes[out->n_axis].size);
         out->k = x->in[0].n;
         tci_matrix_side of = {0};
-        fits = tci_matrix_load(k, load, taken, &of) &&
-               tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of);
+        fits = tci_matrix_load(k, load, taken, &of);
+        x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
         out->side[1] = of;
         fits = fits && tci_backward_same_steps(x, i);
         tci_matrix_value(k, f->out[i], out);
@@ -32244,14 +32313,15 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
 
 TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
 {
-    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, -1, -1, -1, 0};
+    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
     memset(x, 0, sizeof(*x));
     if (!tci_backward_has_form(&f)) {
         return false;
     }
     int load = k->reds[f.in[0]].in[0];
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
-    if (!tci_dtype_is_half((tc_dtype)f.dtype) || !tci_backward_has_weight(&f, x) ||
+    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
+    if (!known || !tci_backward_has_weight(&f, x) ||
         !tci_backward_has_takers(&f, x) || !tci_backward_orders_in(&f, x) ||
         !tci_backward_has_sides(&f, x)) {
         return false;
@@ -32267,33 +32337,47 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
     return true;
 }
 
+/* Does a matrix unit of the machine take what was found? */
+static bool tci_backward_fits_unit(const tci_backward *x, tci_machine machine)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
+           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE;
+}
+
 TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_backward x;
-    if (machine.matrix_units == 0 || machine.block_threads == 0 || !tci_backward_find(k, &x)) {
+    if (!tci_attention_has_threads(machine) || !tci_backward_find(k, &x)) {
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_MATRIX_TILE_ROWS / 2));
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_ATTENTION_FEWEST));
     double flops = 4.0 * (double)s->m * (double)s->n * (double)(s->k + g->k);
     for (int i = 0; i < s->n_batch; i++) {
         tiles *= (double)s->batch[i];
         flops *= (double)s->batch[i];
     }
-    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST &&
-           s->k >= TCI_ATTENTION_LEAST && s->k <= TCI_BACKWARD_SIZE &&
-           g->k >= TCI_ATTENTION_LEAST && g->k <= TCI_BACKWARD_SIZE &&
+    bool large = s->k > TCI_BACKWARD_SIZE || g->k > TCI_BACKWARD_SIZE;
+    bool slow = large && x.on_unit && machine.matrix_units > 0; /* beside products of pairs there */
+    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
+           s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
            tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }
 
-TCI_FN void tci_backward_set_orders(tci_kernel *k)
+TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
 {
+    tci_backward x;
+    bool on_unit = tci_backward_find(k, &x) && tci_backward_fits_unit(&x, machine);
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
                      tci_backward_is_load(k, red->in[1]);
         if (red->op == TCI_RED_DOT) {
-            red->order = is_in ? TCI_ORDER_MATRIX : TCI_ORDER_STEPS;
+            red->order = !is_in    ? TCI_ORDER_STEPS
+                         : on_unit ? TCI_ORDER_MATRIX
+                                   : TCI_ORDER_CHAIN;
             red->order_n = 0;
         }
     }
@@ -32592,7 +32676,7 @@ typedef struct tci_group {
     int32_t *users; int32_t n_users, cap_users;        /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern;          /* that made it of several (plan/pattern.c), NULL: none did */
-    bool on_unit;                 /* worth it only as a kernel of a matrix unit */
+    bool on_unit;                 /* worth it only as attention (kernel/attention.h) */
     bool keeps;                   /* its contractions keep rows: */
     int32_t n_inner; tci_dim *inner; /* inner axes, which its roots share */
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
@@ -35137,8 +35221,19 @@ static bool tci_algo_is_weights(const tci_node *n)
     return false;
 }
 
-/* Operand n with that copy below it, where its source needs one: weights of attention are in no
- * memory. */
+/* Is n made of them, element by element, as the changes of scores are? */
+static bool tci_algo_is_of_weights(const tci_node *n, int depth)
+{
+    bool found = tci_algo_is_weights(n);
+    bool goes = depth < TCI_ALGO_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_algo_is_of_weights(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* Operand n with that copy below it, where its source needs one: weights of attention, and what is
+ * made of them, are in no memory. */
 static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
 {
     if (n != source) {
@@ -35150,7 +35245,7 @@ static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source
     int last = tci_algo_last_axis(n);
     tci_dim longer =
         tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
-    if (longer == n->shape[last] || tci_algo_is_weights(n)) {
+    if (longer == n->shape[last] || tci_algo_is_of_weights(n, 0)) {
         tci_algo_force(a, n);
         return n;
     }
@@ -35418,7 +35513,7 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
  * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
  * values, so they have the same bits.
  *
- * A GPU's matrix unit has no form for folds beside takers of another level. There the one sum over
+ * A GPU has no form for folds beside takers of another level. There the one sum over
  * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
  * over the axes of v, and w v is what attention stores.
  *
@@ -35581,28 +35676,29 @@ static double tci_pairs_count(const tci_node *n)
     return (double)tci_dim_known(tci_node_count(n));
 }
 
-/* Is it worth computing again? */
-static bool tci_pairs_is_cheap(const tci_node *n)
+/* Is it worth computing again? On a GPU, where memory is farther away than sums, always. */
+static bool tci_pairs_is_cheap(const tci_node *n, tci_machine machine)
 {
     if (n->op != TCI_OP_CONTRACT) {
         return true;
     }
     bool known = tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
                  tci_pairs_is_known(n->in[1]);
-    return known && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH &&
-           tci_pairs_count(n) >
-               TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
+    bool more = machine.block_threads > 0 || !known ||
+                tci_pairs_count(n) >
+                    TCI_PAIRS_MORE * (tci_pairs_count(n->in[0]) + tci_pairs_count(n->in[1]));
+    return known && more && tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
 }
 
-/* A GPU's unit takes products of halves alone; a processor's has no form for pairs of them. */
+/* A GPU has forms for products of f32 and of halves; a processor's unit has none for pairs of
+ * halves. */
 static bool tci_pairs_is_for(const tci_node *n, tci_machine machine)
 {
     if (machine.block_threads == 0) {
         return !tci_dtype_is_half((tc_dtype)n->dtype) || machine.matrix_units == 0;
     }
-    const tci_node *in = n->op == TCI_OP_CONTRACT ? n->in[0] : n;
-    in = in->op == TCI_OP_CAST ? in->in[0] : in;
-    return n->op != TCI_OP_CONTRACT || tci_dtype_is_half((tc_dtype)in->dtype);
+    return n->op != TCI_OP_CONTRACT || n->dtype == TC_F32 ||
+           tci_dtype_is_half((tc_dtype)n->dtype);
 }
 
 static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
@@ -35610,7 +35706,7 @@ static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
     tci_pairs_fact *fact = tci_pairs_of(p, n);
     if (fact->set != set->number) {
         set->fits = set->fits && fact->set == 0 && !fact->is_output &&
-                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n);
+                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n, p->a->machine);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
@@ -35948,7 +36044,22 @@ static tci_node *tci_pairs_row_sum(const tci_pairs *p, const tci_node *fold, con
     return tci_build_reduce(g, TCI_OP_SUM, tci_build_ew(g, TCI_OP_MUL, both), list, false);
 }
 
-/* The graph with those instead of sums over pairs, for a unit that makes no such sums. */
+/* A product of halves that is a pair and taken as f32 is not rounded on the way: a unit's sums are
+ * f32, and rounding them costs as much as the power of a weight. NULL: n is no such cast. */
+static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci_table *now)
+{
+    const tci_node *in = n->op == TCI_OP_CAST && n->dtype == TC_F32 ? n->in[0] : NULL;
+    int number = in && in->op == TCI_OP_CONTRACT ? tci_pairs_of(p, in)->set : 0;
+    if (number == 0 || !p->sets[number - 1].fits || !tci_dtype_is_half((tc_dtype)in->dtype)) {
+        return NULL;
+    }
+    tci_node *of[2] = {tci_table_get(now, in->in[0]), tci_table_get(now, in->in[1])};
+    return tci_graph_node(p->a->g, TCI_OP_CONTRACT, TC_F32, in->rank, in->shape, 2, of, in->n_attr,
+                          in->attr);
+}
+
+/* The graph with those instead of sums over pairs, for a GPU's forms, which make no such
+ * sums. */
 static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
 {
     tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
@@ -35959,6 +36070,8 @@ static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
         const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
         if (end && end->folds) {
             made = tci_pairs_row_sum(p, n, &now);
+        } else {
+            made = tci_pairs_wide(p, n, &now);
         }
         any = any || made;
         made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
@@ -36099,7 +36212,7 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
 
 TCI_FN bool tci_pairs_taken(tci_machine m)
 {
-    bool takes = m.block_threads > 0 ? m.matrix_units > 0 : m.has_work || m.vector_bytes == 0;
+    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
     return takes && !m.reproducible && !m.apart;
 }
 
@@ -38101,14 +38214,14 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     return flops * (again + 2 * (tci_pattern_widens(j) - 1)) / rate <= 2 * saved / gbs;
 }
 
-/* Of the contractions of a join: both of f16 or bf16, of known sizes that suit a GPU's matrix unit,
- * and the first not forced into memory, as plan/plan.c does where kernel/attention.c, which sees
- * the kernel, says no. */
+/* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
+ * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c,
+ * which sees the kernel, says no. */
 static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
     const tci_machine *m = &p->machine;
-    bool fits = m->matrix_units > 0 && m->block_threads > 0 && !m->reproducible;
+    bool fits = tci_attention_has_threads(*m) && !m->reproducible;
     (void)saved;
     *why = TCI_WHY_PRICE;
     for (int i = 0; i < j->n_roots && fits; i++) {
@@ -38120,13 +38233,10 @@ static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j,
             int64_t rows = tci_dim_known(r->domain[r->n_out - 2]);
             bool makes = tci_join_is_of(j, j->roots[i], TCI_JOIN_MAKES);
             fits = !(makes && tci_pnode_of(j->f, r->node)->forced) &&
-                   r->n_domain == r->n_out + 1 &&
-                   tci_dim_known(r->domain[r->n_out]) >= TCI_ATTENTION_LEAST &&
-                   tci_dim_known(r->domain[r->n_out - 1]) >= TCI_ATTENTION_LEAST &&
-                   rows >= TCI_MATRIX_ROWS;
+                   r->n_domain == r->n_out + 1 && rows >= TCI_MATRIX_ROWS;
         }
     }
-    return fits && tci_pattern_has_half(j);
+    return fits;
 }
 
 /* ---- one space ---- */
@@ -38155,7 +38265,7 @@ static bool tci_pattern_always_pays(const tci_pattern_state *p, const tci_join *
 
 /* Of matches that save as much the earlier row is tried first. */
 static const tci_pattern tci_patterns[] = {
-    {"attention on a matrix unit", true, true, false, tci_pattern_match_attention,
+    {"attention of a GPU", true, true, false, tci_pattern_match_attention,
      tci_pattern_unit_pays},
     {"a contraction of rows of a contraction", true, false, false, tci_pattern_match_attention,
      tci_pattern_rows_pay},
@@ -39203,7 +39313,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
  *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
- *   STEPS     with them, the weights of attention that it takes (kernel/attention.c)
+ *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
@@ -39615,10 +39725,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         k->reds[0].order_n = 0;
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
-        tci_attention_set_orders(k);
+        tci_attention_set_orders(k, machine);
     }
     if (!machine.reproducible && tci_backward_fits(k, machine)) {
-        tci_backward_set_orders(k);
+        tci_backward_set_orders(k, machine);
     }
 }
 
@@ -43400,7 +43510,7 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tc
     return any;
 }
 
-/* A group that is worth it only on a matrix unit, as a kernel that none takes: its first
+/* A group that is worth it only as attention, as a kernel for which there is no form: its first
  * contraction is forced into memory, so that it is apart. True when it is one. */
 static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_kernel *k,
                           tci_table *forced)
@@ -43409,12 +43519,12 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
     while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
         first++;
     }
-    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX &&
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_by_threads(k) &&
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
 /* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
- * lies between several; and a GPU's unit must take it. */
+ * lies between several; and a GPU must have one. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
     bool lines = machine.block_threads == 0 || tci_attention_fits(k, machine) ||
@@ -50971,6 +51081,8 @@ static inline bool tci_ask_many(tci_dim n)
 TCI_FN tci_ask *tci_ask_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_ask_on_unit(const tci_ask *a);
+/* It is attention by threads alone: only the forms of loop/flash.h fit. */
+TCI_FN bool tci_ask_is_flash(const tci_ask *a);
 /* Vectors of so many lanes along the vector axis, about. */
 TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes);
 /* Lanes and threads that a machine can be given for the vector axis. */
@@ -51480,6 +51592,12 @@ TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
+/* Parts that the form by threads shares. What a product has of tiles of so many rows; columns of
+ * the values, and how a row of the result is spread over threads; */
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
+TCI_FN void tci_attention_columns(tci_matrix *x);
+/* the blocks for scores, the values of a row, and the hole. */
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
 /* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
  * turns); -1: it does not fit. */
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
@@ -51529,12 +51647,9 @@ TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
            tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
 }
 
-/* What both products have of the tile, and the values' columns. */
-static void tci_attention_shape(tci_matrix *x, int consumers)
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
 {
-    x->consumers = x->buffers = consumers;
-    x->sub_rows = 1;
-    x->rows = TCI_MATRIX_SUB * consumers;
+    x->rows = rows;
     x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
     x->tiles_n = 1;
     x->tiles = x->tiles_m;
@@ -51543,7 +51658,15 @@ static void tci_attention_shape(tci_matrix *x, int consumers)
     }
 }
 
-static void tci_attention_columns(tci_matrix *x)
+/* What both products have of the tile. */
+static void tci_attention_shape(tci_matrix *x, int consumers)
+{
+    x->consumers = x->buffers = consumers;
+    x->sub_rows = 1;
+    tci_attention_tiles(x, TCI_MATRIX_SUB * consumers);
+}
+
+TCI_FN void tci_attention_columns(tci_matrix *x)
 {
     int step = 2 * TCI_ATTENTION_ROUND;
     x->columns = (int32_t)((x->n + step - 1) / step * step);
@@ -51563,7 +51686,7 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine,
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
                  (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
-    if (!known || !tci_attention_find(k, x)) {
+    if (!known || !tci_attention_find(k, x) || !x->on_unit) {
         return false;
     }
     tci_attention_shape(&x->scores, (int)tile[0]);
@@ -51688,12 +51811,8 @@ static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch)
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
 {
-    tci_attention *x = TCI_NEW(b->s, tci_attention);
-    bool fits = tci_attention_with(b->k, machine, tile, x);
-    TCI_ASSERT(b->s, fits);
     b->l->lanes = x->result.lanes;
     b->l->threads = x->result.row_threads;
     b->l->matrix = &x->result;
@@ -51706,6 +51825,15 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
         tci_attention_tell_rows(b, x);
     }
     tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+}
+
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_attention_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }
@@ -51744,6 +51872,10 @@ TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
 TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
 TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
 TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
+/* Parts that the form by threads shares: columns of the last products, and how their rows are
+ * spread over threads; the blocks, and the hole. */
+TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x);
+TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
 TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel with such a tile; -1: it does not fit. */
@@ -51810,18 +51942,12 @@ static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
 {
     x->consumers = x->buffers = (int32_t)tile[0];
     x->sub_rows = 1;
-    x->rows = TCI_MATRIX_SUB * x->consumers;
     x->columns = (int32_t)tile[1];
-    x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
-    x->tiles_n = 1;
-    x->tiles = x->tiles_m;
-    for (int i = 0; i < x->n_batch; i++) {
-        x->tiles *= x->batch[i];
-    }
+    tci_attention_tiles(x, TCI_MATRIX_SUB * x->consumers);
 }
 
-/* Columns of the last products; a row of either is spread over as many threads. */
-static void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+/* A row of either product is spread over as many threads. */
+TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
 {
     int lanes = TCI_MATRIX_WARP;
     for (int i = 0; i < x->n_out; i++) {
@@ -51858,7 +51984,7 @@ static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine,
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
                  tile[1] % 16 == 0;
-    if (!known || !tci_backward_find(k, x)) {
+    if (!known || !tci_backward_find(k, x) || !x->on_unit) {
         return false;
     }
     for (int i = 0; i < 2; i++) {
@@ -51965,10 +52091,14 @@ static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int 
     return l;
 }
 
-static void tci_backward_holes(tci_build *b, const tci_backward *x)
+TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
+    l->lanes = x->out[0].lanes;
+    l->threads = x->out[0].row_threads;
+    l->matrix = &x->out[0];
+    l->backward = x;
     uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
     for (int i = 0; i < x->in[0].n_batch; i++) {
         batch |= (uint64_t)1 << x->in[0].batch_axis[i];
@@ -52007,13 +52137,264 @@ TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const in
     tci_backward *x = TCI_NEW(b->s, tci_backward);
     bool fits = tci_backward_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    b->l->lanes = x->out[0].lanes;
-    b->l->threads = x->out[0].row_threads;
-    b->l->matrix = &x->out[0];
-    b->l->backward = x;
     tci_backward_holes(b, x);
     launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
     launch->task_ns = tci_backward_ns(b->k, machine, tile);
+}
+/* ---- src/loop/flash.c ---- */
+/* loop/flash.c - the schedules of attention and its gradients on a GPU by threads alone.
+ *
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/flash.h), whose
+ * blocks and hole are those of loop/attention.c and loop/backward.c. */
+/* ---- src/loop/flash.h ---- */
+/* loop/flash.h - attention and its gradients on a GPU by threads alone: what the skeletons' main
+ * loops must know.
+ *
+ * What is on a matrix unit in loop/attention.h and loop/backward.h, with the same blocks and hole,
+ * for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS threads
+ * has a tile of rows, and goes over the other side step by step, in shared memory, all as f32. Half
+ * a warp has every eighth row, each of its lanes every 16th step of it; sums are one chain. Pairs
+ * go from lane to lane through shared memory of their own, so nothing of rows by steps is
+ * stored. */
+#ifndef TCI_LOOP_FLASH_H
+#define TCI_LOOP_FLASH_H
+
+
+enum {
+    TCI_FLASH_THREADS = 128,
+    TCI_FLASH_LANES = 16,  /* that share a row, */
+    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
+    TCI_FLASH_PAD = 4      /* and elements behind each row in shared memory: banks differ */
+};
+
+/* Elements between rows of a factor in shared memory, of so many elements. */
+static inline int tci_flash_pitch(int64_t size)
+{
+    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
+}
+
+/* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
+TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* Bytes of shared memory. */
+TCI_FN int64_t tci_flash_bytes(const tci_attention *x);
+TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                           tci_launch *launch);
+TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/flash.c, continued ---- */
+enum {
+    TCI_FLASH_HELD = 192,      /* registers of a thread for sums and pairs */
+    TCI_FLASH_FILL = 4000,     /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_MEET = 600,      /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128,  /* that a processor makes in a cycle */
+    TCI_FLASH_LIGHT = 128,     /* registers for sums up to which there is room for all else */
+    TCI_FLASH_BLOCKS = 4,      /* that a processor has at once, at most */
+    TCI_FLASH_OWN = 1024,      /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OTHERS = 64      /* registers of a thread for all else */
+};
+
+/* ---- the tile ---- */
+
+TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        n[i][0] = tiles[i][0];
+        n[i][1] = tiles[i][1];
+    }
+    return TCI_COUNT(tiles);
+}
+
+static bool tci_flash_is_tile(const int64_t *tile)
+{
+    return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
+}
+
+/* What is left of the sums takes the place of what made them. */
+static int64_t tci_flash_left(const tci_matrix *x)
+{
+    return (int64_t)x->rows * x->staged_pitch * 4;
+}
+
+static void tci_flash_shape(tci_matrix *x, const int64_t *tile)
+{
+    tci_attention_tiles(x, (int)tile[0]);
+    x->columns = (int32_t)tile[1];
+}
+
+/* Sums are left as f32, whatever rounds them. */
+static void tci_flash_leave(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kinst *in = &k->insts[x->value];
+    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
+    x->staged = TC_F32;
+}
+
+TCI_FN int64_t tci_flash_bytes(const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int64_t floats = (int64_t)(s->rows + s->columns) * tci_flash_pitch(s->k) +
+                     (int64_t)s->columns * tci_flash_pitch(r->columns) +
+                     (int64_t)s->rows * tci_flash_pitch(s->columns);
+    return TCI_MAX(4 * floats, tci_flash_left(r)) + 4 * TCI_FLASH_GROUPS;
+}
+
+TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int64_t pitches = tci_flash_pitch((s->k + 15) / 16 * 16) +
+                      tci_flash_pitch((x->in[1].k + 15) / 16 * 16);
+    int64_t floats = (s->rows + s->columns) * pitches +
+                     (int64_t)s->rows * tci_flash_pitch(s->columns);
+    int64_t left = tci_flash_left(&x->out[0]);
+    left = x->n_out > 1 ? TCI_MAX(left, tci_flash_left(&x->out[1])) : left;
+    return TCI_MAX(4 * floats, left);
+}
+
+/* Blocks that a processor has room for at once. */
+static int tci_flash_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
+{
+    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
+    return (int)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
+                        TCI_FLASH_BLOCKS);
+}
+
+/* Registers of a thread: pairs, and sums of so many columns. */
+static int64_t tci_flash_held(const int64_t *tile, int64_t pairs, int64_t columns)
+{
+    return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
+}
+
+static bool tci_flash_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                           tci_attention *x)
+{
+    if (!tci_flash_is_tile(tile) || !tci_attention_find(k, x)) {
+        return false;
+    }
+    x->threads = TCI_FLASH_THREADS;
+    tci_flash_shape(&x->scores, tile);
+    tci_flash_shape(&x->result, tile);
+    tci_attention_columns(&x->result);
+    tci_flash_leave(k, &x->result);
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    int64_t held = tci_flash_held(tile, 1, x->result.columns);
+    x->blocks = tci_flash_blocks(machine, tci_flash_bytes(x), held);
+    return tci_flash_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+static bool tci_flash_back_with(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile, tci_backward *x)
+{
+    if (!tci_flash_is_tile(tile) || !tci_backward_find(k, x)) {
+        return false;
+    }
+    int64_t columns = 0;
+    x->threads = TCI_FLASH_THREADS;
+    for (int i = 0; i < 2; i++) {
+        tci_flash_shape(&x->in[i], tile);
+        tci_flash_shape(&x->out[i], tile);
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_flash_leave(k, &x->out[i]);
+    }
+    tci_backward_columns(k, x);
+    for (int i = 0; i < x->n_out; i++) {
+        columns += x->out[i].columns;
+    }
+    int64_t held = tci_flash_held(tile, 2, columns);
+    x->blocks = tci_flash_blocks(machine, tci_flash_back_bytes(x), held);
+    return tci_flash_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+/* ---- the cost ---- */
+
+/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
+ * shares, and twice as long for each step. Many sums leave too few registers. */
+static double tci_flash_product(const int64_t *tile, int64_t held)
+{
+    double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
+    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
+    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
+}
+
+/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. A processor
+ * has several blocks at once, and then what is left over. */
+static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
+                               double cycles, int blocks)
+{
+    int64_t each = tci_dim_known(tci_dim_ceil_div(x->tiles, machine->facts.processors));
+    int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
+    double all = 0;
+    for (int i = 0; i < 2; i++) {
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double n = (double)at_once[i];
+        all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
+    }
+    return all;
+}
+
+TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_flash_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.scores;
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
+                    TCI_FLASH_PRODUCTS *
+                    tci_flash_product(tile, tci_flash_held(tile, 1, x.result.columns));
+    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+}
+
+TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                const int64_t *tile)
+{
+    tci_backward x;
+    if (!tci_flash_back_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
+    double cycles = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns) /
+                    TCI_FLASH_PRODUCTS * tci_flash_product(tile, tci_flash_held(tile, 2, columns));
+    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                           tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_flash_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
+    launch->n_tasks = x->scores.tiles;
+    launch->task_ns = tci_flash_ns(b->k, machine, tile);
+}
+
+TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                tci_launch *launch)
+{
+    tci_backward *x = TCI_NEW(b->s, tci_backward);
+    bool fits = tci_flash_back_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_backward_holes(b, x);
+    launch->n_tasks = x->in[0].tiles;
+    launch->task_ns = tci_flash_back_ns(b->k, machine, tile);
 }
 /* ---- src/loop/tiles.c ---- */
 /* loop/tiles.c - contractions on a CPU's matrix unit.
@@ -54009,6 +54390,11 @@ TCI_FN bool tci_ask_on_unit(const tci_ask *a)
     return a->k->n_reds > 0 && a->k->reds[0].order == TCI_ORDER_MATRIX;
 }
 
+TCI_FN bool tci_ask_is_flash(const tci_ask *a)
+{
+    return tci_attention_is_by_threads(a->k);
+}
+
 TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes)
 {
     return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
@@ -55112,6 +55498,7 @@ TCI_FN const tci_form *const *tci_map_forms(void)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
  *   backward   the gradients of these (loop/backward.c)
+ *   flash, flash_back  both by threads alone (loop/flash.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -55934,6 +56321,61 @@ static void tci_backward_form_note(const tci_ask *a, const int64_t *n, const tci
                    x->cut.is_cut ? ", longest first" : "");
 }
 
+static bool tci_flash_form_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+}
+
+static bool tci_flash_back_fits(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_flash_candidates(const tci_ask *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_ask_is_flash(a) ? tci_flash_tiles(n) : 0;
+}
+
+static double tci_flash_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_flash_ns(a->k, &a->machine, n);
+}
+
+static double tci_flash_back_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_flash_back_ns(a->k, &a->machine, n);
+}
+
+static void tci_flash_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                tci_launch *launch)
+{
+    tci_flash_emit(b, &a->machine, n, launch);
+}
+
+static void tci_flash_back_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                     tci_launch *launch)
+{
+    tci_flash_back_emit(b, &a->machine, n, launch);
+}
+
+static void tci_flash_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
+                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
+}
+
+static void tci_flash_back_note(const tci_ask *a, const int64_t *n, const tci_build *b,
+                                tci_str *out)
+{
+    const tci_backward *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
+}
+
 /* ---- rows ---- */
 
 TCI_FN const tci_form *const *tci_tile_forms(void)
@@ -55968,8 +56410,15 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                       tci_backward_form_fits, tci_backward_form_candidates,
                                       tci_backward_form_cost, tci_backward_form_emit,
                                       tci_backward_form_note};
+    static const tci_form flash = {"flash", {"rows", "keys"}, tci_flash_form_fits,
+                                   tci_flash_candidates, tci_flash_cost, tci_flash_form_emit,
+                                   tci_flash_note};
+    static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
+                                        tci_flash_candidates, tci_flash_back_cost,
+                                        tci_flash_back_form_emit, tci_flash_back_note};
     static const tci_form *const forms[] = {&product, &spread, &packed,    &panel,    &tile,
-                                            &unit,    &matrix, &attention, &backward, NULL};
+                                            &unit,    &matrix, &attention, &backward, &flash,
+                                            &flash_back, NULL};
     return forms;
 }
 /* ---- src/loop/strip.c ---- */
@@ -56568,7 +57017,8 @@ static bool tci_row_fills_warps(const tci_ask *a, int64_t threads, int64_t rows)
 static bool tci_row_fits(const tci_ask *a, const int64_t *n)
 {
     int64_t threads = n[TCI_ROW_THREADS], rows = n[TCI_ROW_ROWS];
-    return tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
+    return !tci_ask_on_unit(a) && !tci_ask_is_flash(a) &&
+           tci_ask_is_power(threads, 2, a->threads) && tci_ask_is_power(rows, 1, TCI_ROW_BLOCK) &&
            (rows == 1 ? threads >= TCI_WARP
                       : threads <= TCI_WARP && threads * rows <= a->machine.block_threads) &&
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;

@@ -4,8 +4,9 @@
  * What is on a matrix unit in loop/attention.h and loop/backward.h, with the same blocks and hole,
  * for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS threads
  * has a tile of rows, and goes over the other side step by step, in shared memory, all as f32. Half
- * a warp has every eighth row, each of its lanes every 16th step of it; sums are one chain. Pairs go
- * from lane to lane through shared memory of their own, so nothing of rows by steps is stored. */
+ * a warp has every eighth row, each of its lanes every 16th step of it; sums are one chain. Pairs
+ * go from lane to lane through shared memory of their own, so nothing of rows by steps is
+ * stored. */
 #ifndef TCI_LOOP_FLASH_H
 #define TCI_LOOP_FLASH_H
 
