@@ -372,8 +372,8 @@ static const char *orc_is_legal(const json *spec)
         {"same number of dimensions", "shapes broadcast in tc"},
         {"non-positive values for delta", "an operand's value is no part of a program"},
         {"tensor with <= 2", "tc has no such call to refuse it"},
-        {"Input must be >= 1-d", "an axis 0 of no axes is the element, as in torch's own calls"},
-        {"Dimension specified as 0", "an axis 0 of no axes is the element, as in torch's own calls"},
+        {"Input must be >= 1-d", "axis 0 of no axes is the element, as in torch's own calls"},
+        {"Dimension specified as 0", "axis 0 of no axes is the element, as in torch's own calls"},
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (strstr(json_string(spec, "regex"), rules[i].says)) {

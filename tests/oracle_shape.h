@@ -456,8 +456,8 @@ static void orc_vecdot(orc_case *c)
 
 static void orc_trace(orc_case *c)
 {
-    orc_out(c, tc_sum(tc_diagonal(tc_einsum("ij->ij", TC_TENSORS(orc_tensor(c, "input"))), 0, 0, 1), TC_ALL,
-                      false));
+    tc_tensor matrix = tc_einsum("ij->ij", TC_TENSORS(orc_tensor(c, "input"))); /* of two axes */
+    orc_out(c, tc_sum(tc_diagonal(matrix, 0, 0, 1), TC_ALL, false));
 }
 
 static void orc_multi_dot(orc_case *c)
