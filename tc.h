@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0725fd7884aa67ca"
+#define TCI_BUILD "456800262318407d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -87594,7 +87594,8 @@ TCI_CALLS
 #define TCI_ON
 #define TCI_STORED(name, at)
 #define TCI_CALL(name, ...) static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
-#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, __VA_ARGS__)
+#define TCI_CALL_MANY(name, n, ...)                                                                \
+    static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
 TCI_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
@@ -87610,10 +87611,12 @@ TCI_CALLS
 #define TCI_MUST_FIELD(name, kind) ", " #name ": " #kind
 #define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
-#define TCI_CALL(name, takes) TCI_CALL_MANY(name, 1, takes)
+/* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
+#define TCI_CALL_ROW(name, takes, params, n, call) {name, takes, params, TCI_COUNT(params), n, call},
+#define TCI_CALL(name, takes)                                                                      \
+    TCI_CALL_ROW(#name, takes, tci_params_of_##name, 1, tci_named_call_##name)
 #define TCI_CALL_MANY(name, n, takes)                                                              \
-    {#name, takes, tci_params_of_##name, TCI_COUNT(tci_params_of_##name), n,                       \
-     tci_named_call_##name},
+    TCI_CALL_ROW(#name, takes, tci_params_of_##name, n, tci_named_call_##name)
 static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_MUST
 #undef TCI_MAY
@@ -87624,6 +87627,7 @@ static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_ON
 #undef TCI_STORED
 #undef TCI_CALL
+#undef TCI_CALL_ROW
 #undef TCI_CALL_MANY
 
 TC_API const char *tc_op_name(int i)

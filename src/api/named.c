@@ -218,7 +218,8 @@ TCI_CALLS
 #define TCI_ON
 #define TCI_STORED(name, at)
 #define TCI_CALL(name, ...) static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
-#define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, __VA_ARGS__)
+#define TCI_CALL_MANY(name, n, ...)                                                                \
+    static const tci_param_row tci_params_of_##name[] = {__VA_ARGS__};
 TCI_CALLS
 #undef TCI_MUST
 #undef TCI_MAY
@@ -234,10 +235,12 @@ TCI_CALLS
 #define TCI_MUST_FIELD(name, kind) ", " #name ": " #kind
 #define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
-#define TCI_CALL(name, takes) TCI_CALL_MANY(name, 1, takes)
+/* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
+#define TCI_CALL_ROW(name, takes, params, n, call) {name, takes, params, TCI_COUNT(params), n, call},
+#define TCI_CALL(name, takes)                                                                      \
+    TCI_CALL_ROW(#name, takes, tci_params_of_##name, 1, tci_named_call_##name)
 #define TCI_CALL_MANY(name, n, takes)                                                              \
-    {#name, takes, tci_params_of_##name, TCI_COUNT(tci_params_of_##name), n,                       \
-     tci_named_call_##name},
+    TCI_CALL_ROW(#name, takes, tci_params_of_##name, n, tci_named_call_##name)
 static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_MUST
 #undef TCI_MAY
@@ -248,6 +251,7 @@ static const tci_call_row tci_call_rows[] = {TCI_CALLS};
 #undef TCI_ON
 #undef TCI_STORED
 #undef TCI_CALL
+#undef TCI_CALL_ROW
 #undef TCI_CALL_MANY
 
 TC_API const char *tc_op_name(int i)
