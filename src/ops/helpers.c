@@ -286,7 +286,6 @@ TCI_HELPER(tail_f64,
 static double tc_h_tail_f64(double a, double rest, double factor, double hi, double lo) {
     if (a > 39.0) {
         a = 39.0;
-        rest = 0.0;
     }
     double t = (a - 4.0) / (a + 4.0);
     static const double q[23] = {
@@ -334,8 +333,11 @@ static double tc_h_erf_f64(double x) {
         }
         return TC_FMA_F64(x, p, x);
     }
+    a = a > 30.0 ? 30.0 : a;
     double s = a * a;
-    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 0.0, 1.0, s, TC_FMA_F64(a, a, -s));
+    double wide = a * 0x1.6a09e667f3bcdp+0;
+    double rest = TC_FMA_F64(a, 0x1.6a09e667f3bcdp+0, -wide) + a * -0x1.bdd3413b26456p-54;
+    double y = tc_h_tail_f64(wide, rest, 1.0, s, TC_FMA_F64(a, a, -s));
     y = TC_FMA_F64(y, -0x1p-127, 1.0);
     return x < 0.0 ? -y : y;
 })

@@ -1021,8 +1021,9 @@ static void tci_math_sigmoid_f64(tci_math *m)
     tci_math_2(m, TCI_P_ADD, y, rest);
 }
 
-/* factor * Phi(-a) * 2^128 as tail_f64 does it, where a^2 / 2 is hi + lo, at most 900. */
-static int tci_math_tail_f64(tci_math *m, int a, int factor, int hi, int lo)
+/* factor * Phi(-(a + off)) * 2^128 as tail_f64 does it, where that squared / 2 is hi + lo, at most
+ * 900. */
+static int tci_math_tail_f64(tci_math *m, int a, int off, int factor, int hi, int lo)
 {
     int one = tci_math_k(m, 1.0), four = tci_math_k(m, 4.0);
     int q0 = tci_math_k(m, 0x1.e361ea6fba141p-2);
@@ -1043,6 +1044,9 @@ static int tci_math_tail_f64(tci_math *m, int a, int factor, int hi, int lo)
     int yl = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, y), d, qh);
     dl = tci_math_2(m, TCI_P_SUB, ql, tci_math_2(m, TCI_P_MUL, y, dl));
     yl = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_ADD, yl, dl), d);
+    int slope = tci_math_2(m, TCI_P_MUL, a, y);
+    slope = tci_math_2(m, TCI_P_SUB, slope, tci_math_k(m, 0.39894228040143268));
+    yl = tci_math_2(m, TCI_P_ADD, yl, tci_math_2(m, TCI_P_MUL, off, slope));
     int uh = tci_math_2(m, TCI_P_MUL, y, factor);
     int ul = tci_math_fma(m, y, factor, tci_math_1(m, TCI_P_NEG, uh));
     ul = tci_math_2(m, TCI_P_ADD, ul, tci_math_2(m, TCI_P_MUL, yl, factor));
@@ -1056,7 +1060,11 @@ static int tci_math_half_erfc_f64(tci_math *m, int a)
     int s = tci_math_2(m, TCI_P_MUL, a, a);
     int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
     int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e667f3bcdp+0));
-    return tci_math_tail_f64(m, wide, tci_math_k(m, 1.0), s, lo);
+    int off = tci_math_fma(m, a, tci_math_k(m, 0x1.6a09e667f3bcdp+0),
+                           tci_math_1(m, TCI_P_NEG, wide));
+    int root = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, -0x1.bdd3413b26456p-54));
+    off = tci_math_2(m, TCI_P_ADD, off, root);
+    return tci_math_tail_f64(m, wide, off, tci_math_k(m, 1.0), s, lo);
 }
 
 /* x + x P(x^2) */
@@ -1098,7 +1106,7 @@ static void tci_math_gelu_f64(tci_math *m)
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 39.0), tci_math_1(m, TCI_P_ABS, x));
     int s = tci_math_2(m, TCI_P_MUL, a, a);
     int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
-    int y = tci_math_tail_f64(m, a, a, tci_math_2(m, TCI_P_MUL, half, s),
+    int y = tci_math_tail_f64(m, a, tci_math_k(m, 0.0), a, tci_math_2(m, TCI_P_MUL, half, s),
                               tci_math_2(m, TCI_P_MUL, half, lo));
     int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
     tci_math_fma(m, y, tci_math_k(m, -0x1p-128), relu);
