@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "456800262318407d"
+#define TCI_BUILD "9d8cc266d7fa80e5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -12102,7 +12102,6 @@ TCI_HELPER(tail_f64,
 static double tc_h_tail_f64(double a, double rest, double factor, double hi, double lo) {
     if (a > 39.0) {
         a = 39.0;
-        rest = 0.0;
     }
     double t = (a - 4.0) / (a + 4.0);
     static const double q[23] = {
@@ -12150,8 +12149,11 @@ static double tc_h_erf_f64(double x) {
         }
         return TC_FMA_F64(x, p, x);
     }
+    a = a > 30.0 ? 30.0 : a;
     double s = a * a;
-    double y = tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 0.0, 1.0, s, TC_FMA_F64(a, a, -s));
+    double wide = a * 0x1.6a09e667f3bcdp+0;
+    double rest = TC_FMA_F64(a, 0x1.6a09e667f3bcdp+0, -wide) + a * -0x1.bdd3413b26456p-54;
+    double y = tc_h_tail_f64(wide, rest, 1.0, s, TC_FMA_F64(a, a, -s));
     y = TC_FMA_F64(y, -0x1p-127, 1.0);
     return x < 0.0 ? -y : y;
 })
@@ -13659,8 +13661,9 @@ static void tci_math_sigmoid_f64(tci_math *m)
     tci_math_2(m, TCI_P_ADD, y, rest);
 }
 
-/* factor * Phi(-a) * 2^128 as tail_f64 does it, where a^2 / 2 is hi + lo, at most 900. */
-static int tci_math_tail_f64(tci_math *m, int a, int factor, int hi, int lo)
+/* factor * Phi(-(a + off)) * 2^128 as tail_f64 does it, where that squared / 2 is hi + lo, at most
+ * 900. */
+static int tci_math_tail_f64(tci_math *m, int a, int off, int factor, int hi, int lo)
 {
     int one = tci_math_k(m, 1.0), four = tci_math_k(m, 4.0);
     int q0 = tci_math_k(m, 0x1.e361ea6fba141p-2);
@@ -13681,6 +13684,9 @@ static int tci_math_tail_f64(tci_math *m, int a, int factor, int hi, int lo)
     int yl = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, y), d, qh);
     dl = tci_math_2(m, TCI_P_SUB, ql, tci_math_2(m, TCI_P_MUL, y, dl));
     yl = tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_ADD, yl, dl), d);
+    int slope = tci_math_2(m, TCI_P_MUL, a, y);
+    slope = tci_math_2(m, TCI_P_SUB, slope, tci_math_k(m, 0.39894228040143268));
+    yl = tci_math_2(m, TCI_P_ADD, yl, tci_math_2(m, TCI_P_MUL, off, slope));
     int uh = tci_math_2(m, TCI_P_MUL, y, factor);
     int ul = tci_math_fma(m, y, factor, tci_math_1(m, TCI_P_NEG, uh));
     ul = tci_math_2(m, TCI_P_ADD, ul, tci_math_2(m, TCI_P_MUL, yl, factor));
@@ -13694,7 +13700,11 @@ static int tci_math_half_erfc_f64(tci_math *m, int a)
     int s = tci_math_2(m, TCI_P_MUL, a, a);
     int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
     int wide = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, 0x1.6a09e667f3bcdp+0));
-    return tci_math_tail_f64(m, wide, tci_math_k(m, 1.0), s, lo);
+    int off = tci_math_fma(m, a, tci_math_k(m, 0x1.6a09e667f3bcdp+0),
+                           tci_math_1(m, TCI_P_NEG, wide));
+    int root = tci_math_2(m, TCI_P_MUL, a, tci_math_k(m, -0x1.bdd3413b26456p-54));
+    off = tci_math_2(m, TCI_P_ADD, off, root);
+    return tci_math_tail_f64(m, wide, off, tci_math_k(m, 1.0), s, lo);
 }
 
 /* x + x P(x^2) */
@@ -13736,7 +13746,7 @@ static void tci_math_gelu_f64(tci_math *m)
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 39.0), tci_math_1(m, TCI_P_ABS, x));
     int s = tci_math_2(m, TCI_P_MUL, a, a);
     int lo = tci_math_fma(m, a, a, tci_math_1(m, TCI_P_NEG, s));
-    int y = tci_math_tail_f64(m, a, a, tci_math_2(m, TCI_P_MUL, half, s),
+    int y = tci_math_tail_f64(m, a, tci_math_k(m, 0.0), a, tci_math_2(m, TCI_P_MUL, half, s),
                               tci_math_2(m, TCI_P_MUL, half, lo));
     int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
     tci_math_fma(m, y, tci_math_k(m, -0x1p-128), relu);
@@ -31900,8 +31910,8 @@ TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
  *     stores of values made of o or p
  *
  * and its products as a matrix unit sees them; of f32 nothing is rounded. Where the steps are keys
- * this is the gradient to queries, else the one to keys, and to values. A function of shape, layout,
- * dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+ * this is the gradient to queries, else the one to keys, and to values. A function of shape,
+ * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
 /* ---- src/kernel/backward.h ---- */
 /* kernel/backward.h - gradients of attention that a GPU makes in two kernels: on its matrix unit,
  * or by threads alone. */
@@ -87612,7 +87622,8 @@ TCI_CALLS
 #define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
 /* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
-#define TCI_CALL_ROW(name, takes, params, n, call) {name, takes, params, TCI_COUNT(params), n, call},
+#define TCI_CALL_ROW(name, takes, params, n, call)                                                 \
+    {name, takes, params, TCI_COUNT(params), n, call},
 #define TCI_CALL(name, takes)                                                                      \
     TCI_CALL_ROW(#name, takes, tci_params_of_##name, 1, tci_named_call_##name)
 #define TCI_CALL_MANY(name, n, takes)                                                              \

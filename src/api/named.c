@@ -236,7 +236,8 @@ TCI_CALLS
 #define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
 /* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
-#define TCI_CALL_ROW(name, takes, params, n, call) {name, takes, params, TCI_COUNT(params), n, call},
+#define TCI_CALL_ROW(name, takes, params, n, call)                                                 \
+    {name, takes, params, TCI_COUNT(params), n, call},
 #define TCI_CALL(name, takes)                                                                      \
     TCI_CALL_ROW(#name, takes, tci_params_of_##name, 1, tci_named_call_##name)
 #define TCI_CALL_MANY(name, n, takes)                                                              \

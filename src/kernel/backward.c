@@ -12,8 +12,8 @@
  *     stores of values made of o or p
  *
  * and its products as a matrix unit sees them; of f32 nothing is rounded. Where the steps are keys
- * this is the gradient to queries, else the one to keys, and to values. A function of shape, layout,
- * dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
+ * this is the gradient to queries, else the one to keys, and to values. A function of shape,
+ * layout, dtype and the kind of machine, and loop/ can schedule whatever it says yes to. */
 #include "backward.h"
 
 #include <string.h>
