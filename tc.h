@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9d8cc266d7fa80e5"
+#define TCI_BUILD "55245c5047a3c4b8"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -56185,7 +56185,8 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
         return a->ns;
     }
     double ns = tci_tile_has_dot(a->k) ? tci_tile_in_place(a, a->ns) : a->ns;
-    return ns * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+    ns *= 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
+    return TCI_MAX(ns, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
 }
 
 static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)

@@ -697,7 +697,8 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
         return a->ns;
     }
     double ns = tci_tile_has_dot(a->k) ? tci_tile_in_place(a, a->ns) : a->ns;
-    return ns * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+    ns *= 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
+    return TCI_MAX(ns, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
 }
 
 static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)
