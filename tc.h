@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "55245c5047a3c4b8"
+#define TCI_BUILD "6f46cb1f7b463ad5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -41832,14 +41832,13 @@ static int tci_memory_operand(const tci_kernel *k, const tci_step *step, int buf
     return o;
 }
 
-static bool tci_memory_step_in_place(tci_scratch *s, const tci_plan *p, const tci_kernel *k,
-                                     const tci_step *step, int out, int in)
+static bool tci_memory_step_in_place(tci_scratch *s, const tci_kernel *k, const tci_step *step,
+                                     int out, int in)
 {
     int writes = tci_memory_operand(k, step, out, true);
     int reads = tci_memory_operand(k, step, in, false);
     return writes < 0 || reads < 0 ||
-           (step->offsets[reads] == 0 &&
-            tci_memory_elementwise(s, k, writes, reads));
+           (step->offsets[reads] == 0 && tci_memory_elementwise(s, k, writes, reads));
 }
 
 /* Of a joint's members, which run in any order, only that which writes may read. */
@@ -41849,14 +41848,14 @@ TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, 
     const tci_kernel *k = p->kernels[joint->kernel];
     bool writes = tci_memory_operand(k, joint, out, true) >= 0, in_place = true;
     if (!k->n_members) {
-        return tci_memory_step_in_place(s, p, k, joint, out, in);
+        return tci_memory_step_in_place(s, k, joint, out, in);
     }
     for (int i = 0; i < k->n_members && writes; i++) {
         const tci_kernel *m = k->members[i];
         const tci_step *of = &joint->members[i];
         bool other = tci_memory_operand(m, of, out, true) < 0;
         in_place = in_place && (other ? tci_memory_operand(m, of, in, false) < 0
-                                      : tci_memory_step_in_place(s, p, m, of, out, in));
+                                      : tci_memory_step_in_place(s, m, of, out, in));
     }
     return in_place;
 }
@@ -87237,7 +87236,8 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         results[0] = results[1] = results[2] = m.bad;
     } else if (tci_factor_takes(&m, x, false, &results[0])) {
         const bool wide = tc_size(x, -2) < tc_size(x, -1);
-        tc_tensor a = tci_made_wide(&m, x), left, right, values, squares;
+        /* in f64: of f32 a small value's vectors would have the errors of a large one's */
+        tc_tensor a = tc_cast(x, TC_F64), left, right, values, squares;
         a = wide ? tci_factor_turned(a, here) : a;
         tci_factor_singular(&m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);

@@ -292,7 +292,8 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         results[0] = results[1] = results[2] = m.bad;
     } else if (tci_factor_takes(&m, x, false, &results[0])) {
         const bool wide = tc_size(x, -2) < tc_size(x, -1);
-        tc_tensor a = tci_made_wide(&m, x), left, right, values, squares;
+        /* in f64: of f32 a small value's vectors would have the errors of a large one's */
+        tc_tensor a = tc_cast(x, TC_F64), left, right, values, squares;
         a = wide ? tci_factor_turned(a, here) : a;
         tci_factor_singular(&m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);

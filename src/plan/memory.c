@@ -225,14 +225,13 @@ static int tci_memory_operand(const tci_kernel *k, const tci_step *step, int buf
     return o;
 }
 
-static bool tci_memory_step_in_place(tci_scratch *s, const tci_plan *p, const tci_kernel *k,
-                                     const tci_step *step, int out, int in)
+static bool tci_memory_step_in_place(tci_scratch *s, const tci_kernel *k, const tci_step *step,
+                                     int out, int in)
 {
     int writes = tci_memory_operand(k, step, out, true);
     int reads = tci_memory_operand(k, step, in, false);
     return writes < 0 || reads < 0 ||
-           (step->offsets[reads] == 0 &&
-            tci_memory_elementwise(s, k, writes, reads));
+           (step->offsets[reads] == 0 && tci_memory_elementwise(s, k, writes, reads));
 }
 
 /* Of a joint's members, which run in any order, only that which writes may read. */
@@ -242,14 +241,14 @@ TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, 
     const tci_kernel *k = p->kernels[joint->kernel];
     bool writes = tci_memory_operand(k, joint, out, true) >= 0, in_place = true;
     if (!k->n_members) {
-        return tci_memory_step_in_place(s, p, k, joint, out, in);
+        return tci_memory_step_in_place(s, k, joint, out, in);
     }
     for (int i = 0; i < k->n_members && writes; i++) {
         const tci_kernel *m = k->members[i];
         const tci_step *of = &joint->members[i];
         bool other = tci_memory_operand(m, of, out, true) < 0;
         in_place = in_place && (other ? tci_memory_operand(m, of, in, false) < 0
-                                      : tci_memory_step_in_place(s, p, m, of, out, in));
+                                      : tci_memory_step_in_place(s, m, of, out, in));
     }
     return in_place;
 }
