@@ -468,9 +468,9 @@ static bool tci_made_letters(tc_tensor x, tc_axes summed, int next, char *letter
 TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_axes axes_b,
                                  tc_site here)
 {
-    enum { LETTERS = 52 };
+    enum { TCI_MADE_LETTERS = 52 };
     tci_made m;
-    char left[LETTERS + 1], right[LETTERS + 1], spec[5 * LETTERS];
+    char left[TCI_MADE_LETTERS + 1], right[TCI_MADE_LETTERS + 1], spec[5 * TCI_MADE_LETTERS];
     if (!tci_made_begin(&m, "tc_tensordot", a, here)) {
         return m.bad;
     }
@@ -478,9 +478,9 @@ TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_ax
         return tci_made_end(&m, tc_neg(b));
     }
     const int rank_a = tc_rank(a), rank_b = tc_rank(b), n = axes_a.n;
-    if (rank_a + rank_b > LETTERS) {
+    if (rank_a + rank_b > TCI_MADE_LETTERS) {
         return tci_made_fail(&m, TC_ERR_LIMIT, "ranks %d and %d: expected at most %d axes", rank_a,
-                             rank_b, LETTERS);
+                             rank_b, TCI_MADE_LETTERS);
     }
     if (axes_a.all || axes_b.all || n != axes_b.n || n > rank_a || n > rank_b ||
         !tci_made_letters(a, axes_a, n, left) || !tci_made_letters(b, axes_b, rank_a, right)) {
