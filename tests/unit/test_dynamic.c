@@ -704,7 +704,8 @@ static bool doubled_shape(void *user, const tc_custom_array *in, int n, tc_custo
 {
     (void)user;
     (void)n;
-    out->sizes[0] = 2 * in[0].sizes[0]; /* which is no arithmetic of symbolic sizes */
+    uint64_t size = (uint64_t)in[0].sizes[0];
+    out->sizes[0] = (int64_t)(2 * size); /* which is no arithmetic of symbolic sizes */
     return true;
 }
 
