@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "db78812ae5e665df"
+#define TCI_BUILD "809ad5f9c5ae5982"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -31527,6 +31527,8 @@ TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
 /* Are axes and batch few enough, and numbers? */
 TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
+/* Tiles of columns that a tile of rows goes through, on average; a cut leaves a triangle. */
+TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores);
 /* The cut of `score`, whose queries and keys are these axes. */
 TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
                                                 int keys);
@@ -31884,6 +31886,12 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
                                            : TCI_ORDER_CHAIN;
         k->reds[reds[i]].order_n = 0;
     }
+}
+
+TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores)
+{
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(scores->n, scores->columns));
+    return cut->is_cut ? (steps + 1) / 2 : steps;
 }
 
 TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
@@ -51737,8 +51745,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
     if (!tci_attention_with(k, machine, tile, &x)) {
         return -1;
     }
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, &x.scores);
     double cells = (double)x.scores.rows * x.scores.columns;
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;
@@ -52035,8 +52042,7 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     const tci_matrix *s = &x.in[0];
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, s);
     double cells = (double)s->rows * s->columns;
     double columns = (double)(s->k + x.in[1].k) + x.out[0].columns +
                      (x.n_out > 1 ? x.out[1].columns : 0);
@@ -52358,8 +52364,7 @@ TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, cons
         return -1;
     }
     const tci_matrix *s = &x.scores;
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, s);
     double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
                     TCI_FLASH_PRODUCTS *
                     tci_flash_product(tile, tci_flash_held(tile, 1, x.result.columns));
@@ -52374,8 +52379,7 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     const tci_matrix *s = &x.in[0];
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, s);
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
     double cycles = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns) /
                     TCI_FLASH_PRODUCTS * tci_flash_product(tile, tci_flash_held(tile, 2, columns));

@@ -367,6 +367,12 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
     }
 }
 
+TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores)
+{
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(scores->n, scores->columns));
+    return cut->is_cut ? (steps + 1) / 2 : steps;
+}
+
 TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
 {
     bool steps = false, on_unit = false;

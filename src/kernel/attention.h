@@ -55,6 +55,8 @@ TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
 /* Are axes and batch few enough, and numbers? */
 TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
+/* Tiles of columns that a tile of rows goes through, on average; a cut leaves a triangle. */
+TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores);
 /* The cut of `score`, whose queries and keys are these axes. */
 TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
                                                 int keys);

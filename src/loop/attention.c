@@ -125,8 +125,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
     if (!tci_attention_with(k, machine, tile, &x)) {
         return -1;
     }
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(x.scores.n, x.scores.columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, &x.scores);
     double cells = (double)x.scores.rows * x.scores.columns;
     double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
     double powers = cells / TCI_ATTENTION_POWERS;

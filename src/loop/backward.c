@@ -143,8 +143,7 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     const tci_matrix *s = &x.in[0];
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, s);
     double cells = (double)s->rows * s->columns;
     double columns = (double)(s->k + x.in[1].k) + x.out[0].columns +
                      (x.n_out > 1 ? x.out[1].columns : 0);

@@ -162,8 +162,7 @@ TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, cons
         return -1;
     }
     const tci_matrix *s = &x.scores;
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, s);
     double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
                     TCI_FLASH_PRODUCTS *
                     tci_flash_product(tile, tci_flash_held(tile, 1, x.result.columns));
@@ -178,8 +177,7 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
         return -1;
     }
     const tci_matrix *s = &x.in[0];
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    steps = x.cut.is_cut ? (steps + 1) / 2 : steps; /* a triangle */
+    double steps = tci_attention_steps(&x.cut, s);
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
     double cycles = (double)s->rows * s->columns * (double)(s->k + x.in[1].k + columns) /
                     TCI_FLASH_PRODUCTS * tci_flash_product(tile, tci_flash_held(tile, 2, columns));
