@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "809ad5f9c5ae5982"
+#define TCI_BUILD "cfef5f4e7a6e7e23"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -32828,10 +32828,15 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
-/* plan/pairs.c. Changes the roots to what is to be computed; sets of pairs whose first one is in
- * `apart` are left as they are. */
+/* Sets of pairs, each by its first one, for whose kernels there was no form: with takers as they
+ * are, and at all. */
+typedef struct tci_pairs_refused {
+    tci_table lines, whole;
+} tci_pairs_refused;
+/* plan/pairs.c. Changes the roots to what is to be computed; sets that are refused as a whole are
+ * left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
-                           const tci_table *apart, tci_pairs_kernels *out);
+                           const tci_pairs_refused *refused, tci_pairs_kernels *out);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
@@ -35535,6 +35540,11 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
  * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
  * over the axes of v, and w v is what attention stores.
  *
+ * Nor has it one for takers that go over several axes which are no line, as those of keys and
+ * values that heads of queries share, where a mask tells queries apart: where that was found out
+ * (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows in
+ * f32, the others.
+ *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
  * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
@@ -35583,6 +35593,7 @@ typedef struct tci_pairs_set {
 
 typedef struct tci_pairs {
     const tci_algo *a;
+    const tci_pairs_refused *refused;
     tci_node_list list;
     tci_table facts;
     int32_t *first_user, *users;   /* per place in the list */
@@ -35951,7 +35962,7 @@ static bool tci_pairs_is_alone(const tci_pairs *p, const tci_pairs_set *set)
     return alone;
 }
 
-static void tci_pairs_find(tci_pairs *p, const tci_table *apart)
+static void tci_pairs_find(tci_pairs *p)
 {
     int32_t *level = TCI_NEW_ARRAY(p->a->s, int32_t, p->list.n + 1);
     for (int i = 0; i < 2 * p->list.n; i++) {
@@ -35963,7 +35974,8 @@ static void tci_pairs_find(tci_pairs *p, const tci_table *apart)
         tci_pairs_set set = {.number = p->n_sets + 1, .fits = true};
         tci_pairs_flood(p, &set, pair);
         tci_pairs_order(p, &set);
-        set.fits = set.fits && !tci_table_has(apart, set.pairs[0]) && tci_pairs_is_alone(p, &set);
+        set.fits = set.fits && !tci_table_has(&p->refused->whole, set.pairs[0]) &&
+                   tci_pairs_is_alone(p, &set);
         if (set.fits) {
             tci_pairs_levels(p, &set, level);
             tci_pairs_find_kernels(&set);
@@ -36076,21 +36088,119 @@ static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci
                           in->attr);
 }
 
-/* The graph with those instead of sums over pairs, for a GPU's forms, which make no such
- * sums. */
-static bool tci_pairs_sum_rows(tci_pairs *p, tci_node **roots, int n_roots)
+/* Place of a label among n; n: it is none of them. */
+static int tci_pairs_place(const int64_t *labels, int n, int64_t label)
+{
+    int at = 0;
+    while (at < n && labels[at] != label) {
+        at++;
+    }
+    return at;
+}
+
+/* The axes of a taker's sum over the longest axis alone: rows in the order of the pair's axes. */
+typedef struct tci_pairs_lines {
+    int64_t *labels;
+    tci_dim *shape;
+    int rank;
+    int *more, n_more; /* axes that are summed then */
+} tci_pairs_lines;
+
+static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_set *set,
+                                          const tci_pairs_end *end)
+{
+    const tci_node *n = end->node, *pair = set->pairs[end->pair];
+    const int64_t *labels = n->attr + 3 + (n->in[1] == pair ? n->attr[0] : 0);
+    const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
+    const int most = n->rank + pair->rank;
+    tci_pairs_lines l = {.labels = TCI_NEW_ARRAY(p->a->s, int64_t, most),
+                         .shape = TCI_NEW_ARRAY(p->a->s, tci_dim, most),
+                         .more = TCI_NEW_ARRAY(p->a->s, int, most)};
+    int longest = -1;
+    for (int i = 0; i < pair->rank; i++) {
+        bool longer = longest < 0 ||
+                      tci_dim_hint(pair->shape[i]) > tci_dim_hint(pair->shape[longest]);
+        longest = end->summed >> i & 1 && longer ? i : longest;
+    }
+    for (int i = 0; i < pair->rank; i++) {
+        bool more = end->summed >> i & 1 && i != longest;
+        if (more || tci_pairs_place(out, n->rank, labels[i]) < n->rank) {
+            l.more[l.n_more] = l.rank;
+            l.n_more += more;
+            l.labels[l.rank] = labels[i];
+            l.shape[l.rank++] = pair->shape[i];
+        }
+    }
+    for (int i = 0; i < n->rank; i++) {
+        if (tci_pairs_place(l.labels, l.rank, out[i]) == l.rank) {
+            l.labels[l.rank] = out[i];
+            l.shape[l.rank++] = n->shape[i];
+        }
+    }
+    return l;
+}
+
+/* Taker n of a set whose kernels cannot sum several axes: that sum, in f32, and of its rows the sum
+ * over the other axes. NULL: it has none. */
+static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
+                                   const tci_pairs_end *end, const tci_table *now)
+{
+    tci_graph *g = p->a->g;
+    const tci_node *n = end->node;
+    const int n_in = (int)(n->attr[0] + n->attr[1]);
+    tci_pairs_lines l = tci_pairs_lines_of(p, set, end);
+    int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
+    int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank + 1), left = 0;
+    if (l.n_more == 0) {
+        return NULL;
+    }
+    for (int i = 0; i < 3 + n_in; i++) {
+        attr[i] = n->attr[i];
+    }
+    attr[2] = l.rank;
+    for (int i = 0; i < l.rank; i++) {
+        attr[3 + n_in + i] = l.labels[i];
+    }
+    tci_node *of[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
+    tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, TC_F32, l.rank, l.shape, 2, of,
+                                     3 + n_in + l.rank, attr);
+    const tc_axes more = {l.more, l.n_more, false};
+    lines = tci_build_cast(g, tci_build_reduce(g, TCI_OP_SUM, lines, more, false),
+                           (tc_dtype)n->dtype);
+    for (int i = 0; i < l.rank; i++) { /* the labels that are left, and where each is to be */
+        int at = tci_pairs_place(n->attr + 3 + n_in, n->rank, l.labels[i]);
+        order[TCI_MIN(at, n->rank)] = left;
+        left += at < n->rank;
+    }
+    return tci_build_permute(g, lines, n->rank, order);
+}
+
+/* What is to be computed instead of n; NULL: n is. */
+typedef tci_node *(*tci_pairs_rule)(const tci_pairs *p, const tci_node *n, const tci_table *now);
+
+static tci_node *tci_pairs_of_rows(const tci_pairs *p, const tci_node *n, const tci_table *now)
+{
+    const tci_pairs_set *set;
+    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    bool folds = end && end->folds;
+    return folds ? tci_pairs_row_sum(p, n, now) : tci_pairs_wide(p, n, now);
+}
+
+static tci_node *tci_pairs_of_lines(const tci_pairs *p, const tci_node *n, const tci_table *now)
+{
+    const tci_pairs_set *set;
+    const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
+    bool taker = end && !end->folds && tci_table_has(&p->refused->lines, set->pairs[0]);
+    return taker ? tci_pairs_by_line(p, set, end, now) : NULL;
+}
+
+/* The graph by such a rule, for a GPU's forms. */
+static bool tci_pairs_rewrite(tci_pairs *p, tci_pairs_rule rule, tci_node **roots, int n_roots)
 {
     tci_table now = tci_table_in(p->a->s, sizeof(tci_node *));
     bool any = false;
     for (int i = 0; i < p->list.n; i++) {
-        tci_node *n = p->list.items[i], *made = NULL;
-        const tci_pairs_set *set;
-        const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
-        if (end && end->folds) {
-            made = tci_pairs_row_sum(p, n, &now);
-        } else {
-            made = tci_pairs_wide(p, n, &now);
-        }
+        tci_node *n = p->list.items[i], *made = rule(p, n, &now);
         any = any || made;
         made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
         tci_table_put(&now, n, made == n ? n : tci_pairs_like(p, n, made));
@@ -36234,20 +36344,29 @@ TCI_FN bool tci_pairs_taken(tci_machine m)
     return takes && !m.reproducible && !m.apart;
 }
 
-TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
-                           const tci_table *apart, tci_pairs_kernels *out)
+/* The sets of a graph. */
+static tci_pairs tci_pairs_look(const tci_algo *a, const tci_pairs_refused *refused,
+                                tci_node *const *roots, int n_roots, tci_pairs_kernels *out)
 {
-    tci_pairs p = {.a = a, .out = out};
+    tci_pairs p = {.a = a, .refused = refused, .out = out};
+    tci_pairs_read_graph(&p, roots, n_roots);
+    tci_pairs_find(&p);
+    return p;
+}
+
+TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
+                           const tci_pairs_refused *refused, tci_pairs_kernels *out)
+{
+    static const tci_pairs_rule rules[] = {tci_pairs_of_rows, tci_pairs_of_lines};
     out->of = tci_table_in(a->s, sizeof(int32_t));
     if (!tci_pairs_taken(a->machine)) {
         return;
     }
-    tci_pairs_read_graph(&p, roots, n_roots);
-    tci_pairs_find(&p, apart);
-    if (a->machine.block_threads > 0 && tci_pairs_sum_rows(&p, roots, n_roots)) {
-        p = (tci_pairs){.a = a, .out = out};
-        tci_pairs_read_graph(&p, roots, n_roots);
-        tci_pairs_find(&p, apart);
+    tci_pairs p = tci_pairs_look(a, refused, roots, n_roots, out);
+    for (int i = 0; a->machine.block_threads > 0 && i < TCI_COUNT(rules); i++) {
+        if (tci_pairs_rewrite(&p, rules[i], roots, n_roots)) {
+            p = tci_pairs_look(a, refused, roots, n_roots, out);
+        }
     }
     tci_pairs_build(&p, roots, n_roots);
 }
@@ -43648,6 +43767,29 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
     tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
 }
 
+/* Refuses the sets of pairs of whose kernels one was not joined; false: all were. A kernel that
+ * sums several axes may have a form by lines; a processor does without, where sums have the bits of
+ * pairs in memory. */
+static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
+                                  tci_pairs_refused *refused)
+{
+    bool any = false;
+    for (int i = 0; i < 2 * j->pairs->n; i++) { /* whole sets first */
+        const tci_pairs_kernel *k = &j->pairs->items[i % j->pairs->n];
+        bool several = (k->summed & (k->summed - 1)) != 0 && j->maker.machine.block_threads > 0;
+        if (f->joined[i % j->pairs->n]) {
+            continue;
+        }
+        any = true;
+        if (i >= j->pairs->n && !tci_table_has(&refused->whole, k->set)) {
+            tci_table_add(&refused->lines, k->set);
+        } else if (i < j->pairs->n && (!several || tci_table_has(&refused->lines, k->set))) {
+            tci_table_add(&refused->whole, k->set);
+        }
+    }
+    return any;
+}
+
 /* A plan whose pairs are computed by each kernel that sums them, but for those of which it cannot
  * be one kernel: found out by planning it. */
 static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_plan *start,
@@ -43655,7 +43797,7 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
 {
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
-    tci_table apart = tci_table_in(s, sizeof(bool));
+    tci_pairs_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
     for (bool whole = false; !whole;) {
         tci_plan q;
         tci_plan_restart(s, &q, start, p);
@@ -43663,15 +43805,9 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
             j->outputs[i] = before[i];
         }
         *j->pairs = (tci_pairs_kernels){.n = 0};
-        tci_plan_pairs(a, j->outputs, j->n_outputs, &apart, j->pairs);
+        tci_plan_pairs(a, j->outputs, j->n_outputs, &refused, j->pairs);
         tci_plan_fill(j, &q);
-        whole = true;
-        for (int i = 0; i < j->pairs->n; i++) {
-            if (!q.fusion->joined[i]) {
-                tci_table_add(&apart, j->pairs->items[i].set);
-                whole = false;
-            }
-        }
+        whole = !tci_plan_refuse_pairs(j, q.fusion, &refused);
         *p = q;
     }
 }

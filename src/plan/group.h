@@ -233,10 +233,15 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
-/* plan/pairs.c. Changes the roots to what is to be computed; sets of pairs whose first one is in
- * `apart` are left as they are. */
+/* Sets of pairs, each by its first one, for whose kernels there was no form: with takers as they
+ * are, and at all. */
+typedef struct tci_pairs_refused {
+    tci_table lines, whole;
+} tci_pairs_refused;
+/* plan/pairs.c. Changes the roots to what is to be computed; sets that are refused as a whole are
+ * left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
-                           const tci_table *apart, tci_pairs_kernels *out);
+                           const tci_pairs_refused *refused, tci_pairs_kernels *out);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */

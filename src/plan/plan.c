@@ -285,6 +285,29 @@ static void tci_plan_restart(tci_scratch *s, tci_plan *to, const tci_plan *start
     tci_str_printf(&to->orders, "%.*s", (int)start->orders.n, tci_str_text(&p->orders));
 }
 
+/* Refuses the sets of pairs of whose kernels one was not joined; false: all were. A kernel that
+ * sums several axes may have a form by lines; a processor does without, where sums have the bits of
+ * pairs in memory. */
+static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
+                                  tci_pairs_refused *refused)
+{
+    bool any = false;
+    for (int i = 0; i < 2 * j->pairs->n; i++) { /* whole sets first */
+        const tci_pairs_kernel *k = &j->pairs->items[i % j->pairs->n];
+        bool several = (k->summed & (k->summed - 1)) != 0 && j->maker.machine.block_threads > 0;
+        if (f->joined[i % j->pairs->n]) {
+            continue;
+        }
+        any = true;
+        if (i >= j->pairs->n && !tci_table_has(&refused->whole, k->set)) {
+            tci_table_add(&refused->lines, k->set);
+        } else if (i < j->pairs->n && (!several || tci_table_has(&refused->lines, k->set))) {
+            tci_table_add(&refused->whole, k->set);
+        }
+    }
+    return any;
+}
+
 /* A plan whose pairs are computed by each kernel that sums them, but for those of which it cannot
  * be one kernel: found out by planning it. */
 static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_plan *start,
@@ -292,7 +315,7 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
 {
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
-    tci_table apart = tci_table_in(s, sizeof(bool));
+    tci_pairs_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
     for (bool whole = false; !whole;) {
         tci_plan q;
         tci_plan_restart(s, &q, start, p);
@@ -300,15 +323,9 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
             j->outputs[i] = before[i];
         }
         *j->pairs = (tci_pairs_kernels){.n = 0};
-        tci_plan_pairs(a, j->outputs, j->n_outputs, &apart, j->pairs);
+        tci_plan_pairs(a, j->outputs, j->n_outputs, &refused, j->pairs);
         tci_plan_fill(j, &q);
-        whole = true;
-        for (int i = 0; i < j->pairs->n; i++) {
-            if (!q.fusion->joined[i]) {
-                tci_table_add(&apart, j->pairs->items[i].set);
-                whole = false;
-            }
-        }
+        whole = !tci_plan_refuse_pairs(j, q.fusion, &refused);
         *p = q;
     }
 }
