@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cfef5f4e7a6e7e23"
+#define TCI_BUILD "860c1ecd757737ee"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -214,7 +214,9 @@
  * Corners: integers wrap; tc_floor_divide and tc_remainder of an integer by 0 are 0; float to int
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
  * tc_remainder and tc_floor_divide are Python's % and //: the remainder has the sign of b, also
- * when it is a zero. tc_gelu(-inf) is its limit, -0.
+ * when it is a zero. tc_gelu(-inf) is its limit, -0. tc_mul and tc_add round each; tc_fma(a, b, c)
+ * is a * b + c rounded once, on every backend, so tc_fma(a, b, tc_neg(tc_mul(a, b))) is what the
+ * product lost.
  *
  * Integers are words of bits too, and so is a float to tc_bitcast:
  *
@@ -1776,6 +1778,9 @@ TC_API tc_tensor tc_div_at(tc_arg a, tc_arg b, tc_site here);
 /* a to the b; not of bool */
 TC_API tc_tensor tc_pow_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_pow(a, b) tc_pow_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a * b + c; of f32 and f64 rounded once; not of bool */
+TC_API tc_tensor tc_fma_at(tc_arg a, tc_arg b, tc_arg c, tc_site here);
+#define tc_fma(a, b, c) tc_fma_at(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
 /* the larger; NaN if either is */
 TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_maximum(a, b) tc_maximum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
@@ -2137,8 +2142,9 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                             tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Of 0, and of 1: tc_zeros(ctx, TC_F32, 3, 4). */
+/* Zeros: tc_zeros(ctx, TC_F32, 3, 4). */
 #define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
+/* Ones: tc_ones(ctx, TC_F32, 3, 4). */
 #define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
 /* start, start + step, ... before stop. Floats are computed in f64 and rounded once; of integers
  * start and step lose their fractions first, as in torch, which change no count: from 0.5 to 2 by
@@ -9280,13 +9286,15 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
  *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
- *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
- *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
- *          The whole value is computed in the compute dtype and rounded once to the result dtype.
+ *   value  nested neutral calls over A, B and C: the prims of ops/prim.h, and the words below;
+ *          K(x) is the constant x in the operands' dtype. Nothing else: no operator, no literal,
+ *          no ?:. The whole value is computed in the compute dtype and rounded once to the result
+ *          dtype.
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
- *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
- *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
- *          asks. The whole is computed in the compute dtype and rounded once.
+ *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
+ *          DABC(a's, b's, c's). Ties and corners as in torch. FLAT: zero everywhere. NONE: the
+ *          result is no float, so nobody asks. The whole is computed in the compute dtype and
+ *          rounded once.
  *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
  *   ops/formula.h describes.
  * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
@@ -9420,6 +9428,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
           WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
                 MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
       "a to the b")                                                                                \
+    X(FMA, fma, 3, NUMERIC, PLAIN, FMA(A, B, C), DABC(MUL(G, B), MUL(G, A), G),                    \
+      "a * b + c; of f32 and f64 rounded once")                                                    \
     X(MAXIMUM, maximum, 2, SAME, EXACT, MAX(A, B),                                                 \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
           WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
@@ -9787,8 +9797,8 @@ typedef enum tci_mode {
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
-    X(C, 0, BUILT)               /* and so on */                                                   \
-    X(D, 0, BUILT)                                                                                 \
+    X(C, 0, BOTH)                /* the third */                                                   \
+    X(D, 0, BUILT)               /* and so on */                                                   \
     X(E, 0, BUILT)                                                                                 \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
@@ -10685,7 +10695,8 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
  * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
  *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
  *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
- *  - B stands only in rows of two operands; words stand only in the columns that table.h says
+ *  - B stands only in rows of two operands or more, C of three; words stand only in the columns
+ *    that table.h says
  *  - the table has no pointers: no relocations, nothing to do at load */
 #ifndef TCI_OPS_FORMULA_H
 #define TCI_OPS_FORMULA_H
@@ -10725,7 +10736,7 @@ typedef struct tci_combine_row {
 typedef struct tci_formula_row {
     uint8_t gradient;    /* tci_gradient */
     uint16_t value;      /* of an elementwise row */
-    uint16_t operand[2]; /* what each operand takes from the result's gradient */
+    uint16_t operand[3]; /* what each operand takes from the result's gradient */
 } tci_formula_row;
 
 TCI_FN const uint8_t *tci_formula_value(int op);
@@ -10895,6 +10906,10 @@ static const uint8_t tci_formula_words[] = {
         TCI_OP_LOGICAL_AND, TCI_W_K + 0, TCI_W_G, TCI_W_Y, TCI_W_A, TCI_W_K + 0, TCI_OP_EQ,
         TCI_W_K + 0, TCI_W_B, TCI_OP_LE, TCI_OP_LOGICAL_AND, TCI_W_K + 2, TCI_W_A, TCI_OP_WHERE,
         TCI_OP_LOG, TCI_OP_MUL, TCI_OP_MUL, TCI_OP_WHERE, TCI_W_END,
+    /* FMA */ TCI_W_A, TCI_W_B, TCI_W_C, TCI_P_FMA, TCI_W_END,
+    /* FMA, a */ TCI_W_G, TCI_W_B, TCI_OP_MUL, TCI_W_END,
+    /* FMA, b */ TCI_W_G, TCI_W_A, TCI_OP_MUL, TCI_W_END,
+    /* FMA, c */ TCI_W_G, TCI_W_END,
     /* MAXIMUM */ TCI_W_A, TCI_W_B, TCI_W_MAX, TCI_W_END,
     /* MAXIMUM, a */ TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_OP_EQ,
         TCI_W_K + 5, TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
@@ -11142,185 +11157,186 @@ static const uint8_t tci_formula_words[] = {
         TCI_OP_WHERE, TCI_OP_ADD, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
-    [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0}},
-    [TCI_OP_ABS] = {TCI_GRADIENT_FORMULA, 7, {10, 0}},
-    [TCI_OP_EXP] = {TCI_GRADIENT_FORMULA, 23, {26, 0}},
-    [TCI_OP_LOG] = {TCI_GRADIENT_FORMULA, 30, {33, 0}},
-    [TCI_OP_SQRT] = {TCI_GRADIENT_FORMULA, 37, {40, 0}},
-    [TCI_OP_RSQRT] = {TCI_GRADIENT_FORMULA, 46, {51, 0}},
-    [TCI_OP_RECIPROCAL] = {TCI_GRADIENT_FORMULA, 60, {64, 0}},
-    [TCI_OP_SQUARE] = {TCI_GRADIENT_FORMULA, 70, {74, 0}},
-    [TCI_OP_SIN] = {TCI_GRADIENT_FORMULA, 80, {83, 0}},
-    [TCI_OP_COS] = {TCI_GRADIENT_FORMULA, 88, {91, 0}},
-    [TCI_OP_TANH] = {TCI_GRADIENT_FORMULA, 97, {100, 0}},
-    [TCI_OP_SIGMOID] = {TCI_GRADIENT_FORMULA, 107, {110, 0}},
-    [TCI_OP_SILU] = {TCI_GRADIENT_FORMULA, 118, {123, 0}},
-    [TCI_OP_ERF] = {TCI_GRADIENT_FORMULA, 137, {140, 0}},
-    [TCI_OP_GELU] = {TCI_GRADIENT_FORMULA, 149, {152, 0}},
-    [TCI_OP_RELU] = {TCI_GRADIENT_FORMULA, 173, {177, 0}},
-    [TCI_OP_FLOOR] = {TCI_GRADIENT_FLAT, 184, {0, 0}},
-    [TCI_OP_CEIL] = {TCI_GRADIENT_FLAT, 187, {0, 0}},
-    [TCI_OP_TRUNC] = {TCI_GRADIENT_FLAT, 190, {0, 0}},
-    [TCI_OP_ROUND] = {TCI_GRADIENT_FLAT, 193, {0, 0}},
-    [TCI_OP_TAN] = {TCI_GRADIENT_FORMULA, 196, {199, 0}},
-    [TCI_OP_ASIN] = {TCI_GRADIENT_FORMULA, 206, {215, 0}},
-    [TCI_OP_ACOS] = {TCI_GRADIENT_FORMULA, 223, {232, 0}},
-    [TCI_OP_ATAN] = {TCI_GRADIENT_FORMULA, 241, {245, 0}},
-    [TCI_OP_SINH] = {TCI_GRADIENT_FORMULA, 252, {255, 0}},
-    [TCI_OP_COSH] = {TCI_GRADIENT_FORMULA, 260, {263, 0}},
-    [TCI_OP_ASINH] = {TCI_GRADIENT_FORMULA, 268, {296, 0}},
-    [TCI_OP_ACOSH] = {TCI_GRADIENT_FORMULA, 304, {339, 0}},
-    [TCI_OP_ATANH] = {TCI_GRADIENT_FORMULA, 347, {363, 0}},
-    [TCI_OP_EXPM1] = {TCI_GRADIENT_FORMULA, 370, {373, 0}},
-    [TCI_OP_EXP2] = {TCI_GRADIENT_FORMULA, 378, {381, 0}},
-    [TCI_OP_LOG1P] = {TCI_GRADIENT_FORMULA, 387, {390, 0}},
-    [TCI_OP_LOG2] = {TCI_GRADIENT_FORMULA, 396, {399, 0}},
-    [TCI_OP_LOG10] = {TCI_GRADIENT_FORMULA, 405, {408, 0}},
-    [TCI_OP_ERFC] = {TCI_GRADIENT_FORMULA, 414, {417, 0}},
-    [TCI_OP_ERFINV] = {TCI_GRADIENT_FORMULA, 426, {429, 0}},
-    [TCI_OP_LGAMMA] = {TCI_GRADIENT_FORMULA, 437, {440, 0}},
-    [TCI_OP_DIGAMMA] = {TCI_GRADIENT_FORMULA, 445, {448, 0}},
-    [TCI_OP_TRIGAMMA] = {TCI_GRADIENT_NONE, 453, {0, 0}},
-    [TCI_OP_SINC] = {TCI_GRADIENT_FORMULA, 456, {459, 0}},
-    [TCI_OP_SIGN] = {TCI_GRADIENT_FLAT, 475, {0, 0}},
-    [TCI_OP_SIGNBIT] = {TCI_GRADIENT_NONE, 487, {0, 0}},
-    [TCI_OP_FRAC] = {TCI_GRADIENT_FORMULA, 490, {495, 0}},
-    [TCI_OP_ISINF] = {TCI_GRADIENT_NONE, 497, {0, 0}},
-    [TCI_OP_ISFINITE] = {TCI_GRADIENT_NONE, 508, {0, 0}},
-    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 514, {0, 0}},
-    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 519, {0, 0}},
-    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 522, {526, 528}},
-    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 530, {534, 536}},
-    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 539, {543, 547}},
-    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 551, {555, 559}},
-    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 568, {572, 592}},
-    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 617, {621, 635}},
-    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 649, {653, 667}},
-    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 681, {685, 687}},
-    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 694, {0, 0}},
-    [TCI_OP_FMAX] = {TCI_GRADIENT_FORMULA, 698, {710, 720}},
-    [TCI_OP_FMIN] = {TCI_GRADIENT_FORMULA, 730, {742, 752}},
-    [TCI_OP_FMOD] = {TCI_GRADIENT_FORMULA, 762, {766, 768}},
-    [TCI_OP_ATAN2] = {TCI_GRADIENT_FORMULA, 776, {780, 790}},
-    [TCI_OP_HYPOT] = {TCI_GRADIENT_FORMULA, 801, {859, 865}},
-    [TCI_OP_COPYSIGN] = {TCI_GRADIENT_FORMULA, 871, {875, 888}},
-    [TCI_OP_HEAVISIDE] = {TCI_GRADIENT_FORMULA, 890, {902, 904}},
-    [TCI_OP_LDEXP] = {TCI_GRADIENT_FORMULA, 911, {984, 989}},
-    [TCI_OP_LOGADDEXP] = {TCI_GRADIENT_FORMULA, 995, {1014, 1021}},
-    [TCI_OP_LOGADDEXP2] = {TCI_GRADIENT_FORMULA, 1028, {1049, 1058}},
-    [TCI_OP_XLOGY] = {TCI_GRADIENT_FORMULA, 1067, {1081, 1095}},
-    [TCI_OP_LOGICAL_XOR] = {TCI_GRADIENT_NONE, 1101, {0, 0}},
-    [TCI_OP_GCD] = {TCI_GRADIENT_NONE, 1105, {0, 0}},
-    [TCI_OP_LCM] = {TCI_GRADIENT_NONE, 1109, {0, 0}},
-    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 1118, {0, 0}},
-    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 1122, {0, 0}},
-    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 1127, {0, 0}},
-    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 1131, {0, 0}},
-    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 1135, {0, 0}},
-    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 1139, {0, 0}},
-    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 1143, {0, 0}},
-    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 1147, {0, 0}},
-    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 1151, {0, 0}},
-    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 1154, {0, 0}},
-    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 1158, {0, 0}},
-    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 1162, {0, 0}},
-    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 1166, {0, 0}},
-    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 1170, {0, 0}},
-    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 1174, {0, 0}},
-    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {1178, 0}},
-    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {1181, 0}},
-    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {1186, 0}},
-    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {1201, 0}},
-    [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {1216, 0}},
-    [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
-    [TCI_OP_DATA] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
-    [TCI_OP_LITERAL] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
-    [TCI_OP_CONST] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
-    [TCI_OP_IOTA] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
-    [TCI_OP_RANDOM] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_WHERE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_CAST] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_BITCAST] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_RESHAPE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_PERMUTE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_EXPAND] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_SLICE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_PAD] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_CAT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_WINDOW] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_TOPK] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_BOUND] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
-    [TCI_OP_REPEAT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_RESULT] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_CUSTOM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_BARRIER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
-    [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_LOG_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0}},
-    [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_LU] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_SOLVE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_SOLVE_TRIANGULAR] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_CHOLESKY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
-    [TCI_OP_STOP_GRADIENT] = {TCI_GRADIENT_FLAT, 0, {0, 0}},
+    [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0, 0}},
+    [TCI_OP_ABS] = {TCI_GRADIENT_FORMULA, 7, {10, 0, 0}},
+    [TCI_OP_EXP] = {TCI_GRADIENT_FORMULA, 23, {26, 0, 0}},
+    [TCI_OP_LOG] = {TCI_GRADIENT_FORMULA, 30, {33, 0, 0}},
+    [TCI_OP_SQRT] = {TCI_GRADIENT_FORMULA, 37, {40, 0, 0}},
+    [TCI_OP_RSQRT] = {TCI_GRADIENT_FORMULA, 46, {51, 0, 0}},
+    [TCI_OP_RECIPROCAL] = {TCI_GRADIENT_FORMULA, 60, {64, 0, 0}},
+    [TCI_OP_SQUARE] = {TCI_GRADIENT_FORMULA, 70, {74, 0, 0}},
+    [TCI_OP_SIN] = {TCI_GRADIENT_FORMULA, 80, {83, 0, 0}},
+    [TCI_OP_COS] = {TCI_GRADIENT_FORMULA, 88, {91, 0, 0}},
+    [TCI_OP_TANH] = {TCI_GRADIENT_FORMULA, 97, {100, 0, 0}},
+    [TCI_OP_SIGMOID] = {TCI_GRADIENT_FORMULA, 107, {110, 0, 0}},
+    [TCI_OP_SILU] = {TCI_GRADIENT_FORMULA, 118, {123, 0, 0}},
+    [TCI_OP_ERF] = {TCI_GRADIENT_FORMULA, 137, {140, 0, 0}},
+    [TCI_OP_GELU] = {TCI_GRADIENT_FORMULA, 149, {152, 0, 0}},
+    [TCI_OP_RELU] = {TCI_GRADIENT_FORMULA, 173, {177, 0, 0}},
+    [TCI_OP_FLOOR] = {TCI_GRADIENT_FLAT, 184, {0, 0, 0}},
+    [TCI_OP_CEIL] = {TCI_GRADIENT_FLAT, 187, {0, 0, 0}},
+    [TCI_OP_TRUNC] = {TCI_GRADIENT_FLAT, 190, {0, 0, 0}},
+    [TCI_OP_ROUND] = {TCI_GRADIENT_FLAT, 193, {0, 0, 0}},
+    [TCI_OP_TAN] = {TCI_GRADIENT_FORMULA, 196, {199, 0, 0}},
+    [TCI_OP_ASIN] = {TCI_GRADIENT_FORMULA, 206, {215, 0, 0}},
+    [TCI_OP_ACOS] = {TCI_GRADIENT_FORMULA, 223, {232, 0, 0}},
+    [TCI_OP_ATAN] = {TCI_GRADIENT_FORMULA, 241, {245, 0, 0}},
+    [TCI_OP_SINH] = {TCI_GRADIENT_FORMULA, 252, {255, 0, 0}},
+    [TCI_OP_COSH] = {TCI_GRADIENT_FORMULA, 260, {263, 0, 0}},
+    [TCI_OP_ASINH] = {TCI_GRADIENT_FORMULA, 268, {296, 0, 0}},
+    [TCI_OP_ACOSH] = {TCI_GRADIENT_FORMULA, 304, {339, 0, 0}},
+    [TCI_OP_ATANH] = {TCI_GRADIENT_FORMULA, 347, {363, 0, 0}},
+    [TCI_OP_EXPM1] = {TCI_GRADIENT_FORMULA, 370, {373, 0, 0}},
+    [TCI_OP_EXP2] = {TCI_GRADIENT_FORMULA, 378, {381, 0, 0}},
+    [TCI_OP_LOG1P] = {TCI_GRADIENT_FORMULA, 387, {390, 0, 0}},
+    [TCI_OP_LOG2] = {TCI_GRADIENT_FORMULA, 396, {399, 0, 0}},
+    [TCI_OP_LOG10] = {TCI_GRADIENT_FORMULA, 405, {408, 0, 0}},
+    [TCI_OP_ERFC] = {TCI_GRADIENT_FORMULA, 414, {417, 0, 0}},
+    [TCI_OP_ERFINV] = {TCI_GRADIENT_FORMULA, 426, {429, 0, 0}},
+    [TCI_OP_LGAMMA] = {TCI_GRADIENT_FORMULA, 437, {440, 0, 0}},
+    [TCI_OP_DIGAMMA] = {TCI_GRADIENT_FORMULA, 445, {448, 0, 0}},
+    [TCI_OP_TRIGAMMA] = {TCI_GRADIENT_NONE, 453, {0, 0, 0}},
+    [TCI_OP_SINC] = {TCI_GRADIENT_FORMULA, 456, {459, 0, 0}},
+    [TCI_OP_SIGN] = {TCI_GRADIENT_FLAT, 475, {0, 0, 0}},
+    [TCI_OP_SIGNBIT] = {TCI_GRADIENT_NONE, 487, {0, 0, 0}},
+    [TCI_OP_FRAC] = {TCI_GRADIENT_FORMULA, 490, {495, 0, 0}},
+    [TCI_OP_ISINF] = {TCI_GRADIENT_NONE, 497, {0, 0, 0}},
+    [TCI_OP_ISFINITE] = {TCI_GRADIENT_NONE, 508, {0, 0, 0}},
+    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 514, {0, 0, 0}},
+    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 519, {0, 0, 0}},
+    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 522, {526, 528, 0}},
+    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 530, {534, 536, 0}},
+    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 539, {543, 547, 0}},
+    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 551, {555, 559, 0}},
+    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 568, {572, 592, 0}},
+    [TCI_OP_FMA] = {TCI_GRADIENT_FORMULA, 617, {622, 626, 630}},
+    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 632, {636, 650, 0}},
+    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 664, {668, 682, 0}},
+    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 696, {700, 702, 0}},
+    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 709, {0, 0, 0}},
+    [TCI_OP_FMAX] = {TCI_GRADIENT_FORMULA, 713, {725, 735, 0}},
+    [TCI_OP_FMIN] = {TCI_GRADIENT_FORMULA, 745, {757, 767, 0}},
+    [TCI_OP_FMOD] = {TCI_GRADIENT_FORMULA, 777, {781, 783, 0}},
+    [TCI_OP_ATAN2] = {TCI_GRADIENT_FORMULA, 791, {795, 805, 0}},
+    [TCI_OP_HYPOT] = {TCI_GRADIENT_FORMULA, 816, {874, 880, 0}},
+    [TCI_OP_COPYSIGN] = {TCI_GRADIENT_FORMULA, 886, {890, 903, 0}},
+    [TCI_OP_HEAVISIDE] = {TCI_GRADIENT_FORMULA, 905, {917, 919, 0}},
+    [TCI_OP_LDEXP] = {TCI_GRADIENT_FORMULA, 926, {999, 1004, 0}},
+    [TCI_OP_LOGADDEXP] = {TCI_GRADIENT_FORMULA, 1010, {1029, 1036, 0}},
+    [TCI_OP_LOGADDEXP2] = {TCI_GRADIENT_FORMULA, 1043, {1064, 1073, 0}},
+    [TCI_OP_XLOGY] = {TCI_GRADIENT_FORMULA, 1082, {1096, 1110, 0}},
+    [TCI_OP_LOGICAL_XOR] = {TCI_GRADIENT_NONE, 1116, {0, 0, 0}},
+    [TCI_OP_GCD] = {TCI_GRADIENT_NONE, 1120, {0, 0, 0}},
+    [TCI_OP_LCM] = {TCI_GRADIENT_NONE, 1124, {0, 0, 0}},
+    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 1133, {0, 0, 0}},
+    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 1137, {0, 0, 0}},
+    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 1142, {0, 0, 0}},
+    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 1146, {0, 0, 0}},
+    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 1150, {0, 0, 0}},
+    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 1154, {0, 0, 0}},
+    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 1158, {0, 0, 0}},
+    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 1162, {0, 0, 0}},
+    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 1166, {0, 0, 0}},
+    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 1169, {0, 0, 0}},
+    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 1173, {0, 0, 0}},
+    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 1177, {0, 0, 0}},
+    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 1181, {0, 0, 0}},
+    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 1185, {0, 0, 0}},
+    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 1189, {0, 0, 0}},
+    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {1193, 0, 0}},
+    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {1196, 0, 0}},
+    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {1201, 0, 0}},
+    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {1216, 0, 0}},
+    [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_DEVSQ] = {TCI_GRADIENT_FORMULA, 0, {1231, 0, 0}},
+    [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0, 0}},
+    [TCI_OP_DATA] = {TCI_GRADIENT_LEAF, 0, {0, 0, 0}},
+    [TCI_OP_LITERAL] = {TCI_GRADIENT_LEAF, 0, {0, 0, 0}},
+    [TCI_OP_CONST] = {TCI_GRADIENT_LEAF, 0, {0, 0, 0}},
+    [TCI_OP_IOTA] = {TCI_GRADIENT_LEAF, 0, {0, 0, 0}},
+    [TCI_OP_RANDOM] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_WHERE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_CAST] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_BITCAST] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_RESHAPE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_PERMUTE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_EXPAND] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_SLICE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_PAD] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_CAT] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_WINDOW] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_TOPK] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_SEGMENT] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_BOUND] = {TCI_GRADIENT_LEAF, 0, {0, 0, 0}},
+    [TCI_OP_REPEAT] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_RESULT] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_CUSTOM] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_BARRIER] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0, 0}},
+    [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_LOG_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0, 0}},
+    [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_LU] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_SOLVE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_SOLVE_TRIANGULAR] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_CHOLESKY] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
+    [TCI_OP_STOP_GRADIENT] = {TCI_GRADIENT_FLAT, 0, {0, 0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
-    [TCI_RED_SUM] = {{1223, 0, 0}, {1225, 0, 0}},
-    [TCI_RED_PROD] = {{1229, 0, 0}, {1231, 0, 0}},
-    [TCI_RED_MAX] = {{1235, 0, 0}, {1237, 0, 0}},
-    [TCI_RED_MIN] = {{1241, 0, 0}, {1243, 0, 0}},
-    [TCI_RED_ANY] = {{1247, 0, 0}, {1249, 0, 0}},
-    [TCI_RED_ALL] = {{1253, 0, 0}, {1255, 0, 0}},
-    [TCI_RED_ARGMAX] = {{1259, 1261, 0}, {1263, 1278, 0}},
-    [TCI_RED_ARGMIN] = {{1293, 1295, 0}, {1297, 1312, 0}},
-    [TCI_RED_DEVSQ] = {{1327, 1329, 1331}, {1335, 1339, 1363}},
-    [TCI_RED_ONLINE] = {{1396, 1398, 0}, {1404, 1408, 0}},
-    [TCI_RED_DOT] = {{0, 0, 0}, {1444, 0, 0}},
+    [TCI_RED_SUM] = {{1238, 0, 0}, {1240, 0, 0}},
+    [TCI_RED_PROD] = {{1244, 0, 0}, {1246, 0, 0}},
+    [TCI_RED_MAX] = {{1250, 0, 0}, {1252, 0, 0}},
+    [TCI_RED_MIN] = {{1256, 0, 0}, {1258, 0, 0}},
+    [TCI_RED_ANY] = {{1262, 0, 0}, {1264, 0, 0}},
+    [TCI_RED_ALL] = {{1268, 0, 0}, {1270, 0, 0}},
+    [TCI_RED_ARGMAX] = {{1274, 1276, 0}, {1278, 1293, 0}},
+    [TCI_RED_ARGMIN] = {{1308, 1310, 0}, {1312, 1327, 0}},
+    [TCI_RED_DEVSQ] = {{1342, 1344, 1346}, {1350, 1354, 1378}},
+    [TCI_RED_ONLINE] = {{1411, 1413, 0}, {1419, 1423, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {1459, 0, 0}},
 };
 static const uint16_t tci_built_rows[] = {
-    [TCI_BUILT_LEAKY_RELU] = 1449,
-    [TCI_BUILT_ELU] = 1458,
-    [TCI_BUILT_CELU] = 1473,
-    [TCI_BUILT_SELU] = 1490,
-    [TCI_BUILT_MISH] = 1507,
-    [TCI_BUILT_SOFTPLUS] = 1514,
-    [TCI_BUILT_LOGSIGMOID] = 1529,
-    [TCI_BUILT_SOFTSHRINK] = 1535,
-    [TCI_BUILT_HARDSHRINK] = 1554,
-    [TCI_BUILT_TANHSHRINK] = 1562,
-    [TCI_BUILT_THRESHOLD] = 1567,
-    [TCI_BUILT_HARDTANH] = 1574,
-    [TCI_BUILT_RELU6] = 1586,
-    [TCI_BUILT_HARDSIGMOID] = 1598,
-    [TCI_BUILT_HARDSWISH] = 1614,
-    [TCI_BUILT_GELU_TANH] = 1632,
-    [TCI_BUILT_LOGIT] = 1650,
-    [TCI_BUILT_LERP] = 1685,
-    [TCI_BUILT_ADDCMUL] = 1693,
-    [TCI_BUILT_ADDCDIV] = 1701,
-    [TCI_BUILT_DEG2RAD] = 1709,
-    [TCI_BUILT_RAD2DEG] = 1713,
-    [TCI_BUILT_MSE_LOSS] = 1717,
-    [TCI_BUILT_L1_LOSS] = 1722,
-    [TCI_BUILT_SMOOTH_L1_LOSS] = 1727,
-    [TCI_BUILT_HUBER_LOSS] = 1756,
-    [TCI_BUILT_BINARY_CROSS_ENTROPY] = 1780,
-    [TCI_BUILT_BINARY_CROSS_ENTROPY_WITH_LOGITS] = 1820,
-    [TCI_BUILT_GAUSSIAN_NLL_LOSS] = 1841,
-    [TCI_BUILT_MARGIN_RANKING_LOSS] = 1867,
-    [TCI_BUILT_SOFT_MARGIN_LOSS] = 1886,
-    [TCI_BUILT_HINGE_EMBEDDING_LOSS] = 1893,
+    [TCI_BUILT_LEAKY_RELU] = 1464,
+    [TCI_BUILT_ELU] = 1473,
+    [TCI_BUILT_CELU] = 1488,
+    [TCI_BUILT_SELU] = 1505,
+    [TCI_BUILT_MISH] = 1522,
+    [TCI_BUILT_SOFTPLUS] = 1529,
+    [TCI_BUILT_LOGSIGMOID] = 1544,
+    [TCI_BUILT_SOFTSHRINK] = 1550,
+    [TCI_BUILT_HARDSHRINK] = 1569,
+    [TCI_BUILT_TANHSHRINK] = 1577,
+    [TCI_BUILT_THRESHOLD] = 1582,
+    [TCI_BUILT_HARDTANH] = 1589,
+    [TCI_BUILT_RELU6] = 1601,
+    [TCI_BUILT_HARDSIGMOID] = 1613,
+    [TCI_BUILT_HARDSWISH] = 1629,
+    [TCI_BUILT_GELU_TANH] = 1647,
+    [TCI_BUILT_LOGIT] = 1665,
+    [TCI_BUILT_LERP] = 1700,
+    [TCI_BUILT_ADDCMUL] = 1708,
+    [TCI_BUILT_ADDCDIV] = 1716,
+    [TCI_BUILT_DEG2RAD] = 1724,
+    [TCI_BUILT_RAD2DEG] = 1728,
+    [TCI_BUILT_MSE_LOSS] = 1732,
+    [TCI_BUILT_L1_LOSS] = 1737,
+    [TCI_BUILT_SMOOTH_L1_LOSS] = 1742,
+    [TCI_BUILT_HUBER_LOSS] = 1771,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY] = 1795,
+    [TCI_BUILT_BINARY_CROSS_ENTROPY_WITH_LOGITS] = 1835,
+    [TCI_BUILT_GAUSSIAN_NLL_LOSS] = 1856,
+    [TCI_BUILT_MARGIN_RANKING_LOSS] = 1882,
+    [TCI_BUILT_SOFT_MARGIN_LOSS] = 1901,
+    [TCI_BUILT_HINGE_EMBEDDING_LOSS] = 1908,
 };
 
 /* ---- src/ops/formula.c, continued ---- */
@@ -14972,7 +14988,6 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
  * table says (a 0-d tensor counts only where its kind is higher). */
 TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n);
 /* By the op's rule: the dtype of its operands and of its result when they meet in `common`. */
-TCI_FN int tci_build_ew_arity(int op);
 TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result);
 TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
@@ -15455,11 +15470,6 @@ TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n)
     }
     return tci_build_kind(sized) >= tci_build_kind(scalar) ? sized
                                                            : tci_dtype_promote(sized, scalar);
-}
-
-TCI_FN int tci_build_ew_arity(int op)
-{
-    return tci_build_rows[op].arity;
 }
 
 TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result)
@@ -22906,7 +22916,7 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n)
 typedef struct tci_vjp_row {
     tci_graph *g;
     const tci_node *n;
-    tci_node *a, *b, *y, *grad;
+    tci_node *a, *b, *c, *y, *grad;
     tc_dtype t; /* they are computed in */
 } tci_vjp_row;
 
@@ -22997,6 +23007,7 @@ static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *a
     switch (word) {
     case TCI_W_A: return v->a;
     case TCI_W_B: return v->b;
+    case TCI_W_C: return v->c;
     case TCI_W_Y: return v->y;
     case TCI_W_G: return v->grad;
     case TCI_W_SPREAD: return tci_vjp_spread(v, args[0]);
@@ -23036,6 +23047,7 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
     tci_vjp_row row = {.g = v->g, .n = n, .t = t};
     row.a = tci_build_cast(v->g, n->in[0], t);
     row.b = n->n_in > 1 ? tci_build_cast(v->g, n->in[1], t) : NULL;
+    row.c = n->n_in > 2 ? tci_build_cast(v->g, n->in[2], t) : NULL;
     row.y = tci_build_cast(v->g, n, t);
     row.grad = tci_build_cast(v->g, v->grad, t);
     tci_node *r = tci_build_cast(v->g, tci_vjp_formula(&row, v->which), (tc_dtype)x->dtype);
@@ -25909,8 +25921,8 @@ static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *ope
 {
     tci_rewrite_typed r = {.t = operands[0].t};
     int n = tci_formula_value_operands(word);
-    if (word == TCI_W_A || word == TCI_W_B) {
-        return operands[word == TCI_W_B];
+    if (word >= TCI_W_A && word <= TCI_W_C) {
+        return operands[word - TCI_W_A];
     }
     if (n == 0) {
         r.v = tci_rewrite_k(r.t, tci_formula_number(word));
@@ -25957,16 +25969,17 @@ static tci_value tci_rewrite_row(int op, const tci_rewrite_typed *operands)
 /* An elementwise node of constants; NULL when an operand is none. */
 static tci_node *tci_rewrite_fold(tci_rewrite_pass *p, tci_node *n)
 {
-    const tci_node *c[2] = {NULL, NULL};
-    for (int i = 0; i < n->n_in; i++) {
-        c[i] = tci_rewrite_const(n->in[i]);
-        if (!c[i]) {
-            return NULL;
-        }
-    }
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, result = (tc_dtype)n->dtype;
     tc_dtype t = (tc_dtype)tci_dtype_get(operands)->compute;
-    tci_rewrite_typed values[2] = {{c[0]->value, t}, {c[n->n_in - 1]->value, t}};
+    tci_rewrite_typed values[3];
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_node *c = tci_rewrite_const(n->in[i]);
+        if (!c) {
+            return NULL;
+        }
+        values[i].v = c->value;
+        values[i].t = t;
+    }
     tci_value v = tci_rewrite_row(n->op, values);
     if (result == operands) {
         v = tci_value_cast(v, t, result);
@@ -29122,7 +29135,7 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
 typedef struct tci_lower_ew {
     tci_kernel *k;
     tc_dtype t;      /* compute dtype of the operands */
-    int a, b;
+    int a, b, c;
 } tci_lower_ew;
 
 static int tci_lower_p1(const tci_lower_ew *e, tci_prim p, int a)
@@ -29268,6 +29281,7 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
     switch (word) {
     case TCI_W_A: return e->a;
     case TCI_W_B: return e->b;
+    case TCI_W_C: return e->c;
     case TCI_W_MAX: return tci_lower_extreme(e, true, args[0], args[1]);
     case TCI_W_MIN: return tci_lower_extreme(e, false, args[0], args[1]);
     case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
@@ -29303,7 +29317,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 
 TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x)
 {
-    tci_lower_ew e = {k, t, element, -1};
+    tci_lower_ew e = {k, t, element, -1, -1};
     int stack[TCI_FORMULA_DEPTH], n = 0;
     for (const uint8_t *w = words; *w != TCI_W_END; w++) {
         n -= tci_formula_value_operands(*w);
@@ -29325,7 +29339,7 @@ TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, in
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
     tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
-                      n->n_in > 1 ? in[1] : -1};
+                      n->n_in > 1 ? in[1] : -1, n->n_in > 2 ? in[2] : -1};
     int value = tci_lower_row(&e, n->op);
     bool exact = tci_op_is(n->op, TCI_IS_EXACT);
     return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
@@ -65682,12 +65696,13 @@ static tci_ref_scalar tci_ref_fma(tci_ref_scalar a, tci_ref_scalar b, tci_ref_sc
 }
 
 /* One word of a value column over the values it takes. */
-static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
+static tci_ref_scalar tci_ref_word(int word, const tci_ref_scalar *operands,
                                    const tci_ref_scalar *args)
 {
     switch (word) {
-    case TCI_W_A: return a;
-    case TCI_W_B: return b;
+    case TCI_W_A: return operands[0];
+    case TCI_W_B: return operands[1];
+    case TCI_W_C: return operands[2];
     case TCI_W_MAX: return tci_ref_extreme(true, args[0], args[1]);
     case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
     case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
@@ -65699,18 +65714,18 @@ static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
     default: break;
     }
     if (word >= TCI_W_K) {
-        return tci_ref_number(a, tci_formula_number(word));
+        return tci_ref_number(operands[0], tci_formula_number(word));
     }
     return tci_ref_2((tci_prim)word, args[0], args[tci_formula_value_operands(word) - 1]);
 }
 
-static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
+static tci_ref_scalar tci_ref_row(int op, const tci_ref_scalar *operands)
 {
     tci_ref_scalar stack[TCI_FORMULA_DEPTH];
     int n = 0;
     for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
         n -= tci_formula_value_operands(*w);
-        stack[n] = tci_ref_word(*w, a, b, stack + n);
+        stack[n] = tci_ref_word(*w, operands, stack + n);
         n++;
     }
     return stack[0];
@@ -65720,9 +65735,12 @@ static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *
 {
     tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        tci_ref_scalar a = {tci_ref_of(r, n->in[0])[i], t, r->wide};
-        tci_ref_scalar b = {tci_ref_of(r, n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
-        tci_ref_scalar y = tci_ref_row(n->op, a, b);
+        tci_ref_scalar operands[3];
+        for (int k = 0; k < n->n_in; k++) {
+            const tci_ref_scalar operand = {tci_ref_of(r, n->in[k])[i], t, r->wide};
+            operands[k] = operand;
+        }
+        tci_ref_scalar y = tci_ref_row(n->op, operands);
         out[i] = tci_ref_round(r, y.v, y.t, (tc_dtype)n->dtype);
     }
 }
@@ -82074,6 +82092,7 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
 #define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
 #define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
 #define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
+#define TCI_CALL_TAKES_3 TCI_CALL_TAKES_2 TCI_MUST(c, operand)
 #define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
     TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
 #define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)
@@ -82332,12 +82351,19 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(op, "tc_" #name, args, 2, here);                                         \
     }
+#define TCI_OPS_EW_3(op, name)                                                                     \
+    TC_API tc_tensor tc_##name##_at(tc_arg a, tc_arg b, tc_arg c, tc_site here)                    \
+    {                                                                                              \
+        const tc_arg args[3] = {a, b, c};                                                          \
+        return tci_ops_ew(op, "tc_" #name, args, 3, here);                                         \
+    }
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
     TCI_OPS_EW_##arity(TCI_OP_##id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
+#undef TCI_OPS_EW_3
 
 /* ---- calls that follow from built rows ---- */
 

@@ -821,6 +821,8 @@ static tc_tensor build_row(int row, const tc_tensor *x)
     switch (row) {
 #define CALL_1(row_name) tc_##row_name##_at(tci_arg_tensor(x[0]), TC_HERE)
 #define CALL_2(row_name) tc_##row_name##_at(tci_arg_tensor(x[0]), tci_arg_tensor(x[1]), TC_HERE)
+#define CALL_3(row_name)                                                                           \
+    tc_##row_name##_at(tci_arg_tensor(x[0]), tci_arg_tensor(x[1]), tci_arg_tensor(x[2]), TC_HERE)
 #define TCI_ROW(id, row_name, arity, rule, cost, value, gradient, doc)                             \
     case TCI_OP_##id:                                                                              \
         return CALL_##arity(row_name);

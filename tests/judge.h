@@ -316,9 +316,10 @@ static long double judge_larger(bool largest, long double a, long double b)
 }
 
 /* Over floats: t the compute dtype. An exact value is rounded to t by whoever asks. */
-static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double b)
+static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double b,
+                               long double c)
 {
-    double x = (double)a, y = (double)b; /* they hold it */
+    double x = (double)a, y = (double)b, z = (double)c; /* they hold it */
     bool wide = t == TC_F64;
     switch (op) {
     case TCI_OP_NEG: return judge_exact(-a);
@@ -386,6 +387,9 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
     case TCI_OP_MUL: return judge_exact((long double)(x * y));
     case TCI_OP_DIV: return judge_exact((long double)(x / y));
     case TCI_OP_POW: return judge_near(powl(a, b), 1);
+    case TCI_OP_FMA:
+        return judge_exact((long double)(wide ? fma(x, y, z)
+                                              : (double)fmaf((float)x, (float)y, (float)z)));
     case TCI_OP_MAXIMUM: return judge_exact(isnan(b) ? b : judge_larger(true, a, b));
     case TCI_OP_MINIMUM: return judge_exact(isnan(b) ? b : judge_larger(false, a, b));
     case TCI_OP_REMAINDER: return judge_exact((long double)judge_modulo(t, x, y));
@@ -416,7 +420,7 @@ static judge_value judge_float(tci_op op, tc_dtype t, long double a, long double
 }
 
 /* Over bool, as 0 and 1, and integers, as 64 bits of their value. */
-static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
+static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b, uint64_t c)
 {
     bool is_bool = t == TC_BOOL, less = judge_less(t, a, b);
     uint64_t quotient, rest;
@@ -451,6 +455,7 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
     case TCI_OP_SUB: return judge_whole(a - b);
     case TCI_OP_MUL: return judge_whole(a * b);
     case TCI_OP_POW: return judge_whole(judge_power(t, a, b));
+    case TCI_OP_FMA: return judge_whole(a * b + c);
     case TCI_OP_MAXIMUM: return judge_whole(less ? b : a);
     case TCI_OP_MINIMUM: return judge_whole(less ? a : b);
     case TCI_OP_REMAINDER: return judge_whole(rest);
@@ -519,14 +524,15 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b)
     return none;
 }
 
-/* The row over operands of dtype t, which b is only where the row has two. */
-TCT_UNUSED static judge_value judge_row(int op, tc_dtype t, tci_value a, tci_value b)
+/* The row over operands of dtype t, of which it takes the first ones. */
+TCT_UNUSED static judge_value judge_row(int op, tc_dtype t, tci_value a, tci_value b, tci_value c)
 {
     if (!judge_is_float(t)) {
-        return judge_int((tci_op)op, t, a.u, b.u);
+        return judge_int((tci_op)op, t, a.u, b.u, c.u);
     }
     tc_dtype math = t == TC_F64 ? TC_F64 : TC_F32;
-    judge_value j = judge_float((tci_op)op, math, (long double)a.f, (long double)b.f);
+    judge_value j = judge_float((tci_op)op, math, (long double)a.f, (long double)b.f,
+                                (long double)c.f);
     if (j.is_real && j.ulps == 0) {
         j.real = (long double)judge_round(math, (double)j.real);
     }

@@ -387,17 +387,19 @@ static int compile_formula(reader *r)
     return at;
 }
 
-static void add_row(text *rows, const reader *r, const char *gradient, const int at[3])
+static void add_row(text *rows, const reader *r, const char *gradient, const int at[4])
 {
     char line[128];
-    snprintf(line, sizeof(line), "    [TCI_OP_%s] = {TCI_GRADIENT_%s, %d, {%d, %d}},\n", r->row,
-             gradient, at[0], at[1], at[2]);
+    snprintf(line, sizeof(line), "    [TCI_OP_%s] = {TCI_GRADIENT_%s, %d, {%d, %d, %d}},\n", r->row,
+             gradient, at[0], at[1], at[2], at[3]);
     add(rows, line, "", "");
 }
 
-/* The gradient column of an elementwise or a reduce row. */
-static void compile_gradient(reader *r, text *rows, int at[3])
+/* The gradient column of an elementwise or a reduce row: D and the letters of those operands that
+ * take something. */
+static void compile_gradient(reader *r, text *rows, int at[4])
 {
+    static const char *const letters = "ABC", *const names[] = {", a */ ", ", b */ ", ", c */ "};
     char token[64];
     r->value = false;
     next(r, token);
@@ -405,24 +407,22 @@ static void compile_gradient(reader *r, text *rows, int at[3])
         add_row(rows, r, token, at);
         return;
     }
-    if (strcmp(token, "DA") && (strcmp(token, "DAB") || r->arity < 2)) {
-        wrong(r, token, r->arity < 2 ? "expected DA(...), FLAT or NONE"
-                                     : "expected DAB(..., ...), DA(...), FLAT or NONE");
+    int n = (int)strlen(token) - 1;
+    if (*token != 'D' || n < 1 || n > r->arity || strncmp(token + 1, letters, (size_t)n)) {
+        wrong(r, token, "expected FLAT, NONE, or DA(...), DAB(..., ...), DABC(..., ..., ...) for "
+                        "no more operands than there are");
     }
-    expect(r, "(");
-    add(r->code, "\n    /* ", r->row, ", a */ ");
-    at[1] = compile_formula(r);
-    if (!strcmp(token, "DAB")) {
-        expect(r, ",");
-        add(r->code, "\n    /* ", r->row, ", b */ ");
-        at[2] = compile_formula(r);
+    for (int i = 0; i < n; i++) {
+        expect(r, i ? "," : "(");
+        add(r->code, "\n    /* ", r->row, names[i]);
+        at[1 + i] = compile_formula(r);
     }
     expect(r, ")");
     add_row(rows, r, "FORMULA", at);
 }
 
 /* The gradient column of a special or a composite row: a word. */
-static void compile_kind(reader *r, text *rows, const int at[3])
+static void compile_kind(reader *r, text *rows, const int at[4])
 {
     static const char *const kinds[] = {"OWN", "LEAF", "NONE", "EXPANSION", "FLAT"};
     char token[64];
@@ -522,7 +522,7 @@ static void compile_list(reader *r, const char *table, const char *list, text *r
     r->reduce = !strcmp(list, "TCI_REDUCE_OPS");
     find_list(r, table, list);
     while (skips(r, "X")) {
-        int at[3] = {0};
+        int at[4] = {0};
         expect(r, "(");
         next(r, r->row);
         expect(r, ",");

@@ -267,7 +267,7 @@ static void add_calls(text *out, const char *path, const text *table)
                 add_section(out, &doc);
                 doc.n = 0;
             }
-            at = end;
+            at = end - 1; /* its line's end may begin a call */
         } else if (!strncmp(at, "\n#define tc_", 12)) {
             span call = {at + 9, strcspn(at + 9, ")") + 1};
             span name = {call.at + 3, strcspn(call.at + 3, "(")};

@@ -408,6 +408,7 @@
 #define TCI_CALL_OF_EW(id, name, arity, ...) TCI_CALL(name, TCI_CALL_TAKES_##arity)
 #define TCI_CALL_TAKES_1 TCI_MUST(a, operand)
 #define TCI_CALL_TAKES_2 TCI_MUST(a, operand) TCI_MUST(b, operand)
+#define TCI_CALL_TAKES_3 TCI_CALL_TAKES_2 TCI_MUST(c, operand)
 #define TCI_CALL_OF_REDUCE(id, name, rule, ...)                                                    \
     TCI_CALL(name, TCI_MUST(x, tensor) TCI_CALL_OVER_##rule TCI_MAY(keepdims, flag, false))
 #define TCI_CALL_OVER_SAME TCI_MAY(axes, axes, TC_ALL)

@@ -205,7 +205,9 @@
  * Corners: integers wrap; tc_floor_divide and tc_remainder of an integer by 0 are 0; float to int
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
  * tc_remainder and tc_floor_divide are Python's % and //: the remainder has the sign of b, also
- * when it is a zero. tc_gelu(-inf) is its limit, -0.
+ * when it is a zero. tc_gelu(-inf) is its limit, -0. tc_mul and tc_add round each; tc_fma(a, b, c)
+ * is a * b + c rounded once, on every backend, so tc_fma(a, b, tc_neg(tc_mul(a, b))) is what the
+ * product lost.
  *
  * Integers are words of bits too, and so is a float to tc_bitcast:
  *

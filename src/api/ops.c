@@ -244,12 +244,19 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(op, "tc_" #name, args, 2, here);                                         \
     }
+#define TCI_OPS_EW_3(op, name)                                                                     \
+    TC_API tc_tensor tc_##name##_at(tc_arg a, tc_arg b, tc_arg c, tc_site here)                    \
+    {                                                                                              \
+        const tc_arg args[3] = {a, b, c};                                                          \
+        return tci_ops_ew(op, "tc_" #name, args, 3, here);                                         \
+    }
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
     TCI_OPS_EW_##arity(TCI_OP_##id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
+#undef TCI_OPS_EW_3
 
 /* ---- calls that follow from built rows ---- */
 

@@ -161,6 +161,9 @@ TC_API tc_tensor tc_div_at(tc_arg a, tc_arg b, tc_site here);
 /* a to the b; not of bool */
 TC_API tc_tensor tc_pow_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_pow(a, b) tc_pow_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a * b + c; of f32 and f64 rounded once; not of bool */
+TC_API tc_tensor tc_fma_at(tc_arg a, tc_arg b, tc_arg c, tc_site here);
+#define tc_fma(a, b, c) tc_fma_at(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
 /* the larger; NaN if either is */
 TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_maximum(a, b) tc_maximum_at(TC_ARG(a), TC_ARG(b), TC_HERE)

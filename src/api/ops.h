@@ -44,8 +44,9 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                             tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Of 0, and of 1: tc_zeros(ctx, TC_F32, 3, 4). */
+/* Zeros: tc_zeros(ctx, TC_F32, 3, 4). */
 #define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
+/* Ones: tc_ones(ctx, TC_F32, 3, 4). */
 #define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
 /* start, start + step, ... before stop. Floats are computed in f64 and rounded once; of integers
  * start and step lose their fractions first, as in torch, which change no count: from 0.5 to 2 by

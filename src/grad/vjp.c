@@ -21,7 +21,7 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n)
 typedef struct tci_vjp_row {
     tci_graph *g;
     const tci_node *n;
-    tci_node *a, *b, *y, *grad;
+    tci_node *a, *b, *c, *y, *grad;
     tc_dtype t; /* they are computed in */
 } tci_vjp_row;
 
@@ -112,6 +112,7 @@ static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *a
     switch (word) {
     case TCI_W_A: return v->a;
     case TCI_W_B: return v->b;
+    case TCI_W_C: return v->c;
     case TCI_W_Y: return v->y;
     case TCI_W_G: return v->grad;
     case TCI_W_SPREAD: return tci_vjp_spread(v, args[0]);
@@ -151,6 +152,7 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
     tci_vjp_row row = {.g = v->g, .n = n, .t = t};
     row.a = tci_build_cast(v->g, n->in[0], t);
     row.b = n->n_in > 1 ? tci_build_cast(v->g, n->in[1], t) : NULL;
+    row.c = n->n_in > 2 ? tci_build_cast(v->g, n->in[2], t) : NULL;
     row.y = tci_build_cast(v->g, n, t);
     row.grad = tci_build_cast(v->g, v->grad, t);
     tci_node *r = tci_build_cast(v->g, tci_vjp_formula(&row, v->which), (tc_dtype)x->dtype);

@@ -323,11 +323,6 @@ TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n)
                                                            : tci_dtype_promote(sized, scalar);
 }
 
-TCI_FN int tci_build_ew_arity(int op)
-{
-    return tci_build_rows[op].arity;
-}
-
 TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result)
 {
     int rule = tci_build_rows[op].rule;

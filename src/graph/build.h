@@ -125,7 +125,6 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
  * table says (a 0-d tensor counts only where its kind is higher). */
 TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n);
 /* By the op's rule: the dtype of its operands and of its result when they meet in `common`. */
-TCI_FN int tci_build_ew_arity(int op);
 TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result);
 TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */

@@ -269,12 +269,13 @@ static tci_ref_scalar tci_ref_fma(tci_ref_scalar a, tci_ref_scalar b, tci_ref_sc
 }
 
 /* One word of a value column over the values it takes. */
-static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
+static tci_ref_scalar tci_ref_word(int word, const tci_ref_scalar *operands,
                                    const tci_ref_scalar *args)
 {
     switch (word) {
-    case TCI_W_A: return a;
-    case TCI_W_B: return b;
+    case TCI_W_A: return operands[0];
+    case TCI_W_B: return operands[1];
+    case TCI_W_C: return operands[2];
     case TCI_W_MAX: return tci_ref_extreme(true, args[0], args[1]);
     case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
     case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
@@ -286,18 +287,18 @@ static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
     default: break;
     }
     if (word >= TCI_W_K) {
-        return tci_ref_number(a, tci_formula_number(word));
+        return tci_ref_number(operands[0], tci_formula_number(word));
     }
     return tci_ref_2((tci_prim)word, args[0], args[tci_formula_value_operands(word) - 1]);
 }
 
-static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
+static tci_ref_scalar tci_ref_row(int op, const tci_ref_scalar *operands)
 {
     tci_ref_scalar stack[TCI_FORMULA_DEPTH];
     int n = 0;
     for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
         n -= tci_formula_value_operands(*w);
-        stack[n] = tci_ref_word(*w, a, b, stack + n);
+        stack[n] = tci_ref_word(*w, operands, stack + n);
         n++;
     }
     return stack[0];
@@ -307,9 +308,12 @@ static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *
 {
     tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
-        tci_ref_scalar a = {tci_ref_of(r, n->in[0])[i], t, r->wide};
-        tci_ref_scalar b = {tci_ref_of(r, n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
-        tci_ref_scalar y = tci_ref_row(n->op, a, b);
+        tci_ref_scalar operands[3];
+        for (int k = 0; k < n->n_in; k++) {
+            const tci_ref_scalar operand = {tci_ref_of(r, n->in[k])[i], t, r->wide};
+            operands[k] = operand;
+        }
+        tci_ref_scalar y = tci_ref_row(n->op, operands);
         out[i] = tci_ref_round(r, y.v, y.t, (tc_dtype)n->dtype);
     }
 }

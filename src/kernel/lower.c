@@ -252,7 +252,7 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
 typedef struct tci_lower_ew {
     tci_kernel *k;
     tc_dtype t;      /* compute dtype of the operands */
-    int a, b;
+    int a, b, c;
 } tci_lower_ew;
 
 static int tci_lower_p1(const tci_lower_ew *e, tci_prim p, int a)
@@ -398,6 +398,7 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
     switch (word) {
     case TCI_W_A: return e->a;
     case TCI_W_B: return e->b;
+    case TCI_W_C: return e->c;
     case TCI_W_MAX: return tci_lower_extreme(e, true, args[0], args[1]);
     case TCI_W_MIN: return tci_lower_extreme(e, false, args[0], args[1]);
     case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
@@ -433,7 +434,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 
 TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x)
 {
-    tci_lower_ew e = {k, t, element, -1};
+    tci_lower_ew e = {k, t, element, -1, -1};
     int stack[TCI_FORMULA_DEPTH], n = 0;
     for (const uint8_t *w = words; *w != TCI_W_END; w++) {
         n -= tci_formula_value_operands(*w);
@@ -455,7 +456,7 @@ TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, in
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
     tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
-                      n->n_in > 1 ? in[1] : -1};
+                      n->n_in > 1 ? in[1] : -1, n->n_in > 2 ? in[2] : -1};
     int value = tci_lower_row(&e, n->op);
     bool exact = tci_op_is(n->op, TCI_IS_EXACT);
     return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);

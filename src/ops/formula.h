@@ -25,7 +25,8 @@
  * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
  *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
  *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
- *  - B stands only in rows of two operands; words stand only in the columns that table.h says
+ *  - B stands only in rows of two operands or more, C of three; words stand only in the columns
+ *    that table.h says
  *  - the table has no pointers: no relocations, nothing to do at load */
 #ifndef TCI_OPS_FORMULA_H
 #define TCI_OPS_FORMULA_H
@@ -67,7 +68,7 @@ typedef struct tci_combine_row {
 typedef struct tci_formula_row {
     uint8_t gradient;    /* tci_gradient */
     uint16_t value;      /* of an elementwise row */
-    uint16_t operand[2]; /* what each operand takes from the result's gradient */
+    uint16_t operand[3]; /* what each operand takes from the result's gradient */
 } tci_formula_row;
 
 TCI_FN const uint8_t *tci_formula_value(int op);

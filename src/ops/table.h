@@ -10,13 +10,15 @@
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
  *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
- *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
- *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
- *          The whole value is computed in the compute dtype and rounded once to the result dtype.
+ *   value  nested neutral calls over A, B and C: the prims of ops/prim.h, and the words below;
+ *          K(x) is the constant x in the operands' dtype. Nothing else: no operator, no literal,
+ *          no ?:. The whole value is computed in the compute dtype and rounded once to the result
+ *          dtype.
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
- *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
- *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
- *          asks. The whole is computed in the compute dtype and rounded once.
+ *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
+ *          DABC(a's, b's, c's). Ties and corners as in torch. FLAT: zero everywhere. NONE: the
+ *          result is no float, so nobody asks. The whole is computed in the compute dtype and
+ *          rounded once.
  *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
  *   ops/formula.h describes.
  * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
@@ -150,6 +152,8 @@
           WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
                 MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
       "a to the b")                                                                                \
+    X(FMA, fma, 3, NUMERIC, PLAIN, FMA(A, B, C), DABC(MUL(G, B), MUL(G, A), G),                    \
+      "a * b + c; of f32 and f64 rounded once")                                                    \
     X(MAXIMUM, maximum, 2, SAME, EXACT, MAX(A, B),                                                 \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
           WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
@@ -517,8 +521,8 @@ typedef enum tci_mode {
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
-    X(C, 0, BUILT)               /* and so on */                                                   \
-    X(D, 0, BUILT)                                                                                 \
+    X(C, 0, BOTH)                /* the third */                                                   \
+    X(D, 0, BUILT)               /* and so on */                                                   \
     X(E, 0, BUILT)                                                                                 \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \

@@ -181,8 +181,8 @@ static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *ope
 {
     tci_rewrite_typed r = {.t = operands[0].t};
     int n = tci_formula_value_operands(word);
-    if (word == TCI_W_A || word == TCI_W_B) {
-        return operands[word == TCI_W_B];
+    if (word >= TCI_W_A && word <= TCI_W_C) {
+        return operands[word - TCI_W_A];
     }
     if (n == 0) {
         r.v = tci_rewrite_k(r.t, tci_formula_number(word));
@@ -229,16 +229,17 @@ static tci_value tci_rewrite_row(int op, const tci_rewrite_typed *operands)
 /* An elementwise node of constants; NULL when an operand is none. */
 static tci_node *tci_rewrite_fold(tci_rewrite_pass *p, tci_node *n)
 {
-    const tci_node *c[2] = {NULL, NULL};
-    for (int i = 0; i < n->n_in; i++) {
-        c[i] = tci_rewrite_const(n->in[i]);
-        if (!c[i]) {
-            return NULL;
-        }
-    }
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, result = (tc_dtype)n->dtype;
     tc_dtype t = (tc_dtype)tci_dtype_get(operands)->compute;
-    tci_rewrite_typed values[2] = {{c[0]->value, t}, {c[n->n_in - 1]->value, t}};
+    tci_rewrite_typed values[3];
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_node *c = tci_rewrite_const(n->in[i]);
+        if (!c) {
+            return NULL;
+        }
+        values[i].v = c->value;
+        values[i].t = t;
+    }
     tci_value v = tci_rewrite_row(n->op, values);
     if (result == operands) {
         v = tci_value_cast(v, t, result);

@@ -149,19 +149,23 @@ static void judge_node(void *user, const tci_node *n, const tci_table *values)
     if (!tci_op_is_ew(n->op)) {
         return;
     }
-    const tci_value *a = tci_reference_values(values, n->in[0]);
-    const tci_value *b = tci_reference_values(values, n->in[n->n_in - 1]);
-    const tci_value *y = tci_reference_values(values, n);
+    const tci_value *in[3], *y = tci_reference_values(values, n);
+    for (int k = 0; k < 3; k++) {
+        in[k] = tci_reference_values(values, n->in[k < n->n_in ? k : 0]);
+    }
     tc_dtype t = (tc_dtype)n->in[0]->dtype, to = (tc_dtype)n->dtype;
     for (int64_t i = 0; i < tci_dim_known(tci_node_count(n)); i++) {
-        judge_value j = judge_row(n->op, t, a[i], b[i]);
+        judge_value j = judge_row(n->op, t, in[0][i], in[1][i], in[2][i]);
         if (!j.known) {
             complain(c, "%s of %s has no judge", tci_op_name(n->op), tci_dtype_get(t)->name);
         } else if (!judge_accepts(&j, to, y[i])) {
-            bool real = fz_is_float(t);
-            complain(c, "%s of %s over %.17g and %.17g is %.17g, the judge says %.17Lg",
-                     tci_op_name(n->op), tci_dtype_get(t)->name, real ? a[i].f : (double)a[i].i,
-                     real ? b[i].f : (double)b[i].i, fz_is_float(to) ? y[i].f : (double)y[i].i,
+            double of[3];
+            for (int k = 0; k < 3; k++) {
+                of[k] = fz_is_float(t) ? in[k][i].f : (double)in[k][i].i;
+            }
+            complain(c, "%s of %s over %.17g, %.17g and %.17g is %.17g, the judge says %.17Lg",
+                     tci_op_name(n->op), tci_dtype_get(t)->name, of[0], of[1], of[2],
+                     fz_is_float(to) ? y[i].f : (double)y[i].i,
                      j.is_real ? j.real : (long double)judge_wrap(to, j.whole));
         }
     }

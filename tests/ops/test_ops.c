@@ -235,13 +235,15 @@ static void close_cases(void)
 
 /* ---- elementwise rows ---- */
 
-#define CALL_1(name, a, b) tc_##name##_at(tci_arg_tensor(a), TC_HERE)
-#define CALL_2(name, a, b) tc_##name##_at(tci_arg_tensor(a), tci_arg_tensor(b), TC_HERE)
+#define CALL_1(name) tc_##name##_at(tci_arg_tensor(a), TC_HERE)
+#define CALL_2(name) tc_##name##_at(tci_arg_tensor(a), tci_arg_tensor(b), TC_HERE)
+#define CALL_3(name)                                                                               \
+    tc_##name##_at(tci_arg_tensor(a), tci_arg_tensor(b), tci_arg_tensor(c), TC_HERE)
 
-static tc_tensor call_row(int op, tc_tensor a, tc_tensor b)
+static tc_tensor call_row(int op, tc_tensor a, tc_tensor b, tc_tensor c)
 {
     switch (op) {
-#define TCI_ROW(id, name, arity, ...) case TCI_OP_##id: return CALL_##arity(name, a, b);
+#define TCI_ROW(id, name, arity, ...) case TCI_OP_##id: return CALL_##arity(name);
         TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
     default: return TC_NONE;
@@ -269,12 +271,13 @@ static tci_value operand(tc_dtype t, tc_dtype of, double f, int64_t i)
     return v;
 }
 
-static void expect_row(op_case *c, int op, tc_dtype t, int i, double fa, double fb, int64_t ia,
-                       int64_t ib)
+/* Element i, of operands whose elements are f, of integers w. */
+static void expect_row(op_case *c, int op, tc_dtype t, int i, double f[3][NX], int64_t w[3][NX])
 {
     tc_dtype of, to;
     tci_build_ew_dtypes(op, t, &of, &to);
-    judge_value j = judge_row(op, of, operand(t, of, fa, ia), operand(t, of, fb, ib));
+    judge_value j = judge_row(op, of, operand(t, of, f[0][i], w[0][i]),
+                              operand(t, of, f[1][i], w[1][i]), operand(t, of, f[2][i], w[2][i]));
     CHECK_MSG(j.known && to == tc_dtype_of(c->y), "row %s of %s has no judge", tci_op_name(op),
               tci_dtype_get(of)->name);
     c->want[i] = (double)j.real;
@@ -287,14 +290,21 @@ TEST(elementwise_rows)
     for (int op = 0; op < TCI_OP_EW_END; op++) {
         for (int k = 0; k < DTYPES; k++) {
             tc_dtype t = dtypes[k];
-            double fa[NX], fb[NX];
-            int64_t ia[NX], ib[NX], size = NX;
-            memcpy(fa, data_a, sizeof(fa));
-            memcpy(fb, data_b, sizeof(fb));
-            memcpy(ia, ints_a, sizeof(ia));
-            memcpy(ib, ints_b, sizeof(ib));
-            tc_tensor a = make(t, 1, &size, fa, ia), b = make(t, 1, &size, fb, ib);
-            tc_tensor y = call_row(op, a, b);
+            double f[3][NX];
+            int64_t w[3][NX], size = NX;
+            tc_tensor x[3];
+            memcpy(f[0], data_a, sizeof(f[0]));
+            memcpy(f[1], data_b, sizeof(f[1]));
+            memcpy(w[0], ints_a, sizeof(w[0]));
+            memcpy(w[1], ints_b, sizeof(w[1]));
+            for (int i = 0; i < NX; i++) {
+                f[2][i] = data_b[NX - 1 - i];
+                w[2][i] = ints_b[NX - 1 - i];
+            }
+            for (int i = 0; i < 3; i++) {
+                x[i] = make(t, 1, &size, f[i], w[i]);
+            }
+            tc_tensor y = call_row(op, x[0], x[1], x[2]);
             if (refuses(op, t)) {
                 CHECK_MSG(tc_status_of(y) == TC_ERR_DTYPE, "%s takes %s", tci_op_name(op),
                           tci_dtype_get(t)->name);
@@ -303,7 +313,7 @@ TEST(elementwise_rows)
             op_case *c = add_case(tci_op_name(op), y, NX);
             c->tolerance = 3e-6;
             for (int i = 0; i < NX; i++) {
-                expect_row(c, op, t, i, fa[i], fb[i], ia[i], ib[i]);
+                expect_row(c, op, t, i, f, w);
             }
         }
     }
@@ -379,6 +389,24 @@ TEST(floor_divide_of_large_integers)
     tc_tensor wide = tc_floor_divide(tc_copy_in(ctx, u, TC_U64, 3), tc_copy_in(ctx, v, TC_U64, 3));
     c = add_case("floor_divide of u64", wide, 3);
     c->want_int[0] = INT64_MAX;
+    close_cases();
+}
+
+/* a * b - 1 where a * b rounds to 1: 0 in two roundings. */
+TEST(fma_rounds_once)
+{
+    static const float a[3] = {1 + 0x1p-12f, 1 + 0x1p-14f, 3};
+    static const float b[3] = {1 - 0x1p-12f, 1 - 0x1p-14f, 5};
+    static const double x[3] = {1 + 0x1p-27, 1 + 0x1p-30, 3};
+    static const double y[3] = {1 - 0x1p-27, 1 - 0x1p-30, 5};
+    open_cases();
+    op_case *narrow = add_case("fma of f32", tc_fma(tc_copy_in(ctx, a, TC_F32, 3),
+                                                    tc_copy_in(ctx, b, TC_F32, 3), -1), 3);
+    op_case *wide = add_case("fma of f64", tc_fma(tc_copy_in(ctx, x, TC_F64, 3),
+                                                  tc_copy_in(ctx, y, TC_F64, 3), -1), 3);
+    static const double of_f32[3] = {-0x1p-24, -0x1p-28, 14}, of_f64[3] = {-0x1p-54, -0x1p-60, 14};
+    memcpy(narrow->want, of_f32, sizeof(of_f32));
+    memcpy(wide->want, of_f64, sizeof(of_f64));
     close_cases();
 }
 

@@ -25,7 +25,8 @@ static bool fits(int word, bool value, bool reduce, int arity)
     }
     switch (word) {
     case TCI_W_A: return true;
-    case TCI_W_B: return arity == 2;
+    case TCI_W_B: return arity > 1;
+    case TCI_W_C: return arity > 2;
     case TCI_W_Y:
     case TCI_W_G: return !value;
     case TCI_W_MAX:
@@ -74,7 +75,7 @@ TEST(every_formula_keeps_the_invariants)
         CHECK_MSG(ew ? value > 0 : value == 0, "%s: value", tci_op_name(op));
         CHECK_MSG(!formula || ew || reduce, "%s: kind", tci_op_name(op));
         words += value;
-        for (int which = 0; which < 2; which++) {
+        for (int which = 0; which < 3; which++) {
             int n = walk(tci_formula_gradient(op, which), false, reduce, arity_of(op));
             CHECK_MSG(formula && which < arity_of(op) ? n > 0 : n == 0, "%s: gradient %d",
                       tci_op_name(op), which);

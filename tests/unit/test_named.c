@@ -36,6 +36,9 @@ TEST(every_elementwise_row)
 #define CALL_2(name)                                                                               \
     SAME(tc_##name(x, y), #name, TC_TENSORS(x, y), TC_ATTRS());                                    \
     SAME(tc_##name(2, y), #name, TC_TENSORS(TC_NONE, y), TC_ATTRS(TC_ATTR("a", 2)));
+#define CALL_3(name)                                                                               \
+    SAME(tc_##name(x, y, x), #name, TC_TENSORS(x, y, x), TC_ATTRS());                              \
+    SAME(tc_##name(x, 2, y), #name, TC_TENSORS(x, TC_NONE, y), TC_ATTRS(TC_ATTR("b", 2)));
 #define ROW(id, name, arity, ...) CALL_##arity(name)
     TCI_EW_OPS(ROW)
 #undef ROW
