@@ -6,9 +6,10 @@
  * that nobody can change any more.
  *
  * The loader knows objects by name, and a second one of the same name is taken for the first. A
- * copy in memory has none but the number of its descriptor, which the next one may get again; so
- * each gets a different way to write it, "/." or "//." for each bit of a count. The descriptor is
- * closed once the object is loaded; it is a high one, lest a debugger that asks for the name finds
+ * copy in memory has none but the number of its descriptor, which the next one may get again, from
+ * this tc or from another in the process (a shared library's own); so each gets a different way to
+ * write it, "/." or "//." for each bit of its file's number, which is its own while it is loaded.
+ * The descriptor is closed then; it is a high one, lest a debugger that asks for the name finds
  * another file under it. */
 #include "object.h"
 #include "posix.h"
@@ -197,13 +198,14 @@ static int tci_object_copy(const void *bytes, size_t n)
 
 static void *tci_object_load_copy(const void *bytes, size_t n)
 {
-    static uint32_t count; /* atomic */
-    char path[160] = "/proc/self/fd", number[16], why[256];
+    char path[256] = "/proc/self/fd", number[16], why[256];
+    struct stat file;
     int fd = tci_object_copy(bytes, n);
     if (fd < 0) {
         return NULL;
     }
-    for (uint32_t bits = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED); bits; bits >>= 1) {
+    uint64_t bits = fstat(fd, &file) ? 0 : file.st_ino;
+    for (; bits; bits >>= 1) {
         strcat(path, bits & 1 ? "//." : "/.");
     }
     snprintf(number, sizeof(number), "/%d", fd);

@@ -6,6 +6,8 @@
 #include "tc_test.h"
 #include "same.h"
 
+enum { WIDE = 512 }; /* bits: only such vectors have tiles, whatever TC_VECTOR says */
+
 /* The "cpu" backend with a matrix unit that is not there. */
 static tc_status imitation_target(void *user, int vector_bits, tc_backend_target *out)
 {
@@ -26,7 +28,7 @@ static tc_status imitation_compile(void *user, tc_build *build)
     tci_target t;
     const char *why;
     (void)user;
-    tci_target_detect(&t, 0);
+    tci_target_detect(&t, WIDE);
     t.n_flags -= t.matrix_units;
     return tci_cc_build(build, &t, &why);
 }
@@ -46,14 +48,14 @@ static void register_imitation(void)
 static bool is_wide(void)
 {
     tci_target t;
-    tci_target_detect(&t, 0);
+    tci_target_detect(&t, WIDE);
     return t.vector_bytes == 64;
 }
 
 static bool has_unit(void)
 {
     tci_target t;
-    tci_target_detect(&t, 0);
+    tci_target_detect(&t, WIDE);
     return t.matrix_units > 0;
 }
 
@@ -105,7 +107,7 @@ static bool run(product p, const char *backend, int threads, const uint16_t *a, 
     tc_ctx *ctx;
     tc_program *f = NULL;
     tc_options options = {.threads = threads, .backend = backend, .no_disk_cache = true,
-                          .verify = true, .fallback = TC_FALLBACK_REFUSE};
+                          .verify = true, .vector_bits = WIDE, .fallback = TC_FALLBACK_REFUSE};
     REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
     int64_t n_a = (int64_t)p.batch * p.m * p.k, n_b = (int64_t)p.k * p.n;
     tc_tensor x = tc_input(ctx, "x", TC_BF16, p.batch, p.m, p.k);
