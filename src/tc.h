@@ -120,6 +120,7 @@
 #include "plan/scan.c"
 #include "plan/images.c"
 #include "plan/halves.c"
+#include "plan/winograd.c"
 #include "plan/algorithm.c"
 #include "plan/pairs.c"
 #include "plan/root.c"

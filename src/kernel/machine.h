@@ -60,7 +60,7 @@ typedef struct tci_machine {
     bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
-    bool is_fast;     /* factors of f32 contractions may be parts of bf16 (plan/halves.c) */
+    bool is_fast;     /* TC_MATH_FAST (plan/halves.c, plan/winograd.c) */
     tc_machine facts;
 } tci_machine;
 

@@ -10,6 +10,7 @@
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
+ *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
  *   long SCAN         in parts (plan/scan.c)
  *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
@@ -773,6 +774,7 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         return made;
     }
     made = tci_algo_by_unit(a, n);
+    made = made ? made : tci_plan_winograd(a, n);
     if (made) {
         return made;
     }

@@ -32,9 +32,9 @@
  *    BARRIER says so, each once, and `order` runs them before it
  *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
  *    roots alone; what another group reads, and what a SCAN makes, has a buffer
- *  - a domain has an axis of the same size for each axis of its node, or two, of a SCAN with
- *    starts, for the scanned one; an axis of a domain is an outer axis of its group, of the same
- *    size, or inner; outer axes are walked once, in order
+ *  - a domain has an axis of the same size for each axis of its node, or of size 1 for one that
+ *    the root lists, or two, of a SCAN with starts, for the scanned one; an axis of a domain is an
+ *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
  *    memory, and in another group
  *  - the roots of a group are computed once, all of them, or in each run (plan/once.c)
@@ -76,6 +76,10 @@ typedef struct tci_root {
     int32_t group;
     int32_t n_domain, n_out;      /* domain axes; the first n_out index the output */
     tci_dim *domain;
+    /* Per axis of the node: how many places along it the stage does not walk but lists, with a
+     * store for each (the domain has size 1 there); 1: it walks them. No group reads such a root
+     * that it makes */
+    int32_t *listed; int32_t n_listed;
     int32_t *out_axis;            /* per axis of the node: its domain axis */
     int32_t *outer_of;            /* per domain axis: the group's outer axis, -1 inner */
     int32_t *inner_of;            /* in a group that keeps rows: its inner axis, -1 outer */
@@ -221,6 +225,8 @@ typedef struct tci_algo {
     tci_machine machine;
     tci_str *orders;   /* lines on sums that are cut, and on those that are not to be */
     tci_table *forced; /* a set: what gets memory whatever is planned */
+    tci_node *const *changed; /* leaves that the program's effects change */
+    int n_changed;
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -249,6 +255,10 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
+/* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
+ * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
+TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
@@ -333,6 +343,8 @@ TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Has SCAN n starts, so that its domain has parts? */
 TCI_FN bool tci_root_has_parts(const tci_node *n);
+/* The places that r lists are numbered; `domain` at place `place`. */
+TCI_FN void tci_root_at_place(tci_kernel *k, const tci_root *r, int place, int *domain);
 /* Index of axis `axis` of r's node, given that of each domain axis. */
 TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */

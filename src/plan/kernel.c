@@ -559,13 +559,16 @@ static void tci_pk_store_member(tci_pk *p, int member)
         return;
     }
     int *domain = tci_pk_domain(p, member);
-    int value = p->red_of[root];
-    if (value < 0) {
-        value = tci_lower_value(&p->l, r->node, domain, 0);
+    for (int i = 0; i < r->n_listed; i++) {
+        tci_root_at_place(p->k, r, i, domain);
+        int value = p->red_of[root];
+        if (value < 0) {
+            value = tci_lower_value(&p->l, r->node, domain, 0);
+        }
+        int stage = tci_pk_stage(p, TCI_STAGE_MAP, p->members[member].of_result,
+                                 p->k->insts[value].stage);
+        tci_pk_store(p, r, domain, value, stage);
     }
-    int stage = tci_pk_stage(p, TCI_STAGE_MAP, p->members[member].of_result,
-                             p->k->insts[value].stage);
-    tci_pk_store(p, r, domain, value, stage);
 }
 
 /* ---- cost and name ---- */

@@ -10,6 +10,8 @@
  * one of them was forced in the round of its probe or later. */
 #include "group.h"
 
+enum { TCI_ROOT_LISTED = 64 /* places of a root, at most */ };
+
 /* ---- roots ---- */
 
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n)
@@ -93,6 +95,15 @@ static void tci_root_contract_domain(tci_scratch *s, tci_root *r)
     r->n_domain = rank_out + n_summed;
 }
 
+static bool tci_root_is_of_units(const tci_node *n)
+{
+    bool units = n->op == TCI_OP_CAT && n->n_in > 1;
+    for (int i = 0; i < n->n_in && units; i++) {
+        units = n->in[i]->shape[tci_dim_known(n->attr[0])] == 1;
+    }
+    return units;
+}
+
 static void tci_root_domain(tci_scratch *s, tci_root *r)
 {
     const tci_node *n = r->node;
@@ -139,6 +150,39 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
 }
 
+/* A CAT of single elements along axes in front of the last one, nested or not, would ask for each
+ * element which part it is of; so its places are listed. On a processor, where the parts that are
+ * stored side by side are vectors. */
+static void tci_root_list(const tci_fusion *f, tci_root *r)
+{
+    r->listed = TCI_NEW_ARRAY(f->s, int32_t, r->node->rank + 1);
+    for (int i = 0; i < r->node->rank; i++) {
+        r->listed[i] = 1;
+    }
+    r->n_listed = 1;
+    for (const tci_node *n = r->node; tci_root_is_of_units(n) && !f->blocks; n = n->in[0]) {
+        int axis = (int)tci_dim_known(n->attr[0]);
+        bool fits = axis < n->rank - 1 && r->listed[axis] == 1 &&
+                    r->n_listed * n->n_in <= TCI_ROOT_LISTED;
+        if (!fits) {
+            break;
+        }
+        r->listed[axis] = n->n_in;
+        r->n_listed *= n->n_in;
+        r->domain[r->out_axis[axis]] = 1;
+    }
+}
+
+TCI_FN void tci_root_at_place(tci_kernel *k, const tci_root *r, int place, int *domain)
+{
+    for (int i = r->node->rank - 1; i >= 0 && r->n_listed > 1; i--) {
+        if (r->listed[i] > 1) {
+            domain[r->out_axis[i]] = tci_kx_const(k, place % r->listed[i]);
+            place /= r->listed[i];
+        }
+    }
+}
+
 static tci_root tci_root_make(const tci_fusion *f, tci_node *n)
 {
     tci_root r = {0};
@@ -148,6 +192,7 @@ static tci_root tci_root_make(const tci_fusion *f, tci_node *n)
     r.group = -1;
     r.buffer = -1;
     tci_root_domain(f->s, &r);
+    tci_root_list(f, &r);
     return r;
 }
 
@@ -161,7 +206,8 @@ typedef struct tci_root_prober {
 
 static tci_read tci_root_make_read(tci_lower *l, int root, tci_node *n, const int *idx)
 {
-    tci_read read = {n, root, true, false, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
+    bool whole = ((const tci_root_prober *)l->user)->f->roots[root].n_listed == 1;
+    tci_read read = {n, root, whole, false, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
         const tci_kx *x = &l->k->kx[idx[i]];
         read.axes[i] = x->op == TCI_KX_AXIS ? tci_kx_number(x) : -1;
@@ -355,7 +401,10 @@ static void tci_root_probe(tci_fusion *f, int self)
     if (r->kind == TCI_ROOT_REPEAT || r->kind == TCI_ROOT_CUSTOM) {
         tci_root_read_all(&p, &l);
     } else if (r->kind == TCI_ROOT_VALUE) {
-        tci_lower_value(&l, r->node, domain, 0);
+        for (int i = 0; i < r->n_listed; i++) {
+            tci_root_at_place(k, r, i, domain);
+            tci_lower_value(&l, r->node, domain, 0);
+        }
     } else if (r->kind == TCI_ROOT_SCATTER) {
         if (tci_root_puts(r->node) != TCI_PUT_APART) {
             tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);

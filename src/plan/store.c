@@ -56,7 +56,7 @@ TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_no
         return 0;
     }
     if (n->op == TCI_OP_CAT) {
-        return n->n_in;
+        return r->n_listed > 1 ? 0 : n->n_in;
     }
     return cost < 4 ? 1 : cost < 16 ? 2 : cost < 64 ? TCI_COST_CALL : cost;
 }
@@ -440,8 +440,10 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
     for (int i = 0; i < r->n_inlined; i++) {
         tci_node *n = r->inlined[i];
         const tci_pnode *p = tci_pnode_of(f, n);
-        if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
-            p->n_here == 1 || p->forced || !tci_op_is(n->op, TCI_IS_STORABLE)) {
+        bool part = r->n_listed > 1 && n->op == TCI_OP_CAT; /* another one each time */
+        if (n == r->node || part || p->done != stamp || p->covered == stamp ||
+            p->turns != stamp || p->n_here == 1 || p->forced ||
+            !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
         }
         double work = tci_store_measure(f, n).work;
