@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a90d29e3230a651a"
+#define TCI_BUILD "1658767f3a6e8630"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -70358,8 +70358,8 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
  * In: the kernels of all programs of a batch. Out: for each a function in a loaded module. The one
  * idea: a kernel's canonical text is its identity. Equal kernels are compiled once, kernels that
  * any program before had compiled are found again (in this process or on disk), and only the rest
- * go into new source: one file, or where that would be long several of about one length, which are
- * compiled side by side, as many as there are processors.
+ * go into new source: one file, or where that would be long several that take about as long, which
+ * are compiled side by side, as many as there are processors.
  *
  * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all
  * are found. The prelude is printed after the kernels, because printing them says what they need;
@@ -70425,11 +70425,13 @@ TCI_FN void tci_jit_end(tci_jit *j);
 #endif
 
 /* ---- src/compile/jit.c, continued ---- */
+#include <stdlib.h>
 #include <string.h>
 
 
 enum {
     TCI_JIT_FILE_BYTES = 40000, /* of kernels: for less another process does not pay */
+    TCI_JIT_UNIT_BYTES = 40000, /* that take as long as a main loop on a matrix unit, about */
     TCI_JIT_FILES_MOST = 16,
     TCI_JIT_DEFAULT_TIMEOUT_S = 120,
     TCI_JIT_LOG_BYTES = 3000,
@@ -70680,32 +70682,45 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
     tci_jit_name_kernels(j);
 }
 
-/* Each kernel's text in the file, of the first n, that has the least so far; one of the user's in a
- * file of its own. */
-static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies, int n)
+/* A kernel that is missing, and what it takes a compiler. */
+typedef struct tci_jit_weight {
+    size_t bytes;               /* of text that takes as long */
+    int kernel;
+} tci_jit_weight;
+
+static int tci_jit_heavier(const void *a, const void *b)
 {
+    const tci_jit_weight *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->kernel - y->kernel;
+}
+
+/* The kernels of weights, which are tc's own, go to n files: the heaviest first, each to the file
+ * that has the least so far. One of the user's has a file of its own behind these. */
+static void tci_jit_share_out(tci_jit *j, tci_jit_weight *weights, int n_weights, int n)
+{
+    size_t *sums = TCI_NEW_ARRAY(j->s, size_t, n + 1);
     int own = n;
-    for (int i = 0; i < j->n_kernels; i++) {
-        tci_jit_kernel *k = &j->kernels[i];
+    qsort(weights, (size_t)n_weights, sizeof(*weights), tci_jit_heavier);
+    for (int i = 0; i < n_weights; i++) {
         int least = 0;
         for (int f = 1; f < n; f++) {
-            least = bodies[f].n < bodies[least].n ? f : least;
+            least = sums[f] < sums[least] ? f : least;
         }
-        if (!k->is_found) {
-            k->file = k->kernel->call ? own++ : least;
-            tci_str_add_n(&bodies[k->file], texts[i].text, texts[i].n);
+        j->kernels[weights[i].kernel].file = least;
+        sums[least] += weights[i].bytes;
+    }
+    for (int i = 0; i < j->n_kernels; i++) {
+        tci_jit_kernel *k = &j->kernels[i];
+        if (!k->is_found && k->kernel->call) {
+            k->file = own++;
         }
     }
 }
 
-TCI_FN void tci_jit_emit(tci_jit *j)
+/* The texts of the missing kernels, by number, and the weights of tc's own; returns how many. */
+static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_weight *weights)
 {
-    tci_dialect *d = tci_jit_dialect(j);
-    tci_str *texts = TCI_NEW_ARRAY(j->s, tci_str, j->n_kernels + 1);
-    size_t total = 0;
-    if (!j->n_missing) {
-        return;
-    }
+    int n = 0;
     for (int i = 0; i < j->n_kernels; i++) {
         const tci_jit_kernel *k = &j->kernels[i];
         texts[i].s = j->s;
@@ -70713,11 +70728,34 @@ TCI_FN void tci_jit_emit(tci_jit *j)
             d->call(d, &texts[i], k->kernel, &k->launch, k->symbol);
         } else if (!k->is_found) {
             tci_emit_kernel(&texts[i], d, k->kernel, k->loop, k->symbol);
-            total += texts[i].n;
+            size_t unit = k->loop->matrix ? TCI_JIT_UNIT_BYTES : 0;
+            weights[n++] = (tci_jit_weight){texts[i].n + unit, i};
         }
     }
+    return n;
+}
+
+/* Files that so many kernels are worth. */
+static int tci_jit_files(const tci_jit *j, const tci_jit_weight *weights, int n)
+{
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
-    int n = total ? (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most) : 0;
+    size_t total = 0;
+    for (int i = 0; i < n; i++) {
+        total += weights[i].bytes;
+    }
+    return (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)TCI_MIN(most, n));
+}
+
+TCI_FN void tci_jit_emit(tci_jit *j)
+{
+    tci_dialect *d = tci_jit_dialect(j);
+    tci_str *texts = TCI_NEW_ARRAY(j->s, tci_str, j->n_kernels + 1);
+    tci_jit_weight *weights = TCI_NEW_ARRAY(j->s, tci_jit_weight, j->n_kernels + 1);
+    if (!j->n_missing) {
+        return;
+    }
+    int n_weights = tci_jit_print(j, d, texts, weights);
+    int n = tci_jit_files(j, weights, n_weights);
     j->n_sources = n + j->n_texts;
     j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
     tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
@@ -70725,7 +70763,12 @@ TCI_FN void tci_jit_emit(tci_jit *j)
     for (int f = 0; f < j->n_sources; f++) {
         j->sources[f].s = bodies[f].s = j->s;
     }
-    tci_jit_share_out(j, texts, bodies, n);
+    tci_jit_share_out(j, weights, n_weights, n);
+    for (int i = 0; i < j->n_kernels; i++) {
+        if (!j->kernels[i].is_found) {
+            tci_str_add_n(&bodies[j->kernels[i].file], texts[i].text, texts[i].n);
+        }
+    }
     for (int f = 0; f < j->n_sources; f++) {
         tci_str *source = &j->sources[f];
         tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);
@@ -72911,7 +72954,7 @@ TCI_FN void tci_fpenv_leave(tci_fpenv saved);
 
 enum {
     TCI_POOL_PARTS = 64,    /* at most; threads beyond share them */
-    TCI_POOL_FRACTION = 3,  /* of what a part has left is taken at a time */
+    TCI_POOL_FRACTION = 2,  /* of what a part has left is taken at a time */
     TCI_POOL_WAKES = 4,     /* workers that one thread wakes */
     TCI_POOL_LINE = 64      /* bytes that two processors do not write to at once */
 };
@@ -75155,8 +75198,9 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
-#define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 96.0     /* and so many times what a call does besides, at least */
+#define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
+#define TCI_PROGRAM_CALLS 256.0    /* and so many times what a call does besides, over the square */
+#define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -75369,12 +75413,16 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-/* Tasks that are worth being taken by themselves: a thread calls several times, so that others can
- * help it, where what each call does besides (it packs columns anew) is little beside them. */
+/* Tasks that are worth being taken by themselves. A thread that calls several times can be helped
+ * by others when it is slow, but each call does something besides (it packs columns anew). Of two
+ * threads one is rarely far behind; of sixteen on processors that are shared with strangers some
+ * took twice as long as others for as many tasks. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
-    double wanted = TCI_MAX(TCI_PROGRAM_CALLS * kernel->call_ns, TCI_PROGRAM_TAKE_NS);
+    double calls = TCI_PROGRAM_CALLS / ((double)threads * threads);
+    double beside = TCI_MAX(calls, TCI_PROGRAM_CALLS_LEAST) * kernel->call_ns;
+    double wanted = TCI_MAX(beside, TCI_PROGRAM_TAKE_NS);
     int64_t part = n_tasks / threads;
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
@@ -75730,7 +75778,7 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 #undef TCI_PROGRAM_PART_NS
 #undef TCI_PROGRAM_TAKE_NS
 #undef TCI_PROGRAM_CALLS
-#undef TCI_PROGRAM_CALLS_MOST
+#undef TCI_PROGRAM_CALLS_LEAST
 #undef TCI_PROGRAM_TAKES
 #undef TCI_PROGRAM_INTERP_FACTOR
 /* ---- src/run/check.c ---- */

@@ -3,24 +3,27 @@
  * In: the kernels of all programs of a batch. Out: for each a function in a loaded module. The one
  * idea: a kernel's canonical text is its identity. Equal kernels are compiled once, kernels that
  * any program before had compiled are found again (in this process or on disk), and only the rest
- * go into new source: one file, or where that would be long several of about one length, which are
- * compiled side by side, as many as there are processors.
+ * go into new source: one file, or where that would be long several that take about as long, which
+ * are compiled side by side, as many as there are processors.
  *
  * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all
  * are found. The prelude is printed after the kernels, because printing them says what they need;
  * all files have the same one, of which compilers drop what a file does not use. */
 #include "jit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../base/env.h"
 #include "../base/workdir.h"
 #include "../debug/dump.h"
+#include "../loop/ir.h"
 #include "backend.h"
 #include "forced.h"
 
 enum {
     TCI_JIT_FILE_BYTES = 40000, /* of kernels: for less another process does not pay */
+    TCI_JIT_UNIT_BYTES = 40000, /* that take as long as a main loop on a matrix unit, about */
     TCI_JIT_FILES_MOST = 16,
     TCI_JIT_DEFAULT_TIMEOUT_S = 120,
     TCI_JIT_LOG_BYTES = 3000,
@@ -271,32 +274,45 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
     tci_jit_name_kernels(j);
 }
 
-/* Each kernel's text in the file, of the first n, that has the least so far; one of the user's in a
- * file of its own. */
-static void tci_jit_share_out(tci_jit *j, const tci_str *texts, tci_str *bodies, int n)
+/* A kernel that is missing, and what it takes a compiler. */
+typedef struct tci_jit_weight {
+    size_t bytes;               /* of text that takes as long */
+    int kernel;
+} tci_jit_weight;
+
+static int tci_jit_heavier(const void *a, const void *b)
 {
+    const tci_jit_weight *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->kernel - y->kernel;
+}
+
+/* The kernels of weights, which are tc's own, go to n files: the heaviest first, each to the file
+ * that has the least so far. One of the user's has a file of its own behind these. */
+static void tci_jit_share_out(tci_jit *j, tci_jit_weight *weights, int n_weights, int n)
+{
+    size_t *sums = TCI_NEW_ARRAY(j->s, size_t, n + 1);
     int own = n;
-    for (int i = 0; i < j->n_kernels; i++) {
-        tci_jit_kernel *k = &j->kernels[i];
+    qsort(weights, (size_t)n_weights, sizeof(*weights), tci_jit_heavier);
+    for (int i = 0; i < n_weights; i++) {
         int least = 0;
         for (int f = 1; f < n; f++) {
-            least = bodies[f].n < bodies[least].n ? f : least;
+            least = sums[f] < sums[least] ? f : least;
         }
-        if (!k->is_found) {
-            k->file = k->kernel->call ? own++ : least;
-            tci_str_add_n(&bodies[k->file], texts[i].text, texts[i].n);
+        j->kernels[weights[i].kernel].file = least;
+        sums[least] += weights[i].bytes;
+    }
+    for (int i = 0; i < j->n_kernels; i++) {
+        tci_jit_kernel *k = &j->kernels[i];
+        if (!k->is_found && k->kernel->call) {
+            k->file = own++;
         }
     }
 }
 
-TCI_FN void tci_jit_emit(tci_jit *j)
+/* The texts of the missing kernels, by number, and the weights of tc's own; returns how many. */
+static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_weight *weights)
 {
-    tci_dialect *d = tci_jit_dialect(j);
-    tci_str *texts = TCI_NEW_ARRAY(j->s, tci_str, j->n_kernels + 1);
-    size_t total = 0;
-    if (!j->n_missing) {
-        return;
-    }
+    int n = 0;
     for (int i = 0; i < j->n_kernels; i++) {
         const tci_jit_kernel *k = &j->kernels[i];
         texts[i].s = j->s;
@@ -304,11 +320,34 @@ TCI_FN void tci_jit_emit(tci_jit *j)
             d->call(d, &texts[i], k->kernel, &k->launch, k->symbol);
         } else if (!k->is_found) {
             tci_emit_kernel(&texts[i], d, k->kernel, k->loop, k->symbol);
-            total += texts[i].n;
+            size_t unit = k->loop->matrix ? TCI_JIT_UNIT_BYTES : 0;
+            weights[n++] = (tci_jit_weight){texts[i].n + unit, i};
         }
     }
+    return n;
+}
+
+/* Files that so many kernels are worth. */
+static int tci_jit_files(const tci_jit *j, const tci_jit_weight *weights, int n)
+{
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
-    int n = total ? (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)most) : 0;
+    size_t total = 0;
+    for (int i = 0; i < n; i++) {
+        total += weights[i].bytes;
+    }
+    return (int)TCI_MIN(total / TCI_JIT_FILE_BYTES + 1, (size_t)TCI_MIN(most, n));
+}
+
+TCI_FN void tci_jit_emit(tci_jit *j)
+{
+    tci_dialect *d = tci_jit_dialect(j);
+    tci_str *texts = TCI_NEW_ARRAY(j->s, tci_str, j->n_kernels + 1);
+    tci_jit_weight *weights = TCI_NEW_ARRAY(j->s, tci_jit_weight, j->n_kernels + 1);
+    if (!j->n_missing) {
+        return;
+    }
+    int n_weights = tci_jit_print(j, d, texts, weights);
+    int n = tci_jit_files(j, weights, n_weights);
     j->n_sources = n + j->n_texts;
     j->sources = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources);
     tci_str *bodies = TCI_NEW_ARRAY(j->s, tci_str, j->n_sources), prelude = {.s = j->s};
@@ -316,7 +355,12 @@ TCI_FN void tci_jit_emit(tci_jit *j)
     for (int f = 0; f < j->n_sources; f++) {
         j->sources[f].s = bodies[f].s = j->s;
     }
-    tci_jit_share_out(j, texts, bodies, n);
+    tci_jit_share_out(j, weights, n_weights, n);
+    for (int i = 0; i < j->n_kernels; i++) {
+        if (!j->kernels[i].is_found) {
+            tci_str_add_n(&bodies[j->kernels[i].file], texts[i].text, texts[i].n);
+        }
+    }
     for (int f = 0; f < j->n_sources; f++) {
         tci_str *source = &j->sources[f];
         tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);

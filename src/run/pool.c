@@ -33,7 +33,7 @@
 
 enum {
     TCI_POOL_PARTS = 64,    /* at most; threads beyond share them */
-    TCI_POOL_FRACTION = 3,  /* of what a part has left is taken at a time */
+    TCI_POOL_FRACTION = 2,  /* of what a part has left is taken at a time */
     TCI_POOL_WAKES = 4,     /* workers that one thread wakes */
     TCI_POOL_LINE = 64      /* bytes that two processors do not write to at once */
 };

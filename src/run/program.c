@@ -20,8 +20,9 @@
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
-#define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, */
-#define TCI_PROGRAM_CALLS 96.0     /* and so many times what a call does besides, at least */
+#define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
+#define TCI_PROGRAM_CALLS 256.0    /* and so many times what a call does besides, over the square */
+#define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
 /* ---- layout of the block ---- */
@@ -234,12 +235,16 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-/* Tasks that are worth being taken by themselves: a thread calls several times, so that others can
- * help it, where what each call does besides (it packs columns anew) is little beside them. */
+/* Tasks that are worth being taken by themselves. A thread that calls several times can be helped
+ * by others when it is slow, but each call does something besides (it packs columns anew). Of two
+ * threads one is rarely far behind; of sixteen on processors that are shared with strangers some
+ * took twice as long as others for as many tasks. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
-    double wanted = TCI_MAX(TCI_PROGRAM_CALLS * kernel->call_ns, TCI_PROGRAM_TAKE_NS);
+    double calls = TCI_PROGRAM_CALLS / ((double)threads * threads);
+    double beside = TCI_MAX(calls, TCI_PROGRAM_CALLS_LEAST) * kernel->call_ns;
+    double wanted = TCI_MAX(beside, TCI_PROGRAM_TAKE_NS);
     int64_t part = n_tasks / threads;
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
@@ -595,6 +600,6 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 #undef TCI_PROGRAM_PART_NS
 #undef TCI_PROGRAM_TAKE_NS
 #undef TCI_PROGRAM_CALLS
-#undef TCI_PROGRAM_CALLS_MOST
+#undef TCI_PROGRAM_CALLS_LEAST
 #undef TCI_PROGRAM_TAKES
 #undef TCI_PROGRAM_INTERP_FACTOR

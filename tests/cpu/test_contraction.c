@@ -298,4 +298,22 @@ TEST(other_contractions)
     }
 }
 
+/* Columns are packed by each call, and yet a thread takes its share of the tasks bit by bit where
+ * there are many threads, so that others can help it. */
+TEST(many_threads_take_short_ranges)
+{
+    static const product p = {"512", 512, 512, 512, B_TURNED, 0};
+    tc_options options = {.threads = 16, .fallback = TC_FALLBACK_REFUSE};
+    tc_ctx *ctx;
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    tc_program *f = compile_product(ctx, p, &options);
+    REQUIRE(f);
+    const tci_run_step *step = f->steps + f->code->n_init;
+    CHECK_EQ_INT(step->threads, 16);
+    CHECK_MSG(2 * step->least <= step->n_tasks / 16, "%lld of %lld tasks at a time",
+              (long long)step->least, (long long)step->n_tasks);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN

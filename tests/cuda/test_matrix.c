@@ -676,4 +676,59 @@ TEST(a_warm_start_knows_the_main_loop)
     CHECK_EQ_INT(system(command), 0);
 }
 
+/* ---- files ---- */
+
+enum { FILE_PRODUCTS = 6, FILE_OPS = 1500 };
+
+static int files, most_units; /* of the last build; main loops in the file that has most */
+
+static tc_status count_units(void *user, tc_build *build)
+{
+    files = build->n;
+    most_units = 0;
+    for (int i = 0; i < build->n; i++) {
+        int units = 0;
+        for (const char *at = build->sources[i]; (at = strstr(at, ": matrix unit")); at++) {
+            units++;
+        }
+        most_units = units > most_units ? units : most_units;
+    }
+    (void)user;
+    return TC_ERR_COMPILER; /* that is all */
+}
+
+/* By their length all the products would share one file, beside one kernel of long text. */
+TEST(main_loops_are_shared_out_over_files)
+{
+    static tc_backend counting;
+    tc_tensor inputs[2 * FILE_PRODUCTS + 1], outputs[FILE_PRODUCTS + 1];
+    tc_program *f = NULL;
+    if (!can_emulate() || tci_os_cpu_count() < 2) {
+        SKIP("there is no C++ compiler, or one processor");
+    }
+    counting = *emulation();
+    counting.name = "counting";
+    counting.compile = count_units;
+    REQUIRE(tc_register_backend(&counting) == TC_OK);
+    tc_ctx *ctx = open_context("counting", 0);
+    REQUIRE(ctx);
+    for (int i = 0; i < FILE_PRODUCTS; i++) {
+        inputs[2 * i] = tc_input(ctx, "a", TC_BF16, 256 + 128 * i, 256);
+        inputs[2 * i + 1] = tc_input(ctx, "b", TC_BF16, 256, 256);
+        outputs[i] = tc_matmul(inputs[2 * i], inputs[2 * i + 1]);
+    }
+    tc_tensor x = inputs[2 * FILE_PRODUCTS] = tc_input(ctx, "x", TC_F32, 1000), y = x;
+    for (int i = 0; i < FILE_OPS; i++) {
+        y = i % 2 ? tc_mul(y, x) : tc_add(y, 0.25 + i);
+    }
+    outputs[FILE_PRODUCTS] = y;
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS_N(inputs, 2 * FILE_PRODUCTS + 1),
+                               TC_TENSORS_N(outputs, FILE_PRODUCTS + 1), NULL, &f),
+                 TC_ERR_COMPILER);
+    CHECK(files > 1);
+    CHECK_MSG(most_units >= 1 && most_units <= 4, "%d of %d in one of %d files", most_units,
+              FILE_PRODUCTS, files);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
