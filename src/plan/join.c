@@ -231,22 +231,25 @@ static bool tci_join_check_reads(const tci_join *j, int i)
     return true;
 }
 
-/* Outer axes are walked once, in order; no inner axis twice. `rows`: a reduction is among the
- * roots; else a value is computed at outer points alone. */
-static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
+/* Outer axes are walked once, in order, but for values made of pairs, which another order of axes
+ * stores elsewhere; no inner axis twice. `rows`: a reduction is among the roots; else a value is
+ * computed at outer points alone. */
+static bool tci_join_check_walk(const tci_join *j, int i, bool pairs, bool rows)
 {
     const tci_root *r = &j->f->roots[j->roots[i]];
+    bool any_order = pairs && r->kind == TCI_ROOT_VALUE;
     int last = -1, walked = 0, wanted = 0, kept = 0;
     for (int d = 0; d < r->n_domain; d++) {
         int outer = j->outer_of[i][d];
-        if (outer >= 0 && (outer <= last || j->outer[outer] != r->domain[d])) {
+        if (outer >= 0 && ((outer <= last && !any_order) || j->outer[outer] != r->domain[d])) {
             return false;
         }
         last = outer >= 0 ? outer : last;
         walked += outer >= 0 && r->domain[d] != 1;
         kept += outer < 0 && d < r->n_out && r->domain[d] != 1;
         for (int e = 0; e < d; e++) {
-            if (j->inner_of[i][d] >= 0 && j->inner_of[i][d] == j->inner_of[i][e]) {
+            if ((outer >= 0 && outer == j->outer_of[i][e]) ||
+                (j->inner_of[i][d] >= 0 && j->inner_of[i][d] == j->inner_of[i][e])) {
                 return false;
             }
         }
@@ -314,7 +317,7 @@ static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
     *why = TCI_WHY_INDEX;
     for (int i = 0; i < j->n_roots; i++) {
         if (!tci_join_check_reads(j, i) ||
-            !tci_join_check_walk(j, i, pairs || kinds[TCI_ROOT_REDUCE] > 0)) {
+            !tci_join_check_walk(j, i, pairs, pairs || kinds[TCI_ROOT_REDUCE] > 0)) {
             return false;
         }
     }

@@ -22,10 +22,11 @@
  * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
  * over the axes of v, and w v is what attention stores.
  *
- * Nor has it one for takers that go over several axes which are no line, as those of keys and
- * values that heads of queries share, where a mask tells queries apart: where that was found out
- * (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows in
- * f32, the others.
+ * Its kernels store rows of the pair's axes, so takers have these in their order, and a PERMUTE
+ * behind them. Nor has it a form for takers that go over several axes which are no line, as those
+ * of keys and values that heads of queries share, where a mask tells queries apart: where that was
+ * found out (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of
+ * rows in f32, the others.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
@@ -474,12 +475,17 @@ static void tci_pairs_find(tci_pairs *p)
 
 /* ---- sums of rows ---- */
 
-/* `made` stands for n: on the same line of the user, and in memory where n is. */
+/* `made` stands for n: on the same line of the user, and in memory where n is, if in another order
+ * of axes. */
 static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
 {
+    tci_node *lies = made;
     made->site = made->site.file ? made->site : n->site;
+    while (lies->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
+        lies = lies->in[0];
+    }
     if (tci_table_has(p->a->forced, n)) {
-        tci_algo_force(p->a, made);
+        tci_algo_force(p->a, lies);
     }
     return made;
 }
@@ -582,16 +588,18 @@ static int tci_pairs_place(const int64_t *labels, int n, int64_t label)
     return at;
 }
 
-/* The axes of a taker's sum over the longest axis alone: rows in the order of the pair's axes. */
+/* The axes of what a taker sums, in the order of the pair's axes. */
 typedef struct tci_pairs_lines {
     int64_t *labels;
     tci_dim *shape;
     int rank;
     int *more, n_more; /* axes that are summed then */
+    bool is_other;     /* than the taker's */
 } tci_pairs_lines;
 
+/* cut: it sums the longest axis alone. */
 static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_set *set,
-                                          const tci_pairs_end *end)
+                                          const tci_pairs_end *end, bool cut)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
     const int64_t *labels = n->attr + 3 + (n->in[1] == pair ? n->attr[0] : 0);
@@ -607,7 +615,7 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
         longest = end->summed >> i & 1 && longer ? i : longest;
     }
     for (int i = 0; i < pair->rank; i++) {
-        bool more = end->summed >> i & 1 && i != longest;
+        bool more = cut && end->summed >> i & 1 && i != longest;
         if (more || tci_pairs_place(out, n->rank, labels[i]) < n->rank) {
             l.more[l.n_more] = l.rank;
             l.n_more += more;
@@ -621,21 +629,27 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
             l.shape[l.rank++] = n->shape[i];
         }
     }
+    l.is_other = l.n_more > 0;
+    for (int i = 0; i < n->rank; i++) {
+        l.is_other = l.is_other || l.labels[i] != out[i];
+    }
     return l;
 }
 
-/* Taker n of a set whose kernels cannot sum several axes: that sum, in f32, and of its rows the sum
- * over the other axes. NULL: it has none. */
+/* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
+ * kernels cannot sum several axes it sums the longest one, in f32, and a SUM the others. NULL: it is
+ * so. */
 static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                    const tci_pairs_end *end, const tci_table *now)
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
     const int n_in = (int)(n->attr[0] + n->attr[1]);
-    tci_pairs_lines l = tci_pairs_lines_of(p, set, end);
+    tci_pairs_lines l =
+        tci_pairs_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank + 1), left = 0;
-    if (l.n_more == 0) {
+    if (!l.is_other) {
         return NULL;
     }
     for (int i = 0; i < 3 + n_in; i++) {
@@ -646,11 +660,14 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
         attr[3 + n_in + i] = l.labels[i];
     }
     tci_node *of[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
-    tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, TC_F32, l.rank, l.shape, 2, of,
+    tc_dtype t = l.n_more > 0 ? TC_F32 : (tc_dtype)n->dtype;
+    tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, t, l.rank, l.shape, 2, of,
                                      3 + n_in + l.rank, attr);
-    const tc_axes more = {l.more, l.n_more, false};
-    lines = tci_build_cast(g, tci_build_reduce(g, TCI_OP_SUM, lines, more, false),
-                           (tc_dtype)n->dtype);
+    if (l.n_more > 0) {
+        const tc_axes more = {l.more, l.n_more, false};
+        lines = tci_build_cast(g, tci_build_reduce(g, TCI_OP_SUM, lines, more, false),
+                               (tc_dtype)n->dtype);
+    }
     for (int i = 0; i < l.rank; i++) { /* the labels that are left, and where each is to be */
         int at = tci_pairs_place(n->attr + 3 + n_in, n->rank, l.labels[i]);
         order[TCI_MIN(at, n->rank)] = left;
@@ -674,8 +691,7 @@ static tci_node *tci_pairs_of_lines(const tci_pairs *p, const tci_node *n, const
 {
     const tci_pairs_set *set;
     const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
-    bool taker = end && !end->folds && tci_table_has(&p->refused->lines, set->pairs[0]);
-    return taker ? tci_pairs_by_line(p, set, end, now) : NULL;
+    return end && !end->folds ? tci_pairs_by_line(p, set, end, now) : NULL;
 }
 
 /* The graph by such a rule, for a GPU's forms. */
