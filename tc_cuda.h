@@ -74,6 +74,8 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
  * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
+/* What its holes read of them. */
+TCI_FN void tci_cuda_skeleton_args(tci_str *out);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words);
@@ -647,6 +649,12 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
                    TCI_MATRIX_WARP * warps, blocks, symbol, symbol);
 }
 
+TCI_FN void tci_cuda_skeleton_args(tci_str *out)
+{
+    tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
+                     "    tc_i64 *fault = args.fault;\n");
+}
+
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words)
 {
@@ -657,8 +665,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
     tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
                            4 * x->consumers + 1 + x->last_warps, 1);
     tci_cuda_matrix_split(out, symbol, x);
-    tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                     "    tc_i64 *fault = args.fault;\n");
+    tci_cuda_skeleton_args(out);
     tci_cuda_matrix_rows(out, symbol, x);
 }
 
@@ -718,9 +725,17 @@ TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
 TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
                                      bool rises);
-/* seen: how many keys a query sees, and so all below it; end: whole steps up to the last key that a
- * query of the tile sees, one at least; and the order of tiles. */
+/* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
+ * the last one that a query of the tile sees, one at least. */
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
+                                    const tci_matrix *s);
+/* seen; end: steps_seen, or all; and the order of tiles. */
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
+/* Parts of a kernel: the batch of p as axes; the loop over tiles, with it; a warp's rows, from
+ * `rows` on, of the sums that are left in shared memory. */
+TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
+TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
 /* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
  * or to the hole for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -1072,6 +1087,20 @@ TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t 
                    rises ? "" : last);
 }
 
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
+                                    const tci_matrix *s)
+{
+    long long last = (long long)s->m - 1;
+    tci_str_printf(out,
+                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
+                   "    TC_I int steps_seen(tc_place p, int n) {\n"
+                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
+                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
+                   "        return steps * step < n ? steps * step : n;\n    }\n",
+                   (long long)cut->base + 1, (long long)cut->rows, s->rows - 1, last, s->rows - 1,
+                   last);
+}
+
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores;
@@ -1081,14 +1110,8 @@ TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    tci_str_printf(out,
-                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
-                   "    TC_I int end(tc_place p) {\n"
-                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
-                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                   "        return steps * step < keys ? steps * step : keys;\n    }\n",
-                   (long long)x->cut.base + 1, (long long)x->cut.rows, s->rows - 1,
-                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+    tci_cuda_attention_seen(out, &x->cut, s);
+    tci_str_add(out, "    TC_I int end(tc_place p) { return steps_seen(p, keys); }\n");
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
 }
 
@@ -1163,31 +1186,47 @@ TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_
                    "    if (warp >= %d) {\n%s"
                    "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
                    "            tc_attention_load<%s_shape>(at, args.maps);\n        }\n"
-                   "        return;\n    }\n%s"
-                   "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                   "    tc_i64 *fault = args.fault;\n",
+                   "        return;\n    }\n%s",
                    symbol, symbol, loader, moves ? "        tc_registers_fewer<24>();\n" : "",
                    loader, symbol, symbol, moves ? "    tc_registers_more<240>();\n" : "");
+    tci_cuda_skeleton_args(out);
 }
 
-/* The loop over tiles up to what the blocks for scores need. */
-static void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_matrix *s)
+TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s)
 {
-    tci_str_printf(out,
-                   "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n"
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   symbol, symbol, symbol);
     for (int i = 0; i < s->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
     }
+}
+
+TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s)
+{
+    tci_str_printf(out,
+                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
+                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
+                   symbol, symbol, symbol);
+    tci_cuda_attention_batch(out, s);
+}
+
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o)
+{
+    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    tci_str_printf(out,
+                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
+                   "row += %d) {\n"
+                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "%s_shape::staged_at + row * %d;\n",
+                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
+                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
 }
 
 TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     const tci_matrix *s = &l->attention->scores;
     if (i == 0) {
-        tci_cuda_attention_open(out, symbol, s);
+        tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n");
+        tci_cuda_attention_tiles(out, symbol, s);
     }
     tci_cuda_attention_value(out, s, i);
 }
@@ -1204,7 +1243,6 @@ TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i)
 TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     const tci_matrix *r = &l->attention->result;
-    int groups = TCI_MATRIX_WARP / r->row_threads; /* of rows that a warp is at */
     tci_str_add(out, "    return value;\n    };\n");
     if (i + 1 < l->n_scores) {
         return;
@@ -1212,16 +1250,10 @@ TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tc
     tci_str_printf(out,
                    "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, "
                    "p, score_0, score_%d);\n"
-                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n"
-                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
-                   "row += %d) {\n"
-                   "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n"
-                   "    if (at_%d >= %lld) {\n        break;\n    }\n"
-                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + row * (%s_shape::staged_pitch * "
-                   "%s_shape::staged_bytes);\n",
-                   symbol, i, groups, r->group_rows, groups * r->group_rows, r->m_axis, r->n_axis,
-                   r->m_axis, (long long)r->m, symbol, symbol, symbol);
+                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
+                   symbol, i);
+    tci_cuda_attention_rows(out, symbol, r);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
 }
 
 TCI_FN void tci_cuda_attention_tail(tci_str *out)
@@ -1277,12 +1309,10 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
 
-/* Parts that the form by threads shares: which block i is, and its end; the batch of p as axes; the
- * steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and the order of
- * tiles. */
+/* Parts that the form by threads shares: which block i is, and its end; the steps of a tile, one at
+ * least, whether all pairs of 64 rows and a step are seen, and the order of tiles. */
 TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i);
 TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i);
-TCI_FN void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s);
 TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);
 
 #endif
@@ -1581,8 +1611,7 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    tci_str_printf(out, "    TC_I int seen(int query) { return %lld + %lld * query; }\n",
-                   (long long)x->cut.base + 1, (long long)x->cut.rows);
+    tci_cuda_attention_seen(out, &x->cut, s);
     if (x->by_step) {
         tci_str_printf(out,
                        "    TC_I int first(tc_place p, bool cuts) {\n"
@@ -1594,14 +1623,11 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
                        "    TC_I bool whole(int row, int at) { return row + 64 <= seen(at); }\n",
                        x->cut.rows != 0, (long long)x->cut.base);
     } else {
-        tci_str_printf(out,
-                       "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
-                       "    TC_I int end(tc_place p, bool cuts) {\n"
-                       "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
-                       "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                       "        return cuts && steps * step < n ? steps * step : n;\n    }\n"
-                       "    TC_I bool whole(int row, int at) { return at + step <= seen(row); }\n",
-                       s->rows - 1, (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
+                         "    TC_I int end(tc_place p, bool cuts) {\n"
+                         "        return cuts ? steps_seen(p, n) : n;\n    }\n"
+                         "    TC_I bool whole(int row, int at) { return at + step <= seen(row); "
+                         "}\n");
     }
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
 }
@@ -1645,10 +1671,9 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_backward_begin<%s_shape>(at);\n"
-                   "    const int warp = tc_warp<%s_shape>();\n"
-                   "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                   "    tc_i64 *fault = args.fault;\n",
+                   "    const int warp = tc_warp<%s_shape>();\n",
                    symbol, symbol);
+    tci_cuda_skeleton_args(out);
 }
 
 /* ---- its blocks ---- */
@@ -1658,13 +1683,6 @@ TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
     return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) +
            (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
-}
-
-TCI_FN void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s)
-{
-    for (int i = 0; i < s->n_batch; i++) {
-        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
-    }
 }
 
 /* Of a pair of a row and a step. */
@@ -1697,7 +1715,7 @@ TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_l
     if (block == TCI_CUDA_BACKWARD_VALUES) {
         tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
                          "    void *given = own;\n");
-        tci_cuda_backward_batch(out, s);
+        tci_cuda_attention_batch(out, s);
         tci_str_printf(out, "    const tc_i64 at_%d = query;\n",
                        x->by_step ? s->n_axis : s->m_axis);
     } else if (block == TCI_CUDA_BACKWARD_OFF) {
@@ -1733,29 +1751,20 @@ static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_
     }
     tci_str_printf(out,
                    "        return;\n    }\n%s"
-                   "    int ring = 0;\n    unsigned parity = 0;\n"
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   moves ? "    tc_registers_more<232>();\n" : "", symbol, symbol, symbol);
-    tci_cuda_backward_batch(out, &x->in[0]);
+                   "    int ring = 0;\n    unsigned parity = 0;\n",
+                   moves ? "    tc_registers_more<232>();\n" : "");
+    tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
 /* The sums of product i are left, and a warp's rows of them taken, up to the hole. */
 static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_matrix *o, int i)
 {
-    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
-                   "64 * (warp / 4) * %d);\n    __syncwarp();\n"
-                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
-                   "row += %d) {\n"
-                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + row * %d;\n",
+                   "64 * (warp / 4) * %d);\n    __syncwarp();\n",
                    symbol, i, i, symbol,
-                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes, groups,
-                   o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
                    (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+    tci_cuda_attention_rows(out, symbol, o);
 }
 
 static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_backward *x)
@@ -2416,19 +2425,8 @@ TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop
     }
     tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
                            a ? a->blocks : x->blocks);
-    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n"
-                     "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                     "    tc_i64 *fault = args.fault;\n");
-}
-
-/* The loop over tiles up to what the blocks for pairs need. */
-static void tci_cuda_flash_tiles(tci_str *out, const char *symbol, const tci_matrix *s)
-{
-    tci_str_printf(out,
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   symbol, symbol, symbol);
-    tci_cuda_backward_batch(out, s);
+    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
+    tci_cuda_skeleton_args(out);
 }
 
 /* A warp's rows of the sums that are left, up to what takes them. */
@@ -2485,7 +2483,7 @@ TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop
     }
     const tci_matrix *s = &l->attention->scores;
     if (i == 0) {
-        tci_cuda_flash_tiles(out, symbol, s);
+        tci_cuda_attention_tiles(out, symbol, s);
     }
     tci_cuda_attention_value(out, s, i);
 }
@@ -2506,7 +2504,7 @@ TCI_FN void tci_cuda_flash_close(tci_str *out, const char *symbol, const tci_loo
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
         tci_str_printf(out, "    const bool cuts = %s;\n",
                        x->cut.is_cut ? "off == -__builtin_inff()" : "false");
-        tci_cuda_flash_tiles(out, symbol, &x->in[0]);
+        tci_cuda_attention_tiles(out, symbol, &x->in[0]);
     }
     if (last) {
         tci_cuda_flash_back_run(out, symbol, x);

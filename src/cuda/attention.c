@@ -367,6 +367,20 @@ TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t 
                    rises ? "" : last);
 }
 
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
+                                    const tci_matrix *s)
+{
+    long long last = (long long)s->m - 1;
+    tci_str_printf(out,
+                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
+                   "    TC_I int steps_seen(tc_place p, int n) {\n"
+                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
+                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
+                   "        return steps * step < n ? steps * step : n;\n    }\n",
+                   (long long)cut->base + 1, (long long)cut->rows, s->rows - 1, last, s->rows - 1,
+                   last);
+}
+
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores;
@@ -376,14 +390,8 @@ TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    tci_str_printf(out,
-                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
-                   "    TC_I int end(tc_place p) {\n"
-                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
-                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                   "        return steps * step < keys ? steps * step : keys;\n    }\n",
-                   (long long)x->cut.base + 1, (long long)x->cut.rows, s->rows - 1,
-                   (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+    tci_cuda_attention_seen(out, &x->cut, s);
+    tci_str_add(out, "    TC_I int end(tc_place p) { return steps_seen(p, keys); }\n");
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
 }
 
@@ -458,31 +466,47 @@ TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_
                    "    if (warp >= %d) {\n%s"
                    "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
                    "            tc_attention_load<%s_shape>(at, args.maps);\n        }\n"
-                   "        return;\n    }\n%s"
-                   "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                   "    tc_i64 *fault = args.fault;\n",
+                   "        return;\n    }\n%s",
                    symbol, symbol, loader, moves ? "        tc_registers_fewer<24>();\n" : "",
                    loader, symbol, symbol, moves ? "    tc_registers_more<240>();\n" : "");
+    tci_cuda_skeleton_args(out);
 }
 
-/* The loop over tiles up to what the blocks for scores need. */
-static void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_matrix *s)
+TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s)
 {
-    tci_str_printf(out,
-                   "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n"
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   symbol, symbol, symbol);
     for (int i = 0; i < s->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
     }
+}
+
+TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s)
+{
+    tci_str_printf(out,
+                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
+                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
+                   symbol, symbol, symbol);
+    tci_cuda_attention_batch(out, s);
+}
+
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o)
+{
+    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    tci_str_printf(out,
+                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
+                   "row += %d) {\n"
+                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "%s_shape::staged_at + row * %d;\n",
+                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
+                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
 }
 
 TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     const tci_matrix *s = &l->attention->scores;
     if (i == 0) {
-        tci_cuda_attention_open(out, symbol, s);
+        tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n");
+        tci_cuda_attention_tiles(out, symbol, s);
     }
     tci_cuda_attention_value(out, s, i);
 }
@@ -499,7 +523,6 @@ TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i)
 TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     const tci_matrix *r = &l->attention->result;
-    int groups = TCI_MATRIX_WARP / r->row_threads; /* of rows that a warp is at */
     tci_str_add(out, "    return value;\n    };\n");
     if (i + 1 < l->n_scores) {
         return;
@@ -507,16 +530,10 @@ TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tc
     tci_str_printf(out,
                    "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, "
                    "p, score_0, score_%d);\n"
-                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n"
-                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
-                   "row += %d) {\n"
-                   "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n"
-                   "    if (at_%d >= %lld) {\n        break;\n    }\n"
-                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + row * (%s_shape::staged_pitch * "
-                   "%s_shape::staged_bytes);\n",
-                   symbol, i, groups, r->group_rows, groups * r->group_rows, r->m_axis, r->n_axis,
-                   r->m_axis, (long long)r->m, symbol, symbol, symbol);
+                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
+                   symbol, i);
+    tci_cuda_attention_rows(out, symbol, r);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
 }
 
 TCI_FN void tci_cuda_attention_tail(tci_str *out)

@@ -17,9 +17,17 @@ TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
 TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes,
                                      bool rises);
-/* seen: how many keys a query sees, and so all below it; end: whole steps up to the last key that a
- * query of the tile sees, one at least; and the order of tiles. */
+/* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
+ * the last one that a query of the tile sees, one at least. */
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
+                                    const tci_matrix *s);
+/* seen; end: steps_seen, or all; and the order of tiles. */
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
+/* Parts of a kernel: the batch of p as axes; the loop over tiles, with it; a warp's rows, from
+ * `rows` on, of the sums that are left in shared memory. */
+TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
+TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
 /* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
  * or to the hole for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,

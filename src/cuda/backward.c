@@ -317,8 +317,7 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    tci_str_printf(out, "    TC_I int seen(int query) { return %lld + %lld * query; }\n",
-                   (long long)x->cut.base + 1, (long long)x->cut.rows);
+    tci_cuda_attention_seen(out, &x->cut, s);
     if (x->by_step) {
         tci_str_printf(out,
                        "    TC_I int first(tc_place p, bool cuts) {\n"
@@ -330,14 +329,11 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
                        "    TC_I bool whole(int row, int at) { return row + 64 <= seen(at); }\n",
                        x->cut.rows != 0, (long long)x->cut.base);
     } else {
-        tci_str_printf(out,
-                       "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
-                       "    TC_I int end(tc_place p, bool cuts) {\n"
-                       "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
-                       "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                       "        return cuts && steps * step < n ? steps * step : n;\n    }\n"
-                       "    TC_I bool whole(int row, int at) { return at + step <= seen(row); }\n",
-                       s->rows - 1, (long long)s->m - 1, s->rows - 1, (long long)s->m - 1);
+        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
+                         "    TC_I int end(tc_place p, bool cuts) {\n"
+                         "        return cuts ? steps_seen(p, n) : n;\n    }\n"
+                         "    TC_I bool whole(int row, int at) { return at + step <= seen(row); "
+                         "}\n");
     }
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
 }
@@ -381,10 +377,9 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_backward_begin<%s_shape>(at);\n"
-                   "    const int warp = tc_warp<%s_shape>();\n"
-                   "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                   "    tc_i64 *fault = args.fault;\n",
+                   "    const int warp = tc_warp<%s_shape>();\n",
                    symbol, symbol);
+    tci_cuda_skeleton_args(out);
 }
 
 /* ---- its blocks ---- */
@@ -394,13 +389,6 @@ TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
     return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) +
            (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
-}
-
-TCI_FN void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s)
-{
-    for (int i = 0; i < s->n_batch; i++) {
-        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
-    }
 }
 
 /* Of a pair of a row and a step. */
@@ -433,7 +421,7 @@ TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_l
     if (block == TCI_CUDA_BACKWARD_VALUES) {
         tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
                          "    void *given = own;\n");
-        tci_cuda_backward_batch(out, s);
+        tci_cuda_attention_batch(out, s);
         tci_str_printf(out, "    const tc_i64 at_%d = query;\n",
                        x->by_step ? s->n_axis : s->m_axis);
     } else if (block == TCI_CUDA_BACKWARD_OFF) {
@@ -469,29 +457,20 @@ static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_
     }
     tci_str_printf(out,
                    "        return;\n    }\n%s"
-                   "    int ring = 0;\n    unsigned parity = 0;\n"
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   moves ? "    tc_registers_more<232>();\n" : "", symbol, symbol, symbol);
-    tci_cuda_backward_batch(out, &x->in[0]);
+                   "    int ring = 0;\n    unsigned parity = 0;\n",
+                   moves ? "    tc_registers_more<232>();\n" : "");
+    tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
 /* The sums of product i are left, and a warp's rows of them taken, up to the hole. */
 static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_matrix *o, int i)
 {
-    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
-                   "64 * (warp / 4) * %d);\n    __syncwarp();\n"
-                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
-                   "row += %d) {\n"
-                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + row * %d;\n",
+                   "64 * (warp / 4) * %d);\n    __syncwarp();\n",
                    symbol, i, i, symbol,
-                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes, groups,
-                   o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
                    (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+    tci_cuda_attention_rows(out, symbol, o);
 }
 
 static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_backward *x)

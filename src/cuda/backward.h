@@ -23,12 +23,10 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
 
-/* Parts that the form by threads shares: which block i is, and its end; the batch of p as axes; the
- * steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and the order of
- * tiles. */
+/* Parts that the form by threads shares: which block i is, and its end; the steps of a tile, one at
+ * least, whether all pairs of 64 rows and a step are seen, and the order of tiles. */
 TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i);
 TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i);
-TCI_FN void tci_cuda_backward_batch(tci_str *out, const tci_matrix *s);
 TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);
 
 #endif

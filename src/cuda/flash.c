@@ -476,19 +476,8 @@ TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop
     }
     tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
                            a ? a->blocks : x->blocks);
-    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n"
-                     "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                     "    tc_i64 *fault = args.fault;\n");
-}
-
-/* The loop over tiles up to what the blocks for pairs need. */
-static void tci_cuda_flash_tiles(tci_str *out, const char *symbol, const tci_matrix *s)
-{
-    tci_str_printf(out,
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   symbol, symbol, symbol);
-    tci_cuda_backward_batch(out, s);
+    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
+    tci_cuda_skeleton_args(out);
 }
 
 /* A warp's rows of the sums that are left, up to what takes them. */
@@ -545,7 +534,7 @@ TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop
     }
     const tci_matrix *s = &l->attention->scores;
     if (i == 0) {
-        tci_cuda_flash_tiles(out, symbol, s);
+        tci_cuda_attention_tiles(out, symbol, s);
     }
     tci_cuda_attention_value(out, s, i);
 }
@@ -566,7 +555,7 @@ TCI_FN void tci_cuda_flash_close(tci_str *out, const char *symbol, const tci_loo
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
         tci_str_printf(out, "    const bool cuts = %s;\n",
                        x->cut.is_cut ? "off == -__builtin_inff()" : "false");
-        tci_cuda_flash_tiles(out, symbol, &x->in[0]);
+        tci_cuda_attention_tiles(out, symbol, &x->in[0]);
     }
     if (last) {
         tci_cuda_flash_back_run(out, symbol, x);

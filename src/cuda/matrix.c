@@ -585,6 +585,12 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
                    TCI_MATRIX_WARP * warps, blocks, symbol, symbol);
 }
 
+TCI_FN void tci_cuda_skeleton_args(tci_str *out)
+{
+    tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
+                     "    tc_i64 *fault = args.fault;\n");
+}
+
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words)
 {
@@ -595,8 +601,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
     tci_cuda_skeleton_open(out, symbol, l, 2, n_words,
                            4 * x->consumers + 1 + x->last_warps, 1);
     tci_cuda_matrix_split(out, symbol, x);
-    tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
-                     "    tc_i64 *fault = args.fault;\n");
+    tci_cuda_skeleton_args(out);
     tci_cuda_matrix_rows(out, symbol, x);
 }
 

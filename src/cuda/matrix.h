@@ -51,6 +51,8 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
  * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
+/* What its holes read of them. */
+TCI_FN void tci_cuda_skeleton_args(tci_str *out);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
                                  int n_words);

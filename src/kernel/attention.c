@@ -183,15 +183,12 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
 
 /* ---- the products ---- */
 
-/* The rows: the longest outer axis that the queries have and neither keys nor values. The rest is
- * the batch. */
-static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_matrix *x)
+TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
 {
-    x->m_axis = -1;
+    x->m_axis = x->y_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {
         bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
-        bool own = coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0;
-        x->m_axis = own && longer ? a : x->m_axis;
+        x->m_axis = own >> a & 1 && longer ? a : x->m_axis;
     }
     for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
         if (a != x->m_axis) {
@@ -200,7 +197,6 @@ static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_
         }
     }
     x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
-    x->y_axis = -1;
     return x->m_axis >= 0;
 }
 
@@ -218,7 +214,11 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
         }
     }
     tci_matrix *s = &x->scores, *r = &x->result;
-    if (!tci_attention_rows(k, coef, s)) {
+    uint64_t own = 0; /* axes that the queries have and neither keys nor values */
+    for (int a = 0; a < k->n_outer; a++) {
+        own |= (uint64_t)(coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0) << a;
+    }
+    if (!tci_attention_rows(k, own, s)) {
         return false;
     }
     s->dtype = t;
@@ -336,22 +336,26 @@ static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
            x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
 }
 
+TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products)
+{
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(scores->m, TCI_ATTENTION_FEWEST));
+    double flops = 2 * (double)scores->m * (double)scores->n * products;
+    for (int i = 0; i < scores->n_batch; i++) {
+        tiles *= (double)scores->batch[i];
+        flops *= (double)scores->batch[i];
+    }
+    return tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_attention x;
     if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
         return false;
     }
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_ATTENTION_FEWEST));
-    double flops = 2.0 * (double)x.scores.m * (double)x.scores.n *
-                   (double)(x.scores.k + x.result.n);
-    for (int i = 0; i < x.scores.n_batch; i++) {
-        tiles *= (double)x.scores.batch[i];
-        flops *= (double)x.scores.batch[i];
-    }
     return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
            x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
-           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+           tci_attention_is_work(&x.scores, (double)(x.scores.k + x.result.n));
 }
 
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)

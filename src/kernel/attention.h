@@ -53,6 +53,11 @@ TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_pr
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 /* e and l of a weight e / l or e * (1 / l); false: it is none. */
 TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
+/* The rows of x: the longest outer axis of the set `own`; the rest is the batch. False: there are
+ * none. */
+TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x);
+/* Enough to multiply, where each pair has so many products, and tiles that can be counted? */
+TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products);
 /* Are axes and batch few enough, and numbers? */
 TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
 /* Tiles of columns that a tile of rows goes through, on average; a cut leaves a triangle. */

@@ -285,26 +285,6 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 
 /* ---- the products ---- */
 
-/* The rows: the longest outer axis that both first factors have and no second one. */
-static bool tci_backward_rows(const tci_kernel *k, int64_t *const rows[2], int64_t *const steps[2],
-                              tci_matrix *x)
-{
-    x->m_axis = x->y_axis = -1;
-    for (int a = 0; a < k->n_outer; a++) {
-        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
-        bool own = rows[0][a] != 0 && rows[1][a] != 0 && steps[0][a] == 0 && steps[1][a] == 0;
-        x->m_axis = own && longer ? a : x->m_axis;
-    }
-    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
-        if (a != x->m_axis) {
-            x->batch_axis[x->n_batch] = a;
-            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
-        }
-    }
-    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
-    return x->m_axis >= 0;
-}
-
 /* The side of the last product out of the loaded steps: these, as they lie for in[i]. */
 static bool tci_backward_same_steps(const tci_backward *x, int i)
 {
@@ -340,7 +320,12 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
             }
         }
     }
-    bool fits = tci_backward_rows(k, coef[0], coef[1], &base);
+    uint64_t own = 0; /* axes that both first factors have and no second one */
+    for (int a = 0; a < k->n_outer; a++) {
+        bool rows = coef[0][0][a] != 0 && coef[0][1][a] != 0;
+        own |= (uint64_t)(rows && coef[1][0][a] == 0 && coef[1][1][a] == 0) << a;
+    }
+    bool fits = tci_attention_rows(k, own, &base);
     x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
     for (int i = 0; i < 2 && fits; i++) {
         int d = k->stages[k->reds[f->in[i]].stage].axes[0];
@@ -421,17 +406,11 @@ TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_ATTENTION_FEWEST));
-    double flops = 4.0 * (double)s->m * (double)s->n * (double)(s->k + g->k);
-    for (int i = 0; i < s->n_batch; i++) {
-        tiles *= (double)s->batch[i];
-        flops *= (double)s->batch[i];
-    }
     bool large = s->k > TCI_BACKWARD_SIZE || g->k > TCI_BACKWARD_SIZE;
     bool slow = large && x.on_unit && machine.matrix_units > 0; /* beside products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+           tci_attention_is_work(s, 2 * (double)(s->k + g->k));
 }
 
 TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)

@@ -134,33 +134,38 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
     return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
-/* ---- the hole for scores ---- */
+/* ---- the holes of a point ---- */
 
-static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x, int score)
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes)
 {
     const tci_kernel *k = of->k;
-    const tci_matrix *m = &x->scores;
     tci_loop *l = tci_loop_make(of->s, k);
     tci_build *b = tci_build_make(of->s, k, l);
     l->threads = l->lanes = 1;
-    l->matrix = &x->scores;
-    int local = tci_build_local(b, TC_F32, 1, 0);
+    l->matrix = x;
+    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
     l->locals[local].is_given = true;
-    tci_build_keep(b, k->reds[0].inst, local, k->reds[0].stage);
+    for (int i = 0; i < n_given; i++) {
+        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
+    }
     for (int a = 0; a < k->n_axes; a++) {
-        if (a < k->n_outer || a == m->n_axis) {
+        if (axes >> a & 1) {
             tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
             tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
                                                false, -1));
         }
     }
-    b->stage = k->reds[0].stage + 1;
-    tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
-    store.mem = TCI_MEM_STORE_ONE;
-    store.base = ~local;
-    store.x = tci_lx_const(l, 0);
-    store.args[0] = tci_build_value(b, score);
-    tci_loop_append(l, 0, store);
+    b->stage = k->n_stages;
+    for (int i = 0; i < n_makes; i++) {
+        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+        store.mem = TCI_MEM_STORE_ONE;
+        store.base = ~local;
+        store.x = tci_lx_const(l, i);
+        store.args[0] = tci_build_value(b, makes[i]);
+        tci_loop_append(l, 0, store);
+    }
     l->narrow = tci_loop_is_narrow(of->s, l);
     return l;
 }
@@ -213,9 +218,12 @@ TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
     b->l->threads = x->result.row_threads;
     b->l->matrix = &x->result;
     b->l->attention = x;
-    b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->score);
-    if (x->cut.is_cut) {
-        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->cut.seen);
+    const tci_matrix *s = &x->scores;
+    const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
+    uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
+    for (int i = 0; i < 1 + x->cut.is_cut; i++) {
+        b->l->scores[b->l->n_scores++] =
+            tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
     }
     if (x->tells) {
         tci_attention_tell_rows(b, x);

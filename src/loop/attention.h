@@ -32,6 +32,11 @@ TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
  * the values, and how a row of the result is spread over threads; */
 TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
 TCI_FN void tci_attention_columns(tci_matrix *x);
+/* values `makes` of a point, of which these are `given`, as a block of its own, which knows the
+ * axes that it asks for; */
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes);
 /* the blocks for scores, the values of a row, and the hole. */
 TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
 /* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take

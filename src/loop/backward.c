@@ -158,42 +158,6 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
 
 /* ---- the holes ---- */
 
-/* Values `makes` of a point, of which these are `given`; it knows the axes of rows and steps that
- * it asks for. */
-static tci_loop *tci_backward_hole(tci_build *of, const tci_backward *x, const int32_t *given,
-                                   int n_given, const int32_t *makes, int n_makes,
-                                   uint64_t axes)
-{
-    const tci_kernel *k = of->k;
-    tci_loop *l = tci_loop_make(of->s, k);
-    tci_build *b = tci_build_make(of->s, k, l);
-    l->threads = l->lanes = 1;
-    l->matrix = &x->in[0];
-    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
-    l->locals[local].is_given = true;
-    for (int i = 0; i < n_given; i++) {
-        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
-    }
-    for (int a = 0; a < k->n_axes; a++) {
-        if (axes >> a & 1) {
-            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
-            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
-                                               false, -1));
-        }
-    }
-    b->stage = k->n_stages;
-    for (int i = 0; i < n_makes; i++) {
-        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
-        store.mem = TCI_MEM_STORE_ONE;
-        store.base = ~local;
-        store.x = tci_lx_const(l, i);
-        store.args[0] = tci_build_value(b, makes[i]);
-        tci_loop_append(l, 0, store);
-    }
-    l->narrow = tci_loop_is_narrow(of->s, l);
-    return l;
-}
-
 /* The rows of one of the last products, as a function of its own. */
 static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
 {
@@ -224,17 +188,19 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
     for (int i = 2; i < x->n_values; i++) {
         given[i] = x->values[i];
     }
+    const tci_matrix *m = &x->in[0];
+    const int32_t *product = &x->scores;
     l->scores[l->n_scores++] =
-        tci_backward_hole(b, x, NULL, 0, x->values, x->n_values, batch | query);
+        tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
     if (x->cut.is_cut) {
-        l->scores[l->n_scores++] = tci_backward_hole(b, x, NULL, 0, &x->cut.off, 1, 0);
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
     }
-    l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->score, 1, all);
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->score, 1);
     if (x->cut.is_cut) {
-        l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->cut.seen, 1, all);
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
     }
     l->scores[l->n_scores++] =
-        tci_backward_hole(b, x, given, x->n_values, &x->change, 1, all);
+        tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
     int stage = 0; /* the last one that reduces */
     for (int r = 0; r < k->n_reds; r++) {
         stage = TCI_MAX(stage, k->reds[r].stage);

@@ -25,8 +25,8 @@
  * Its kernels store rows of the pair's axes, so takers have these in their order, and a PERMUTE
  * behind them. Nor has it a form for takers that go over several axes which are no line, as those
  * of keys and values that heads of queries share, where a mask tells queries apart: where that was
- * found out (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of
- * rows in f32, the others.
+ * found out (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own,
+ * of rows in f32, the others.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
@@ -637,8 +637,8 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
 }
 
 /* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
- * kernels cannot sum several axes it sums the longest one, in f32, and a SUM the others. NULL: it is
- * so. */
+ * kernels cannot sum several axes it sums the longest one, in f32, and a SUM the others. NULL: it
+ * is so. */
 static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                    const tci_pairs_end *end, const tci_table *now)
 {
