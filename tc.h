@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1658767f3a6e8630"
+#define TCI_BUILD "bba7eb3ceb81d540"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -31546,6 +31546,11 @@ TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_pr
 TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 /* e and l of a weight e / l or e * (1 / l); false: it is none. */
 TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
+/* The rows of x: the longest outer axis of the set `own`; the rest is the batch. False: there are
+ * none. */
+TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x);
+/* Enough to multiply, where each pair has so many products, and tiles that can be counted? */
+TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products);
 /* Are axes and batch few enough, and numbers? */
 TCI_FN bool tci_attention_has_sizes(const tci_kernel *k);
 /* Tiles of columns that a tile of rows goes through, on average; a cut leaves a triangle. */
@@ -31725,15 +31730,12 @@ static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, i
 
 /* ---- the products ---- */
 
-/* The rows: the longest outer axis that the queries have and neither keys nor values. The rest is
- * the batch. */
-static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_matrix *x)
+TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
 {
-    x->m_axis = -1;
+    x->m_axis = x->y_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {
         bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
-        bool own = coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0;
-        x->m_axis = own && longer ? a : x->m_axis;
+        x->m_axis = own >> a & 1 && longer ? a : x->m_axis;
     }
     for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
         if (a != x->m_axis) {
@@ -31742,7 +31744,6 @@ static bool tci_attention_rows(const tci_kernel *k, int64_t *const coef[3], tci_
         }
     }
     x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
-    x->y_axis = -1;
     return x->m_axis >= 0;
 }
 
@@ -31760,7 +31761,11 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
         }
     }
     tci_matrix *s = &x->scores, *r = &x->result;
-    if (!tci_attention_rows(k, coef, s)) {
+    uint64_t own = 0; /* axes that the queries have and neither keys nor values */
+    for (int a = 0; a < k->n_outer; a++) {
+        own |= (uint64_t)(coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0) << a;
+    }
+    if (!tci_attention_rows(k, own, s)) {
         return false;
     }
     s->dtype = t;
@@ -31878,22 +31883,26 @@ static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
            x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
 }
 
+TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products)
+{
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(scores->m, TCI_ATTENTION_FEWEST));
+    double flops = 2 * (double)scores->m * (double)scores->n * products;
+    for (int i = 0; i < scores->n_batch; i++) {
+        tiles *= (double)scores->batch[i];
+        flops *= (double)scores->batch[i];
+    }
+    return tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+}
+
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_attention x;
     if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
         return false;
     }
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(x.scores.m, TCI_ATTENTION_FEWEST));
-    double flops = 2.0 * (double)x.scores.m * (double)x.scores.n *
-                   (double)(x.scores.k + x.result.n);
-    for (int i = 0; i < x.scores.n_batch; i++) {
-        tiles *= (double)x.scores.batch[i];
-        flops *= (double)x.scores.batch[i];
-    }
     return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
            x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
-           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+           tci_attention_is_work(&x.scores, (double)(x.scores.k + x.result.n));
 }
 
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
@@ -32256,26 +32265,6 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 
 /* ---- the products ---- */
 
-/* The rows: the longest outer axis that both first factors have and no second one. */
-static bool tci_backward_rows(const tci_kernel *k, int64_t *const rows[2], int64_t *const steps[2],
-                              tci_matrix *x)
-{
-    x->m_axis = x->y_axis = -1;
-    for (int a = 0; a < k->n_outer; a++) {
-        bool longer = x->m_axis < 0 || tci_dim_lt(k->axes[x->m_axis].size, k->axes[a].size);
-        bool own = rows[0][a] != 0 && rows[1][a] != 0 && steps[0][a] == 0 && steps[1][a] == 0;
-        x->m_axis = own && longer ? a : x->m_axis;
-    }
-    for (int a = 0; a < k->n_outer && x->m_axis >= 0; a++) {
-        if (a != x->m_axis) {
-            x->batch_axis[x->n_batch] = a;
-            x->batch[x->n_batch++] = tci_dim_known(k->axes[a].size);
-        }
-    }
-    x->m = x->m_axis >= 0 ? tci_dim_known(k->axes[x->m_axis].size) : 0;
-    return x->m_axis >= 0;
-}
-
 /* The side of the last product out of the loaded steps: these, as they lie for in[i]. */
 static bool tci_backward_same_steps(const tci_backward *x, int i)
 {
@@ -32311,7 +32300,12 @@ static bool tci_backward_has_sides(tci_backward_search *f, tci_backward *x)
             }
         }
     }
-    bool fits = tci_backward_rows(k, coef[0], coef[1], &base);
+    uint64_t own = 0; /* axes that both first factors have and no second one */
+    for (int a = 0; a < k->n_outer; a++) {
+        bool rows = coef[0][0][a] != 0 && coef[0][1][a] != 0;
+        own |= (uint64_t)(rows && coef[1][0][a] == 0 && coef[1][1][a] == 0) << a;
+    }
+    bool fits = tci_attention_rows(k, own, &base);
     x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
     for (int i = 0; i < 2 && fits; i++) {
         int d = k->stages[k->reds[f->in[i]].stage].axes[0];
@@ -32392,17 +32386,11 @@ TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_ATTENTION_FEWEST));
-    double flops = 4.0 * (double)s->m * (double)s->n * (double)(s->k + g->k);
-    for (int i = 0; i < s->n_batch; i++) {
-        tiles *= (double)s->batch[i];
-        flops *= (double)s->batch[i];
-    }
     bool large = s->k > TCI_BACKWARD_SIZE || g->k > TCI_BACKWARD_SIZE;
     bool slow = large && x.on_unit && machine.matrix_units > 0; /* beside products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
+           tci_attention_is_work(s, 2 * (double)(s->k + g->k));
 }
 
 TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
@@ -32843,6 +32831,7 @@ typedef struct tci_algo {
     tci_table *forced; /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
+    tci_table *whole;  /* a set: contractions that are made of no parts */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -32864,6 +32853,8 @@ typedef struct tci_pairs_refused {
  * left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_pairs_refused *refused, tci_pairs_kernels *out);
+/* On a machine of blocks: what kernels of attention are to sum is left whole. */
+TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
 /* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
@@ -35941,6 +35932,9 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     if (made) {
         return made;
     }
+    if (tci_table_has(a->whole, n)) {
+        return tci_algo_operands(a, n);
+    }
     tci_node *rows = tci_plan_rows(a, n);
     if (a->machine.reproducible) {
         tci_str unused = {.s = a->s};
@@ -36022,6 +36016,9 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
         if (tci_table_has(a->forced, n)) {
             tci_algo_force(a, over); /* it may be a node that was there before */
         }
+        if (tci_table_has(a->whole, n)) {
+            tci_table_add(a->whole, over);
+        }
         over->site = over->site.file ? over->site : n->site;
         tci_table_put(&now, n, tci_algo_node(a, over));
     }
@@ -36054,10 +36051,11 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
  * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
  * over the axes of v, and w v is what attention stores.
  *
- * Nor has it one for takers that go over several axes which are no line, as those of keys and
- * values that heads of queries share, where a mask tells queries apart: where that was found out
- * (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows in
- * f32, the others.
+ * Its kernels store rows of the pair's axes, so takers have these in their order, and a PERMUTE
+ * behind them. Nor has it a form for takers that go over several axes which are no line, as those
+ * of keys and values that heads of queries share, where a mask tells queries apart: where that was
+ * found out (tci_pairs_refused), such a taker sums the longest of the axes, and a SUM of its own,
+ * of rows in f32, the others.
  *
  * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
@@ -36069,6 +36067,7 @@ enum {
     TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
     TCI_PAIRS_LEVELS = 4,
     TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
+    TCI_PAIRS_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
@@ -36112,7 +36111,7 @@ typedef struct tci_pairs {
     tci_table facts;
     int32_t *first_user, *users;   /* per place in the list */
     tci_pairs_set *sets; int n_sets, cap_sets;
-    tci_pairs_kernels *out;
+    tci_pairs_kernels *out;        /* NULL: one kernel by itself is a set too */
 } tci_pairs;
 
 static tci_pairs_fact *tci_pairs_of(const tci_pairs *p, const tci_node *n)
@@ -36494,7 +36493,7 @@ static void tci_pairs_find(tci_pairs *p)
             tci_pairs_levels(p, &set, level);
             tci_pairs_find_kernels(&set);
         }
-        set.fits = set.fits && tci_pairs_is_worth(&set);
+        set.fits = set.fits && (!p->out || tci_pairs_is_worth(&set));
         if (set.fits) {
             tci_pairs_find_needs(p, &set);
         }
@@ -36504,12 +36503,17 @@ static void tci_pairs_find(tci_pairs *p)
 
 /* ---- sums of rows ---- */
 
-/* `made` stands for n: on the same line of the user, and in memory where n is. */
+/* `made` stands for n: on the same line of the user, and in memory where n is, if in another order
+ * of axes. */
 static tci_node *tci_pairs_like(const tci_pairs *p, const tci_node *n, tci_node *made)
 {
+    tci_node *lies = made;
     made->site = made->site.file ? made->site : n->site;
+    while (lies->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
+        lies = lies->in[0];
+    }
     if (tci_table_has(p->a->forced, n)) {
-        tci_algo_force(p->a, made);
+        tci_algo_force(p->a, lies);
     }
     return made;
 }
@@ -36612,16 +36616,18 @@ static int tci_pairs_place(const int64_t *labels, int n, int64_t label)
     return at;
 }
 
-/* The axes of a taker's sum over the longest axis alone: rows in the order of the pair's axes. */
+/* The axes of what a taker sums, in the order of the pair's axes. */
 typedef struct tci_pairs_lines {
     int64_t *labels;
     tci_dim *shape;
     int rank;
     int *more, n_more; /* axes that are summed then */
+    bool is_other;     /* than the taker's */
 } tci_pairs_lines;
 
+/* cut: it sums the longest axis alone. */
 static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_set *set,
-                                          const tci_pairs_end *end)
+                                          const tci_pairs_end *end, bool cut)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
     const int64_t *labels = n->attr + 3 + (n->in[1] == pair ? n->attr[0] : 0);
@@ -36637,7 +36643,7 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
         longest = end->summed >> i & 1 && longer ? i : longest;
     }
     for (int i = 0; i < pair->rank; i++) {
-        bool more = end->summed >> i & 1 && i != longest;
+        bool more = cut && end->summed >> i & 1 && i != longest;
         if (more || tci_pairs_place(out, n->rank, labels[i]) < n->rank) {
             l.more[l.n_more] = l.rank;
             l.n_more += more;
@@ -36651,21 +36657,27 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
             l.shape[l.rank++] = n->shape[i];
         }
     }
+    l.is_other = l.n_more > 0;
+    for (int i = 0; i < n->rank; i++) {
+        l.is_other = l.is_other || l.labels[i] != out[i];
+    }
     return l;
 }
 
-/* Taker n of a set whose kernels cannot sum several axes: that sum, in f32, and of its rows the sum
- * over the other axes. NULL: it has none. */
+/* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
+ * kernels cannot sum several axes it sums the longest one, in f32, and a SUM the others. NULL: it
+ * is so. */
 static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                    const tci_pairs_end *end, const tci_table *now)
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
     const int n_in = (int)(n->attr[0] + n->attr[1]);
-    tci_pairs_lines l = tci_pairs_lines_of(p, set, end);
+    tci_pairs_lines l =
+        tci_pairs_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank + 1), left = 0;
-    if (l.n_more == 0) {
+    if (!l.is_other) {
         return NULL;
     }
     for (int i = 0; i < 3 + n_in; i++) {
@@ -36676,11 +36688,14 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
         attr[3 + n_in + i] = l.labels[i];
     }
     tci_node *of[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
-    tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, TC_F32, l.rank, l.shape, 2, of,
+    tc_dtype t = l.n_more > 0 ? TC_F32 : (tc_dtype)n->dtype;
+    tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, t, l.rank, l.shape, 2, of,
                                      3 + n_in + l.rank, attr);
-    const tc_axes more = {l.more, l.n_more, false};
-    lines = tci_build_cast(g, tci_build_reduce(g, TCI_OP_SUM, lines, more, false),
-                           (tc_dtype)n->dtype);
+    if (l.n_more > 0) {
+        const tc_axes more = {l.more, l.n_more, false};
+        lines = tci_build_cast(g, tci_build_reduce(g, TCI_OP_SUM, lines, more, false),
+                               (tc_dtype)n->dtype);
+    }
     for (int i = 0; i < l.rank; i++) { /* the labels that are left, and where each is to be */
         int at = tci_pairs_place(n->attr + 3 + n_in, n->rank, l.labels[i]);
         order[TCI_MIN(at, n->rank)] = left;
@@ -36704,8 +36719,7 @@ static tci_node *tci_pairs_of_lines(const tci_pairs *p, const tci_node *n, const
 {
     const tci_pairs_set *set;
     const tci_pairs_end *end = tci_pairs_end_of(p, n, &set);
-    bool taker = end && !end->folds && tci_table_has(&p->refused->lines, set->pairs[0]);
-    return taker ? tci_pairs_by_line(p, set, end, now) : NULL;
+    return end && !end->folds ? tci_pairs_by_line(p, set, end, now) : NULL;
 }
 
 /* The graph by such a rule, for a GPU's forms. */
@@ -36850,14 +36864,6 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
     }
 }
 
-/* ---- the pass ---- */
-
-TCI_FN bool tci_pairs_taken(tci_machine m)
-{
-    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
-    return takes && !m.reproducible && !m.apart;
-}
-
 /* The sets of a graph. */
 static tci_pairs tci_pairs_look(const tci_algo *a, const tci_pairs_refused *refused,
                                 tci_node *const *roots, int n_roots, tci_pairs_kernels *out)
@@ -36866,6 +36872,64 @@ static tci_pairs tci_pairs_look(const tci_algo *a, const tci_pairs_refused *refu
     tci_pairs_read_graph(&p, roots, n_roots);
     tci_pairs_find(&p);
     return p;
+}
+
+/* ---- what is left whole ---- */
+
+/* Rows of a taker's pairs, if it sums the longest axis that it may. */
+static double tci_pairs_rows(const tci_node *pair, uint64_t summed)
+{
+    int64_t longest = 1;
+    for (int i = 0; i < pair->rank; i++) {
+        longest = TCI_MAX(longest, summed >> i & 1 ? tci_dim_known(pair->shape[i]) : 1);
+    }
+    return tci_pairs_count(pair) / (double)longest;
+}
+
+/* Is it attention, or part of its gradient: powers of pairs, and a taker of them that takes
+ * something else than the first pair is made of? And are there as many rows as keep a card busy? */
+static bool tci_pairs_is_attention(const tci_pairs_set *set, tci_machine machine)
+{
+    const tci_node *first = set->pairs[0];
+    bool powers = false, other = false, busy = first->op == TCI_OP_CONTRACT;
+    for (int i = 0; i < set->n_pairs; i++) {
+        powers = powers || set->pairs[i]->op == TCI_OP_EXP;
+    }
+    for (int e = 0; e < set->n_ends && busy; e++) {
+        const tci_node *n = set->ends[e].node, *pair = set->pairs[set->ends[e].pair];
+        const tci_node *with = n->in[n->in[0] == pair && n->n_in > 1];
+        bool taken = !set->ends[e].folds;
+        other = other || (taken && with != first->in[0] && with != first->in[1]);
+        busy = tci_pairs_rows(pair, set->ends[e].summed) >=
+               (double)TCI_PAIRS_BUSY * machine.facts.processors;
+    }
+    return powers && other && busy;
+}
+
+TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
+{
+    tci_pairs_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
+    if (a->machine.block_threads == 0 || !tci_pairs_taken(a->machine)) {
+        return;
+    }
+    const tci_machine machine = tci_machine_complete(a->machine);
+    tci_pairs p = tci_pairs_look(a, &none, roots, n_roots, NULL);
+    for (int i = 0; i < p.n_sets; i++) {
+        bool attention = p.sets[i].fits && tci_pairs_is_attention(&p.sets[i], machine);
+        for (int e = 0; e < p.sets[i].n_ends && attention; e++) {
+            if (!p.sets[i].ends[e].folds) {
+                tci_table_add(a->whole, p.sets[i].ends[e].node);
+            }
+        }
+    }
+}
+
+/* ---- the pass ---- */
+
+TCI_FN bool tci_pairs_taken(tci_machine m)
+{
+    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
+    return takes && !m.reproducible && !m.apart;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
@@ -38300,22 +38364,25 @@ static bool tci_join_check_reads(const tci_join *j, int i)
     return true;
 }
 
-/* Outer axes are walked once, in order; no inner axis twice. `rows`: a reduction is among the
- * roots; else a value is computed at outer points alone. */
-static bool tci_join_check_walk(const tci_join *j, int i, bool rows)
+/* Outer axes are walked once, in order, but for values made of pairs, which another order of axes
+ * stores elsewhere; no inner axis twice. `rows`: a reduction is among the roots; else a value is
+ * computed at outer points alone. */
+static bool tci_join_check_walk(const tci_join *j, int i, bool pairs, bool rows)
 {
     const tci_root *r = &j->f->roots[j->roots[i]];
+    bool any_order = pairs && r->kind == TCI_ROOT_VALUE;
     int last = -1, walked = 0, wanted = 0, kept = 0;
     for (int d = 0; d < r->n_domain; d++) {
         int outer = j->outer_of[i][d];
-        if (outer >= 0 && (outer <= last || j->outer[outer] != r->domain[d])) {
+        if (outer >= 0 && ((outer <= last && !any_order) || j->outer[outer] != r->domain[d])) {
             return false;
         }
         last = outer >= 0 ? outer : last;
         walked += outer >= 0 && r->domain[d] != 1;
         kept += outer < 0 && d < r->n_out && r->domain[d] != 1;
         for (int e = 0; e < d; e++) {
-            if (j->inner_of[i][d] >= 0 && j->inner_of[i][d] == j->inner_of[i][e]) {
+            if ((outer >= 0 && outer == j->outer_of[i][e]) ||
+                (j->inner_of[i][d] >= 0 && j->inner_of[i][d] == j->inner_of[i][e])) {
                 return false;
             }
         }
@@ -38383,7 +38450,7 @@ static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
     *why = TCI_WHY_INDEX;
     for (int i = 0; i < j->n_roots; i++) {
         if (!tci_join_check_reads(j, i) ||
-            !tci_join_check_walk(j, i, pairs || kinds[TCI_ROOT_REDUCE] > 0)) {
+            !tci_join_check_walk(j, i, pairs, pairs || kinds[TCI_ROOT_REDUCE] > 0)) {
             return false;
         }
     }
@@ -44447,7 +44514,9 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
-    tci_algo algorithm = {s, g, machine, &p->orders, &forced, changed, p->n_assigns};
+    tci_table takers = tci_table_in(s, sizeof(bool));
+    tci_algo algorithm = {s, g, machine, &p->orders, &forced, changed, p->n_assigns, &takers};
+    tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_pairs_kernels pairs = {.n = 0};
     tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL, &pairs};
@@ -52318,6 +52387,11 @@ TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
  * the values, and how a row of the result is spread over threads; */
 TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
 TCI_FN void tci_attention_columns(tci_matrix *x);
+/* values `makes` of a point, of which these are `given`, as a block of its own, which knows the
+ * axes that it asks for; */
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes);
 /* the blocks for scores, the values of a row, and the hole. */
 TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
 /* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
@@ -52459,33 +52533,38 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
     return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
-/* ---- the hole for scores ---- */
+/* ---- the holes of a point ---- */
 
-static tci_loop *tci_attention_score(tci_build *of, const tci_attention *x, int score)
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes)
 {
     const tci_kernel *k = of->k;
-    const tci_matrix *m = &x->scores;
     tci_loop *l = tci_loop_make(of->s, k);
     tci_build *b = tci_build_make(of->s, k, l);
     l->threads = l->lanes = 1;
-    l->matrix = &x->scores;
-    int local = tci_build_local(b, TC_F32, 1, 0);
+    l->matrix = x;
+    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
     l->locals[local].is_given = true;
-    tci_build_keep(b, k->reds[0].inst, local, k->reds[0].stage);
+    for (int i = 0; i < n_given; i++) {
+        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
+    }
     for (int a = 0; a < k->n_axes; a++) {
-        if (a < k->n_outer || a == m->n_axis) {
+        if (axes >> a & 1) {
             tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
             tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
                                                false, -1));
         }
     }
-    b->stage = k->reds[0].stage + 1;
-    tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
-    store.mem = TCI_MEM_STORE_ONE;
-    store.base = ~local;
-    store.x = tci_lx_const(l, 0);
-    store.args[0] = tci_build_value(b, score);
-    tci_loop_append(l, 0, store);
+    b->stage = k->n_stages;
+    for (int i = 0; i < n_makes; i++) {
+        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
+        store.mem = TCI_MEM_STORE_ONE;
+        store.base = ~local;
+        store.x = tci_lx_const(l, i);
+        store.args[0] = tci_build_value(b, makes[i]);
+        tci_loop_append(l, 0, store);
+    }
     l->narrow = tci_loop_is_narrow(of->s, l);
     return l;
 }
@@ -52538,9 +52617,12 @@ TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
     b->l->threads = x->result.row_threads;
     b->l->matrix = &x->result;
     b->l->attention = x;
-    b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->score);
-    if (x->cut.is_cut) {
-        b->l->scores[b->l->n_scores++] = tci_attention_score(b, x, x->cut.seen);
+    const tci_matrix *s = &x->scores;
+    const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
+    uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
+    for (int i = 0; i < 1 + x->cut.is_cut; i++) {
+        b->l->scores[b->l->n_scores++] =
+            tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
     }
     if (x->tells) {
         tci_attention_tell_rows(b, x);
@@ -52762,42 +52844,6 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine,
 
 /* ---- the holes ---- */
 
-/* Values `makes` of a point, of which these are `given`; it knows the axes of rows and steps that
- * it asks for. */
-static tci_loop *tci_backward_hole(tci_build *of, const tci_backward *x, const int32_t *given,
-                                   int n_given, const int32_t *makes, int n_makes,
-                                   uint64_t axes)
-{
-    const tci_kernel *k = of->k;
-    tci_loop *l = tci_loop_make(of->s, k);
-    tci_build *b = tci_build_make(of->s, k, l);
-    l->threads = l->lanes = 1;
-    l->matrix = &x->in[0];
-    int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
-    l->locals[local].is_given = true;
-    for (int i = 0; i < n_given; i++) {
-        tci_build_keep(b, given[i], local, 0)->base = tci_lin_const(i);
-    }
-    for (int a = 0; a < k->n_axes; a++) {
-        if (axes >> a & 1) {
-            tci_lin at = tci_build_let(b, tci_lx_make(l, TCI_LX_GIVEN, -1, -1, a));
-            tci_build_set(b, a, tci_build_bind(b, at, 0, tci_dim_known(k->axes[a].size) - 1,
-                                               false, -1));
-        }
-    }
-    b->stage = k->n_stages;
-    for (int i = 0; i < n_makes; i++) {
-        tci_lstmt store = tci_loop_stmt(TCI_L_MEM);
-        store.mem = TCI_MEM_STORE_ONE;
-        store.base = ~local;
-        store.x = tci_lx_const(l, i);
-        store.args[0] = tci_build_value(b, makes[i]);
-        tci_loop_append(l, 0, store);
-    }
-    l->narrow = tci_loop_is_narrow(of->s, l);
-    return l;
-}
-
 /* The rows of one of the last products, as a function of its own. */
 static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
 {
@@ -52828,17 +52874,19 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
     for (int i = 2; i < x->n_values; i++) {
         given[i] = x->values[i];
     }
+    const tci_matrix *m = &x->in[0];
+    const int32_t *product = &x->scores;
     l->scores[l->n_scores++] =
-        tci_backward_hole(b, x, NULL, 0, x->values, x->n_values, batch | query);
+        tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
     if (x->cut.is_cut) {
-        l->scores[l->n_scores++] = tci_backward_hole(b, x, NULL, 0, &x->cut.off, 1, 0);
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
     }
-    l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->score, 1, all);
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->score, 1);
     if (x->cut.is_cut) {
-        l->scores[l->n_scores++] = tci_backward_hole(b, x, &x->scores, 1, &x->cut.seen, 1, all);
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
     }
     l->scores[l->n_scores++] =
-        tci_backward_hole(b, x, given, x->n_values, &x->change, 1, all);
+        tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
     int stage = 0; /* the last one that reduces */
     for (int r = 0; r < k->n_reds; r++) {
         stage = TCI_MAX(stage, k->reds[r].stage);

@@ -778,6 +778,9 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     if (made) {
         return made;
     }
+    if (tci_table_has(a->whole, n)) {
+        return tci_algo_operands(a, n);
+    }
     tci_node *rows = tci_plan_rows(a, n);
     if (a->machine.reproducible) {
         tci_str unused = {.s = a->s};
@@ -858,6 +861,9 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
         tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
         if (tci_table_has(a->forced, n)) {
             tci_algo_force(a, over); /* it may be a node that was there before */
+        }
+        if (tci_table_has(a->whole, n)) {
+            tci_table_add(a->whole, over);
         }
         over->site = over->site.file ? over->site : n->site;
         tci_table_put(&now, n, tci_algo_node(a, over));

@@ -40,6 +40,7 @@ enum {
     TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
     TCI_PAIRS_LEVELS = 4,
     TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
+    TCI_PAIRS_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
@@ -83,7 +84,7 @@ typedef struct tci_pairs {
     tci_table facts;
     int32_t *first_user, *users;   /* per place in the list */
     tci_pairs_set *sets; int n_sets, cap_sets;
-    tci_pairs_kernels *out;
+    tci_pairs_kernels *out;        /* NULL: one kernel by itself is a set too */
 } tci_pairs;
 
 static tci_pairs_fact *tci_pairs_of(const tci_pairs *p, const tci_node *n)
@@ -465,7 +466,7 @@ static void tci_pairs_find(tci_pairs *p)
             tci_pairs_levels(p, &set, level);
             tci_pairs_find_kernels(&set);
         }
-        set.fits = set.fits && tci_pairs_is_worth(&set);
+        set.fits = set.fits && (!p->out || tci_pairs_is_worth(&set));
         if (set.fits) {
             tci_pairs_find_needs(p, &set);
         }
@@ -836,14 +837,6 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
     }
 }
 
-/* ---- the pass ---- */
-
-TCI_FN bool tci_pairs_taken(tci_machine m)
-{
-    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
-    return takes && !m.reproducible && !m.apart;
-}
-
 /* The sets of a graph. */
 static tci_pairs tci_pairs_look(const tci_algo *a, const tci_pairs_refused *refused,
                                 tci_node *const *roots, int n_roots, tci_pairs_kernels *out)
@@ -852,6 +845,64 @@ static tci_pairs tci_pairs_look(const tci_algo *a, const tci_pairs_refused *refu
     tci_pairs_read_graph(&p, roots, n_roots);
     tci_pairs_find(&p);
     return p;
+}
+
+/* ---- what is left whole ---- */
+
+/* Rows of a taker's pairs, if it sums the longest axis that it may. */
+static double tci_pairs_rows(const tci_node *pair, uint64_t summed)
+{
+    int64_t longest = 1;
+    for (int i = 0; i < pair->rank; i++) {
+        longest = TCI_MAX(longest, summed >> i & 1 ? tci_dim_known(pair->shape[i]) : 1);
+    }
+    return tci_pairs_count(pair) / (double)longest;
+}
+
+/* Is it attention, or part of its gradient: powers of pairs, and a taker of them that takes
+ * something else than the first pair is made of? And are there as many rows as keep a card busy? */
+static bool tci_pairs_is_attention(const tci_pairs_set *set, tci_machine machine)
+{
+    const tci_node *first = set->pairs[0];
+    bool powers = false, other = false, busy = first->op == TCI_OP_CONTRACT;
+    for (int i = 0; i < set->n_pairs; i++) {
+        powers = powers || set->pairs[i]->op == TCI_OP_EXP;
+    }
+    for (int e = 0; e < set->n_ends && busy; e++) {
+        const tci_node *n = set->ends[e].node, *pair = set->pairs[set->ends[e].pair];
+        const tci_node *with = n->in[n->in[0] == pair && n->n_in > 1];
+        bool taken = !set->ends[e].folds;
+        other = other || (taken && with != first->in[0] && with != first->in[1]);
+        busy = tci_pairs_rows(pair, set->ends[e].summed) >=
+               (double)TCI_PAIRS_BUSY * machine.facts.processors;
+    }
+    return powers && other && busy;
+}
+
+TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
+{
+    tci_pairs_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
+    if (a->machine.block_threads == 0 || !tci_pairs_taken(a->machine)) {
+        return;
+    }
+    const tci_machine machine = tci_machine_complete(a->machine);
+    tci_pairs p = tci_pairs_look(a, &none, roots, n_roots, NULL);
+    for (int i = 0; i < p.n_sets; i++) {
+        bool attention = p.sets[i].fits && tci_pairs_is_attention(&p.sets[i], machine);
+        for (int e = 0; e < p.sets[i].n_ends && attention; e++) {
+            if (!p.sets[i].ends[e].folds) {
+                tci_table_add(a->whole, p.sets[i].ends[e].node);
+            }
+        }
+    }
+}
+
+/* ---- the pass ---- */
+
+TCI_FN bool tci_pairs_taken(tci_machine m)
+{
+    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
+    return takes && !m.reproducible && !m.apart;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,

@@ -347,6 +347,25 @@ TEST(gradients_of_every_form)
     }
 }
 
+/* Sums that would be cut in parts, had they no form that keeps no pairs: plans alone. */
+TEST(long_sums_are_left_whole)
+{
+    static const gradients few = {"f32, long", 4, 1024, 1024, 64, 64, .full = true, .groups = 4,
+                                  .threads = true, .causal = true};
+    static problem p;
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    make(&p, ctx, few);
+    tc_tensors in = {p.in, N_IN}, out = {p.out, p.n_out};
+    REQUIRE(!tc_compile_fn(in, out, NULL, &p.program));
+    check_plan(&p);
+    free_problem(&p);
+    tc_ctx_free(ctx);
+}
+
 TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
 {
     static problem problems[CASES];
