@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "bba7eb3ceb81d540"
+#define TCI_BUILD "2b99141b027836c5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -32831,7 +32831,7 @@ typedef struct tci_algo {
     tci_table *forced; /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;  /* a set: contractions that are made of no parts */
+    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -32853,7 +32853,7 @@ typedef struct tci_pairs_refused {
  * left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_pairs_refused *refused, tci_pairs_kernels *out);
-/* On a machine of blocks: what kernels of attention are to sum is left whole. */
+/* On a machine of blocks: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
@@ -35920,7 +35920,8 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
 
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
-    tci_node *halves = tci_plan_halves(a, n);
+    bool whole = tci_table_has(a->whole, n);
+    tci_node *halves = whole ? NULL : tci_plan_halves(a, n);
     tci_node *made = halves ? tci_algo_by_unit(a, halves) : NULL;
     if (made) {
         tci_str_add(a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
@@ -35932,7 +35933,7 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     if (made) {
         return made;
     }
-    if (tci_table_has(a->whole, n)) {
+    if (whole) {
         return tci_algo_operands(a, n);
     }
     tci_node *rows = tci_plan_rows(a, n);
@@ -36068,6 +36069,7 @@ enum {
     TCI_PAIRS_LEVELS = 4,
     TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
     TCI_PAIRS_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
+    TCI_PAIRS_SHORT = 64,    /* numbers of a short head */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
@@ -36906,6 +36908,25 @@ static bool tci_pairs_is_attention(const tci_pairs_set *set, tci_machine machine
     return powers && other && busy;
 }
 
+/* Attention alone in short heads: by threads it takes no longer than products of halves do, which
+ * leave an array of pairs. */
+static bool tci_pairs_is_short(const tci_pairs_set *set)
+{
+    int products = 0;
+    bool fits = true;
+    for (int i = 0; i < set->n_pairs; i++) {
+        bool is_product = set->pairs[i]->op == TCI_OP_CONTRACT;
+        products += is_product;
+        fits = fits && (!is_product || tci_pairs_depth(set->pairs[i]) <= TCI_PAIRS_SHORT);
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        const tci_pairs_end *end = &set->ends[e];
+        double rows = tci_pairs_rows(set->pairs[end->pair], end->summed);
+        fits = fits && (end->folds || tci_pairs_count(end->node) <= TCI_PAIRS_SHORT * rows);
+    }
+    return fits && products == 1;
+}
+
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
 {
     tci_pairs_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
@@ -36915,10 +36936,18 @@ TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int 
     const tci_machine machine = tci_machine_complete(a->machine);
     tci_pairs p = tci_pairs_look(a, &none, roots, n_roots, NULL);
     for (int i = 0; i < p.n_sets; i++) {
-        bool attention = p.sets[i].fits && tci_pairs_is_attention(&p.sets[i], machine);
-        for (int e = 0; e < p.sets[i].n_ends && attention; e++) {
-            if (!p.sets[i].ends[e].folds) {
-                tci_table_add(a->whole, p.sets[i].ends[e].node);
+        const tci_pairs_set *set = &p.sets[i];
+        bool by_halves = machine.is_fast && machine.matrix_units > 0;
+        bool whole = set->fits && tci_pairs_is_attention(set, machine) &&
+                     (!by_halves || tci_pairs_is_short(set));
+        for (int e = 0; e < set->n_ends && whole; e++) {
+            if (!set->ends[e].folds) {
+                tci_table_add(a->whole, set->ends[e].node);
+            }
+        }
+        for (int n = 0; n < set->n_pairs && whole; n++) {
+            if (set->pairs[n]->op == TCI_OP_CONTRACT) {
+                tci_table_add(a->whole, set->pairs[n]);
             }
         }
     }

@@ -766,7 +766,8 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
 
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
-    tci_node *halves = tci_plan_halves(a, n);
+    bool whole = tci_table_has(a->whole, n);
+    tci_node *halves = whole ? NULL : tci_plan_halves(a, n);
     tci_node *made = halves ? tci_algo_by_unit(a, halves) : NULL;
     if (made) {
         tci_str_add(a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
@@ -778,7 +779,7 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     if (made) {
         return made;
     }
-    if (tci_table_has(a->whole, n)) {
+    if (whole) {
         return tci_algo_operands(a, n);
     }
     tci_node *rows = tci_plan_rows(a, n);

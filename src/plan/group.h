@@ -227,7 +227,7 @@ typedef struct tci_algo {
     tci_table *forced; /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;  /* a set: contractions that are made of no parts */
+    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -249,7 +249,7 @@ typedef struct tci_pairs_refused {
  * left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_pairs_refused *refused, tci_pairs_kernels *out);
-/* On a machine of blocks: what kernels of attention are to sum is left whole. */
+/* On a machine of blocks: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);

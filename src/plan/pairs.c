@@ -41,6 +41,7 @@ enum {
     TCI_PAIRS_LEVELS = 4,
     TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
     TCI_PAIRS_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
+    TCI_PAIRS_SHORT = 64,    /* numbers of a short head */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
 
@@ -879,6 +880,25 @@ static bool tci_pairs_is_attention(const tci_pairs_set *set, tci_machine machine
     return powers && other && busy;
 }
 
+/* Attention alone in short heads: by threads it takes no longer than products of halves do, which
+ * leave an array of pairs. */
+static bool tci_pairs_is_short(const tci_pairs_set *set)
+{
+    int products = 0;
+    bool fits = true;
+    for (int i = 0; i < set->n_pairs; i++) {
+        bool is_product = set->pairs[i]->op == TCI_OP_CONTRACT;
+        products += is_product;
+        fits = fits && (!is_product || tci_pairs_depth(set->pairs[i]) <= TCI_PAIRS_SHORT);
+    }
+    for (int e = 0; e < set->n_ends; e++) {
+        const tci_pairs_end *end = &set->ends[e];
+        double rows = tci_pairs_rows(set->pairs[end->pair], end->summed);
+        fits = fits && (end->folds || tci_pairs_count(end->node) <= TCI_PAIRS_SHORT * rows);
+    }
+    return fits && products == 1;
+}
+
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
 {
     tci_pairs_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
@@ -888,10 +908,18 @@ TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int 
     const tci_machine machine = tci_machine_complete(a->machine);
     tci_pairs p = tci_pairs_look(a, &none, roots, n_roots, NULL);
     for (int i = 0; i < p.n_sets; i++) {
-        bool attention = p.sets[i].fits && tci_pairs_is_attention(&p.sets[i], machine);
-        for (int e = 0; e < p.sets[i].n_ends && attention; e++) {
-            if (!p.sets[i].ends[e].folds) {
-                tci_table_add(a->whole, p.sets[i].ends[e].node);
+        const tci_pairs_set *set = &p.sets[i];
+        bool by_halves = machine.is_fast && machine.matrix_units > 0;
+        bool whole = set->fits && tci_pairs_is_attention(set, machine) &&
+                     (!by_halves || tci_pairs_is_short(set));
+        for (int e = 0; e < set->n_ends && whole; e++) {
+            if (!set->ends[e].folds) {
+                tci_table_add(a->whole, set->ends[e].node);
+            }
+        }
+        for (int n = 0; n < set->n_pairs && whole; n++) {
+            if (set->pairs[n]->op == TCI_OP_CONTRACT) {
+                tci_table_add(a->whole, set->pairs[n]);
             }
         }
     }

@@ -14,7 +14,7 @@ static void register_emulation(void)
 }
 
 /* The context, or NULL where there is no C++ compiler. matrix: as in tc_options. */
-static tc_ctx *open_context(const char *backend, int matrix)
+static tc_ctx *open_context_for(const char *backend, int matrix, tc_math math)
 {
     tc_options o;
     tc_ctx *ctx = NULL;
@@ -22,10 +22,16 @@ static tc_ctx *open_context(const char *backend, int matrix)
     memset(&o, 0, sizeof(o));
     o.backend = backend;
     o.matrix = matrix;
+    o.math = math;
     o.fallback = TC_FALLBACK_REFUSE;
     o.no_disk_cache = true;
     o.verify = true;
     return tc_ctx_make(&ctx, &o) ? NULL : ctx;
+}
+
+static tc_ctx *open_context(const char *backend, int matrix)
+{
+    return open_context_for(backend, matrix, TC_MATH_EXACT);
 }
 
 static bool can_emulate(void)

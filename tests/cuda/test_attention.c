@@ -373,6 +373,27 @@ TEST(attention_of_every_form)
     }
 }
 
+/* What else would be cut in parts, or be products of halves, which keep pairs: plans alone. */
+TEST(long_rows_and_fast_math_keep_no_pairs)
+{
+    static const attention plain = {.name = "f32, long", 2, 1280, 4096, 64, 64, .full = true,
+                                    .threads = true};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int fast = 0; fast < 2; fast++) {
+        static problem p;
+        tc_ctx *ctx = open_context_for("emulated", 0, fast ? TC_MATH_FAST : TC_MATH_EXACT);
+        REQUIRE(ctx);
+        make(&p, ctx, plain);
+        tc_tensors in = {p.in, p.n_in}, out = {&p.y, 1};
+        REQUIRE(!tc_compile_fn(in, out, NULL, &p.program));
+        check_plan(&p);
+        free_problem(&p);
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
 {
     static problem problems[CASES];
