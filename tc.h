@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2b99141b027836c5"
+#define TCI_BUILD "22f545a7577375ae"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -36922,7 +36922,9 @@ static bool tci_pairs_is_short(const tci_pairs_set *set)
     for (int e = 0; e < set->n_ends; e++) {
         const tci_pairs_end *end = &set->ends[e];
         double rows = tci_pairs_rows(set->pairs[end->pair], end->summed);
-        fits = fits && (end->folds || tci_pairs_count(end->node) <= TCI_PAIRS_SHORT * rows);
+        bool known = tci_pairs_is_known(end->node);
+        fits = fits && (end->folds || (known && tci_pairs_count(end->node) <=
+                                                    TCI_PAIRS_SHORT * rows));
     }
     return fits && products == 1;
 }

@@ -894,7 +894,9 @@ static bool tci_pairs_is_short(const tci_pairs_set *set)
     for (int e = 0; e < set->n_ends; e++) {
         const tci_pairs_end *end = &set->ends[e];
         double rows = tci_pairs_rows(set->pairs[end->pair], end->summed);
-        fits = fits && (end->folds || tci_pairs_count(end->node) <= TCI_PAIRS_SHORT * rows);
+        bool known = tci_pairs_is_known(end->node);
+        fits = fits && (end->folds || (known && tci_pairs_count(end->node) <=
+                                                    TCI_PAIRS_SHORT * rows));
     }
     return fits && products == 1;
 }
