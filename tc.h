@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "22f545a7577375ae"
+#define TCI_BUILD "b659a3c549e7eae4"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -30786,7 +30786,8 @@ enum {
     TCI_MATRIX_TILE_COLUMNS = 64,
     TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
     TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
-    TCI_MATRIX_K_AXES = 4
+    TCI_MATRIX_K_AXES = 4,
+    TCI_MATRIX_PLACES = 4         /* axes of rows that are places of images */
 };
 
 /* An axis of an array (kernel/boxes.c), in elements. Where the axes of the kernel are at a[], its
@@ -30819,10 +30820,16 @@ typedef struct tci_matrix {
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
      * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, k_rows together: 64, or fewer that zeros follow. */
+     * axis, k_rows together: 64, or fewer that zeros follow.
+     * Or the rows are several axes: places of images, the fastest first (place_axis[0] is m_axis),
+     * n_places of them (0: one axis), along A's second axis and those above it. Where one_image,
+     * none of them counts images. */
     bool is_boxes;
     int32_t y_axis;
     int64_t image_row;
+    int32_t n_places, place_axis[TCI_MATRIX_PLACES];
+    int64_t place_sizes[TCI_MATRIX_PLACES];
+    bool one_image;
     int32_t n_k, k_axis[TCI_MATRIX_K_AXES], k_block[TCI_MATRIX_K_AXES];
     int64_t k_sizes[TCI_MATRIX_K_AXES];
     int64_t k_steps;
@@ -31109,7 +31116,14 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 
 #include <string.h>
 
-enum { TCI_BOXES_DEPTH = 64, TCI_BOXES_STEP_MOST = 8, TCI_BOXES_MOST = 256 };
+enum {
+    TCI_BOXES_DEPTH = 64,
+    TCI_BOXES_STEP_MOST = 8,
+    TCI_BOXES_MOST = 256,
+    TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
+    TCI_BOXES_FLAT = 2,         /* of images with so many axes at most */
+    TCI_BOXES_DEEP_CORNER = 16  /* and of those with more */
+};
 
 /* ---- the array of a factor ---- */
 
@@ -31256,13 +31270,69 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
+/* Is axis d of A walked by places of this axis of the kernel, and nothing but a window's elements
+ * beside it, as far as the hardware goes? *pure: not even those, nor steps. */
+static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
+                                int64_t corner, bool *pure)
+{
+    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
+    for (int a = 0; a < k->n_axes; a++) {
+        int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
+        if (a != axis && a < k->n_outer && d->coef[a] != 0) {
+            return false;
+        }
+        if (a >= k->n_outer && d->coef[a] != 0) {
+            low += TCI_MIN(most, 0);
+            beside += most < 0 ? -most : most;
+            *pure = false;
+        }
+    }
+    int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
+    return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
+           high >= -corner && high < corner && beside < 2 * corner;
+}
+
+/* Are the rows all places of images whose channels lie fastest? */
+static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_matrix_side *a = &x->side[0];
+    int last = k->n_outer - 1, n = a->n_dims - 1;
+    bool ignored, pure = false, fits = a->along_k && n == last && n > 0 && n <= TCI_MATRIX_PLACES;
+    int64_t corner = n <= TCI_BOXES_FLAT + 1 ? TCI_BOXES_CORNER : TCI_BOXES_DEEP_CORNER;
+    x->m = 1;
+    for (int i = 0; i < n && fits; i++) {
+        int axis = last - 1 - i;
+        x->place_axis[i] = axis;
+        x->place_sizes[i] = tci_dim_known(k->axes[axis].size);
+        x->m *= x->place_sizes[i];
+        fits = tci_boxes_is_walked(k, &a->dims[1 + i], axis, corner, &pure) &&
+               tci_boxes_dim(k, &x->side[1], axis, &ignored) < 0 && x->m <= INT32_MAX &&
+               (i == 0 || tci_boxes_is_one(k, axis, axis + 1));
+    }
+    x->one_image = !pure;
+    int axes = pure ? n - 1 : n; /* of an image */
+    fits = fits && axes > 0 && axes <= TCI_MATRIX_DIMS - 2 &&
+           (axes <= TCI_BOXES_FLAT || corner == TCI_BOXES_DEEP_CORNER) &&
+           tci_boxes_dim(k, a, last, &ignored) < 0 &&
+           tci_boxes_dim(k, &x->side[1], last, &ignored) >= 0;
+    x->n_places = fits ? n : 0;
+    return fits;
+}
+
 static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0], *b = &x->side[1];
     int last = k->n_outer - 1, above = last - 1;
     bool ignored, alone;
-    x->m_axis = x->y_axis = -1;
+    x->y_axis = -1;
     x->n_axis = last;
+    x->n = x->image_row = tci_dim_known(k->axes[last].size);
+    if (tci_boxes_places(k, x)) {
+        x->m_axis = x->place_axis[0];
+        return true;
+    }
+    x->m_axis = -1;
     x->m = 0;
     for (int i = 0; i < last; i++) {
         bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
@@ -31274,7 +31344,6 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
         tci_boxes_dim(k, b, last, &ignored) < 0) {
         return false;
     }
-    x->n = x->image_row = tci_dim_known(k->axes[last].size);
     if (above >= 0 && above != x->m_axis && b->along_k &&
         tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
         tci_boxes_is_one(k, above, last)) {
@@ -31426,6 +31495,9 @@ static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int wh
     const tci_matrix_side *side = &x->side[which];
     int own = which == 0 ? x->m_axis : x->n_axis;
     bool alone, used[TCI_MATRIX_DIMS] = {false};
+    if (which == 0 && x->n_places > 0) {
+        return true;
+    }
     int dim = tci_boxes_dim(k, side, own, &alone);
     if (!side->along_k && (dim != 0 || !alone || (which == 1 && x->y_axis >= 0))) {
         return false;
@@ -32832,6 +32904,7 @@ typedef struct tci_algo {
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
     tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves */
+    tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -32857,11 +32930,30 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
-/* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
+/* plan/layout.c: which values lie in memory with their channels last; changes the roots. */
+TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
+/* Does the machine have a matrix unit that reads boxes of images, and may it? */
+static inline bool tci_plan_has_image_unit(tci_machine machine)
+{
+    return machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
+}
+/* plan/images.c: the bf16 or f16 value behind operand x, of known sizes, below windows, padding,
+ * other movements and a widening, unless one of these lies in memory; NULL: there is none. */
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
+/* The whole axis of that value that is axis a of x; -1: none is. */
+TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
+/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
+TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
+/* Contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
+/* plan/runs.c: convolution n of an image of few channels with rows of its windows as runs of
+ * memory; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
+/* Is n the number zero? */
+TCI_FN bool tci_plan_is_zero(const tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
@@ -34288,28 +34380,34 @@ static bool tci_images_is_known(const tci_node *n)
     return known;
 }
 
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+{
+    while (tci_images_moves(x) && tci_images_is_known(x) && !tci_table_has(a->forced, x)) {
+        x = x->in[0];
+    }
+    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
+    return half && tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+}
+
 static bool tci_images_look(tci_images *m)
 {
     bool windows = false;
     for (int i = 0; i < 2; i++) {
-        tci_node *x = m->n->in[i];
-        while (tci_images_moves(x) && tci_images_is_known(x)) {
-            m->has_window[i] = m->has_window[i] || x->op == TCI_OP_WINDOW;
-            x = x->in[0];
-        }
-        m->source[i] = x;
+        m->source[i] = tci_plan_image(m->a, m->n->in[i]);
         m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
-        windows = windows || m->has_window[i];
-        if (!tci_dtype_is_half((tc_dtype)x->dtype) || !tci_images_is_known(x) || x->rank == 0) {
+        if (!m->source[i]) {
             return false;
         }
+        for (const tci_node *x = m->n->in[i]; x != m->source[i]; x = x->in[0]) {
+            m->has_window[i] = m->has_window[i] || x->op == TCI_OP_WINDOW;
+        }
+        windows = windows || m->has_window[i];
     }
     m->out = m->labels[1] + m->n->attr[1];
     return windows && tci_images_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
 }
 
-/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
-static int tci_images_reshaped(const tci_node *n, int a)
+TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)
 {
     const tci_node *from = n->in[0];
     int64_t before = 1, there = 1;
@@ -34324,11 +34422,9 @@ static int tci_images_reshaped(const tci_node *n, int a)
     return -1;
 }
 
-/* The whole axis of the value behind operand `which` that is axis a of the operand; -1: none is. */
-static int tci_images_axis(const tci_images *m, int which, int a)
+TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 {
-    const tci_node *x = m->n->in[which];
-    for (; x != m->source[which] && a >= 0; x = x->in[0]) {
+    for (; x != source && a >= 0; x = x->in[0]) {
         bool windowed = x->op == TCI_OP_WINDOW && a >= x->in[0]->rank;
         for (int i = 0; x->op == TCI_OP_WINDOW && i < x->n_attr; i += 4) {
             windowed = windowed || x->attr[i] == a;
@@ -34336,7 +34432,7 @@ static int tci_images_axis(const tci_images *m, int which, int a)
         if (x->op == TCI_OP_PERMUTE) {
             a = (int)x->attr[a];
         } else if (x->op == TCI_OP_RESHAPE) {
-            a = tci_images_reshaped(x, a);
+            a = tci_plan_image_reshaped(x, a);
         } else if (windowed || x->in[0]->shape[a] != x->shape[a] ||
                    (x->op == TCI_OP_SLICE && x->attr[2 * a] != 0) ||
                    (x->op == TCI_OP_PAD && x->attr[a] != 0)) {
@@ -34362,7 +34458,7 @@ static bool tci_images_suits(const tci_images *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
     return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
-           tci_images_axis(m, which, a) >= 0;
+           tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
 /* Are the elements of windows kept in the result? */
@@ -34474,18 +34570,17 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
 {
     tci_images m = {.a = a, .s = a->s, .g = a->g, .n = n};
-    tci_machine machine = a->machine;
     int axes[2];
     int64_t last;
-    bool unit = machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
-    if (!unit || n->dtype == TC_F64 || n->rank < 2 || !tci_images_look(&m) ||
-        !tci_images_choose(&m, axes, &last)) {
+    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 || n->rank < 2 ||
+        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last)) {
         return NULL;
     }
     tci_node *in[2];
     int64_t *back = TCI_NEW_ARRAY(m.s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
-        tci_node *copy = tci_images_copy(&m, m.source[i], tci_images_axis(&m, i, axes[i]));
+        int axis = tci_plan_image_axis(n->in[i], m.source[i], axes[i]);
+        tci_node *copy = tci_images_copy(&m, m.source[i], axis);
         in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
     }
     tci_node *r = tci_images_contract(&m, in, last, back);
@@ -34494,6 +34589,516 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
     return last < 0 ? r
                     : tci_graph_node(m.g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
                                      &r, n->rank, back);
+}
+/* ---- src/plan/layout.c ---- */
+/* plan/layout.c - which values lie in memory with their channels last.
+ *
+ * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values, of
+ * which those that a contraction reads through windows, as a convolution its image, are read
+ * through PERMUTE(back) of a forced PERMUTE(channels last): everything reads through index maps, so
+ * the latter is the only form in memory and no kernel turns one into the other. What such a value
+ * is made of, element by element, comes in its order: a contraction has the channels as the last
+ * axis of its result, a reduction of windows as the last that it keeps, and the image behind those
+ * windows lies as its result does.
+ *
+ * The one idea: the want goes from users to what they are made of, against the order of the graph,
+ * once. A value of which nobody wants anything stays as it was written. So does all of the graph
+ * where a wanted contraction is also summed over its places, as by norms that learn: such sums go
+ * along rows, and half a network in each order would be turned all the time. */
+
+/* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
+typedef struct tci_layout_want {
+    int32_t axis;
+    bool set, stored;
+    bool summed; /* element by element made to what is reduced, but for windows, in one kernel */
+} tci_layout_want;
+
+typedef struct tci_layout {
+    const tci_algo *a;
+    tci_scratch *s;
+    tci_table wants, roots; /* roots: a set; what users get lies as they see it */
+} tci_layout;
+
+static tci_layout_want tci_layout_of(const tci_layout *l, const tci_node *n)
+{
+    const tci_layout_want *w = (const tci_layout_want *)tci_table_find(&l->wants, n);
+    return w ? *w : (tci_layout_want){0, false, false, false};
+}
+
+/* The first want of a value is the one that counts. */
+static void tci_layout_ask(tci_layout *l, const tci_node *n, int axis, bool stored)
+{
+    tci_layout_want *w = (tci_layout_want *)tci_table_at(&l->wants, n);
+    bool moves = axis >= 0 && axis < n->rank - 1;
+    if (!w->set && moves) {
+        w->axis = axis;
+        w->set = true;
+    }
+    w->stored = w->stored || (stored && w->set && !tci_plan_is_leaf(n) &&
+                              !tci_table_has(&l->roots, n));
+}
+
+/* ---- who wants what ---- */
+
+/* The channels of windows, as an axis of the value behind them: the last whole one before those
+ * over which the windows go. -1: they are none that a unit reads together. */
+static int tci_layout_channels(const tci_node *x, const tci_node *source)
+{
+    int first = tci_dim_known(x->attr[0]);
+    for (int i = 4; i < x->n_attr; i += 4) {
+        first = TCI_MIN(first, tci_dim_known(x->attr[i]));
+    }
+    for (int a = first - 1; a > 0; a--) {
+        int axis = tci_plan_image_axis(x, source, a);
+        if (axis >= 0 && tci_dim_lt(1, x->shape[a])) {
+            return tci_dim_known(x->shape[a]) % TCI_MATRIX_ALIGN == 0 ? axis : -1;
+        }
+    }
+    return -1;
+}
+
+/* The image behind operand x of windows is wanted with channels last. */
+static void tci_layout_ask_image(tci_layout *l, tci_node *x)
+{
+    while (x->op == TCI_OP_CAST) {
+        x = x->in[0];
+    }
+    tci_node *source = tci_plan_image(l->a, x);
+    if (x->op == TCI_OP_WINDOW && source && source != x) {
+        tci_layout_ask(l, source, tci_layout_channels(x, source), true);
+    }
+}
+
+/* Marks what n reduces, or what is made to that. */
+static void tci_layout_pass_sums(tci_layout *l, const tci_node *n, bool summed)
+{
+    bool reduces = tci_op_is_reduce(n->op) && n->in[0]->op != TCI_OP_WINDOW;
+    bool passes = summed && (tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_RESHAPE);
+    for (int i = 0; i < n->n_in && (reduces || passes); i++) {
+        ((tci_layout_want *)tci_table_at(&l->wants, n->in[i]))->summed = true;
+    }
+}
+
+/* What n wants of its operands, where `axis` of its own is to lie fastest. */
+static void tci_layout_pass_on(tci_layout *l, tci_node *n, int axis)
+{
+    if (n->op == TCI_OP_RESHAPE) {
+        tci_layout_ask(l, n->in[0], tci_plan_image_reshaped(n, axis), false);
+    } else if (tci_op_is_reduce(n->op)) {
+        tci_layout_ask_image(l, n->in[0]);
+    }
+    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
+        tci_layout_ask(l, n->in[i], axis, false);
+    }
+}
+
+/* ---- the graph with it ---- */
+
+/* n with its axes in that order. */
+static tci_node *tci_layout_permute(const tci_layout *l, tci_node *n, const int64_t *perm)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        shape[i] = n->shape[perm[i]];
+    }
+    return tci_graph_node(l->a->g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, shape, 1, &n,
+                          n->rank, perm);
+}
+
+/* The order of `rank` axes in which `axis` comes where axis `to` was, those between one earlier. */
+static int64_t *tci_layout_order(const tci_layout *l, int rank, int axis, int to)
+{
+    int64_t *perm = TCI_NEW_ARRAY(l->s, int64_t, rank);
+    for (int i = 0; i < rank; i++) {
+        perm[i] = i == to ? axis : i >= axis && i < to ? i + 1 : i;
+    }
+    return perm;
+}
+
+/* Of x, whose axes are those of a value in the order `perm`: the value. */
+static tci_node *tci_layout_back(const tci_layout *l, tci_node *x, const int64_t *perm)
+{
+    int64_t *back = TCI_NEW_ARRAY(l->s, int64_t, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        back[perm[i]] = i;
+    }
+    return tci_layout_permute(l, x, back);
+}
+
+/* Operand x in memory with the axis of that label last; its labels follow. */
+static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *labels,
+                                    int64_t label)
+{
+    int axis = 0;
+    while (axis < x->rank - 1 && labels[axis] != label) {
+        axis++;
+    }
+    const int64_t *perm = tci_layout_order(l, x->rank, axis, x->rank - 1);
+    const int64_t *old = tci_scratch_copy(l->s, labels, sizeof(int64_t) * (size_t)x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        labels[i] = old[perm[i]];
+    }
+    x = tci_layout_permute(l, x, perm);
+    tci_algo_force(l->a, x);
+    return x;
+}
+
+/* Contraction n with its result's axes in that order. Where both operands have the last one, as in
+ * a convolution of each channel by itself, so does the one that is no image in memory. */
+static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
+{
+    int64_t *attr = tci_scratch_copy(l->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, *out = attr + n->n_attr - n->rank;
+    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
+    tci_node *in[2] = {n->in[0], n->in[1]};
+    int found = 0;
+    for (int i = 0; i < n->rank; i++) {
+        out[i] = n->attr[n->n_attr - n->rank + perm[i]];
+        shape[i] = n->shape[perm[i]];
+    }
+    for (int i = 0; i < attr[0] + attr[1]; i++) {
+        found += labels[0][i] == out[n->rank - 1];
+    }
+    for (int i = 0; i < 2 && found == 2; i++) {
+        if (in[i]->op != TCI_OP_WINDOW) {
+            in[i] = tci_layout_operand(l, in[i], labels[i], out[n->rank - 1]);
+        }
+    }
+    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in,
+                          n->n_attr, attr);
+}
+
+/* A reduction of windows, whose elements are the last axes of its operand, likewise. */
+static tci_node *tci_layout_reduce(const tci_layout *l, tci_node *n, const int64_t *perm)
+{
+    tci_node *x = n->in[0];
+    int64_t *order = TCI_NEW_ARRAY(l->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
+    for (int i = 0; i < x->rank; i++) {
+        order[i] = i < n->rank ? perm[i] : i;
+    }
+    for (int i = 0; i < n->rank; i++) {
+        shape[i] = n->shape[perm[i]];
+    }
+    x = tci_layout_permute(l, x, order);
+    return tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, 1, &x, n->n_attr,
+                          n->attr);
+}
+
+static bool tci_layout_reduces_last(const tci_node *n)
+{
+    bool last = tci_op_is_reduce(n->op) && !tci_op_is(n->op, TCI_IS_ARG) &&
+                n->in[0]->op == TCI_OP_WINDOW;
+    for (int i = 0; i < n->n_attr && last; i++) {
+        last = tci_dim_known(n->attr[i]) >= n->rank;
+    }
+    return last;
+}
+
+/* n as it is wanted. */
+static tci_node *tci_layout_node(const tci_layout *l, tci_node *n, tci_layout_want want)
+{
+    if (!want.set) {
+        return n;
+    }
+    const int64_t *perm = tci_layout_order(l, n->rank, want.axis, n->rank - 1);
+    if (n->op == TCI_OP_CONTRACT) {
+        n = tci_layout_back(l, tci_layout_contract(l, n, perm), perm);
+    } else if (tci_layout_reduces_last(n)) {
+        n = tci_layout_back(l, tci_layout_reduce(l, n, perm), perm);
+    }
+    if (want.stored) {
+        tci_node *lies = tci_layout_permute(l, n, perm);
+        tci_algo_force(l->a, lies);
+        tci_table_add(l->a->images, lies);
+        n = tci_layout_back(l, lies, perm);
+    }
+    return n;
+}
+
+/* What is wanted of each; false: nothing is to change. */
+static bool tci_layout_decide(tci_layout *l, tci_node_list list)
+{
+    bool any = false;
+    for (int i = list.n - 1; i >= 0; i--) {
+        tci_node *n = list.items[i];
+        tci_layout_want want = tci_layout_of(l, n);
+        if (n->op == TCI_OP_CONTRACT && want.set && want.summed) {
+            return false;
+        }
+        for (int j = 0; j < 2 && n->op == TCI_OP_CONTRACT; j++) {
+            tci_layout_ask_image(l, n->in[j]);
+        }
+        if (want.set) {
+            tci_layout_pass_on(l, n, want.axis);
+        }
+        tci_layout_pass_sums(l, n, want.summed && !want.stored);
+        any = any || want.stored;
+    }
+    return any;
+}
+
+TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
+{
+    tci_layout l = {a, a->s, tci_table_in(a->s, sizeof(tci_layout_want)),
+                    tci_table_in(a->s, sizeof(bool))};
+    if (!tci_plan_has_image_unit(a->machine)) {
+        return;
+    }
+    tci_node_list list = tci_graph_sort(a->s, roots, n_roots);
+    tci_table now = tci_table_in(a->s, sizeof(tci_node *));
+    for (int i = 0; i < n_roots; i++) {
+        tci_table_add(&l.roots, roots[i]);
+    }
+    if (!tci_layout_decide(&l, list)) {
+        return;
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
+        if (tci_table_has(a->forced, n)) {
+            tci_algo_force(a, over);
+        }
+        over->site = over->site.file ? over->site : n->site;
+        tci_table_put(&now, n, tci_layout_node(&l, over, tci_layout_of(&l, n)));
+    }
+    for (int i = 0; i < n_roots; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
+}
+/* ---- src/plan/runs.c ---- */
+/* plan/runs.c - convolutions of images that have few channels.
+ *
+ * In: a CONTRACT of a bf16 or f16 filter and windows of an image whose channels are too few for a
+ * matrix unit to read them together. Out: the same over copies in which a row of a window is one
+ * run of memory, of all its places and their channels: the image with its padding in place and its
+ * channels last, with zeros for channels until a step to the next window is whole 16 bytes; the
+ * filter likewise. The one idea: runs of neighbouring windows overlap, but as rows that begin at
+ * such steps they are boxes like any others (kernel/boxes.c), of which each is one step of k.
+ * What is added is zeros in both, so that nothing else is multiplied. NULL: this is none of these,
+ * or too small for the unit. */
+
+enum {
+    TCI_RUNS_CHANNELS = 8,  /* that are enough without */
+    TCI_RUNS_LEAST = 28,    /* elements of a run: of shorter ones most of a step would be zeros */
+    TCI_RUNS_MOST = 64
+};
+
+typedef struct tci_runs {
+    const tci_algo *a;
+    const tci_node *n, *window;
+    tci_node *filter;
+    int image;                                /* which operand has the windows */
+    const int64_t *labels, *filter_labels;    /* of windows: image, channel, y, x, and elements */
+    int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
+} tci_runs;
+
+static const tci_node *tci_runs_uncast(const tci_node *n)
+{
+    while (n->op == TCI_OP_CAST && n->dtype == TC_F32) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+static bool tci_runs_is_known(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+static int tci_runs_find(const int64_t *labels, int64_t n, int64_t label)
+{
+    int i = 0;
+    while (i < n && labels[i] != label) {
+        i++;
+    }
+    return i < n ? i : -1;
+}
+
+/* Windows over the last two axes of an image [images, channels, height, width], places of a run
+ * side by side. */
+static bool tci_runs_are_windows(const tci_node *x)
+{
+    return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
+           x->attr[4] == 3 && x->attr[7] == 1 && tci_runs_is_known(x) &&
+           tci_runs_is_known(x->in[0]);
+}
+
+/* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
+static const tci_node *tci_runs_source(const tci_node *x)
+{
+    while (x->op == TCI_OP_PAD && tci_plan_is_zero(x->in[1])) {
+        x = x->in[0];
+    }
+    x = tci_runs_uncast(x);
+    return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
+}
+
+static bool tci_runs_find_operands(tci_runs *r)
+{
+    const tci_node *n = r->n;
+    r->image = tci_runs_are_windows(tci_runs_uncast(n->in[0])) ? 0 : 1;
+    r->window = tci_runs_uncast(n->in[r->image]);
+    const tci_node *filter = tci_runs_uncast(n->in[1 - r->image]);
+    const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
+                                                             : NULL;
+    const int64_t *out = n->attr + n->n_attr - n->rank;
+    r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
+    r->filter_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
+    bool fits = source && filter->dtype == source->dtype && filter->rank == 4 && n->rank == 4 &&
+                tci_runs_is_known(filter);
+    for (int i = 0; i < 6 && fits; i++) {
+        bool summed = i == 1 || i > 3;
+        fits = (tci_runs_find(out, 4, r->labels[i]) < 0) == summed &&
+               (tci_runs_find(r->filter_labels, 4, r->labels[i]) >= 0) == summed;
+    }
+    r->filter = n->in[1 - r->image];
+    while (r->filter != filter) {
+        r->filter = r->filter->in[0];
+    }
+    return fits;
+}
+
+/* How long a run is; false: the unit does without, or not even so. */
+static bool tci_runs_measure(tci_runs *r)
+{
+    int64_t step = tci_dim_known(r->window->attr[6]);
+    r->channels = tci_dim_known(r->window->shape[1]);
+    r->places = tci_dim_known(r->window->attr[5]);
+    r->wide = r->channels;
+    while (r->wide < TCI_RUNS_CHANNELS && (step * r->wide % TCI_MATRIX_ALIGN != 0 ||
+                                           r->wide * r->places < TCI_RUNS_LEAST)) {
+        r->wide++;
+    }
+    int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
+    double flops = 2.0 * (double)deep * (double)tci_dim_known(tci_node_count(r->n));
+    return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
+           run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the copies ---- */
+
+/* x with zeros behind its elements along an axis. */
+static tci_node *tci_runs_pad(const tci_runs *r, tci_node *x, int axis, int64_t size)
+{
+    tci_value zero = {.u = 0};
+    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
+    int64_t *before = TCI_NEW_ARRAY(r->a->s, int64_t, x->rank);
+    if (tci_dim_known(x->shape[axis]) == size) {
+        return x;
+    }
+    shape[axis] = size;
+    tci_node *in[2] = {x, tci_graph_const(r->a->g, (tc_dtype)x->dtype, zero)};
+    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
+                          before);
+}
+
+static tci_node *tci_runs_permute(const tci_runs *r, tci_node *x, const int64_t *perm)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(r->a->s, tci_dim, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        shape[i] = x->shape[perm[i]];
+    }
+    return tci_graph_node(r->a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                          x->rank, perm);
+}
+
+/* x, which is that of tci_runs_source, as the halves that it is. */
+static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
+{
+    if (tci_dtype_is_half((tc_dtype)x->dtype)) {
+        return x;
+    }
+    if (x->op == TCI_OP_CAST) {
+        return tci_runs_narrow(r, x->in[0]);
+    }
+    tci_value zero = {.u = 0};
+    tci_node *in[2] = {tci_runs_narrow(r, x->in[0]), NULL};
+    in[1] = tci_graph_const(r->a->g, (tc_dtype)in[0]->dtype, zero);
+    return tci_graph_node(r->a->g, TCI_OP_PAD, (tc_dtype)in[0]->dtype, x->rank, x->shape, 2, in,
+                          x->n_attr, x->attr);
+}
+
+/* x in memory with its axes in that order and zeros along the axis before the last until rows of
+ * both are whole 16 bytes; without these zeros, as it is read. */
+static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *perm)
+{
+    int along = (int)perm[2];
+    int64_t size = tci_dim_known(x->shape[along]), longer = size;
+    while (longer * r->wide % TCI_MATRIX_ALIGN != 0) {
+        longer++;
+    }
+    x = tci_runs_pad(r, tci_runs_pad(r, x, (int)perm[3], r->wide), along, longer);
+    x = tci_runs_permute(r, x, perm);
+    tci_algo_force(r->a, x);
+    if (longer == size) {
+        return x;
+    }
+    tci_dim *shape = tci_scratch_copy(r->a->s, x->shape, sizeof(tci_dim) * 4);
+    const int64_t whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    shape[2] = size;
+    return tci_graph_node(r->a->g, TCI_OP_SLICE, (tc_dtype)x->dtype, 4, shape, 1, &x, 8, whole);
+}
+
+/* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
+static tci_node *tci_runs_windows(const tci_runs *r)
+{
+    const tci_node *w = r->window;
+    const int64_t last[4] = {0, 2, 3, 1}, order[6] = {0, 1, 2, 4, 5, 3};
+    tci_node *x = tci_runs_copy(r, tci_runs_narrow(r, w->in[0]), last);
+    const tci_dim shape[6] = {w->shape[0], w->shape[2], w->shape[3],
+                              r->wide, w->shape[4], w->shape[5]};
+    int64_t *attr = tci_scratch_copy(r->a->s, w->attr, sizeof(int64_t) * 8);
+    attr[0] = 1;
+    attr[4] = 2;
+    x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
+    return tci_runs_permute(r, x, order);
+}
+
+/* The operand as wide as it was. */
+static tci_node *tci_runs_as(const tci_runs *r, tci_node *x, const tci_node *before)
+{
+    return x->dtype == before->dtype ? x
+                                     : tci_graph_node(r->a->g, TCI_OP_CAST,
+                                                      (tc_dtype)before->dtype, x->rank, x->shape,
+                                                      1, &x, 0, NULL);
+}
+
+TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
+{
+    tci_runs r = {.a = a, .n = n};
+    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 ||
+        !tci_runs_find_operands(&r) || !tci_runs_measure(&r)) {
+        return NULL;
+    }
+    const int64_t *in_window = r.labels, *in_filter = r.filter_labels;
+    const int64_t summed[3] = {in_window[4], in_window[5], in_window[1]};
+    int64_t perm[4] = {0, 0, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        int at = tci_runs_find(summed, 3, in_filter[i]);
+        perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
+    }
+    const int64_t *out = n->attr + n->n_attr - 4;
+    int64_t attr[17] = {r.image ? 4 : 6, r.image ? 6 : 4, 4};
+    int64_t *to = attr + 3 + (r.image ? 4 : 0), *filter = attr + 3 + (r.image ? 0 : 6);
+    const int64_t windows[6] = {in_window[0], in_window[2], in_window[3],
+                                summed[0], summed[1], summed[2]};
+    for (int i = 0; i < 6; i++) {
+        to[i] = windows[i];
+    }
+    for (int i = 0; i < 4; i++) {
+        filter[i] = in_filter[perm[i]];
+        attr[13 + i] = out[i];
+    }
+    tci_node *in[2];
+    in[r.image] = tci_runs_as(&r, tci_runs_windows(&r), n->in[r.image]);
+    in[1 - r.image] = tci_runs_as(&r, tci_runs_copy(&r, r.filter, perm), n->in[1 - r.image]);
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in, 17,
+                          attr);
 }
 /* ---- src/plan/halves.c ---- */
 /* plan/halves.c - contractions of f32 that a matrix unit makes of bf16.
@@ -34524,7 +35129,7 @@ typedef struct tci_halves {
 
 /* ---- whether ---- */
 
-static bool tci_halves_is_zero(const tci_node *n)
+TCI_FN bool tci_plan_is_zero(const tci_node *n)
 {
     return n->op == TCI_OP_CONST && n->value.f == 0;
 }
@@ -34532,7 +35137,7 @@ static bool tci_halves_is_zero(const tci_node *n)
 /* The value whose elements an operand moves and pads with zeros; NULL: some size is unknown. */
 static tci_node *tci_halves_source(tci_node *n)
 {
-    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_halves_is_zero(n->in[1]))) {
+    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_plan_is_zero(n->in[1]))) {
         for (int i = 0; i < n->n_attr; i++) {
             if (!tci_dim_is_known(n->attr[i])) {
                 return NULL;
@@ -35507,17 +36112,28 @@ static bool tci_algo_is_view(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
 }
 
+/* Is n padding of what lies in memory with its channels last? Lanes along these share its
+ * guards. */
+static bool tci_algo_pads_images(const tci_algo *a, const tci_node *n)
+{
+    bool pads = n->op == TCI_OP_PAD;
+    for (n = pads ? n->in[0] : n; tci_algo_is_view(n) && !tci_table_has(a->images, n);) {
+        n = n->in[0];
+    }
+    return pads && tci_table_has(a->images, n);
+}
+
 /* Forces what an operand computes into memory: the first value below its views, or of the
  * conversions among them the one to the fewest bytes. */
 static void tci_algo_store_operand(const tci_algo *a, tci_node *n)
 {
     tci_node *least = NULL;
-    for (; tci_algo_is_view(n); n = n->in[0]) {
+    for (; tci_algo_is_view(n) && !tci_table_has(a->forced, n); n = n->in[0]) {
         int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
         int most = tci_dtype_get((tc_dtype)(least ? least : n->in[0])->dtype)->bytes;
         least = n->op == TCI_OP_CAST && bytes < most ? n : least;
     }
-    if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
+    if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER) && !tci_algo_pads_images(a, n)) {
         tci_algo_force(a, least ? least : n);
     }
 }
@@ -35678,10 +36294,10 @@ static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
 /* ---- matrix units ---- */
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
- * and a widening. NULL: there is none. */
-static tci_node *tci_algo_half_source(tci_node *n)
+ * and a widening, unless one of these lies in memory. NULL: there is none. */
+static tci_node *tci_algo_half_source(const tci_algo *a, tci_node *n)
 {
-    while (tci_algo_is_view(n)) {
+    while (tci_algo_is_view(n) && !tci_table_has(a->forced, n)) {
         bool narrows = n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->dtype);
         bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
                       tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
@@ -35801,14 +36417,16 @@ static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, in
 
 /* Is contraction n, as far as the graph tells, one for a matrix unit? loop/matrix.c, which sees the
  * kernel, decides. */
-static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
+static bool tci_algo_on_matrix_unit(const tci_algo *algo, const tci_node *n)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    tci_machine machine = algo->machine;
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
     if (machine.matrix_units == 0 || machine.reproducible || rank < 2 || n->dtype == TC_F64) {
         return false;
     }
-    const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
+    const tci_node *x = tci_algo_half_source(algo, n->in[0]);
+    const tci_node *y = tci_algo_half_source(algo, n->in[1]);
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
     bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
     bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
@@ -35905,12 +36523,16 @@ static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 /* Contraction n for a matrix unit; NULL: none takes it. */
 static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
 {
-    if (!tci_algo_on_matrix_unit(n, a->machine)) {
+    tci_node *runs = tci_plan_runs(a, n);
+    if (runs) {
+        return runs;
+    }
+    if (!tci_algo_on_matrix_unit(a, n)) {
         return tci_plan_images(a, n);
     }
     tci_node *in[2];
     for (int i = 0; i < 2; i++) {
-        in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
+        in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(a, n->in[i]));
     }
     return in[0] == n->in[0] && in[1] == n->in[1]
                ? n
@@ -36019,6 +36641,9 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
         }
         if (tci_table_has(a->whole, n)) {
             tci_table_add(a->whole, over);
+        }
+        if (tci_table_has(a->images, n)) {
+            tci_table_add(a->images, over);
         }
         over->site = over->site.file ? over->site : n->site;
         tci_table_put(&now, n, tci_algo_node(a, over));
@@ -44545,8 +45170,10 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
-    tci_table takers = tci_table_in(s, sizeof(bool));
-    tci_algo algorithm = {s, g, machine, &p->orders, &forced, changed, p->n_assigns, &takers};
+    tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
+    tci_algo algorithm = {s,       g,           machine, &p->orders, &forced,
+                          changed, p->n_assigns, &takers, &images};
+    tci_plan_layout(&algorithm, outputs, n_roots);
     tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_pairs_kernels pairs = {.n = 0};
@@ -52345,6 +52972,10 @@ TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
         tci_build_set(b, x->batch_axis[i],
                       tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
     }
+    for (int i = 1; i < x->n_places; i++) { /* the fastest axis of the rows counts for all */
+        tci_build_set(b, x->place_axis[i],
+                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    }
     if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
         tci_build_set(b, x->y_axis,
                       tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
@@ -57039,8 +57670,9 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
 {
     const tci_matrix *x = b->l->matrix;
     (void)a, (void)n;
+    const char *read = x->n_places > 0 ? ", places" : x->is_boxes ? ", boxes" : "";
     tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
-                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, x->is_boxes ? ", boxes" : "");
+                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, read);
 }
 
 /* ---- attention ---- */

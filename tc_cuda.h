@@ -35,7 +35,9 @@ enum {
     TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */
 };
 
-/* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled. */
+/* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
+ * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] places,
+ * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
     int64_t type;      /* CU_TENSOR_MAP_DATA_TYPE_... */
@@ -45,6 +47,8 @@ typedef struct tci_cuda_map {
     int64_t stride[4]; /* bytes, of dim[1] .. */
     int64_t box[5];    /* elements that are loaded, */
     int64_t step[5];   /* of every so many */
+    int64_t axes;
+    int64_t low[3], high[3]; /* where a place is first and last, from the first and last element */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
@@ -146,6 +150,40 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
     }
 }
 
+/* Along an axis of images: what the elements of a window add at least to a place's coordinate. */
+static int64_t tci_cuda_matrix_least(const tci_matrix *x, const tci_matrix_dim *d)
+{
+    int64_t least = 0;
+    for (int i = 0; i < x->n_k; i++) {
+        least += TCI_MIN(d->coef[x->k_axis[i]] * (x->k_sizes[i] - 1), 0);
+    }
+    return least;
+}
+
+/* A's images, where rows are places of them. */
+static void tci_cuda_matrix_images(const tci_matrix *x, tci_cuda_map *map)
+{
+    const tci_matrix_side *side = &x->side[0];
+    map->axes = x->n_places - !x->one_image;
+    map->rank = map->axes + 2;
+    map->box[0] = TCI_MATRIX_DEPTH_STEP;
+    map->box[1] = tci_cuda_matrix_loaded(x, 0);
+    for (int i = 0; i < map->rank; i++) {
+        bool counts = i == map->rank - 1 && x->one_image;
+        map->dim[i] = counts ? 1 : side->dims[i].size;
+        if (i > 0) { /* one image is followed by none */
+            map->stride[i - 1] = 2 * (counts ? side->dims[i - 1].stride * side->dims[i - 1].size
+                                             : side->dims[i].stride);
+        }
+    }
+    for (int i = 0; i < map->axes; i++) {
+        const tci_matrix_dim *d = &side->dims[1 + i];
+        map->step[1 + i] = d->coef[x->place_axis[i]];
+        map->low[i] = d->base + tci_cuda_matrix_least(x, d);
+        map->high[i] = map->low[i] + map->step[1 + i] * (x->place_sizes[i] - 1) + 1 - d->size;
+    }
+}
+
 TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
@@ -158,6 +196,10 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.offset = 2 * side->offset;
     for (int i = 0; i < TCI_COUNT(map.step); i++) {
         map.step[i] = 1;
+    }
+    if (which == 0 && x->n_places > 0) {
+        tci_cuda_matrix_images(x, &map);
+        return map;
     }
     if (x->is_boxes) {
         tci_cuda_matrix_boxes(x, which, &map);
@@ -252,6 +294,26 @@ static const char tci_cuda_matrix_ptx[] =
     "TC_I void tc_store_two(unsigned to, float a, float b) {\n"
     "    asm volatile(\"st.shared::cta.v2.f32 [%0], {%1, %2};\" :: \"r\"(to), \"f\"(a), \"f\"(b) "
     ": \"memory\");\n}\n"
+    "#endif\n";
+
+/* Loads of places of images: coordinates of the first one, and offsets. */
+static const char tci_cuda_matrix_places[] =
+    "#ifndef TC_NO_PTX\n"
+    "#define TC_LOAD_PLACES(rank, list, offsets, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
+    "\"d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {\" list \"}], "
+    "[%2], {\" offsets \"};\" :: \"r\"(to), \"l\"(map), \"r\"(bar), __VA_ARGS__ : \"memory\")\n"
+    "TC_I void tc_load_places(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "unsigned short u) {\n"
+    "    TC_LOAD_PLACES(\"3\", \"%3, %4, %5\", \"%6\", \"r\"(a), \"r\"(b), \"r\"(c), "
+    "\"h\"(u));\n}\n"
+    "TC_I void tc_load_places(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d, unsigned short u, unsigned short v) {\n"
+    "    TC_LOAD_PLACES(\"4\", \"%3, %4, %5, %6\", \"%7, %8\", \"r\"(a), \"r\"(b), \"r\"(c), "
+    "\"r\"(d), \"h\"(u), \"h\"(v));\n}\n"
+    "TC_I void tc_load_places(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d, int e, unsigned short u, unsigned short v, unsigned short w) {\n"
+    "    TC_LOAD_PLACES(\"5\", \"%3, %4, %5, %6, %7\", \"%8, %9, %10\", \"r\"(a), \"r\"(b), "
+    "\"r\"(c), \"r\"(d), \"r\"(e), \"h\"(u), \"h\"(v), \"h\"(w));\n}\n"
     "#endif\n";
 
 /* Barriers and loading. tc_warp_arrive: one arrival of a warp, after what all its threads did. */
@@ -358,6 +420,7 @@ static const char tci_cuda_matrix_multiplying[] =
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
+    tci_str_add(out, tci_cuda_matrix_places);
     tci_str_add(out, tci_cuda_matrix_loading);
     tci_str_add(out, tci_cuda_matrix_multiplying);
 }
@@ -472,9 +535,49 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci
     tci_str_add(out, ");\n        }\n    }\n");
 }
 
+/* Loads what A's rows, places of images, have for one stage: where the first of them begins, and
+ * for each axis the window's element of this step. */
+static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tci_matrix *x)
+{
+    const tci_matrix_side *side = &x->side[0];
+    int axes = x->n_places - !x->one_image;
+    long long below = 1;
+    tci_str_printf(out,
+                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n", name);
+    tci_cuda_matrix_steps(out, x);
+    tci_str_add(out, "        tc_load_places(to, map, bar");
+    for (int i = 0; i < x->n_k; i++) {
+        tci_str_printf(out, side->dims[0].coef[x->k_axis[i]] != 0 ? ", k%d" : "", i);
+    }
+    for (int i = 0; i < axes; below *= x->place_sizes[i++]) {
+        const tci_matrix_dim *d = &side->dims[1 + i];
+        tci_str_printf(out, ", %lld + %d * (p.m / %lld %% %lld)",
+                       (long long)(d->base + tci_cuda_matrix_least(x, d)),
+                       d->coef[x->place_axis[i]], below, (long long)x->place_sizes[i]);
+    }
+    tci_str_printf(out, x->one_image ? ", 0" : ", p.m / %lld", below);
+    for (int i = 0; i < axes; i++) {
+        tci_str_add(out, ", 0");
+        for (int a = 0; a < x->n_k; a++) {
+            int coef = side->dims[1 + i].coef[x->k_axis[a]];
+            if (coef > 0) {
+                tci_str_printf(out, " + %d * k%d", coef, a);
+            } else if (coef < 0) {
+                tci_str_printf(out, " + %d * (%lld - k%d)", -coef, (long long)x->k_sizes[a] - 1, a);
+            }
+        }
+    }
+    tci_str_add(out, ");\n    }\n");
+}
+
 /* Loads the boxes of one stage of A or B. */
 TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
 {
+    if (which == 0 && x->n_places > 0) {
+        tci_cuda_matrix_load_places(out, name, x);
+        return;
+    }
     if (x->is_boxes) {
         tci_cuda_matrix_load_boxes(out, name, x, which);
         return;
@@ -3223,6 +3326,9 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
        const unsigned *, int, int, int, int))                                                     \
+    X(place_map, "cuTensorMapEncodeIm2col",                                                       \
+      (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const int *,            \
+       const int *, unsigned, unsigned, const unsigned *, int, int, int, int))                    \
     X(graph_handle, "cuGraphConditionalHandleCreate",                                             \
       (unsigned long long *, void *, void *, unsigned, unsigned))                                 \
     X(graph_add, "cuGraphAddNode",                                                                \
@@ -3815,7 +3921,7 @@ static void tci_cuda_detect(tci_cuda_device *d)
     int processors = t->machine.processors;
     snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
              major == 9 ? "a" : "");
-    t->matrix_units = major == 9 && cu->tensor_map ? processors : 0;
+    t->matrix_units = major == 9 && cu->tensor_map && cu->place_map ? processors : 0;
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
              minor, processors, driver);
     t->usable = true;
@@ -3874,6 +3980,17 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
         }
     }
     char *start = (char *)launch->buffers[map->operand] + map->offset;
+    if (map->axes > 0) {
+        int low[3], high[3];
+        for (int i = 0; i < 3; i++) {
+            low[i] = (int)map->low[i];
+            high[i] = (int)map->high[i];
+        }
+        return !tci_cuda_driver()->place_map(to, (int)map->type, (unsigned)map->rank, start, dim,
+                                             stride, low, high, (unsigned)map->box[0],
+                                             (unsigned)map->box[1], step, 0, TCI_CU_SWIZZLE_128B,
+                                             TCI_CU_L2_PROMOTION_128B, 0);
+    }
     return !tci_cuda_driver()->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim,
                                           stride, box, step, 0, TCI_CU_SWIZZLE_128B,
                                           TCI_CU_L2_PROMOTION_128B, 0);

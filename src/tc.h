@@ -119,6 +119,8 @@
 #include "plan/parts.c"
 #include "plan/scan.c"
 #include "plan/images.c"
+#include "plan/layout.c"
+#include "plan/runs.c"
 #include "plan/halves.c"
 #include "plan/winograd.c"
 #include "plan/algorithm.c"

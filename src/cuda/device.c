@@ -186,7 +186,7 @@ static void tci_cuda_detect(tci_cuda_device *d)
     int processors = t->machine.processors;
     snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
              major == 9 ? "a" : "");
-    t->matrix_units = major == 9 && cu->tensor_map ? processors : 0;
+    t->matrix_units = major == 9 && cu->tensor_map && cu->place_map ? processors : 0;
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
              minor, processors, driver);
     t->usable = true;

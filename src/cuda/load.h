@@ -75,6 +75,9 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
        const unsigned *, int, int, int, int))                                                     \
+    X(place_map, "cuTensorMapEncodeIm2col",                                                       \
+      (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const int *,            \
+       const int *, unsigned, unsigned, const unsigned *, int, int, int, int))                    \
     X(graph_handle, "cuGraphConditionalHandleCreate",                                             \
       (unsigned long long *, void *, void *, unsigned, unsigned))                                 \
     X(graph_add, "cuGraphAddNode",                                                                \

@@ -12,7 +12,9 @@ enum {
     TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */
 };
 
-/* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled. */
+/* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
+ * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] places,
+ * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
     int64_t type;      /* CU_TENSOR_MAP_DATA_TYPE_... */
@@ -22,6 +24,8 @@ typedef struct tci_cuda_map {
     int64_t stride[4]; /* bytes, of dim[1] .. */
     int64_t box[5];    /* elements that are loaded, */
     int64_t step[5];   /* of every so many */
+    int64_t axes;
+    int64_t low[3], high[3]; /* where a place is first and last, from the first and last element */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */

@@ -34,6 +34,17 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
         }
     }
     char *start = (char *)launch->buffers[map->operand] + map->offset;
+    if (map->axes > 0) {
+        int low[3], high[3];
+        for (int i = 0; i < 3; i++) {
+            low[i] = (int)map->low[i];
+            high[i] = (int)map->high[i];
+        }
+        return !tci_cuda_driver()->place_map(to, (int)map->type, (unsigned)map->rank, start, dim,
+                                             stride, low, high, (unsigned)map->box[0],
+                                             (unsigned)map->box[1], step, 0, TCI_CU_SWIZZLE_128B,
+                                             TCI_CU_L2_PROMOTION_128B, 0);
+    }
     return !tci_cuda_driver()->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim,
                                           stride, box, step, 0, TCI_CU_SWIZZLE_128B,
                                           TCI_CU_L2_PROMOTION_128B, 0);

@@ -18,7 +18,14 @@
 
 #include <string.h>
 
-enum { TCI_BOXES_DEPTH = 64, TCI_BOXES_STEP_MOST = 8, TCI_BOXES_MOST = 256 };
+enum {
+    TCI_BOXES_DEPTH = 64,
+    TCI_BOXES_STEP_MOST = 8,
+    TCI_BOXES_MOST = 256,
+    TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
+    TCI_BOXES_FLAT = 2,         /* of images with so many axes at most */
+    TCI_BOXES_DEEP_CORNER = 16  /* and of those with more */
+};
 
 /* ---- the array of a factor ---- */
 
@@ -165,13 +172,69 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
+/* Is axis d of A walked by places of this axis of the kernel, and nothing but a window's elements
+ * beside it, as far as the hardware goes? *pure: not even those, nor steps. */
+static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
+                                int64_t corner, bool *pure)
+{
+    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
+    for (int a = 0; a < k->n_axes; a++) {
+        int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
+        if (a != axis && a < k->n_outer && d->coef[a] != 0) {
+            return false;
+        }
+        if (a >= k->n_outer && d->coef[a] != 0) {
+            low += TCI_MIN(most, 0);
+            beside += most < 0 ? -most : most;
+            *pure = false;
+        }
+    }
+    int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
+    return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
+           high >= -corner && high < corner && beside < 2 * corner;
+}
+
+/* Are the rows all places of images whose channels lie fastest? */
+static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_matrix_side *a = &x->side[0];
+    int last = k->n_outer - 1, n = a->n_dims - 1;
+    bool ignored, pure = false, fits = a->along_k && n == last && n > 0 && n <= TCI_MATRIX_PLACES;
+    int64_t corner = n <= TCI_BOXES_FLAT + 1 ? TCI_BOXES_CORNER : TCI_BOXES_DEEP_CORNER;
+    x->m = 1;
+    for (int i = 0; i < n && fits; i++) {
+        int axis = last - 1 - i;
+        x->place_axis[i] = axis;
+        x->place_sizes[i] = tci_dim_known(k->axes[axis].size);
+        x->m *= x->place_sizes[i];
+        fits = tci_boxes_is_walked(k, &a->dims[1 + i], axis, corner, &pure) &&
+               tci_boxes_dim(k, &x->side[1], axis, &ignored) < 0 && x->m <= INT32_MAX &&
+               (i == 0 || tci_boxes_is_one(k, axis, axis + 1));
+    }
+    x->one_image = !pure;
+    int axes = pure ? n - 1 : n; /* of an image */
+    fits = fits && axes > 0 && axes <= TCI_MATRIX_DIMS - 2 &&
+           (axes <= TCI_BOXES_FLAT || corner == TCI_BOXES_DEEP_CORNER) &&
+           tci_boxes_dim(k, a, last, &ignored) < 0 &&
+           tci_boxes_dim(k, &x->side[1], last, &ignored) >= 0;
+    x->n_places = fits ? n : 0;
+    return fits;
+}
+
 static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0], *b = &x->side[1];
     int last = k->n_outer - 1, above = last - 1;
     bool ignored, alone;
-    x->m_axis = x->y_axis = -1;
+    x->y_axis = -1;
     x->n_axis = last;
+    x->n = x->image_row = tci_dim_known(k->axes[last].size);
+    if (tci_boxes_places(k, x)) {
+        x->m_axis = x->place_axis[0];
+        return true;
+    }
+    x->m_axis = -1;
     x->m = 0;
     for (int i = 0; i < last; i++) {
         bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
@@ -183,7 +246,6 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
         tci_boxes_dim(k, b, last, &ignored) < 0) {
         return false;
     }
-    x->n = x->image_row = tci_dim_known(k->axes[last].size);
     if (above >= 0 && above != x->m_axis && b->along_k &&
         tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
         tci_boxes_is_one(k, above, last)) {
@@ -335,6 +397,9 @@ static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int wh
     const tci_matrix_side *side = &x->side[which];
     int own = which == 0 ? x->m_axis : x->n_axis;
     bool alone, used[TCI_MATRIX_DIMS] = {false};
+    if (which == 0 && x->n_places > 0) {
+        return true;
+    }
     int dim = tci_boxes_dim(k, side, own, &alone);
     if (!side->along_k && (dim != 0 || !alone || (which == 1 && x->y_axis >= 0))) {
         return false;

@@ -13,7 +13,8 @@ enum {
     TCI_MATRIX_TILE_COLUMNS = 64,
     TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
     TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
-    TCI_MATRIX_K_AXES = 4
+    TCI_MATRIX_K_AXES = 4,
+    TCI_MATRIX_PLACES = 4         /* axes of rows that are places of images */
 };
 
 /* An axis of an array (kernel/boxes.c), in elements. Where the axes of the kernel are at a[], its
@@ -46,10 +47,16 @@ typedef struct tci_matrix {
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
      * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, k_rows together: 64, or fewer that zeros follow. */
+     * axis, k_rows together: 64, or fewer that zeros follow.
+     * Or the rows are several axes: places of images, the fastest first (place_axis[0] is m_axis),
+     * n_places of them (0: one axis), along A's second axis and those above it. Where one_image,
+     * none of them counts images. */
     bool is_boxes;
     int32_t y_axis;
     int64_t image_row;
+    int32_t n_places, place_axis[TCI_MATRIX_PLACES];
+    int64_t place_sizes[TCI_MATRIX_PLACES];
+    bool one_image;
     int32_t n_k, k_axis[TCI_MATRIX_K_AXES], k_block[TCI_MATRIX_K_AXES];
     int64_t k_sizes[TCI_MATRIX_K_AXES];
     int64_t k_steps;

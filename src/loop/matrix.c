@@ -361,6 +361,10 @@ TCI_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage)
         tci_build_set(b, x->batch_axis[i],
                       tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
     }
+    for (int i = 1; i < x->n_places; i++) { /* the fastest axis of the rows counts for all */
+        tci_build_set(b, x->place_axis[i],
+                      tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    }
     if (x->y_axis >= 0) { /* the other axis of the columns counts for both */
         tci_build_set(b, x->y_axis,
                       tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));

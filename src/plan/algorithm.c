@@ -353,17 +353,28 @@ static bool tci_algo_is_view(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
 }
 
+/* Is n padding of what lies in memory with its channels last? Lanes along these share its
+ * guards. */
+static bool tci_algo_pads_images(const tci_algo *a, const tci_node *n)
+{
+    bool pads = n->op == TCI_OP_PAD;
+    for (n = pads ? n->in[0] : n; tci_algo_is_view(n) && !tci_table_has(a->images, n);) {
+        n = n->in[0];
+    }
+    return pads && tci_table_has(a->images, n);
+}
+
 /* Forces what an operand computes into memory: the first value below its views, or of the
  * conversions among them the one to the fewest bytes. */
 static void tci_algo_store_operand(const tci_algo *a, tci_node *n)
 {
     tci_node *least = NULL;
-    for (; tci_algo_is_view(n); n = n->in[0]) {
+    for (; tci_algo_is_view(n) && !tci_table_has(a->forced, n); n = n->in[0]) {
         int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
         int most = tci_dtype_get((tc_dtype)(least ? least : n->in[0])->dtype)->bytes;
         least = n->op == TCI_OP_CAST && bytes < most ? n : least;
     }
-    if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
+    if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER) && !tci_algo_pads_images(a, n)) {
         tci_algo_force(a, least ? least : n);
     }
 }
@@ -524,10 +535,10 @@ static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
 /* ---- matrix units ---- */
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
- * and a widening. NULL: there is none. */
-static tci_node *tci_algo_half_source(tci_node *n)
+ * and a widening, unless one of these lies in memory. NULL: there is none. */
+static tci_node *tci_algo_half_source(const tci_algo *a, tci_node *n)
 {
-    while (tci_algo_is_view(n)) {
+    while (tci_algo_is_view(n) && !tci_table_has(a->forced, n)) {
         bool narrows = n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->dtype);
         bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
                       tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
@@ -647,14 +658,16 @@ static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, in
 
 /* Is contraction n, as far as the graph tells, one for a matrix unit? loop/matrix.c, which sees the
  * kernel, decides. */
-static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
+static bool tci_algo_on_matrix_unit(const tci_algo *algo, const tci_node *n)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    tci_machine machine = algo->machine;
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
     if (machine.matrix_units == 0 || machine.reproducible || rank < 2 || n->dtype == TC_F64) {
         return false;
     }
-    const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
+    const tci_node *x = tci_algo_half_source(algo, n->in[0]);
+    const tci_node *y = tci_algo_half_source(algo, n->in[1]);
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
     bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
     bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
@@ -751,12 +764,16 @@ static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 /* Contraction n for a matrix unit; NULL: none takes it. */
 static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
 {
-    if (!tci_algo_on_matrix_unit(n, a->machine)) {
+    tci_node *runs = tci_plan_runs(a, n);
+    if (runs) {
+        return runs;
+    }
+    if (!tci_algo_on_matrix_unit(a, n)) {
         return tci_plan_images(a, n);
     }
     tci_node *in[2];
     for (int i = 0; i < 2; i++) {
-        in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(n->in[i]));
+        in[i] = tci_algo_pitch(a, n->in[i], tci_algo_half_source(a, n->in[i]));
     }
     return in[0] == n->in[0] && in[1] == n->in[1]
                ? n
@@ -865,6 +882,9 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
         }
         if (tci_table_has(a->whole, n)) {
             tci_table_add(a->whole, over);
+        }
+        if (tci_table_has(a->images, n)) {
+            tci_table_add(a->images, over);
         }
         over->site = over->site.file ? over->site : n->site;
         tci_table_put(&now, n, tci_algo_node(a, over));

@@ -228,6 +228,7 @@ typedef struct tci_algo {
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
     tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves */
+    tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -253,11 +254,30 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
-/* plan/images.c: contraction n of windows with channels last; NULL: it stays as it is. */
+/* plan/layout.c: which values lie in memory with their channels last; changes the roots. */
+TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
+/* Does the machine have a matrix unit that reads boxes of images, and may it? */
+static inline bool tci_plan_has_image_unit(tci_machine machine)
+{
+    return machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
+}
+/* plan/images.c: the bf16 or f16 value behind operand x, of known sizes, below windows, padding,
+ * other movements and a widening, unless one of these lies in memory; NULL: there is none. */
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
+/* The whole axis of that value that is axis a of x; -1: none is. */
+TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
+/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
+TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
+/* Contraction n of windows with channels last; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
+/* plan/runs.c: convolution n of an image of few channels with rows of its windows as runs of
+ * memory; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
+/* Is n the number zero? */
+TCI_FN bool tci_plan_is_zero(const tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);

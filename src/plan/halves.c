@@ -28,7 +28,7 @@ typedef struct tci_halves {
 
 /* ---- whether ---- */
 
-static bool tci_halves_is_zero(const tci_node *n)
+TCI_FN bool tci_plan_is_zero(const tci_node *n)
 {
     return n->op == TCI_OP_CONST && n->value.f == 0;
 }
@@ -36,7 +36,7 @@ static bool tci_halves_is_zero(const tci_node *n)
 /* The value whose elements an operand moves and pads with zeros; NULL: some size is unknown. */
 static tci_node *tci_halves_source(tci_node *n)
 {
-    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_halves_is_zero(n->in[1]))) {
+    while (tci_op_is(n->op, TCI_IS_VIEW) || (n->op == TCI_OP_PAD && tci_plan_is_zero(n->in[1]))) {
         for (int i = 0; i < n->n_attr; i++) {
             if (!tci_dim_is_known(n->attr[i])) {
                 return NULL;

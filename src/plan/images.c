@@ -43,28 +43,34 @@ static bool tci_images_is_known(const tci_node *n)
     return known;
 }
 
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+{
+    while (tci_images_moves(x) && tci_images_is_known(x) && !tci_table_has(a->forced, x)) {
+        x = x->in[0];
+    }
+    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
+    return half && tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+}
+
 static bool tci_images_look(tci_images *m)
 {
     bool windows = false;
     for (int i = 0; i < 2; i++) {
-        tci_node *x = m->n->in[i];
-        while (tci_images_moves(x) && tci_images_is_known(x)) {
-            m->has_window[i] = m->has_window[i] || x->op == TCI_OP_WINDOW;
-            x = x->in[0];
-        }
-        m->source[i] = x;
+        m->source[i] = tci_plan_image(m->a, m->n->in[i]);
         m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
-        windows = windows || m->has_window[i];
-        if (!tci_dtype_is_half((tc_dtype)x->dtype) || !tci_images_is_known(x) || x->rank == 0) {
+        if (!m->source[i]) {
             return false;
         }
+        for (const tci_node *x = m->n->in[i]; x != m->source[i]; x = x->in[0]) {
+            m->has_window[i] = m->has_window[i] || x->op == TCI_OP_WINDOW;
+        }
+        windows = windows || m->has_window[i];
     }
     m->out = m->labels[1] + m->n->attr[1];
     return windows && tci_images_is_known(m->n) && m->source[0]->dtype == m->source[1]->dtype;
 }
 
-/* The axis of a reshaped node's input that is axis a of it; -1: none is. */
-static int tci_images_reshaped(const tci_node *n, int a)
+TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)
 {
     const tci_node *from = n->in[0];
     int64_t before = 1, there = 1;
@@ -79,11 +85,9 @@ static int tci_images_reshaped(const tci_node *n, int a)
     return -1;
 }
 
-/* The whole axis of the value behind operand `which` that is axis a of the operand; -1: none is. */
-static int tci_images_axis(const tci_images *m, int which, int a)
+TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 {
-    const tci_node *x = m->n->in[which];
-    for (; x != m->source[which] && a >= 0; x = x->in[0]) {
+    for (; x != source && a >= 0; x = x->in[0]) {
         bool windowed = x->op == TCI_OP_WINDOW && a >= x->in[0]->rank;
         for (int i = 0; x->op == TCI_OP_WINDOW && i < x->n_attr; i += 4) {
             windowed = windowed || x->attr[i] == a;
@@ -91,7 +95,7 @@ static int tci_images_axis(const tci_images *m, int which, int a)
         if (x->op == TCI_OP_PERMUTE) {
             a = (int)x->attr[a];
         } else if (x->op == TCI_OP_RESHAPE) {
-            a = tci_images_reshaped(x, a);
+            a = tci_plan_image_reshaped(x, a);
         } else if (windowed || x->in[0]->shape[a] != x->shape[a] ||
                    (x->op == TCI_OP_SLICE && x->attr[2 * a] != 0) ||
                    (x->op == TCI_OP_PAD && x->attr[a] != 0)) {
@@ -117,7 +121,7 @@ static bool tci_images_suits(const tci_images *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
     return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
-           tci_images_axis(m, which, a) >= 0;
+           tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
 /* Are the elements of windows kept in the result? */
@@ -229,18 +233,17 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
 TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
 {
     tci_images m = {.a = a, .s = a->s, .g = a->g, .n = n};
-    tci_machine machine = a->machine;
     int axes[2];
     int64_t last;
-    bool unit = machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
-    if (!unit || n->dtype == TC_F64 || n->rank < 2 || !tci_images_look(&m) ||
-        !tci_images_choose(&m, axes, &last)) {
+    if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 || n->rank < 2 ||
+        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last)) {
         return NULL;
     }
     tci_node *in[2];
     int64_t *back = TCI_NEW_ARRAY(m.s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
-        tci_node *copy = tci_images_copy(&m, m.source[i], tci_images_axis(&m, i, axes[i]));
+        int axis = tci_plan_image_axis(n->in[i], m.source[i], axes[i]);
+        tci_node *copy = tci_images_copy(&m, m.source[i], axis);
         in[i] = tci_images_over(&m, n->in[i], m.source[i], copy);
     }
     tci_node *r = tci_images_contract(&m, in, last, back);

@@ -397,8 +397,10 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
-    tci_table takers = tci_table_in(s, sizeof(bool));
-    tci_algo algorithm = {s, g, machine, &p->orders, &forced, changed, p->n_assigns, &takers};
+    tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
+    tci_algo algorithm = {s,       g,           machine, &p->orders, &forced,
+                          changed, p->n_assigns, &takers, &images};
+    tci_plan_layout(&algorithm, outputs, n_roots);
     tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);
     tci_pairs_kernels pairs = {.n = 0};

@@ -396,6 +396,18 @@ static int fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void 
     return !good;
 }
 
+static int fake_cuTensorMapEncodeIm2col(void *map, int type, unsigned rank, void *address,
+                                        const uint64_t *dim, const uint64_t *stride,
+                                        const int *low, const int *high, unsigned channels,
+                                        unsigned places, const unsigned *step, int interleave,
+                                        int swizzle, int promotion, int fill)
+{
+    const unsigned box[5] = {channels, places, 1, 1, 1};
+    bool good = rank >= 3 && channels == 64 && low[0] <= 0 && high[0] <= 0;
+    return fake_cuTensorMapEncodeTiled(map, type, rank, address, dim, stride, box, step,
+                                       interleave, swizzle, promotion, fill) || !good;
+}
+
 /* False: the backend calls something that is not here. */
 static bool fake_install(void)
 {
@@ -439,6 +451,7 @@ static bool fake_install(void)
         .module_global = fake_cuModuleGetGlobal_v2,
         .function_set = fake_cuFuncSetAttribute,
         .tensor_map = fake_cuTensorMapEncodeTiled,
+        .place_map = fake_cuTensorMapEncodeIm2col,
         .graph_handle = fake_cuGraphConditionalHandleCreate,
         .graph_add = fake_cuGraphAddNode,
     };

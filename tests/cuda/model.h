@@ -8,9 +8,10 @@
  * or a deadlock here too.
  *
  * Modelled: barriers with arrivals, bytes and phases; boxes of rank 2 to 5 with 128-byte swizzle
- * and zeros outside; products of four warps from descriptors, both orders of A and B, or from A in
- * registers, in commit groups, fenced; 8x8 squares stored by a warp; warps that meet and swap.
- * Everything else is the compiler's.
+ * and zeros outside, and places of images, walked from axis to axis and image to image; products of
+ * four warps from descriptors, both orders of A and B, or from A in registers, in commit groups,
+ * fenced; 8x8 squares stored by a warp; warps that meet and swap. Everything else is the
+ * compiler's.
  *
  * This shares its author's reading of the hardware with the text it tests. */
 #include <algorithm>
@@ -40,7 +41,8 @@ struct model_warpgroup {
     long done;            /* groups that left the queue */
 };
 
-struct model_box { unsigned to, bar; const void *map; int at[5]; };
+/* places: of images, offset by at[rank] .. */
+struct model_box { unsigned to, bar; const void *map; int at[8]; bool places; };
 
 enum model_waits {
     MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_ENDED
@@ -166,9 +168,52 @@ static void tc_barrier_wait(unsigned bar, unsigned parity)
 /* ---- boxes ---- */
 
 /* The words of a map: see tci_cuda_map. */
-enum { MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13, MODEL_STEP = 18 };
+enum {
+    MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13, MODEL_STEP = 18,
+    MODEL_AXES = 23, MODEL_LOW = 24, MODEL_HIGH = 27
+};
 
-static void model_arrives(const model_box &box)
+/* 64 elements as row `row` of what is loaded to box.to. */
+static void model_row(const model_box &box, int row, const char *from, bool inside)
+{
+    const long long *w = ((const model_map *)box.map)->words;
+    for (int c = 0; c < w[MODEL_BOX]; c++) {
+        unsigned short v = 0;
+        if (inside && box.at[0] + c >= 0 && box.at[0] + c < w[MODEL_DIM]) {
+            memcpy(&v, from + 2 * (box.at[0] + c), 2);
+        }
+        memcpy(model_at(model_swizzle(box.to + 128 * row + 2 * c), 2), &v, 2);
+    }
+}
+
+/* box[1] places, the first at box.at; each axis goes up to its last place and begins anew. */
+static int model_places(const model_box &box)
+{
+    const model_map *map = (const model_map *)box.map;
+    const long long *w = map->words;
+    int axes = (int)w[MODEL_AXES], at[5];
+    memcpy(at, box.at, sizeof(at));
+    for (int row = 0; row < w[MODEL_BOX + 1]; row++) {
+        bool inside = at[axes + 1] >= 0 && at[axes + 1] < w[MODEL_DIM + axes + 1];
+        const char *from = map->start + at[axes + 1] * w[MODEL_STRIDE + axes];
+        for (int i = 1; i <= axes; i++) {
+            long long x = at[i] + box.at[axes + 1 + i];
+            inside = inside && x >= 0 && x < w[MODEL_DIM + i];
+            from += x * w[MODEL_STRIDE + i - 1];
+        }
+        model_row(box, row, from, inside);
+        int i = 1;
+        while (i <= axes &&
+               (at[i] += (int)w[MODEL_STEP + i]) > w[MODEL_DIM + i] - 1 + w[MODEL_HIGH + i - 1]) {
+            at[i] = (int)w[MODEL_LOW + i - 1];
+            i++;
+        }
+        at[axes + 1] += i > axes;
+    }
+    return (int)w[MODEL_BOX + 1];
+}
+
+static int model_tile(const model_box &box)
 {
     const model_map *map = (const model_map *)box.map;
     const long long *w = map->words;
@@ -184,14 +229,15 @@ static void model_arrives(const model_box &box)
             inside = inside && at >= 0 && at < w[MODEL_DIM + i];
             from += at * w[MODEL_STRIDE + i - 1];
         }
-        for (int c = 0; c < w[MODEL_BOX]; c++) {
-            unsigned short v = 0;
-            if (inside && box.at[0] + c >= 0 && box.at[0] + c < w[MODEL_DIM]) {
-                memcpy(&v, from + 2 * (box.at[0] + c), 2);
-            }
-            memcpy(model_at(model_swizzle(box.to + 128 * row + 2 * c), 2), &v, 2);
-        }
+        model_row(box, row, from, inside);
     }
+    return rows;
+}
+
+static void model_arrives(const model_box &box)
+{
+    const long long *w = ((const model_map *)box.map)->words;
+    int rows = box.places ? model_places(box) : model_tile(box);
     model_barrier *b = model_find(box.bar);
     if (b) {
         b->bytes -= (long)(2 * w[MODEL_BOX] * rows);
@@ -203,7 +249,8 @@ static void model_load(unsigned to, const void *map, unsigned bar, int rank, int
                        int d, int e)
 {
     const model_map *m = (const model_map *)map;
-    if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_BOX] != 64) {
+    if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_BOX] != 64 ||
+        m->words[MODEL_AXES] != 0) {
         model_fail("a box that does not suit its map or place");
     }
     for (int i = 0; i < rank; i++) {
@@ -213,7 +260,53 @@ static void model_load(unsigned to, const void *map, unsigned bar, int rank, int
             model_fail("a map that cannot be encoded");
         }
     }
-    model_boxes.push_back(model_box{to, bar, map, {a, b, c, d, e}});
+    model_boxes.push_back(model_box{to, bar, map, {a, b, c, d, e}, false});
+}
+
+/* at: a place of each axis, its image, and offsets, which have 8 bits, of three axes 5. */
+static void model_load_places(unsigned to, const void *map, unsigned bar, int axes, const int *at)
+{
+    const long long *w = ((const model_map *)map)->words;
+    model_box box = {to, bar, map, {0}, true};
+    long long corner = axes < 3 ? 128 : 16;
+    if (to % 1024 != 0 || axes != w[MODEL_AXES] || axes != w[MODEL_RANK] - 2 ||
+        w[MODEL_BOX] != 64 || w[MODEL_BOX + 1] < 1 || w[MODEL_BOX + 1] > 1024) {
+        model_fail("places that do not suit their map");
+    }
+    for (int i = 1; i <= axes; i++) {
+        long long low = w[MODEL_LOW + i - 1], high = w[MODEL_HIGH + i - 1];
+        if (low < -corner || low >= corner || high < -corner || high >= corner ||
+            w[MODEL_STEP + i] < 1 || w[MODEL_STEP + i] > 8 || w[MODEL_STRIDE + i - 1] % 16 != 0) {
+            model_fail("a map that cannot be encoded");
+        }
+        if (at[i] < low || at[i] > w[MODEL_DIM + i] - 1 + high || at[axes + 1 + i] < 0 ||
+            at[axes + 1 + i] >= 2 * corner) {
+            model_fail("a place where none can begin");
+        }
+    }
+    memcpy(box.at, at, sizeof(*at) * (size_t)(2 * axes + 2));
+    model_boxes.push_back(box);
+}
+
+static void tc_load_places(unsigned to, const void *map, unsigned bar, int a, int b, int c,
+                           unsigned short u)
+{
+    const int at[4] = {a, b, c, u};
+    model_load_places(to, map, bar, 1, at);
+}
+
+static void tc_load_places(unsigned to, const void *map, unsigned bar, int a, int b, int c, int d,
+                           unsigned short u, unsigned short v)
+{
+    const int at[6] = {a, b, c, d, u, v};
+    model_load_places(to, map, bar, 2, at);
+}
+
+static void tc_load_places(unsigned to, const void *map, unsigned bar, int a, int b, int c, int d,
+                           int e, unsigned short u, unsigned short v, unsigned short w)
+{
+    const int at[8] = {a, b, c, d, e, u, v, w};
+    model_load_places(to, map, bar, 3, at);
 }
 
 static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b)

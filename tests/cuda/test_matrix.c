@@ -640,6 +640,190 @@ TEST(convolutions_read_boxes_of_images)
     }
 }
 
+/* ---- networks of convolutions: channels last from one to the next ---- */
+
+/* A convolution of its own filters, and a norm's scale and shift; inputs[*n] .. are made. */
+static tc_tensor conv_norm(tc_ctx *ctx, tc_tensor x, int64_t filters, int64_t kernel, tc_conv how,
+                           tc_tensor *inputs, int *n)
+{
+    int64_t channels = tc_size(x, 1) / (how.groups ? how.groups : 1);
+    tc_tensor w = tc_input(ctx, "w", TC_BF16, filters, channels, kernel, kernel);
+    tc_tensor scale = tc_input(ctx, "scale", TC_BF16, filters, 1, 1);
+    tc_tensor shift = tc_input(ctx, "shift", TC_BF16, filters, 1, 1);
+    inputs[(*n)++] = w;
+    inputs[(*n)++] = scale;
+    inputs[(*n)++] = shift;
+    tc_tensor y = tc_cast(tc_conv2d(x, w, TC_NONE, &how), TC_F32);
+    return tc_cast(tc_add(tc_mul(y, tc_cast(scale, TC_F32)), tc_cast(shift, TC_F32)), TC_BF16);
+}
+
+enum { NETWORK_INPUTS = 32, NETWORK_OUTPUTS = 3 };
+
+typedef struct network {
+    tc_tensor inputs[NETWORK_INPUTS], outputs[NETWORK_OUTPUTS];
+    int n_inputs, n_outputs;
+} network;
+
+/* Few channels, a pool, a residual block, one that projects its shortcut by steps of two, and a
+ * block between whose products each channel has a filter of its own. */
+static void residual_network(tc_ctx *ctx, network *m)
+{
+    const tc_conv same = {.padding = {1, 1}}, half = {.stride = {2, 2}, .padding = {1, 1}};
+    const tc_conv first = {.stride = {2, 2}, .padding = {3, 3}}, one = {.stride = {1, 1}};
+    const tc_conv own = {.padding = {1, 1}, .groups = 96};
+    tc_tensor *in = m->inputs, x = tc_input(ctx, "x", TC_BF16, 3, 3, 60, 60);
+    int *n = &m->n_inputs;
+    in[(*n)++] = x;
+    x = tc_relu(conv_norm(ctx, x, 64, 7, first, in, n));
+    x = tc_max_pool2d(x, &(tc_pool){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+    tc_tensor y = tc_relu(conv_norm(ctx, x, 64, 3, same, in, n));
+    x = tc_relu(tc_add(conv_norm(ctx, y, 64, 3, same, in, n), x));
+    y = tc_relu(conv_norm(ctx, x, 72, 3, half, in, n));
+    y = conv_norm(ctx, y, 72, 3, same, in, n);
+    x = tc_relu(tc_add(y, conv_norm(ctx, x, 72, 1, (tc_conv){.stride = {2, 2}}, in, n)));
+    y = tc_relu(conv_norm(ctx, x, 96, 1, one, in, n));
+    y = tc_relu(conv_norm(ctx, y, 96, 3, own, in, n));
+    x = tc_add(conv_norm(ctx, y, 72, 1, one, in, n), x);
+    x = tc_cast(conv_norm(ctx, x, 64, 3, same, in, n), TC_F32);
+    m->outputs[m->n_outputs++] = x;
+}
+
+/* Two convolutions, one behind the other: of lines; of one image, with elements apart; of cubes. */
+static void ranks_network(tc_ctx *ctx, network *m)
+{
+    tc_tensor line = tc_input(ctx, "line", TC_BF16, 2, 40, 150);
+    tc_tensor wide = tc_input(ctx, "wide", TC_BF16, 64, 40, 5);
+    tc_tensor image = tc_input(ctx, "image", TC_BF16, 1, 32, 20, 17);
+    tc_tensor dilated = tc_input(ctx, "dilated", TC_BF16, 64, 32, 3, 3);
+    tc_tensor cube = tc_input(ctx, "cube", TC_BF16, 2, 32, 5, 6, 7);
+    tc_tensor cubes = tc_input(ctx, "cubes", TC_BF16, 64, 32, 3, 3, 3);
+    tc_tensor back = tc_input(ctx, "back", TC_BF16, 64, 64);
+    tc_tensor all[7] = {line, wide, image, dilated, cube, cubes, back};
+    tc_tensor y[3] = {
+        tc_conv1d(line, wide, TC_NONE, &(tc_conv){.stride = {3}, .padding = {2}}),
+        tc_conv2d(image, dilated, TC_NONE, &(tc_conv){.padding = {2, 3}, .dilation = {2, 3}}),
+        tc_conv3d(cube, cubes, TC_NONE, &(tc_conv){.padding = {1, 1, 1}}),
+    };
+    y[0] = tc_conv1d(tc_relu(y[0]), tc_reshape(back, 64, 64, 1), TC_NONE, NULL);
+    y[1] = tc_conv2d(tc_relu(y[1]), tc_reshape(back, 64, 64, 1, 1), TC_NONE, NULL);
+    y[2] = tc_conv3d(tc_relu(y[2]), tc_reshape(back, 64, 64, 1, 1, 1), TC_NONE, NULL);
+    for (int i = 0; i < 7; i++) {
+        m->inputs[m->n_inputs++] = all[i];
+    }
+    for (int i = 0; i < 3; i++) {
+        m->outputs[m->n_outputs++] = tc_cast(y[i], TC_F32);
+    }
+}
+
+typedef void make_network(tc_ctx *, network *);
+
+/* bf16 numbers about 0, of a filter so small that its sums are about 1; heap. */
+static uint16_t *network_numbers(tc_tensor t, bool is_filter, uint32_t *seed)
+{
+    int64_t count = tc_count(t);
+    float scale = is_filter ? 1 / sqrtf((float)(count / tc_size(t, 0))) : 1;
+    uint16_t *values = (uint16_t *)malloc((size_t)count * 2);
+    for (int64_t i = 0; i < count; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        values[i] = to_half(((float)(*seed >> 8) / 8388608.0f - 1) * scale, false);
+    }
+    return values;
+}
+
+/* Its values, one output behind the other, heap; the same inputs for each backend. What is said of
+ * its launches is in text. */
+static float *run_network(const char *backend, make_network *make, char *text, size_t n_text,
+                          tc_program_info *info, int64_t *n_out)
+{
+    tc_ctx *ctx = open_context(backend, 0);
+    tc_buf in[NETWORK_INPUTS], out[NETWORK_OUTPUTS];
+    network m = {.n_inputs = 0};
+    tc_program *f = NULL;
+    uint32_t seed = 7;
+    *n_out = 0;
+    make(ctx, &m);
+    for (int i = 0; i < m.n_inputs; i++) {
+        bool is_filter = i % 3 == 1 || tc_rank(m.inputs[i]) == 2;
+        in[i] = TC_BUF((const void *)network_numbers(m.inputs[i], is_filter, &seed),
+                       2 * tc_count(m.inputs[i]));
+    }
+    for (int i = 0; i < m.n_outputs; i++) {
+        *n_out += tc_count(m.outputs[i]);
+    }
+    float *values = (float *)calloc((size_t)*n_out, sizeof(float)), *at = values;
+    for (int i = 0; i < m.n_outputs; i++) {
+        out[i] = TC_BUF(at, tc_count(m.outputs[i]));
+        at += tc_count(m.outputs[i]);
+    }
+    tc_status status = tc_compile_fn((tc_tensors){m.inputs, m.n_inputs},
+                                     (tc_tensors){m.outputs, m.n_outputs}, NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s: %s", backend, tc_error(ctx));
+    if (!status) {
+        tc_program_get_info(f, info);
+        snprintf(text, n_text, "%s", explained(f));
+        status = tc_run(f, TC_BUFS_N(in, m.n_inputs), TC_BUFS_N(out, m.n_outputs));
+        CHECK_MSG(status == TC_OK, "%s: %s, %s", backend, tc_error(f), emu_why);
+    }
+    for (int i = 0; i < m.n_inputs; i++) {
+        free(in[i].data);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return values;
+}
+
+static int count_text(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
+        n++;
+    }
+    return n;
+}
+
+/* places, matrices: kernels whose rows are places of images, and that have a matrix unit's sums. */
+static void check_network(make_network *make, int launches, int places, int matrices)
+{
+    char text[20000] = "", ignored[20000];
+    tc_program_info info, other;
+    memset(&info, 0, sizeof(info));
+    int64_t n = 0;
+    float *got = run_network("emulated", make, text, sizeof(text), &info, &n);
+    float *want = run_network("interp", make, ignored, sizeof(ignored), &other, &n);
+    double size = 0, off = 0;
+    for (int64_t i = 0; i < n; i++) {
+        size = fmax(size, fabs((double)want[i]));
+        off = fmax(off, fabs((double)got[i] - (double)want[i]));
+    }
+    CHECK_MSG(off <= 0.03 * size, "off by %g of %g", off, size);
+    CHECK_MSG(info.n_steps == launches && count_text(text, ", places") == places &&
+                  count_text(text, "class MATRIX") == matrices,
+              "%d launches, %d of places, %d of the unit, expected %d, %d and %d:\n%s",
+              info.n_steps, count_text(text, ", places"), count_text(text, "class MATRIX"),
+              launches, places, matrices, text);
+    free(got);
+    free(want);
+}
+
+/* Norms, relus, shortcuts and pools are computed where a convolution's result is, and read as it
+ * lies: a launch for each of ten convolutions and for the pool, one that copies the image, eight
+ * that copy filters. */
+TEST(channels_stay_last_between_convolutions)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    check_network(residual_network, 20, 4, 8);
+}
+
+TEST(rows_are_places_of_lines_images_and_cubes)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    check_network(ranks_network, 12, 3, 5);
+}
+
 TEST(a_warm_start_knows_the_main_loop)
 {
     static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};

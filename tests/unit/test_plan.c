@@ -35,7 +35,8 @@ static int64_t chunk_of(tci_scratch *s, int64_t n, int64_t *padded)
     tci_node *sum = tci_graph_node(&g, TCI_OP_SUM, TC_F32, 0, NULL, 1, &x, 1, &axis);
     tci_str orders = {.s = s};
     tci_table forced = tci_table_in(s, sizeof(bool));
-    const tci_algo a = {s, &g, {.vector_bytes = 32}, &orders, &forced};
+    tci_table whole = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
+    const tci_algo a = {s, &g, {.vector_bytes = 32}, &orders, &forced, NULL, 0, &whole, &images};
     tci_plan_algorithm(&a, &sum, 1);
     const tci_node *parts = sum->in[0]->in[0]; /* of the sum of the partial sums */
     REQUIRE(parts->op == TCI_OP_RESHAPE && parts->rank == 2);
@@ -85,7 +86,8 @@ TEST(a_node_that_was_there_before_stays_forced)
     roots[1] = tci_graph_node(&g, TCI_OP_EXP, TC_F32, 1, &sizes[2], 1, &flat, 0, NULL);
     tci_str orders = {.s = &s};
     tci_table forced = tci_table_in(&s, sizeof(bool));
-    tci_algo a = {&s, &g, {.vector_bytes = 32}, &orders, &forced};
+    tci_table whole = tci_table_in(&s, sizeof(bool)), images = tci_table_in(&s, sizeof(bool));
+    tci_algo a = {&s, &g, {.vector_bytes = 32}, &orders, &forced, NULL, 0, &whole, &images};
     tci_table_add(&forced, roots[0]);
     tci_plan_algorithm(&a, roots, 2);
     CHECK(roots[0] == roots[1]);
