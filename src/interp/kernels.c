@@ -313,12 +313,8 @@ static uint64_t tci_exec_lane_value(const tci_helper *h, const char *a, const ch
     tci_value v = x;
     if (h->f32_1) {
         v.f = h->f32_1((float)x.f);
-    } else if (h->f32_2) {
-        v.f = h->f32_2((float)x.f, (float)y.f);
     } else if (h->f64_1) {
         v.f = h->f64_1(x.f);
-    } else if (h->f64_2) {
-        v.f = h->f64_2(x.f, y.f);
     } else if (h->i64_2) {
         v.i = h->i64_2(x.i, y.i);
     }

@@ -1,5 +1,5 @@
-/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, and POW, ERFINV,
- * LGAMMA and its derivatives with what they stand on.
+/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, and ERFINV, LGAMMA
+ * and its derivatives with what they stand on, POW and GCD of integers.
  *
  * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
  * the interpreter and generated code run the same operations in the same order.
@@ -385,83 +385,6 @@ static float tc_h_erfinv_f32(float x) {
     return (float)tc_h_erfinv_f64((double)x);
 })
 
-/* |x|^y = e^(y log|x|) with the logarithm in hi + lo (2^-64 relative): m = 2^k (1 + f), s = f / (2
- * + f), log = k ln 2 + 2 s + s (2/3 s^2 + s^4 P(s^2)), all but P in two parts; P: 2^-55 of a term
- * below 2^-11. Special cases as in C99 annex F. */
-TCI_HELPER(pow_f64,
-static double tc_h_pow_f64(double x, double y) {
-    if (y == 0.0 || x == 1.0) {
-        return 1.0;
-    }
-    if (x != x || y != y) {
-        return x + y;
-    }
-    union { double f; unsigned long long u; } v;
-    v.f = x;
-    double ay = y < 0.0 ? -y : y;
-    int whole = 1;
-    int odd = 0;
-    if (ay < 0x1p53) {
-        long long t = (long long)y;
-        whole = (double)t == y;
-        odd = whole && (t & 1);
-    }
-    double sign = odd && v.u >> 63 ? -1.0 : 1.0;
-    v.u &= 0x7fffffffffffffffu;
-    double ax = v.f;
-    if (ax == 1.0) {
-        return whole ? sign : 0.0 / (y - y);
-    }
-    if (ax == 0.0) {
-        return y < 0.0 ? sign / ax : sign * 0.0;
-    }
-    if (v.u >= 0x7ff0000000000000u) {
-        return y < 0.0 ? sign * 0.0 : sign * ax;
-    }
-    if (x < 0.0 && !whole) {
-        return (x - x) / (x - x);
-    }
-    int k = 0;
-    if (ax < 0x1p-1022) {
-        v.f = ax * 0x1p54;
-        k = -54;
-    }
-    unsigned long long offset = v.u - 0x3fe6a09e667f3bcdu;
-    k += (int)((long long)offset >> 52);
-    v.u = (offset & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
-    double f = v.f - 1.0;
-    double d = 2.0 + f;
-    double dl = f - (d - 2.0);
-    double s = f / d;
-    double sl = (TC_FMA_F64(-s, d, f) - s * dl) / d;
-    double z = s * s;
-    double zl = TC_FMA_F64(s, s, -z) + 2.0 * s * sl;
-    static const double q[8] = {
-        0x1.e039c40bcae8cp-4, 0x1.df7b9e38ce30ap-4, 0x1.1118cdef6094bp-3,
-        0x1.3b1395b312ae4p-3, 0x1.745d177ae7ca5p-3, 0x1.c71c71c6ea3a7p-3,
-        0x1.2492492492523p-2, 0x1.999999999999ap-2};
-    double p = q[0];
-    for (int i = 1; i < 8; i++) {
-        p = TC_FMA_F64(p, z, q[i]);
-    }
-    double c = 0x1.5555555555555p-1;
-    double w = c * z;
-    double wl = TC_FMA_F64(c, z, -w) + (c * zl + (0x1.5555555555555p-55 * z + z * z * p));
-    double u = s * w;
-    double ul = TC_FMA_F64(s, w, -u) + (s * wl + sl * w);
-    double h0 = (double)k * 0x1.62e42fefa38p-1;
-    double h1 = h0 + 2.0 * s;
-    double h2 = h1 + u;
-    double low = (2.0 * s - (h1 - h0)) + (u - (h2 - h1));
-    low += TC_FMA_F64((double)k, 0x1.ef35793c7673p-45, 2.0 * sl + ul);
-    double lh = h2 + low;
-    double ll = low - (lh - h2);
-    double b = ay > 1e20 ? (y < 0.0 ? -1e20 : 1e20) : y;
-    double ph = b * lh;
-    double pl = TC_FMA_F64(b, lh, -ph) + b * ll;
-    return sign * tc_h_exp_core_f64(ph, pl, 0);
-})
-
 /* log where x is not a finite number above 0: -inf at 0, inf at inf, else NaN. */
 TCI_HELPER(log_edge_f32,
 static float tc_h_log_edge_f32(float x) {
@@ -471,36 +394,6 @@ static float tc_h_log_edge_f32(float x) {
         v.u = x == 0.0f ? 0xff800000u : 0x7fc00000u;
     }
     return v.f;
-})
-
-/* Through double: y log|x| is good to 2^-45 of the result. Special cases as in pow_f64. */
-TCI_HELPER(pow_f32,
-static float tc_h_pow_f32(float x, float y) {
-    if (y == 0.0f || x == 1.0f) {
-        return 1.0f;
-    }
-    if (x != x || y != y) {
-        return x + y;
-    }
-    union { float f; unsigned int u; } v;
-    v.f = x;
-    float ay = y < 0.0f ? -y : y;
-    int whole = 1;
-    int odd = 0;
-    if (ay < 0x1p24f) {
-        int t = (int)y;
-        whole = (float)t == y;
-        odd = whole && (t & 1);
-    }
-    double sign = odd && v.u >> 31 ? -1.0 : 1.0;
-    v.u &= 0x7fffffffu;
-    if (v.f == 1.0f) {
-        return (float)sign + (whole ? 0.0f : (y - y) / (y - y));
-    }
-    if (x < 0.0f && !whole && v.u < 0x7f800000u) {
-        return (x - x) / (x - x);
-    }
-    return (float)(sign * tc_h_exp_core_f64((double)y * tc_h_log_f64((double)v.f), 0.0, 0));
 })
 
 /* Repeated squaring, wrapping. A negative exponent gives the integer part of 1 / x^|y|, and 0 for x
@@ -759,7 +652,6 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(SIN_SLOW_F32, sin_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
-    TCI_HELPER_ROW(POW_F32, pow_f32, F32, 2, EXP_CORE_F64, LOG_F64),
     TCI_HELPER_ROW(TAN_SLOW_F32, tan_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(ERFINV_F32, erfinv_f32, F32, 1, ERFINV_F64, NONE),
     TCI_HELPER_ROW(LGAMMA_F32, lgamma_f32, F32, 1, LGAMMA_F64, NONE),
@@ -772,7 +664,6 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(COS_F64, cos_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(TAIL_F64, tail_f64, F64, 0, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(ERF_F64, erf_f64, F64, 1, TAIL_F64, NONE),
-    TCI_HELPER_ROW(POW_F64, pow_f64, F64, 2, EXP_CORE_F64, NONE),
     TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(ERFC_F64, erfc_f64, F64, 1, ERF_F64, NONE),
     TCI_HELPER_ROW(ERFINV_F64, erfinv_f64, F64, 1, ERFC_F64, LOG_F64),
@@ -786,12 +677,10 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
-    [TCI_H_POW_F32].f32_2 = tc_h_pow_f32,
     [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,
     [TCI_H_SIN_F64].f64_1 = tc_h_sin_f64,
     [TCI_H_COS_F64].f64_1 = tc_h_cos_f64,
     [TCI_H_ERF_F64].f64_1 = tc_h_erf_f64,
-    [TCI_H_POW_F64].f64_2 = tc_h_pow_f64,
     [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
     [TCI_H_ERFINV_F32].f32_1 = tc_h_erfinv_f32,
     [TCI_H_LGAMMA_F32].f32_1 = tc_h_lgamma_f32,

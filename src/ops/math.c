@@ -6,7 +6,7 @@
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
  * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions carry sums
  * of two doubles, operation by operation as the helpers of the same names do (ops/helpers.c), on
- * which POW, ERFINV, LGAMMA and its derivatives stand: those are helpers altogether.
+ * which ERFINV, LGAMMA and its derivatives stand: those are helpers altogether.
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -180,7 +180,7 @@ static const double tci_math_exp_c[] = {0x1.6a4508p-10, 0x1.1239aap-7, 0x1.5558b
                                         0x1.555492p-3, 0x1.fffffcp-2};
 /* The same for relative error of e^r - 1 (2^-26.1), then moved by a random search over rounded
  * coefficients until the worst tanh over all floats was 2.47 ulp. */
-static const double tci_math_expm1_c[] = {0x1.5e0db2p-10, 0x1.11f1dap-7, 0x1.55619p-5,
+static const double tci_math_tanh_c[] = {0x1.5e0db2p-10, 0x1.11f1dap-7, 0x1.55619p-5,
                                           0x1.5554d8p-3, 0x1.fffffcp-2};
 /* log(1 + f) - f over f^2, f in [sqrt(1/2) - 1, sqrt(2) - 1], error of the log 2^-27.8: f^8 ..
  * f^0 */
@@ -233,11 +233,17 @@ static const double tci_math_atan_wide_c[] = {
     -0x1.2597cf63e2428p-6, 0x1.37ea9a4c49097p-5, -0x1.9cdb0a716daacp-5, 0x1.df1123b20808ep-5,
     -0x1.10ebd89091441p-4, 0x1.3b111be7791dep-4, -0x1.745cf9033d9f6p-4, 0x1.c71c70e751f3dp-4,
     -0x1.24924922b02acp-3, 0x1.99999999958b9p-3, -0x1.555555555553dp-2};
-/* as tci_math_expm1_c, 2^-61.6: r^12 .. r^2 */
+/* (e^r - 1 - r) / r^2, |r| <= 0.347, relative error of e^r - 1 2^-61.6: r^12 .. r^2 */
 static const double tci_math_exp_wide_c[] = {
     0x1.1f199062262bbp-29, 0x1.af5f39ea86203p-26, 0x1.27e513a240c35p-22, 0x1.71ddf808f8573p-19,
     0x1.a01a018de343dp-16, 0x1.a01a01b00568cp-13, 0x1.6c16c16c1ab6p-10, 0x1.111111110f652p-7,
     0x1.555555555554dp-5, 0x1.5555555555559p-3, 0.5};
+/* (log((1 + s) / (1 - s)) / s - 2 - 2/3 s^2) / s^4 over s^2, |s| <= 0.1716: s^4 .. s^0, error of
+ * the log 2^-36.7; for f64 s^14 .. s^0, 2^-55 of a term below 2^-11 */
+static const double tci_math_pow_c[] = {0x1.dfa302p-3, 0x1.24527ap-2, 0x1.999a00p-2};
+static const double tci_math_pow_wide_c[] = {
+    0x1.e039c40bcae8cp-4, 0x1.df7b9e38ce30ap-4, 0x1.1118cdef6094bp-3, 0x1.3b1395b312ae4p-3,
+    0x1.745d177ae7ca5p-3, 0x1.c71c71c6ea3a7p-3, 0x1.2492492492523p-2, 0x1.999999999999ap-2};
 /* (2 atanh(z) - 2 z) / z^3 over z^2, |z| <= 0.1716, error of the log 2^-59.5: z^12 .. z^0 */
 static const double tci_math_log_wide_c[] = {
     0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
@@ -369,7 +375,7 @@ static void tci_math_tanh_f32(tci_math *m)
     int sum = tci_math_fma(m, t, tci_math_k(m, tci_math_log2e), magic);
     int n = tci_math_2(m, TCI_P_SUB, sum, magic);
     int r = tci_math_fma(m, n, tci_math_k(m, -tci_math_ln2), t);
-    int p = tci_math_poly(m, r, tci_math_expm1_c, TCI_COUNT(tci_math_expm1_c));
+    int p = tci_math_poly(m, r, tci_math_tanh_c, TCI_COUNT(tci_math_tanh_c));
     p = tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, r, r), r);
     int scale = tci_math_exp2i(m, sum);
     int less = tci_math_2(m, TCI_P_SUB, scale, tci_math_k(m, 1.0));
@@ -572,7 +578,7 @@ static int tci_math_exp_poly(tci_math *m, int r)
 {
     return tci_math_is_wide(m)
                ? tci_math_poly(m, r, tci_math_exp_wide_c, TCI_COUNT(tci_math_exp_wide_c))
-               : tci_math_poly(m, r, tci_math_expm1_c, TCI_COUNT(tci_math_expm1_c));
+               : tci_math_poly(m, r, tci_math_exp_c, TCI_COUNT(tci_math_exp_c));
 }
 
 /* e^x = (1 + t) 2^n */
@@ -838,25 +844,19 @@ static void tci_math_sinc(tci_math *m)
     tci_math_select(m, zero, tci_math_k(m, 1.0), tci_math_2(m, TCI_P_DIV, y, a));
 }
 
-static void tci_math_copysign(tci_math *m)
-{
-    int x = tci_math_arg(m, 0), y = tci_math_arg(m, 1);
-    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
-}
-
-/* ---- f64 recipes: the operations of the helpers, for all lanes at once ---- */
-
-/* e^(hi + lo) 2^k as exp_core_f64 does it, for hi in [-900, 720]. */
+/* e^(hi + lo) 2^k: of f64 as exp_core_f64 does it, for hi in [-900, 720], of f32 in [-176, 89]. */
 static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
 {
     int magic = tci_math_magic_of(m, 2 * tci_math_bias(m) + k);
-    int sum = tci_math_fma(m, hi, tci_math_k(m, 0x1.71547652b82fep+0), magic);
+    int sum = tci_math_fma(m, hi, tci_math_k_of(m, tci_math_log2e, 0x1.71547652b82fep+0), magic);
     int n = tci_math_2(m, TCI_P_SUB, sum, magic);
-    int rh = tci_math_fma(m, n, tci_math_k(m, -0x1.62e42fefa38p-1), hi);
-    int c = tci_math_fma(m, n, tci_math_k(m, -0x1.ef35793c7673p-45), lo);
+    int rh = tci_math_fma(m, n, tci_math_k_of(m, -tci_math_ln2, -0x1.62e42fefa38p-1), hi);
+    int c = tci_math_fma(m, n, tci_math_k_of(m, -tci_math_ln2_rest, -0x1.ef35793c7673p-45), lo);
     int r = tci_math_2(m, TCI_P_ADD, rh, c);
     int rl = tci_math_2(m, TCI_P_SUB, c, tci_math_2(m, TCI_P_SUB, r, rh));
-    int p = tci_math_poly(m, r, tci_math_exp_f64_c, TCI_COUNT(tci_math_exp_f64_c));
+    int p = tci_math_is_wide(m)
+                ? tci_math_poly(m, r, tci_math_exp_f64_c, TCI_COUNT(tci_math_exp_f64_c))
+                : tci_math_poly(m, r, tci_math_exp_c, TCI_COUNT(tci_math_exp_c));
     int tail = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, r, r), p, tci_math_fma(m, r, rl, rl));
     int one = tci_math_k(m, 1.0);
     int y = tci_math_2(m, TCI_P_ADD, one, r);
@@ -864,6 +864,105 @@ static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
     y = tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
     return tci_math_scale(m, y, tci_math_to_bits(m, sum));
 }
+
+/* a and b as one: a + b rounded, and what that lost; |a| >= |b|, or a is 0. */
+static tci_math_pair tci_math_sum(tci_math *m, int a, int b)
+{
+    int hi = tci_math_2(m, TCI_P_ADD, a, b);
+    tci_math_pair y = {hi, tci_math_2(m, TCI_P_SUB, b, tci_math_2(m, TCI_P_SUB, hi, a))};
+    return y;
+}
+
+/* a b, and what rounding that lost. */
+static tci_math_pair tci_math_product(tci_math *m, int a, int b)
+{
+    int hi = tci_math_2(m, TCI_P_MUL, a, b);
+    tci_math_pair y = {hi, tci_math_fma(m, a, b, tci_math_1(m, TCI_P_NEG, hi))};
+    return y;
+}
+
+/* log u, u finite and above 0, to 2^-36 or 2^-64 of it: u = 2^k (1 + f), s = f / (2 + f), log u =
+ * k ln 2 + 2 s + s (2/3 s^2 + s^4 P(s^2)), all but P in two parts. */
+static tci_math_pair tci_math_log_pair(tci_math *m, int u)
+{
+    bool wide = tci_math_is_wide(m);
+    tci_math_parts of = tci_math_split(m, u);
+    int two = tci_math_k(m, 2.0), d = tci_math_2(m, TCI_P_ADD, two, of.f);
+    int d_rest = tci_math_2(m, TCI_P_SUB, of.f, tci_math_2(m, TCI_P_SUB, d, two));
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 1.0), d);
+    int s = tci_math_2(m, TCI_P_MUL, of.f, back), minus_s = tci_math_1(m, TCI_P_NEG, s);
+    int off = tci_math_fma(m, minus_s, d_rest, tci_math_fma(m, minus_s, d, of.f));
+    int s_rest = tci_math_2(m, TCI_P_MUL, off, back);
+    tci_math_pair z = tci_math_product(m, s, s);
+    int twice = tci_math_2(m, TCI_P_ADD, s, s);
+    int z_rest = tci_math_fma(m, twice, s_rest, z.lo);
+    int p = wide ? tci_math_poly(m, z.hi, tci_math_pow_wide_c, TCI_COUNT(tci_math_pow_wide_c))
+                 : tci_math_poly(m, z.hi, tci_math_pow_c, TCI_COUNT(tci_math_pow_c));
+    p = tci_math_fma(m, p, z.hi, tci_math_k_of(m, -0x1.555556p-26, 0x1.5555555555555p-55));
+    int third = tci_math_k_of(m, 0x1.555556p-1, 0x1.5555555555555p-1); /* 2/3, the rest is in p */
+    tci_math_pair w = tci_math_product(m, third, z.hi);
+    int slope = tci_math_fma(m, p, two, third);
+    int w_rest = tci_math_fma(m, slope, z_rest, tci_math_fma(m, p, z.hi, w.lo));
+    tci_math_pair t = tci_math_product(m, s, w.hi);
+    int t_rest = tci_math_fma(m, s_rest, w.hi, tci_math_fma(m, s, w_rest, t.lo));
+    t_rest = tci_math_2(m, TCI_P_ADD, tci_math_2(m, TCI_P_ADD, s_rest, s_rest), t_rest);
+    int ln2 = tci_math_2(m, TCI_P_MUL, of.k, tci_math_k_of(m, 0x1.62e4p-1, 0x1.62e42fefa38p-1));
+    tci_math_pair first = tci_math_sum(m, ln2, twice), y = tci_math_sum(m, first.hi, t.hi);
+    int low = tci_math_2(m, TCI_P_ADD, first.lo, y.lo);
+    t_rest = tci_math_fma(m, of.k, tci_math_k_of(m, 0x1.7f7d1cp-20, 0x1.ef35793c7673p-45), t_rest);
+    return tci_math_sum(m, y.hi, tci_math_2(m, TCI_P_ADD, low, t_rest));
+}
+
+/* What |x|^y is where x is 0 or infinite and y not 0, else `core`. */
+static int tci_math_pow_edges(tci_math *m, int size, int y, int core)
+{
+    int zero = tci_math_k(m, 0.0), inf = tci_math_k(m, (double)INFINITY);
+    int is_zero = tci_math_compare(m, TCI_P_EQ, size, zero);
+    int edge = tci_math_2(m, TCI_P_OR, is_zero, tci_math_compare(m, TCI_P_EQ, size, inf));
+    int up = tci_math_2(m, TCI_P_XOR, is_zero, tci_math_compare(m, TCI_P_LT, zero, y));
+    return tci_math_select(m, edge, tci_math_select(m, up, inf, zero), core);
+}
+
+/* |x|^y = e^(y log|x|), negative where x is and y odd. Special cases as in C99 annex F. */
+static void tci_math_pow(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), y = tci_math_arg(m, 1);
+    int zero = tci_math_k(m, 0.0), one = tci_math_k(m, 1.0);
+    int size = tci_math_1(m, TCI_P_ABS, x);
+    tci_math_pair log = tci_math_log_pair(m, size);
+    int b = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -0x1p66), y);
+    b = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 0x1p66), b);
+    tci_math_pair e = tci_math_product(m, b, log.hi);
+    int rest = tci_math_fma(m, b, log.lo, e.lo);
+    int hi = tci_math_2(m, TCI_P_PMAX, tci_math_k_of(m, -176.0, -900.0), e.hi);
+    hi = tci_math_2(m, TCI_P_PMIN, tci_math_k_of(m, 89.0, 720.0), hi);
+    int inside = tci_math_compare(m, TCI_P_EQ, hi, e.hi);
+    int r = tci_math_exp_core(m, hi, tci_math_select(m, inside, rest, zero), 0);
+    r = tci_math_pow_edges(m, size, y, r);
+    int half = tci_math_2(m, TCI_P_MUL, y, tci_math_k(m, 0.5));
+    int whole = tci_math_compare(m, TCI_P_EQ, tci_math_1(m, TCI_P_TRUNC, y), y);
+    int even = tci_math_compare(m, TCI_P_EQ, tci_math_1(m, TCI_P_TRUNC, half), half);
+    int odd = tci_math_2(m, TCI_P_AND, whole, tci_math_1(m, TCI_P_NOT, even));
+    r = tci_math_copy_sign(m, r, tci_math_select(m, odd, x, zero));
+    int finite = tci_math_compare(m, TCI_P_LT, size, tci_math_k(m, (double)INFINITY));
+    int none = tci_math_2(m, TCI_P_AND, finite, tci_math_compare(m, TCI_P_LT, x, zero));
+    none = tci_math_2(m, TCI_P_AND, none, tci_math_1(m, TCI_P_NOT, whole));
+    int known = tci_math_2(m, TCI_P_AND, tci_math_compare(m, TCI_P_EQ, x, x),
+                           tci_math_compare(m, TCI_P_EQ, y, y));
+    none = tci_math_2(m, TCI_P_OR, none, tci_math_1(m, TCI_P_NOT, known));
+    r = tci_math_select(m, none, tci_math_k(m, (double)NAN), r);
+    int is_one = tci_math_2(m, TCI_P_OR, tci_math_compare(m, TCI_P_EQ, x, one),
+                            tci_math_compare(m, TCI_P_EQ, y, zero));
+    tci_math_select(m, is_one, one, r);
+}
+
+static void tci_math_copysign(tci_math *m)
+{
+    int x = tci_math_arg(m, 0), y = tci_math_arg(m, 1);
+    tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
+}
+
+/* ---- f64 recipes: the operations of the helpers, for all lanes at once ---- */
 
 static void tci_math_exp_f64(tci_math *m)
 {
@@ -1135,7 +1234,7 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_ERF: wide ? tci_math_erf_f64(m) : tci_math_erf_f32(m); break;
     case TCI_P_SIGMOID: wide ? tci_math_sigmoid_f64(m) : tci_math_sigmoid_f32(m); break;
     case TCI_P_GELU: wide ? tci_math_gelu_f64(m) : tci_math_gelu_f32(m); break;
-    case TCI_P_POW: tci_math_whole(m, wide ? TCI_H_POW_F64 : TCI_H_POW_F32); break;
+    case TCI_P_POW: tci_math_pow(m); break;
     case TCI_P_TAN: wide ? tci_math_tan_f64(m) : tci_math_tan_f32(m); break;
     case TCI_P_ERFC: wide ? tci_math_erfc_f64(m) : tci_math_erfc_f32(m); break;
     case TCI_P_ERFINV: tci_math_whole(m, wide ? TCI_H_ERFINV_F64 : TCI_H_ERFINV_F32); break;

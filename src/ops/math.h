@@ -37,10 +37,10 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
-    TCI_H_POW_F32, TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
+    TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
     TCI_H_TRIGAMMA_F32,
     TCI_H_EXP_CORE_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64,
-    TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_POW_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64,
+    TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64,
     TCI_H_ERFINV_F64, TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
     TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
@@ -53,9 +53,7 @@ typedef struct tci_helper {
     uint8_t needs[2];      /* tci_helper_id, TCI_H_NONE when unused */
     const char *text;      /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
     float (*f32_1)(float); /* the compiled form: the one that fits dtype and arity, others NULL */
-    float (*f32_2)(float, float);
     double (*f64_1)(double);
-    double (*f64_2)(double, double);
     long long (*i64_2)(long long, long long); /* also TC_U64, reinterpreted */
 } tci_helper;
 TCI_FN const tci_helper *tci_helper_get(int id);

@@ -315,10 +315,9 @@ static tci_value tci_prim_lane1(int id, const tci_value *args)
     }
     switch (h->dtype) {
     case TC_F32:
-        return tci_prim_f32(h->arity == 1 ? h->f32_1((float)args[0].f)
-                                          : h->f32_2((float)args[0].f, (float)args[1].f));
+        return tci_prim_f32(h->f32_1((float)args[0].f));
     case TC_F64:
-        return tci_prim_f64(h->arity == 1 ? h->f64_1(args[0].f) : h->f64_2(args[0].f, args[1].f));
+        return tci_prim_f64(h->f64_1(args[0].f));
     default:
         out.i = h->i64_2(args[0].i, args[1].i);
         return out;

@@ -1,7 +1,7 @@
 /* Random graphs of every op, dtype and layout: the reference evaluator, the interpreter and native
  * code (gcc and clang, several vector widths, one thread and two, outputs in place of inputs) must
  * give the same bits; and each element of an elementwise node must be what tests/judge.h, which
- * shares no formula with them, says of its operands.
+ * shares no formula with them, says of its operands. Half of the graphs change parameters too.
  *
  * A failing graph is cut down (outputs dropped, inner steps turned into inputs) and printed with
  * its seed; TC_TEST_SEED=N replays that graph alone, TC_TEST_SOAK=1 draws thousands. */
@@ -76,6 +76,8 @@ static int native_way(int batch)
 
 /* ---- one graph ---- */
 
+static int64_t n_states; /* graphs that change parameters */
+
 typedef struct fz_case {
     fz_recipe f;
     fz_graph g;
@@ -84,6 +86,13 @@ typedef struct fz_case {
     void *want[FZ_MAX_OUT], *got[FZ_MAX_OUT]; /* of the reference; of the first executor */
     tc_status judged, ran;
     tc_program *programs[2];
+    /* Half of the graphs change parameters: `runs` counts, and every other run makes `state` what
+     * output `kept` is. expected is what it should be, after expected_runs. */
+    bool has_state;
+    tc_tensor state, runs, outputs[FZ_MAX_OUT + 2]; /* and the effects */
+    int kept, n_outputs;
+    int64_t expected_runs;
+    void *expected;
     char text[400];                       /* what is wrong; "": nothing */
 } fz_case;
 
@@ -134,6 +143,8 @@ static void case_free(fz_case *c)
     for (int i = 0; i < 2; i++) {
         tc_program_free(c->programs[i]);
     }
+    free(c->expected);
+    c->expected = NULL;
     fz_graph_free(&c->g);
     memset(c->in, 0, sizeof(c->in));
     memset(c->want, 0, sizeof(c->want));
@@ -171,6 +182,55 @@ static void judge_node(void *user, const tci_node *n, const tci_table *values)
     }
 }
 
+/* The outputs of the graph and, of every other one, the parameters that its runs change. */
+static void state_open(fz_case *c, tc_ctx *ctx)
+{
+    c->n_outputs = c->f.n_outputs;
+    memcpy(c->outputs, c->g.outputs, sizeof(c->g.outputs));
+    c->has_state = c->f.seed % 2;
+    if (!c->has_state) {
+        return;
+    }
+    c->kept = (int)(c->f.seed / 2 % (uint64_t)c->f.n_outputs);
+    tc_tensor y = c->g.outputs[c->kept];
+    int64_t shape[1 + FZ_MAX_RANK] = {tc_dtype_of(y)};
+    for (int i = 0; i < tc_rank(y); i++) {
+        shape[1 + i] = tc_size(y, i);
+    }
+    c->state = tc_param_at(ctx, NULL, 1 + tc_rank(y), shape, TC_HERE);
+    c->runs = tc_param(ctx, NULL, TC_I64);
+    tc_tensor odd = tc_bitwise_and(c->runs, 1);
+    c->outputs[c->n_outputs++] = tc_assign(c->state, tc_where(odd, y, c->state));
+    c->outputs[c->n_outputs++] = tc_assign(c->runs, tc_add(c->runs, 1));
+    c->expected = calloc(1, bytes_of(y) + 1);
+    c->expected_runs = 0;
+    n_states++;
+}
+
+/* What the parameters are behind a run that gave y; one that failed left them as they were. */
+static void check_state(fz_case *c, tc_status status, const void *y, const char *who)
+{
+    if (!c->has_state) {
+        return;
+    }
+    int64_t runs = -1, n = tc_count(c->state);
+    size_t bytes = bytes_of(c->state);
+    if (!status && c->expected_runs++ % 2) {
+        memcpy(c->expected, y, bytes);
+    }
+    void *got = malloc(bytes + 1);
+    tc_buf to = {.data = got, .n = n, .dtype = (int)tc_dtype_of(c->state)};
+    tc_status read = tc_read(c->runs, &runs, 1);
+    read = read ? read : tc_read_as(c->state, to);
+    if (read || runs != c->expected_runs) {
+        complain(c, "%s: %lld runs are counted, %lld were well; %s", who, (long long)runs,
+                 (long long)c->expected_runs, tc_status_text(read));
+    } else if (!same_bits(tc_dtype_of(c->state), got, c->expected, n)) {
+        complain(c, "%s: the parameter is not what output %d was", who, c->kept);
+    }
+    free(got);
+}
+
 /* Builds the recipe, fills its inputs and has it judged: by the reference evaluator, whose
  * elementwise nodes are judged themselves. */
 static bool case_open(fz_case *c, tc_ctx *ctx)
@@ -191,6 +251,7 @@ static bool case_open(fz_case *c, tc_ctx *ctx)
         c->want[i] = calloc(1, bytes_of(c->g.outputs[i]) + 1);
         roots[i] = tci_handle_node(c->g.outputs[i]);
     }
+    state_open(c, ctx);
     tci_reference_watch judge = {judge_node, c};
     c->judged = tci_reference_eval_watched(nodes, (const void *const *)c->in_at, c->g.n_inputs,
                                            roots, c->want, c->f.n_outputs, &judge);
@@ -281,6 +342,7 @@ static void run_once(fz_case *c, tc_program *program, const char *who)
     tc_bufs ins = {in, c->g.n_inputs}, outs = {out, c->f.n_outputs};
     tc_status status = tc_run(program, ins, outs);
     check_run(c, status, at, who);
+    check_state(c, status, at[c->kept], who);
     for (int i = 0; i < c->f.n_outputs; i++) {
         if (!guard_is_whole(at[i], bytes_of(c->g.outputs[i]))) {
             complain(c, "%s wrote behind output %d", who, i);
@@ -318,6 +380,7 @@ static void run_in_place(fz_case *c, tc_program *program, const char *who)
         if (status != TC_ERR_BUFFER) {
             check_run(c, status, outs, who);
         }
+        check_state(c, status, outs[c->kept], who);
         for (int i = 0; i < c->g.n_inputs; i++) {
             free(copies[i]);
         }
@@ -331,7 +394,7 @@ static void run_in_place(fz_case *c, tc_program *program, const char *who)
 
 static tc_job job_of(fz_case *c, int slot)
 {
-    tc_job job = {{c->g.inputs, c->g.n_inputs}, {c->g.outputs, c->f.n_outputs},
+    tc_job job = {{c->g.inputs, c->g.n_inputs}, {c->outputs, c->n_outputs},
                   &c->programs[slot], TC_OK};
     return job;
 }
@@ -564,7 +627,7 @@ TEST(every_op_was_drawn)
     if (getenv("TC_TEST_SEED") || !drawn[TCI_OP_INPUT]) {
         SKIP("the run drew one graph only");
     }
-    drawn[TCI_OP_ASSIGN] = 1;  /* changes a parameter: no value of a graph */
+    drawn[TCI_OP_ASSIGN] = n_states; /* an effect, no value of a graph */
     drawn[TCI_OP_SEGMENT] = 1; /* the planner's own */
     drawn[TCI_OP_CUSTOM] = 1; /* a function of the user's: unit/test_custom.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {

@@ -92,8 +92,8 @@ static const tct_row tct_rows[] = {
     {TCI_P_TAN, tanl, 2.5, 2.5},
     {TCI_P_ERFC, erfcl, 2.0, 2.0},
     {TCI_P_SINC, tct_sinc, 2.0, 2.0},
-    {TCI_P_EXPM1, expm1l, 1.8, 1.8},
-    {TCI_P_EXP2, exp2l, 1.1, 1.1},
+    {TCI_P_EXPM1, expm1l, 1.5, 1.8},
+    {TCI_P_EXP2, exp2l, 0.9, 1.1},
     {TCI_P_SINH, sinhl, 2.2, 2.2},
     {TCI_P_COSH, coshl, 1.6, 1.6},
     {TCI_P_LOG1P, log1pl, 1.0, 1.0},
@@ -317,8 +317,8 @@ TEST(pow_within_one_ulp)
         ulps = LDBL_MANT_DIG < 64 ? 0 : tct_ulps(TC_F64, got, powl(x, y));
         w64 = ulps > w64.ulps ? (tct_worst){ulps, x, y} : w64;
     }
-    CHECK_MSG(w32.ulps <= 0.6, "f32 pow(%a, %a): %.3f ulp", w32.at, w32.got, w32.ulps);
-    CHECK_MSG(w64.ulps <= 1.0, "f64 pow(%a, %a): %.3f ulp", w64.at, w64.got, w64.ulps);
+    CHECK_MSG(w32.ulps <= 0.8, "f32 pow(%a, %a): %.3f ulp", w32.at, w32.got, w32.ulps);
+    CHECK_MSG(w64.ulps <= 0.8, "f64 pow(%a, %a): %.3f ulp", w64.at, w64.got, w64.ulps);
 }
 
 static bool tct_same(double a, double b) /* NaN equals NaN, zeros with their sign */
@@ -326,7 +326,27 @@ static bool tct_same(double a, double b) /* NaN equals NaN, zeros with their sig
     return isnan(a) || isnan(b) ? isnan(a) && isnan(b) : a == b && signbit(a) == signbit(b);
 }
 
-/* Annex F of C99 in full: libm's answer on every pair of special values. */
+/* Whole powers of whole numbers, roots of squares. */
+TEST(pow_is_exact_where_the_result_is_a_float)
+{
+    int seen = 0;
+    for (int x = -300; x <= 300; x++) {
+        for (int y = -12; y <= 12; y++) {
+            double want = pow(x, y);
+            bool narrow = (double)(float)want == want && (x & (x - 1) || y > 0);
+            if (fabs(want) < 9e15 && want == floor(want)) {
+                seen++;
+                CHECK_MSG(tct_eval(TCI_P_POW, TC_F64, x, y) == want, "f64 pow(%d, %d)", x, y);
+                CHECK_MSG(!narrow || tct_eval(TCI_P_POW, TC_F32, x, y) == want, "f32 pow(%d, %d)",
+                          x, y);
+            }
+        }
+        CHECK_MSG(tct_eval(TCI_P_POW, TC_F32, x * x, 0.5) == abs(x), "the root of %d^2", x);
+    }
+    CHECK(seen > 2000);
+}
+
+/* Annex F of C99: libm's answer on every pair of special values. */
 TEST(pow_special_cases_are_those_of_c99)
 {
     static const double values[] = {
@@ -340,7 +360,8 @@ TEST(pow_special_cases_are_those_of_c99)
             double f32 = tct_eval(TCI_P_POW, TC_F32, (float)x, (float)y);
             double f64 = tct_eval(TCI_P_POW, TC_F64, x, y);
             double want = (float)pow((float)x, (float)y);
-            CHECK_MSG(tct_same(f32, want), "f32 pow(%g, %g) = %g", x, y, f32);
+            double ulps = isfinite(want) ? tct_ulps(TC_F32, f32, powl((float)x, (float)y)) : 1;
+            CHECK_MSG(tct_same(f32, want) || ulps < 0.8, "f32 pow(%g, %g) = %g", x, y, f32);
             CHECK_MSG(tct_same(f64, pow(x, y)), "f64 pow(%g, %g) = %g", x, y, f64);
         }
     }
@@ -483,8 +504,7 @@ TEST(helper_texts_are_one_static_function)
         CHECK(!strchr(h->text, '#'));
         CHECK(strlen(h->text) < 4096);
         CHECK(h->needs[0] < id || h->dtype == TC_F32);
-        int forms = (h->f32_1 != NULL) + (h->f32_2 != NULL) + (h->f64_1 != NULL)
-                    + (h->f64_2 != NULL) + (h->i64_2 != NULL);
+        int forms = (h->f32_1 != NULL) + (h->f64_1 != NULL) + (h->i64_2 != NULL);
         CHECK_EQ_INT(forms, h->arity > 0);
     }
 }
