@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "56c20a0ffc21d52b"
+#define TCI_BUILD "31caec4dbc3df474"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -4376,9 +4376,13 @@ extern int nanosleep(const struct timespec *wanted, struct timespec *left);
 extern int pipe2(int ends[2], int flags);
 extern int pthread_condattr_setclock(pthread_condattr_t *attributes, int clock);
 extern int pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+extern int sigaddset(sigset_t *set, int sig);
 extern int sigdelset(sigset_t *set, int sig);
 extern int sigemptyset(sigset_t *set);
 extern int sigfillset(sigset_t *set);
+extern int sigismember(const sigset_t *set, int sig);
+extern int sigpending(sigset_t *set);
+extern int sigwait(const sigset_t *set, int *sig);
 extern int utimensat(int dir, const char *path, const struct timespec times[2], int flags);
 extern long syscall(long number, ...);
 extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
@@ -5507,9 +5511,8 @@ TCI_FN uint64_t tci_os_random(void)
     return bits;
 }
 
-TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
+static int tci_os_write_on(int fd, const char *at, size_t n)
 {
-    const char *at = bytes;
     while (n) {
         ssize_t put = write(fd, at, n);
         if (put < 0 && errno != EINTR) {
@@ -5521,6 +5524,25 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
         }
     }
     return 0;
+}
+
+/* Beyond the limit of a file's size (ulimit -f) the system sends a signal, of which the process
+ * would die, beside the error; it is held back here, and taken in. */
+TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
+{
+    sigset_t limit, before, waiting;
+    int sig;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    sigemptyset(&waiting);
+    pthread_sigmask(SIG_BLOCK, &limit, &before);
+    int why = tci_os_write_on(fd, bytes, n);
+    if (why == EFBIG && !sigismember(&before, SIGXFSZ) && !sigpending(&waiting)
+        && sigismember(&waiting, SIGXFSZ)) { /* not so where it is ignored */
+        sigwait(&limit, &sig);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return why;
 }
 
 TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode)

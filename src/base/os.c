@@ -213,9 +213,8 @@ TCI_FN uint64_t tci_os_random(void)
     return bits;
 }
 
-TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
+static int tci_os_write_on(int fd, const char *at, size_t n)
 {
-    const char *at = bytes;
     while (n) {
         ssize_t put = write(fd, at, n);
         if (put < 0 && errno != EINTR) {
@@ -227,6 +226,25 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
         }
     }
     return 0;
+}
+
+/* Beyond the limit of a file's size (ulimit -f) the system sends a signal, of which the process
+ * would die, beside the error; it is held back here, and taken in. */
+TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
+{
+    sigset_t limit, before, waiting;
+    int sig;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    sigemptyset(&waiting);
+    pthread_sigmask(SIG_BLOCK, &limit, &before);
+    int why = tci_os_write_on(fd, bytes, n);
+    if (why == EFBIG && !sigismember(&before, SIGXFSZ) && !sigpending(&waiting)
+        && sigismember(&waiting, SIGXFSZ)) { /* not so where it is ignored */
+        sigwait(&limit, &sig);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return why;
 }
 
 TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path, int mode)

@@ -974,6 +974,26 @@ TEST(spawn_with_closed_standard_files)
     CHECK_EQ_INT(status, 0);
 }
 
+/* ulimit -f: an error, and not the end of the process. */
+TEST(a_file_that_may_not_be_that_large)
+{
+    tct_make_dir();
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        struct rlimit most = {16, 16};
+        int why = 0, other = 0;
+        setrlimit(RLIMIT_FSIZE, &most);
+        bool small = tci_os_publish(tct_path("small"), "0123456789", 10, &why);
+        bool large = tci_os_publish(tct_path("large"), "0123456789abcdefghij", 20, &other);
+        _exit(small && !large && !why && other == EFBIG ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK_EQ_INT(status, 0);
+    tct_remove_dir();
+}
+
 TEST(spawn_leaves_no_descriptor)
 {
     tci_str log = {0};
