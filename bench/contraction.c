@@ -7,7 +7,8 @@
  *   matmul+bias+gelu  their sgemm, then one pass in place: tc's own kernel for it, in vectors
  *   products of heads q k^T and p v, and batches: their sgemm for one head after the other
  *   conv              oneDNN's direct convolution, in the layouts that it chooses; bringing arrays
- *                     into them is not counted, while tc reads and writes NCHW
+ *                     into them is not counted, while tc reads and writes NCHW. TC_MATH_FAST, which
+ *                     may take Winograd's, with oneDNN's Winograd
  *   bf16              oneDNN's matmul; dense rows in, f32 out, like tc's */
 #define TC_IMPLEMENTATION
 #include "tc.h"
@@ -203,9 +204,9 @@ static float *floats(int64_t n)
     return p ? p : (exit(1), NULL);
 }
 
-static void compile(tc_tensors ins, tc_tensor y, int threads, tc_program **f)
+static void compile(tc_tensors ins, tc_tensor y, tc_math math, int threads, tc_program **f)
 {
-    tc_options options = {.threads = threads};
+    tc_options options = {.threads = threads, .math = math};
     if (tc_compile_fn(ins, TC_TENSORS(y), &options, f)) {
         fprintf(stderr, "%s\n", tc_error(y));
         exit(1);
@@ -236,10 +237,11 @@ static void make_product(tc_ctx *ctx, product *p, int threads)
                       : tc_input(ctx, "b", TC_F32, p->count, rows, columns);
     tc_tensor y = tc_matmul(a, p->turned ? tc_transpose(b, -1, -2) : b);
     if (p->gelu) {
-        compile(TC_TENSORS(c, bias), tc_gelu(tc_add(c, bias)), threads, &pass);
-        compile(TC_TENSORS(a, b, bias), tc_gelu(tc_add(y, bias)), threads, &p->program);
+        compile(TC_TENSORS(c, bias), tc_gelu(tc_add(c, bias)), TC_MATH_EXACT, threads, &pass);
+        compile(TC_TENSORS(a, b, bias), tc_gelu(tc_add(y, bias)), TC_MATH_EXACT, threads,
+                &p->program);
     } else {
-        compile(TC_TENSORS(a, b), y, threads, &p->program);
+        compile(TC_TENSORS(a, b), y, TC_MATH_EXACT, threads, &p->program);
     }
     p->in[0] = TC_BUF(p->a, n_a);
     p->in[1] = TC_BUF(p->b, n_b);
@@ -300,47 +302,70 @@ static void row_product(tc_ctx *ctx, product p, int threads)
 
 typedef struct convolution {
     tc_program *program;
-    tc_buf in[2], out;
+    tc_buf in, out;
 } convolution;
 
 static void run_convolution(void *arg)
 {
     convolution *c = arg;
-    tc_bufs in = {c->in, 2}, out = {&c->out, 1};
+    tc_bufs in = {&c->in, 1}, out = {&c->out, 1};
     if (tc_run(c->program, in, out)) {
         exit(1);
     }
 }
 
-static void row_convolution(tc_ctx *ctx, int channels, int size, int threads, double peak)
+/* The rate of a side that is tc, and how that compares with its peer, if there is one. */
+static void show_convolution(const char *text, int threads, double flops, double peak,
+                             bench_side *tc, bench_side *peer)
 {
-    convolution c;
-    int64_t n_image = (int64_t)channels * size * size, n_weights = (int64_t)channels * channels * 9;
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, channels, size, size);
-    tc_tensor w = tc_input(ctx, "w", TC_F32, channels, channels, 3, 3);
-    tc_conv o = {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
-    compile(TC_TENSORS(x, w), tc_conv2d(x, w, TC_NONE, &o), threads, &c.program);
-    float *image = floats(n_image), *weights = floats(n_weights), *to = floats(n_image);
-    c.in[0] = TC_BUF(image, n_image);
-    c.in[1] = TC_BUF(weights, n_weights);
-    c.out = TC_BUF(to, n_image);
-    bench_side sides[2] = {{.name = "tc", .run = run_convolution, .arg = &c}};
-    onednn_op direct;
-    library_threads(threads);
-    bool peer =
-        library.onednn && onednn_convolution(&direct, channels, size, 3, image, weights, to);
-    sides[1] = (bench_side){.name = "oneDNN, direct", .run = onednn_run, .arg = &direct};
-    bench_measure(sides, peer ? 2 : 1, ROUNDS, 10);
-    char name[64], text[40];
-    snprintf(text, sizeof(text), "conv 3x3 %dx%dx%d", size, size, channels);
+    char name[64];
     title(name, sizeof(name), text, threads);
-    double rate = 2.0 * 9 * channels * (double)n_image / sides[0].best_ns;
+    double rate = flops / tc->best_ns;
     bench_row(name, rate, "GF/s", BENCH_INFO, 0);
     bench_row(name, rate / (peak * threads), "of peak", BENCH_INFO, 0);
     if (peer) {
-        against(name, &sides[0], &sides[1], 0.8);
+        against(name, tc, peer, 0.8);
     }
-    tc_program_free(c.program);
+}
+
+static void row_convolution(tc_ctx *ctx, int channels, int size, int threads, double peak)
+{
+    enum { DIRECT, FAST, WAYS };
+    static const int algorithms[WAYS] = {ONEDNN_DIRECT, ONEDNN_WINOGRAD};
+    static const char *const names[WAYS] = {"oneDNN, direct", "oneDNN, Winograd"};
+    int64_t n_image = (int64_t)channels * size * size, n_weights = (int64_t)channels * channels * 9;
+    float *image = floats(n_image), *weights = floats(n_weights), *to = floats(n_image);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, channels, size, size);
+    tc_tensor w = tc_borrow(ctx, weights, TC_F32, channels, channels, 3, 3);
+    tc_conv o = {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    tc_tensor y = tc_conv2d(x, w, TC_NONE, &o);
+    convolution c[WAYS];
+    onednn_op peers[WAYS];
+    bench_side sides[2 * WAYS];
+    int n = WAYS, of[WAYS];
+    library_threads(threads);
+    for (int i = 0; i < WAYS; i++) {
+        c[i] = (convolution){NULL, TC_BUF(image, n_image), TC_BUF(to, n_image)};
+        compile(TC_TENSORS(x), y, i == FAST ? TC_MATH_FAST : TC_MATH_EXACT, threads, &c[i].program);
+        sides[i] = (bench_side){.name = "tc", .run = run_convolution, .arg = &c[i]};
+        of[i] = library.onednn && onednn_convolution(&peers[i], algorithms[i], channels, size, 3,
+                                                     image, weights, to)
+                    ? n++
+                    : -1;
+        if (of[i] >= 0) {
+            sides[of[i]] =
+                (bench_side){.name = names[i], .run = onednn_run, .arg = &peers[i]};
+        }
+    }
+    bench_measure(sides, n, ROUNDS, 10);
+    for (int i = 0; i < WAYS; i++) {
+        char text[48];
+        snprintf(text, sizeof(text), "conv 3x3 %dx%dx%d%s", size, size, channels,
+                 i == FAST ? ", fast" : "");
+        show_convolution(text, threads, 2.0 * 9 * channels * (double)n_image, peak, &sides[i],
+                         of[i] >= 0 ? &sides[of[i]] : NULL);
+        tc_program_free(c[i].program);
+    }
     free(image);
     free(weights);
     free(to);
@@ -382,7 +407,7 @@ static void row_bf16(tc_ctx *ctx, int64_t size, int threads)
     tc_tensor a = tc_input(ctx, "a", TC_BF16, size, size);
     tc_tensor b = tc_input(ctx, "b", TC_BF16, size, size);
     tc_tensor y = tc_matmul(tc_cast(a, TC_F32), tc_cast(b, TC_F32));
-    compile(TC_TENSORS(a, b), y, threads, &h.program);
+    compile(TC_TENSORS(a, b), y, TC_MATH_EXACT, threads, &h.program);
     uint16_t *left = bf16s(n), *right = bf16s(n);
     float *to = floats(n);
     h.in[0] = (tc_buf){.data = left, .dtype = TC_BF16, .n = n};
@@ -492,6 +517,7 @@ int main(int argc, char **argv)
         if (!one || one == 3) {
             row_convolution(ctx, 64, 56, threads, peak);
             row_convolution(ctx, 128, 28, threads, peak);
+            row_convolution(ctx, 256, 14, threads, peak);
         }
         if (!one || one == 4) {
             row_bf16(ctx, 1024, threads);

@@ -21,6 +21,7 @@ enum { /* of the interface */
     ONEDNN_CPU = 1,
     ONEDNN_INFERENCE = 96,
     ONEDNN_DIRECT = 1,
+    ONEDNN_WINOGRAD = 2,
     ONEDNN_SRC = 1,
     ONEDNN_DST = 17,
     ONEDNN_WEIGHTS = 33,
@@ -101,9 +102,10 @@ static inline void *onednn_place(const onednn_md *wanted, const onednn_md *plain
     return onednn.execute(move, onednn.stream, 2, args) || onednn.wait(onednn.stream) ? NULL : to;
 }
 
-/* A square convolution of one image with padding that keeps its size. */
-static inline bool onednn_convolution(onednn_op *op, int64_t channels, int64_t size, int64_t kernel,
-                                      float *image, float *weights, float *to)
+/* A square convolution of one image with padding that keeps its size, ONEDNN_DIRECT or
+ * ONEDNN_WINOGRAD. */
+static inline bool onednn_convolution(onednn_op *op, int algorithm, int64_t channels, int64_t size,
+                                      int64_t kernel, float *image, float *weights, float *to)
 {
     int64_t image_size[4] = {1, channels, size, size};
     int64_t weights_size[4] = {channels, channels, kernel, kernel};
@@ -115,7 +117,7 @@ static inline bool onednn_convolution(onednn_op *op, int64_t channels, int64_t s
         onednn.md(&any_weights, 4, weights_size, ONEDNN_F32, ONEDNN_ANY) ||
         onednn.md(&plain_image, 4, image_size, ONEDNN_F32, ONEDNN_ABCD) ||
         onednn.md(&plain_weights, 4, weights_size, ONEDNN_F32, ONEDNN_ABCD) ||
-        onednn.convolution(&desc, ONEDNN_INFERENCE, ONEDNN_DIRECT, &any_image, &any_weights, NULL,
+        onednn.convolution(&desc, ONEDNN_INFERENCE, algorithm, &any_image, &any_weights, NULL,
                            &any_image, one, padding, padding) ||
         onednn.describe(&pd, &desc, NULL, onednn.engine, NULL) ||
         onednn.create(&op->primitive, pd)) {

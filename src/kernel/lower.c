@@ -592,17 +592,23 @@ static const int *tci_lower_inside(tci_lower *l, const tci_node *n, const int *i
     return to;
 }
 
-/* Guard of the part of CAT's axis that input i covers. */
+/* Guard of the part of CAT's axis that input i covers, from `start` on. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
-                               tci_dim *start)
+                               tci_dim start)
 {
     int axis = (int)n->attr[0];
-    *start = 0;
-    for (int j = 0; j < i; j++) {
-        *start = tci_dim_add(*start, n->in[j]->shape[axis]);
+    tci_dim end = tci_dim_add(start, n->in[i]->shape[axis]);
+    return tci_lower_guard_and(l, guard, idx[axis], start, tci_dim_add(end, -1));
+}
+
+/* Where each input of CAT begins along its axis. */
+static tci_dim *tci_lower_cat_starts(tci_lower *l, const tci_node *n)
+{
+    tci_dim *starts = TCI_NEW_ARRAY(l->s, tci_dim, n->n_in + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        starts[i + 1] = tci_dim_add(starts[i], n->in[i]->shape[n->attr[0]]);
     }
-    tci_dim end = tci_dim_add(*start, n->in[i]->shape[axis]);
-    return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
+    return starts;
 }
 
 static void tci_lower_pad_deps(tci_lower *l, const tci_lower_frame *f)
@@ -619,12 +625,12 @@ static void tci_lower_pad_deps(tci_lower *l, const tci_lower_frame *f)
 static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
 {
     const tci_node *n = f->node;
+    const tci_dim *starts = tci_lower_cat_starts(l, n);
     for (int i = 0; i < n->n_in; i++) {
-        tci_dim start;
-        int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
+        int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, starts[i]);
         if (guard >= 0) {
             int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-            int back = tci_kx_const(l->k, tci_dim_neg(start));
+            int back = tci_kx_const(l->k, tci_dim_neg(starts[i]));
             to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
             tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
         }
@@ -761,9 +767,9 @@ static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int
 static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     int value = -1, at = l->n_deps;
+    const tci_dim *starts = tci_lower_cat_starts(l, f->node);
     for (int i = f->node->n_in - 1; i >= 0; i--) {
-        tci_dim start;
-        int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, &start);
+        int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, starts[i]);
         if (guard >= 0) {
             int part = in[--at];
             value = value < 0 || guard == f->guard
