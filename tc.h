@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "19ad8e965850648f"
+#define TCI_BUILD "52808cb9186c82ea"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -955,15 +955,17 @@ typedef struct tc_allocator {
     void *user;
 } tc_allocator;
 
-/* FAST leaves tc free to approximate: on a GPU whose matrix units take bf16, large contractions of
- * f32 (products, convolutions, their gradients but for those to filters) are sums of products of
- * bf16 parts, low high + high low + high high, within 2^-16 of |a b| each; an infinite factor gives
- * NaN. On a processor convolutions of f32 by 3 x 3 elements, of stride 1, dilation 1 and one group,
- * and their gradients to the image, are made by Winograd's F(2, 3) or F(4, 3) where that pays:
- * within (channels + 32) 2^-18 or 2^-12 of the largest |x| times the sum, over the channels, of the
- * filter's largest |w|, and of numbers that are not made for that some 2^-20; an element that is
- * NaN, infinite or above 2^120 may make NaN of all results up to four places away. tc_explain names
- * all of these. Elsewhere both compute the same */
+/* FAST leaves tc free to approximate: on a GPU with the matrix units of Hopper, large contractions
+ * of f32 (products, convolutions, the gradients of both) are made there in f32 sums of rounded
+ * factors: TF32, which keeps 11 bits of each, so that a product is within 2^-10 of |a b|; gradients
+ * to the filters of convolutions, and batched products, are made of bf16 parts, low high + high low
+ * + high high, within 2^-16 of |a b|, where an infinite factor gives NaN. This is what PyTorch's
+ * "high" precision allows. On a processor convolutions of f32 by 3 x 3 elements, of stride 1,
+ * dilation 1 and one group, and their gradients to the image, are made by Winograd's F(2, 3) or
+ * F(4, 3) where that pays: within (channels + 32) 2^-18 or 2^-12 of the largest |x| times the sum,
+ * over the channels, of the filter's largest |w|, and of numbers that are not made for that some
+ * 2^-20; an element that is NaN, infinite or above 2^120 may make NaN of all results up to four
+ * places away. tc_explain names all of these. Elsewhere FAST computes what EXACT does */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
  * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation
@@ -26741,10 +26743,11 @@ enum {
     TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
     TCI_MACHINE_FEW = 4,      /* threads that a processor's code is made for, */
     TCI_MACHINE_MANY = 16,    /* and from half as many processors on */
-    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ALIGN = 8,     /* halves between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_FEW = 2,       /* or so few, of a plain product */
     TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_SINGLE = 32,   /* rows and columns of a product of f32: fewer wait for memory */
     TCI_MATRIX_DEPTH = 32,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21,
@@ -26784,7 +26787,7 @@ typedef struct tci_machine {
     bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
-    bool is_fast;     /* TC_MATH_FAST (plan/halves.c, plan/winograd.c) */
+    bool is_fast;     /* TC_MATH_FAST (class TF32, plan/halves.c, plan/winograd.c) */
     tc_machine facts;
 } tci_machine;
 
@@ -26944,6 +26947,12 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
+ *             first one (to the nearest, of two the even one), their products summed as those of
+ *             MATRIX. The interpreter computes the chain of the factors as they are, so results
+ *             agree between executors within
+ *                 |difference| <= (2^-10 + (2 ceil(K / 8) + 32) 2^-23) sum over k of |a b|
+ *             only.
  *   STEPS     of a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the DOT
  *             of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values. Keys
  *             come in steps; what is summed so far is scaled whenever a larger score comes, the
@@ -26980,7 +26989,8 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
  * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
  * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
- * of a BLOCK_SCAN; SPLIT and MATRIX are for a DOT in f32 alone. */
+ * of a BLOCK_SCAN; SPLIT, MATRIX and TF32 are for a DOT in f32
+ * alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -27063,7 +27073,8 @@ typedef enum tci_korder {
     TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
     TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX,
-    TCI_ORDER_STEPS
+    TCI_ORDER_STEPS,
+    TCI_ORDER_TF32
 } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */
@@ -28043,8 +28054,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
 
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 {
-    static const char *const names[] = {"CHAIN", "LANES",  "BLOCK_SCAN",
-                                        "SPLIT", "MATRIX", "STEPS"};
+    static const char *const names[] = {"CHAIN",  "LANES", "BLOCK_SCAN", "SPLIT",
+                                        "MATRIX", "STEPS", "TF32"};
     tci_str_add(out, red->op == TCI_RED_ONLINE ? "ONLINE " : "");
     tci_str_add(out, names[red->order]);
     if (red->order_n > 0) {
@@ -28459,6 +28470,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
         TCI_ASSERT(s, red->order_n > 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
         return;
     case TCI_ORDER_MATRIX:
+    case TCI_ORDER_TF32:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
         return;
     case TCI_ORDER_STEPS:
@@ -30802,6 +30814,7 @@ enum {
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
     TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
     TCI_MATRIX_TILE_COLUMNS = 64,
+    TCI_MATRIX_LINE = 128,        /* bytes of k, or of another axis, that a GPU's unit reads */
     TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
     TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
     TCI_MATRIX_K_AXES = 4,
@@ -30830,7 +30843,7 @@ typedef struct tci_matrix_side {
 } tci_matrix_side;
 
 typedef struct tci_matrix {
-    int8_t dtype;       /* of A and B: TC_BF16 or TC_F16 */
+    int8_t dtype;       /* of A and B: TC_BF16, TC_F16, or TC_F32, which are rounded (TF32) */
     int32_t m_axis, n_axis;
     int64_t m, n, k;
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
@@ -30838,7 +30851,7 @@ typedef struct tci_matrix {
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
      * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, k_rows together: 64, or fewer that zeros follow.
+     * axis, k_rows together: tci_matrix_depth of them, or fewer that zeros follow.
      * Or the rows are several axes: places of images, the fastest first (place_axis[0] is m_axis),
      * n_places of them (0: one axis), along A's second axis and those above it. Where one_image,
      * none of them counts images. */
@@ -30864,6 +30877,18 @@ typedef struct tci_matrix {
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
+/* Elements between the rows of what a unit reads: a multiple of so many. */
+static inline int tci_matrix_align(int8_t dtype)
+{
+    return TCI_ALIGNED_BYTES / tci_dtype_get((tc_dtype)dtype)->bytes;
+}
+
+/* Elements of k that a GPU's unit takes in a step, and of another axis side by side. */
+static inline int tci_matrix_depth(const tci_matrix *x)
+{
+    return TCI_MATRIX_LINE / tci_dtype_get((tc_dtype)x->dtype)->bytes;
+}
+
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
@@ -30877,6 +30902,9 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
                                tci_matrix_side *side);
 /* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
 TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
+/* Does a unit take factors of that dtype, and a side that lies so? It turns halves, but not f32. */
+TCI_FN bool tci_matrix_takes(int8_t dtype);
+TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side);
 /* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
 TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 
@@ -30885,10 +30913,7 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 /* ---- src/kernel/matrix.c, continued ---- */
 #include <string.h>
 
-enum {
-    TCI_MATRIX_STEP = 64, /* elements of k at a time */
-    TCI_MATRIX_WASTE = 4  /* times as many as there are, at most */
-};
+enum { TCI_MATRIX_WASTE = 4 /* times as many elements of k as there are, at most */ };
 
 /* ---- recognising ---- */
 
@@ -30907,9 +30932,9 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
     return fits;
 }
 
-static bool tci_matrix_is_aligned(int64_t stride)
+static bool tci_matrix_is_aligned(const tci_matrix *x, int64_t stride)
 {
-    return stride % TCI_MATRIX_ALIGN == 0;
+    return stride % tci_matrix_align(x->dtype) == 0;
 }
 
 TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
@@ -30921,12 +30946,22 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
     side->own = coef[own];
     side->summed = along;
     bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
-                tci_matrix_is_aligned(side->pitch) && tci_matrix_is_aligned(side->offset);
+                tci_matrix_is_aligned(x, side->pitch) && tci_matrix_is_aligned(x, side->offset);
     for (int i = 0; i < x->n_batch; i++) {
         side->batch_pitch[i] = coef[x->batch_axis[i]];
-        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+        fits = fits && tci_matrix_is_aligned(x, side->batch_pitch[i]);
     }
     return fits;
+}
+
+TCI_FN bool tci_matrix_takes(int8_t dtype)
+{
+    return tci_dtype_is_half((tc_dtype)dtype) || dtype == TC_F32;
+}
+
+TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side)
+{
+    return side->along_k || x->dtype != TC_F32;
 }
 
 /* The rows: the longest axis that A has and B has not. The rest is the batch. */
@@ -31029,16 +31064,16 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
     int8_t t = k->operands[side[0].operand].dtype;
-    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+    x->dtype = t;
+    bool fits = tci_matrix_takes(t) && k->operands[side[1].operand].dtype == t &&
                 tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
                 tci_matrix_side_of(x, coef[a], x->m_axis, k->n_axes - 1, &side[a]) &&
                 tci_matrix_side_of(x, coef[1 - a], x->n_axis, k->n_axes - 1, &side[1 - a]);
-    if (!fits) {
+    if (!fits || !tci_matrix_lies(x, &side[0]) || !tci_matrix_lies(x, &side[1])) {
         return false;
     }
-    x->dtype = t;
     x->y_axis = -1;
-    x->k_rows = TCI_MATRIX_STEP;
+    x->k_rows = tci_matrix_depth(x);
     x->side[0] = side[a];
     x->side[1] = side[1 - a];
     return true;
@@ -31067,7 +31102,9 @@ static bool tci_matrix_pays(const tci_matrix *x)
     for (int i = 0; i < x->n_batch; i++) {
         flops *= (double)x->batch[i];
     }
-    return x->m >= TCI_MATRIX_FEW && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+    bool single = x->dtype == TC_F32;
+    return x->m >= (single ? TCI_MATRIX_SINGLE : TCI_MATRIX_FEW) &&
+           x->n >= (single ? TCI_MATRIX_SINGLE : TCI_MATRIX_COLUMNS) && x->k >= TCI_MATRIX_DEPTH &&
            flops >= TCI_MATRIX_FLOPS;
 }
 
@@ -31098,7 +31135,7 @@ static bool tci_matrix_fits_blocks(const tci_matrix *x)
     int64_t columns = x->y_axis >= 0 ? x->image_row : TCI_MATRIX_TILE_COLUMNS;
     double tiles = (double)tci_dim_known(tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS)) *
                    (double)tci_dim_known(tci_dim_ceil_div(x->n, columns));
-    if (x->is_boxes && x->k_steps * TCI_MATRIX_STEP > TCI_MATRIX_WASTE * x->k) {
+    if (x->is_boxes && x->k_steps * tci_matrix_depth(x) > TCI_MATRIX_WASTE * x->k) {
         return false;
     }
     for (int i = 0; i < x->n_batch; i++) {
@@ -31111,13 +31148,14 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_matrix x;
     return machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
+           (x.dtype != TC_F32 || machine.is_fast) &&
            (machine.block_threads > 0 ? tci_matrix_fits_blocks(&x)
                                       : tci_matrix_fits_processor(k, &x, machine));
 }
 /* ---- src/kernel/boxes.c ---- */
 /* kernel/boxes.c - contractions of windows, as a matrix unit reads them: box by box.
  *
- * In: a kernel whose factors are loads of bf16 or f16 arrays, with guards that make elements
+ * In: a kernel whose factors are loads of bf16, f16 or f32 arrays, with guards that make elements
  * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
  * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
  * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
@@ -31125,17 +31163,16 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
  * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
  * are axes of the array themselves.
  *
- * A step of the product takes 64 elements of k: of the one axis along which an array lies fastest,
- * if that is a contracted one, the other contracted axes being walked one by one; else of a block
- * of the contracted axes. Where a block's end lies outside, both factors are zeros there, so that
- * no element that does not exist is multiplied by one that does; where no such block has 64
- * elements it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the places of
- * an image: a tile then has whole rows of it. */
+ * A step of the product takes 128 bytes of k, 64 elements or 32: of the one axis along which an
+ * array lies fastest, if that is a contracted one, the other contracted axes being walked one by
+ * one; else of a block of the contracted axes. Where a block's end lies outside, both factors are
+ * zeros there, so that no element that does not exist is multiplied by one that does; where no such
+ * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
+ * places of an image: a tile then has whole rows of it. */
 
 #include <string.h>
 
 enum {
-    TCI_BOXES_DEPTH = 64,
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
     TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
@@ -31239,11 +31276,12 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
     }
     tci_boxes_sort(side);
     side->operand = tci_kinst_number(in);
+    const int align = tci_matrix_align(k->operands[side->operand].dtype);
     side->offset = offset;
     bool fits = side->n_dims >= 2 && side->n_dims <= TCI_MATRIX_DIMS && offset >= 0 &&
-                offset % TCI_MATRIX_ALIGN == 0 && side->dims[0].stride == 1;
+                offset % align == 0 && side->dims[0].stride == 1;
     for (int i = 1; i < side->n_dims && fits; i++) {
-        fits = side->dims[i].stride % TCI_MATRIX_ALIGN == 0 &&
+        fits = side->dims[i].stride % align == 0 &&
                side->dims[i].stride > side->dims[i - 1].stride &&
                tci_boxes_is_small(side->dims[i].size) && side->dims[i].stride <= INT32_MAX;
     }
@@ -31346,7 +31384,7 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
     x->y_axis = -1;
     x->n_axis = last;
     x->n = x->image_row = tci_dim_known(k->axes[last].size);
-    if (tci_boxes_places(k, x)) {
+    if (x->dtype != TC_F32 && tci_boxes_places(k, x)) {
         x->m_axis = x->place_axis[0];
         return true;
     }
@@ -31401,11 +31439,11 @@ static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
     return divisor;
 }
 
-/* Blocks of the contracted axes that are 64 elements together, or, not `whole`, as many as whole
- * parts of the axes are; the axes in the order in which both arrays lie. */
+/* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
+ * whole parts of the axes are; the axes in the order in which both arrays lie. */
 static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
-    int left = TCI_BOXES_DEPTH, last = -1, before[2] = {0, 0};
+    int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
     for (int i = 0; i < x->n_k; i++) {
         x->k_block[i] = 1;
     }
@@ -31477,7 +31515,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     int along = -1;
     x->n_k = stage->n_axes;
     x->k = 1;
-    x->k_rows = TCI_BOXES_DEPTH;
+    x->k_rows = tci_matrix_depth(x);
     for (int i = 0; i < x->n_k; i++) {
         x->k_axis[i] = stage->axes[i];
         x->k_block[i] = 1;
@@ -31495,7 +31533,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     if (along >= 0) {
         bool own = tci_boxes_dim(k, &x->side[0], x->k_axis[along], &alone[0]) >= 0 && alone[0] &&
                    tci_boxes_dim(k, &x->side[1], x->k_axis[along], &alone[1]) >= 0 && alone[1];
-        x->k_block[along] = TCI_BOXES_DEPTH;
+        x->k_block[along] = tci_matrix_depth(x);
         if (!own) {
             return false;
         }
@@ -31561,9 +31599,10 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     int8_t t = k->operands[x->side[0].operand].dtype;
     x->dtype = t;
     x->is_boxes = true;
-    return tci_dtype_is_half((tc_dtype)t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_boxes_axes(k, x) && tci_boxes_are_boxes(k, x, 0) &&
-           tci_boxes_are_boxes(k, x, 1);
+    return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
+           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
+           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/attention.c ---- */
 /* kernel/attention.c - which kernels of rows between two contractions are attention for a GPU.
@@ -32912,6 +32951,12 @@ static inline int tci_plan_n_evaluated(const tci_node *n)
     return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
 }
 
+/* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, */
+enum {
+    TCI_SINGLE_REUSE = 128,
+    TCI_SINGLE_LEAST = 1 << 27 /* and of all */
+};
+
 /* The graph as plan/algorithm.c changes it. */
 typedef struct tci_algo {
     tci_scratch *s;
@@ -32921,7 +32966,8 @@ typedef struct tci_algo {
     tci_table *forced; /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves */
+    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves,
+                        * nor of copies of f32 */
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
@@ -32967,6 +33013,11 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/runs.c: convolution n of an image of few channels with rows of its windows as runs of
  * memory; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
+/* plan/single.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
+ * it is. */
+TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n);
+/* plan/halves.c: the products of contraction n; -1: some size is unknown. */
+TCI_FN double tci_plan_products(const tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
@@ -32980,6 +33031,11 @@ TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
+/* plan/algorithm.c: the axis of n's source that lies fastest in memory, seen through permutations:
+ * as an axis of n. */
+TCI_FN int tci_plan_fastest_axis(const tci_node *n);
+/* n in memory, in rows of a multiple of `align` elements. */
+TCI_FN tci_node *tci_plan_with_pitch(const tci_algo *a, tci_node *n, int align);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
@@ -34356,14 +34412,15 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n)
 /* ---- src/plan/images.c ---- */
 /* plan/images.c - contractions of windows with their channels last.
  *
- * In: a CONTRACT of bf16 or f16 values of which one is windows of an image, on a machine whose
- * matrix unit reads boxes. Out: the same over copies of the values behind its operands in which one
- * axis lies fastest: the longest contracted one that both have (a convolution, its gradient to the
- * image: the channels), else of each operand the longest that it alone has (the gradient to the
- * filter). Windows, padding and other movements stay above the copies as they were, so nothing else
- * is stored. The one idea: the unit's loads need 16 neighbouring bytes and rows that begin at such;
- * a copy of the image costs one reading and writing of it, and gives that to every window. NULL:
- * this is none of these, or too small for it. */
+ * In: a CONTRACT of bf16 or f16 values, or of f32 where math may be fast, of which one is windows
+ * of an image, on a machine whose matrix unit reads boxes. Out: the same over copies of the values
+ * behind its operands in which one axis lies fastest: the longest contracted one that both have (a
+ * convolution, its gradient to the image: the channels), else of each operand the longest that it
+ * alone has (the gradient to the filter). Windows, padding and other movements stay above the
+ * copies as they were, so nothing else is stored. The one idea: the unit's loads need 16
+ * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
+ * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
+ * is a contracted one. NULL: this is none of these, or too small for it. */
 
 enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
 
@@ -34398,22 +34455,30 @@ static bool tci_images_is_known(const tci_node *n)
     return known;
 }
 
-TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+/* The value behind operand x, below what tci_plan_image looks through; NULL: sizes are unknown. */
+static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
 {
     while (tci_images_moves(x) && tci_images_is_known(x) && !tci_table_has(a->forced, x)) {
         x = x->in[0];
     }
-    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
-    return half && tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+    return tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+}
+
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+{
+    tci_node *source = tci_images_source(a, x);
+    return source && tci_dtype_is_half((tc_dtype)source->dtype) ? source : NULL;
 }
 
 static bool tci_images_look(tci_images *m)
 {
     bool windows = false;
     for (int i = 0; i < 2; i++) {
-        m->source[i] = tci_plan_image(m->a, m->n->in[i]);
+        m->source[i] = tci_images_source(m->a, m->n->in[i]);
         m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
-        if (!m->source[i]) {
+        const tci_node *from = m->source[i];
+        if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
+                       (from->dtype == TC_F32 && m->a->machine.is_fast))) {
             return false;
         }
         for (const tci_node *x = m->n->in[i]; x != m->source[i]; x = x->in[0]) {
@@ -34475,7 +34540,8 @@ static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
 static bool tci_images_suits(const tci_images *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
+    return size >= TCI_IMAGES_LEAST &&
+           size % tci_matrix_align(m->source[which]->dtype) == 0 &&
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
@@ -34527,6 +34593,18 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
         }
     }
     return axes[0] >= 0 && axes[1] >= 0;
+}
+
+/* Is f32 multiplied often enough for copies, along a contracted axis? */
+static bool tci_images_pays(const tci_images *m)
+{
+    double elements = 0, products = tci_plan_products(m->n);
+    for (int i = 0; i < 2; i++) {
+        elements += (double)tci_dim_known(tci_node_count(m->source[i]));
+    }
+    return m->source[0]->dtype != TC_F32 ||
+           (!tci_images_keeps_elements(m) && products >= TCI_SINGLE_LEAST &&
+            products >= TCI_SINGLE_REUSE * elements);
 }
 
 /* ---- the copies ---- */
@@ -34591,7 +34669,7 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
     int axes[2];
     int64_t last;
     if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 || n->rank < 2 ||
-        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last)) {
+        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last) || !tci_images_pays(&m)) {
         return NULL;
     }
     tci_node *in[2];
@@ -35180,8 +35258,7 @@ static bool tci_halves_has_label(const int64_t *labels, int64_t n, int64_t label
     return found;
 }
 
-/* Products; -1: some size is unknown. */
-static double tci_halves_products(const tci_node *n)
+TCI_FN double tci_plan_products(const tci_node *n)
 {
     double products = 1;
     const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
@@ -35203,7 +35280,7 @@ static double tci_halves_products(const tci_node *n)
 
 static bool tci_halves_pay(tci_halves *h)
 {
-    double products = tci_halves_products(h->n), elements = 0;
+    double products = tci_plan_products(h->n), elements = 0;
     for (int k = 0; k < 2; k++) {
         h->source[k] = tci_halves_source(h->n->in[k]);
         if (!h->source[k]) {
@@ -35777,6 +35854,189 @@ TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n)
     bool may = m->block_threads == 0 && m->is_fast && !m->reproducible;
     return may ? tci_plan_winograd_by(a, n, 0) : NULL;
 }
+/* ---- src/plan/single.c ---- */
+/* plan/single.c - contractions of f32 that a matrix unit makes of rounded factors (class TF32).
+ *
+ * In: a CONTRACT of f32 values, not both widened halves, on a machine of blocks with a matrix unit,
+ * where math may be fast. Out: the same of operands in memory along what is summed, in rows that
+ * begin where the unit reads them; NULL where it is left alone. The one idea: a unit does not turn
+ * f32 on its way, so what lies otherwise is copied, and each element of a copy must be multiplied
+ * often. Batched products are left to plan/halves.c: those of attention would join to kernels of
+ * threads, which take longer. No value is changed here: plan/class.c gives the class to kernels
+ * that kernel/matrix.c, which sees them, says fit. */
+
+typedef struct tci_single {
+    const tci_algo *a;
+    const tci_node *n;
+    const int64_t *labels[2], *out;
+    tci_node *source[2];
+    int64_t along; /* the label that both operands are to lie along */
+    bool lies[2];
+} tci_single;
+
+static bool tci_single_is_known(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+/* The value behind an operand, below movements but for windows (plan/images.c). */
+static tci_node *tci_single_source(tci_node *n)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW) && n->op != TCI_OP_WINDOW) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+static bool tci_single_widens(const tci_node *n)
+{
+    return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+}
+
+static int tci_single_find(const int64_t *labels, int64_t n, int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int tci_single_axis(const tci_single *m, int which, int64_t label)
+{
+    return tci_single_find(m->labels[which], m->n->attr[which], label);
+}
+
+static bool tci_single_look(tci_single *m)
+{
+    const tci_node *n = m->n;
+    bool fits = n->dtype == TC_F32 && n->rank >= 2 && tci_single_is_known(n);
+    for (int i = 0; i < 2; i++) {
+        m->labels[i] = n->attr + 3 + (i ? n->attr[0] : 0);
+        m->source[i] = tci_single_source(n->in[i]);
+        fits = fits && m->source[i]->dtype == TC_F32 && m->source[i]->op != TCI_OP_WINDOW &&
+               tci_single_is_known(n->in[i]) &&
+               tci_single_is_known(m->source[i]) && m->source[i]->rank > 0;
+    }
+    m->out = m->labels[1] + n->attr[1];
+    bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
+    return fits && !halves;
+}
+
+/* ---- how it lies ---- */
+
+/* The summed axis that the larger of those operands lies along that lie along any, else the
+ * longest; false: nothing is summed. */
+static bool tci_single_choose(tci_single *m)
+{
+    int64_t most = -1, longest = 0;
+    for (int i = 0; i < m->n->attr[0]; i++) {
+        int64_t label = m->labels[0][i];
+        int at[2] = {i, tci_single_axis(m, 1, label)};
+        if (at[1] < 0 || tci_single_find(m->out, m->n->rank, label) >= 0) {
+            continue;
+        }
+        int64_t size = tci_dim_known(m->n->in[0]->shape[i]), held = 0;
+        for (int which = 0; which < 2; which++) {
+            const tci_node *x = m->n->in[which];
+            bool lies = tci_plan_fastest_axis(x) == at[which];
+            held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
+        }
+        if (held > most || (held == most && size > longest)) {
+            m->along = label;
+            most = held;
+            longest = size;
+        }
+    }
+    return most >= 0;
+}
+
+static bool tci_single_is_aligned(tci_dim size)
+{
+    return tci_dim_known(size) % tci_matrix_align(TC_F32) == 0;
+}
+
+/* Does operand `which` lie along it, in rows that the unit reads? */
+static bool tci_single_lies(const tci_single *m, int which)
+{
+    const tci_node *x = m->n->in[which], *source = m->source[which];
+    return tci_plan_fastest_axis(x) == tci_single_axis(m, which, m->along) &&
+           tci_single_is_aligned(source->shape[source->rank - 1]);
+}
+
+/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+static bool tci_single_pays(const tci_single *m)
+{
+    const tci_node *n = m->n;
+    double products = tci_plan_products(n), copied = 0;
+    int64_t most[2] = {0, 0};
+    for (int i = 0; i < n->rank; i++) {
+        bool in[2] = {tci_single_axis(m, 0, m->out[i]) >= 0, tci_single_axis(m, 1, m->out[i]) >= 0};
+        int64_t size = tci_dim_known(n->shape[i]);
+        if (in[0] && in[1] && size > 1) {
+            return false;
+        }
+        most[in[1]] = TCI_MAX(most[in[1]], size);
+    }
+    for (int i = 0; i < 2; i++) {
+        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(n->in[i]));
+    }
+    bool large = products >= TCI_SINGLE_LEAST && products >= TCI_SINGLE_REUSE * copied;
+    return most[0] >= TCI_MATRIX_SINGLE && most[1] >= TCI_MATRIX_SINGLE &&
+           2 * products >= TCI_MATRIX_FLOPS && (copied == 0 || large);
+}
+
+/* ---- the copies ---- */
+
+/* Operand `which` in memory along it: as it lies, or a copy; its labels follow. */
+static tci_node *tci_single_operand(const tci_single *m, int which, int64_t *labels)
+{
+    tci_node *x = m->n->in[which];
+    int at = tci_single_axis(m, which, m->along), last = x->rank - 1;
+    if (m->lies[which]) {
+        tci_algo_force(m->a, m->source[which]);
+        return x;
+    }
+    int64_t *perm = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(m->a->s, tci_dim, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        perm[i] = i < at ? i : i < last ? i + 1 : at;
+        shape[i] = x->shape[perm[i]];
+        labels[i] = m->labels[which][perm[i]];
+    }
+    if (at != last) {
+        x = tci_graph_node(m->a->g, TCI_OP_PERMUTE, TC_F32, x->rank, shape, 1, &x, x->rank, perm);
+    }
+    return tci_plan_with_pitch(m->a, x, tci_matrix_align(TC_F32));
+}
+
+TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n)
+{
+    tci_single m = {.a = a, .n = n};
+    const tci_machine *machine = &a->machine;
+    bool unit = machine->block_threads > 0 && machine->matrix_units > 0 && machine->is_fast &&
+                !machine->reproducible;
+    if (!unit || !tci_single_look(&m) || !tci_single_choose(&m)) {
+        return NULL;
+    }
+    m.lies[0] = tci_single_lies(&m, 0);
+    m.lies[1] = tci_single_lies(&m, 1);
+    if (!tci_single_pays(&m)) {
+        return NULL;
+    }
+    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    tci_node *in[2] = {tci_single_operand(&m, 0, attr + 3),
+                       tci_single_operand(&m, 1, attr + 3 + attr[0])};
+    return in[0] == n->in[0] && in[1] == n->in[1]
+               ? n
+               : tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n->rank, n->shape, 2, in, n->n_attr,
+                                attr);
+}
 /* ---- src/plan/algorithm.c ---- */
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
  *
@@ -35788,7 +36048,8 @@ TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n)
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
- *                      longer rows, where its rows begin at odd places)
+ *                      longer rows, where its rows begin at odd places); of f32 where math may
+ *                      be fast plan/single.c
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
@@ -36232,9 +36493,7 @@ static bool tci_algo_is_in(const tci_node *n, int which, int64_t label)
     return tci_algo_has_label(tci_algo_labels(n, which), n->attr[which], label);
 }
 
-/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
- * n. */
-static int tci_algo_fastest_axis(const tci_node *n)
+TCI_FN int tci_plan_fastest_axis(const tci_node *n)
 {
     int axis = n->rank - 1;
     const tci_node *chain[16];
@@ -36282,7 +36541,7 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
         }
     }
     int columns = tci_algo_is_in(n, 1, out[n->rank - 1]); /* the operand that has them */
-    int64_t fastest = tci_algo_labels(n, columns)[tci_algo_fastest_axis(n->in[columns])];
+    int64_t fastest = tci_algo_labels(n, columns)[tci_plan_fastest_axis(n->in[columns])];
     bool streams = !tci_algo_has_label(out, n->rank, fastest);
     return own[columns] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH &&
            own[1 - columns] >= (streams ? TCI_GATHER_FEW : TCI_GATHER_SIDE);
@@ -36347,7 +36606,8 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
                                int64_t rows)
 {
     bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
-    if (tci_dim_known(source->shape[tci_algo_last_axis(source)]) % TCI_MATRIX_ALIGN == 0) {
+    int align = tci_matrix_align(source->dtype);
+    if (tci_dim_known(source->shape[tci_algo_last_axis(source)]) % align == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -36393,20 +36653,11 @@ static bool tci_algo_is_of_weights(const tci_node *n, int depth)
     return found;
 }
 
-/* Operand n with that copy below it, where its source needs one: weights of attention, and what is
- * made of them, are in no memory. */
-static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
+TCI_FN tci_node *tci_plan_with_pitch(const tci_algo *a, tci_node *n, int align)
 {
-    if (n != source) {
-        tci_node *in = tci_algo_pitch(a, n->in[0], source);
-        return in == n->in[0] ? n
-                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
-                                               1, &in, n->n_attr, n->attr);
-    }
     int last = tci_algo_last_axis(n);
-    tci_dim longer =
-        tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
-    if (longer == n->shape[last] || tci_algo_is_of_weights(n, 0)) {
+    tci_dim longer = tci_dim_mul(tci_dim_ceil_div(n->shape[last], align), align);
+    if (longer == n->shape[last]) {
         tci_algo_force(a, n);
         return n;
     }
@@ -36420,6 +36671,23 @@ static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source
     tci_algo_force(a, copy);
     return tci_graph_node(a->g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
                           2 * n->rank, attr);
+}
+
+/* Operand n with that copy below it, where its source needs one: weights of attention, and what is
+ * made of them, are in no memory. */
+static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
+{
+    if (n != source) {
+        tci_node *in = tci_algo_pitch(a, n->in[0], source);
+        return in == n->in[0] ? n
+                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               1, &in, n->n_attr, n->attr);
+    }
+    if (tci_algo_is_of_weights(n, 0)) {
+        tci_algo_force(a, n);
+        return n;
+    }
+    return tci_plan_with_pitch(a, n, tci_matrix_align(n->dtype));
 }
 
 /* The size of a label in a list of them; 1 where it is not there. */
@@ -36485,7 +36753,7 @@ static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, in
     for (int i = 0; i < x->rank; i++) {
         at = labels[i] == last ? i : at;
     }
-    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
+    if (n->rank == 0 || at < 0 || at == tci_plan_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
         x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
         tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
             TCI_ALGO_REUSE) {
@@ -36546,7 +36814,8 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
         return runs;
     }
     if (!tci_algo_on_matrix_unit(a, n)) {
-        return tci_plan_images(a, n);
+        tci_node *single = tci_table_has(a->whole, n) ? NULL : tci_plan_single(a, n);
+        return single ? single : tci_plan_images(a, n);
     }
     tci_node *in[2];
     for (int i = 0; i < 2; i++) {
@@ -36561,15 +36830,18 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
     bool whole = tci_table_has(a->whole, n);
+    tci_node *made = tci_algo_by_unit(a, n);
+    if (made) {
+        return made;
+    }
     tci_node *halves = whole ? NULL : tci_plan_halves(a, n);
-    tci_node *made = halves ? tci_algo_by_unit(a, halves) : NULL;
+    made = halves ? tci_algo_by_unit(a, halves) : NULL;
     if (made) {
         tci_str_add(a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
                                "as math may be fast\n");
         return made;
     }
-    made = tci_algo_by_unit(a, n);
-    made = made ? made : tci_plan_winograd(a, n);
+    made = tci_plan_winograd(a, n);
     if (made) {
         return made;
     }
@@ -40755,7 +41027,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  * blocks of threads; with a matrix unit or without), and never of what a size typically is or how
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
- *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   MATRIX    products of halves that a matrix unit takes (kernel/matrix.c)
+ *   TF32      such products of f32, where math may be fast
  *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
@@ -41164,7 +41437,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         }
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
-        k->reds[0].order = TCI_ORDER_MATRIX;
+        const tci_koperand *factor =
+            &k->operands[tci_kinst_number(&k->insts[k->reds[0].in[0]])];
+        bool half = tci_dtype_is_half((tc_dtype)factor->dtype);
+        k->reds[0].order = half ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
         k->reds[0].order_n = 0;
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
@@ -52459,9 +52735,9 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 /* ---- src/loop/matrix.c ---- */
 /* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
  *
- * In: a kernel of class MATRIX, the machine. Out: a skeleton (loop/matrix.h) whose hole is the
- * kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain
- * is built like any other.
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/matrix.h) whose hole is
+ * the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
+ * chain is built like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
  * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
@@ -52469,16 +52745,16 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 /* ---- src/loop/matrix.h ---- */
 /* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
  *
- * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of bf16 or
- * f16 products, and after it any elementwise chain. The machine's model: a processor runs one block
- * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
- * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
- * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
- * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
- * of the tile or one of its `chunks`, take `group_rows` rows at a time through the rest of the
- * chain while the consumers are at the next tile: that is the skeleton's hole. At the block's last
- * tile the consumers help. */
+ * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of
+ * products of bf16, f16 or rounded f32, and after it any elementwise chain. The machine's model: a
+ * processor runs one block at a time, whose warps play three parts. One warp loads boxes of A and
+ * B, 128 bytes of k at a time, into a ring of `stages` stages of shared memory. The `consumers`
+ * groups of four warps multiply, 64 * sub_rows rows of the tile each, into registers, and leave the
+ * sums in shared memory (each in a buffer of its own, or all in one, one after the other), rounded
+ * as the chain's first step wants them. The last warps, as machines of `row_threads` threads whose
+ * vector is a row of the tile or one of its `chunks`, take `group_rows` rows at a time through the
+ * rest of the chain while the consumers are at the next tile: that is the skeleton's hole. At the
+ * block's last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -52605,7 +52881,7 @@ TCI_FN const tci_form *const *tci_rows_forms(void);
 
 /* ---- src/loop/matrix.h, continued ---- */
 enum {
-    TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
+    TCI_MATRIX_DEPTH_STEP = TCI_MATRIX_LINE / 2, /* halves of k in a stage */
     TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
@@ -52619,11 +52895,13 @@ TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
+/* Do the consumers hold more sums than twelve warps have registers for, if each has as many? */
+TCI_FN bool tci_matrix_is_wide(const tci_matrix *x);
 /* The tiles (consumers, sub_rows, columns) that take least time by the model; returns how many. */
 TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
                                  int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-/* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
- * columns); -1: it does not fit. */
+/* The time of a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32 with a tile
+ * (consumers, sub_rows, columns); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
 /* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
  * whose chain begins with stage `first`; */
@@ -52647,7 +52925,8 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
-    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, at most */
+    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, */
+    TCI_MATRIX_SUMS_MOST = 320,      /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
@@ -52672,12 +52951,12 @@ static int64_t tci_matrix_held_columns(const tci_matrix *x)
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
-    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_DEPTH_STEP * 2;
+    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_LINE;
 }
 
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
 {
-    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, tci_matrix_depth(x));
 }
 
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
@@ -52712,24 +52991,26 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
 }
 
 /* Does each row of a side's boxes lie in one line of the caches? */
-static bool tci_matrix_is_in_lines(const tci_matrix_side *side)
+static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
-    bool in = side->offset % TCI_MATRIX_DEPTH_STEP == 0 && side->pitch % TCI_MATRIX_DEPTH_STEP == 0;
+    const int line = tci_matrix_depth(x);
+    bool in = side->offset % line == 0 && side->pitch % line == 0;
     for (int i = 1; i < side->n_dims; i++) {
-        in = in && side->dims[i].stride % TCI_MATRIX_DEPTH_STEP == 0;
+        in = in && side->dims[i].stride % line == 0;
     }
     return in;
 }
 
-/* Cycles of one step of k: to multiply, to load as fast as the memory beside all units gives, and
+/* Cycles of one step of k: to multiply (f32 takes twice as long as halves, and half of its elements
+ * are a step), to load as fast as the memory beside all units gives, and
  * to wait for a load that is asked for when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
     double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
     double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
-    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
-    bool lines = tci_matrix_is_in_lines(&x->side[0]) && tci_matrix_is_in_lines(&x->side[1]);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_LINE / rate;
+    bool lines = tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
     double load = (double)tci_matrix_stage_bytes(x) / bandwidth * (lines ? 1 : TCI_MATRIX_APART);
     double latency = x->is_boxes ? TCI_MATRIX_FAR : TCI_MATRIX_LATENCY;
     return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
@@ -52778,15 +53059,22 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
  * every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
+    int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
     return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
-           tile[2] <= TCI_MATRIX_SUMS / tile[1] && tile[2] % TCI_MATRIX_WARP == 0;
+           tile[2] <= TCI_MATRIX_SUMS && tile[2] * tile[1] <= sums &&
+           tile[2] % TCI_MATRIX_WARP == 0;
+}
+
+TCI_FN bool tci_matrix_is_wide(const tci_matrix *x)
+{
+    return x->consumers == 2 && x->sub_rows * x->columns > TCI_MATRIX_SUMS;
 }
 
 /* Sixteen warps have 128 registers each when they begin, which one product must not exceed. */
 static int tci_matrix_last_warps(const tci_matrix *x)
 {
-    return x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY ? TCI_MATRIX_MORE_WARPS
-                                                               : TCI_MATRIX_LAST_WARPS;
+    bool more = x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY && !tci_matrix_is_wide(x);
+    return more ? TCI_MATRIX_MORE_WARPS : TCI_MATRIX_LAST_WARPS;
 }
 
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
@@ -55833,7 +56121,8 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a)
 
 TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 {
-    return a->k->n_reds > 0 && a->k->reds[0].order == TCI_ORDER_MATRIX;
+    return a->k->n_reds > 0 && (a->k->reds[0].order == TCI_ORDER_MATRIX ||
+                                a->k->reds[0].order == TCI_ORDER_TF32);
 }
 
 TCI_FN bool tci_ask_is_flash(const tci_ask *a)
@@ -57690,7 +57979,7 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
     (void)a, (void)n;
     const char *read = x->n_places > 0 ? ", places" : x->is_boxes ? ", boxes" : "";
     tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
-                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, read);
+                   x->columns, tci_matrix_depth(x), x->stages, read);
 }
 
 /* ---- attention ---- */

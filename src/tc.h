@@ -123,6 +123,7 @@
 #include "plan/runs.c"
 #include "plan/halves.c"
 #include "plan/winograd.c"
+#include "plan/single.c"
 #include "plan/algorithm.c"
 #include "plan/pairs.c"
 #include "plan/root.c"

@@ -12,8 +12,8 @@
  * other.
  *
  * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
- * between groups of eight rows in 32-45, 1 << 62 for this swizzle. Sixteen elements of k further
- * are 32 bytes along k, else 16 rows.
+ * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
+ * 16 elements, or 8 of f32; so many further are 32 bytes along k, else 16 rows.
  *
  * Invariants: tc_empty counts a stage's readers, four warps of each consumer; a buffer is written
  * only when the one who filled it before has had it taken; no barrier of the whole block after
@@ -25,8 +25,8 @@
 enum {
     TCI_CUDA_MAP_F16 = 6,   /* CU_TENSOR_MAP_DATA_TYPE_FLOAT16 */
     TCI_CUDA_MAP_BF16 = 9,  /* ..._BFLOAT16 */
-    TCI_CUDA_LINE = 128,    /* bytes of a box's row */
-    TCI_CUDA_SUB_BYTES = 64 * TCI_CUDA_LINE,
+    TCI_CUDA_MAP_TF32 = 11, /* ..._TFLOAT32: f32 that is rounded on its way */
+    TCI_CUDA_SUB_BYTES = 64 * TCI_MATRIX_LINE,
     TCI_CUDA_ORDER_ROWS = 2048 /* rows of a band of tiles, about: a round's tiles are a square */
 };
 
@@ -43,6 +43,11 @@ TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
     }
     int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
     return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
+}
+
+static int tci_cuda_matrix_bytes(const tci_matrix *x)
+{
+    return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
 /* How many elements a box has along a side's axis for this axis of the kernel. */
@@ -72,7 +77,7 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
         map->dim[i] = d->size;
         map->box[i] = 1;
         if (i > 0) {
-            map->stride[i - 1] = 2 * d->stride;
+            map->stride[i - 1] = tci_cuda_matrix_bytes(x) * d->stride;
         }
         for (int a = 0; a < TCI_MATRIX_AXES; a++) {
             int64_t n = d->coef[a] != 0 ? tci_cuda_matrix_extent(x, which, a) : 1;
@@ -119,13 +124,15 @@ static void tci_cuda_matrix_images(const tci_matrix *x, tci_cuda_map *map)
 TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int64_t own = which == 0 ? x->m : x->n;
+    int64_t own = which == 0 ? x->m : x->n, bytes = tci_cuda_matrix_bytes(x);
     tci_cuda_map map;
     memset(&map, 0, sizeof(map));
     map.operand = side->operand;
-    map.type = x->dtype == TC_F16 ? TCI_CUDA_MAP_F16 : TCI_CUDA_MAP_BF16;
+    map.type = x->dtype == TC_F16   ? TCI_CUDA_MAP_F16
+               : x->dtype == TC_F32 ? TCI_CUDA_MAP_TF32
+                                    : TCI_CUDA_MAP_BF16;
     map.rank = 2;
-    map.offset = 2 * side->offset;
+    map.offset = bytes * side->offset;
     for (int i = 0; i < TCI_COUNT(map.step); i++) {
         map.step[i] = 1;
     }
@@ -139,13 +146,13 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     }
     map.dim[0] = side->along_k ? x->k : own;
     map.dim[1] = side->along_k ? own : x->k;
-    map.stride[0] = 2 * side->pitch;
-    map.box[0] = TCI_MATRIX_DEPTH_STEP;
-    map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : TCI_MATRIX_DEPTH_STEP;
+    map.stride[0] = bytes * side->pitch;
+    map.box[0] = tci_matrix_depth(x);
+    map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x);
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
             map.dim[map.rank] = x->batch[i];
-            map.stride[map.rank - 1] = 2 * side->batch_pitch[i];
+            map.stride[map.rank - 1] = bytes * side->batch_pitch[i];
             map.box[map.rank++] = 1;
         }
     }
@@ -271,7 +278,7 @@ static const char tci_cuda_matrix_loading[] =
     "template <class S> TC_I int tc_staged(int row) {\n"
     "    return S::stages * S::stage_bytes + row * S::staged_pitch * S::staged_bytes;\n}\n"
     "template <class S> TC_I void tc_matrix_begin(unsigned at) {\n"
-    "    if constexpr (S::k_rows < 64) { /* what follows them is zeros, always */\n"
+    "    if constexpr (S::k_rows < S::depth) { /* what follows them is zeros, always */\n"
     "        TC_SHARED;\n"
     "        unsigned *stages = (unsigned *)(tc_shared + (at - tc_shared_at(tc_shared)));\n"
     "        const int threads = 32 * (4 * S::consumers + 1 + S::last_warps);\n"
@@ -291,7 +298,7 @@ static const char tci_cuda_matrix_loading[] =
     "    int stage = 0;\n    unsigned parity = 1;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        const tc_place p = S::place(t);\n"
-    "        for (int k = 0; k < S::k; k += 64) {\n"
+    "        for (int k = 0; k < S::k; k += S::depth) {\n"
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
     "            const unsigned full = tc_full<S>(at, stage);\n"
     "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
@@ -323,7 +330,7 @@ static const char tci_cuda_matrix_multiplying[] =
     "    const int buffer = S::buffers == 1 ? 0 : group;\n"
     "    unsigned parity = 0, taken = S::buffers > 1 || group == 0;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
-    "        for (int k = 0; k < S::k; k += 64) {\n"
+    "        for (int k = 0; k < S::k; k += S::depth) {\n"
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
     "            tc_barrier_wait(tc_full<S>(at, stage), parity);\n"
     "            const unsigned long long a = tc_box(boxes + group * S::sub_rows * 8192);\n"
@@ -361,7 +368,7 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 
 TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
 {
-    return x->dtype == TC_F16 ? "f16" : "bf16";
+    return x->dtype == TC_F16 ? "f16" : x->dtype == TC_F32 ? "tf32" : "bf16";
 }
 
 TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x)
@@ -378,13 +385,16 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
                    "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], unsigned long long a, "
                    "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
-                   "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
-                   name, n, n + 2, x->columns, type, type);
+                   "wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s {",
+                   name, n, n + 2, x->columns, 32 / tci_cuda_matrix_bytes(x), type, type);
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
-    tci_str_printf(out, "}, %%%d, %%%d, p, 1, 1, %d, %d;\\n}\"\n        : ", n, n + 1,
-                   !x->side[0].along_k, !x->side[1].along_k);
+    tci_str_printf(out, "}, %%%d, %%%d, p, 1, 1", n, n + 1);
+    if (x->dtype != TC_F32) { /* which is not turned on its way */
+        tci_str_printf(out, ", %d, %d", !x->side[0].along_k, !x->side[1].along_k);
+    }
+    tci_str_add(out, ";\\n}\"\n        : ");
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s\"+f\"(d[%d])", i ? ", " : "", i);
     }
@@ -412,7 +422,7 @@ static void tci_cuda_matrix_steps(tci_str *out, const tci_matrix *x)
     for (int i = x->n_k - 1; i >= 0; i--) {
         int64_t n = tci_dim_known(tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]));
         tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
-                       (long long)(below * TCI_MATRIX_DEPTH_STEP), (long long)n, x->k_block[i]);
+                       (long long)(below * tci_matrix_depth(x)), (long long)n, x->k_block[i]);
         below *= n;
     }
 }
@@ -565,23 +575,24 @@ TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
-    int64_t depth = x->is_boxes ? x->k_steps * TCI_MATRIX_DEPTH_STEP : x->k;
+    int64_t depth = x->is_boxes ? x->k_steps * tci_matrix_depth(x) : x->k;
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
                    "row_threads = %d, a_bytes = %d, "
-                   "stage_bytes = %d, loaded_bytes = %d, k_rows = %d, a_step = %d, b_step = %d,\n"
-                   "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "stage_bytes = %d, loaded_bytes = %d, depth = %d, k_rows = %d,\n"
+                   "        a_step = %d, b_step = %d, "
+                   "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
                    symbol, (long long)depth,
                    (long long)x->tiles, x->stages, x->consumers,
                    x->last_warps, x->sub_rows, x->columns, x->row_threads,
-                   x->rows * TCI_CUDA_LINE,
+                   x->rows * TCI_MATRIX_LINE,
                    (int)tci_matrix_stage_bytes(x),
-                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_CUDA_LINE /
-                       TCI_MATRIX_DEPTH_STEP * x->k_rows,
-                   x->k_rows, x->side[0].along_k ? 2 : TCI_CUDA_LINE,
-                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
+                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_MATRIX_LINE /
+                       tci_matrix_depth(x) * x->k_rows,
+                   tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
+                   x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
     tci_str_printf(out,
@@ -599,11 +610,15 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
 }
 
 /* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
- * takes; of sixteen, those that multiply have these from the others. */
+ * takes; of sixteen, those that multiply have these from the others, and more of twelve in wide
+ * tiles. */
 static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
-    bool more = x->last_warps > TCI_MATRIX_LAST_WARPS;
+    bool wide = tci_matrix_is_wide(x), more = x->last_warps > TCI_MATRIX_LAST_WARPS;
+    const char *take = wide   ? "        tc_take_registers<208>();\n"
+                       : more ? "        tc_take_registers<168>();\n"
+                              : "";
     tci_str_printf(out,
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
@@ -614,9 +629,8 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "    if (warp == %d) {\n        if (tc_warp_lane<%s_shape>() == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
-                   symbol, symbol, loader, more ? "        tc_take_registers<168>();\n" : "",
-                   symbol,
-                   !more ? ""
+                   symbol, symbol, loader, take, symbol,
+                   !take[0] ? ""
                          : "        tc_leave_registers<88>();\n    } else {\n"
                            "        tc_leave_registers<88>();\n",
                    loader, symbol, symbol);

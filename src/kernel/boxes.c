@@ -1,6 +1,6 @@
 /* kernel/boxes.c - contractions of windows, as a matrix unit reads them: box by box.
  *
- * In: a kernel whose factors are loads of bf16 or f16 arrays, with guards that make elements
+ * In: a kernel whose factors are loads of bf16, f16 or f32 arrays, with guards that make elements
  * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
  * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
  * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
@@ -8,18 +8,17 @@
  * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
  * are axes of the array themselves.
  *
- * A step of the product takes 64 elements of k: of the one axis along which an array lies fastest,
- * if that is a contracted one, the other contracted axes being walked one by one; else of a block
- * of the contracted axes. Where a block's end lies outside, both factors are zeros there, so that
- * no element that does not exist is multiplied by one that does; where no such block has 64
- * elements it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the places of
- * an image: a tile then has whole rows of it. */
+ * A step of the product takes 128 bytes of k, 64 elements or 32: of the one axis along which an
+ * array lies fastest, if that is a contracted one, the other contracted axes being walked one by
+ * one; else of a block of the contracted axes. Where a block's end lies outside, both factors are
+ * zeros there, so that no element that does not exist is multiplied by one that does; where no such
+ * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
+ * places of an image: a tile then has whole rows of it. */
 #include "matrix.h"
 
 #include <string.h>
 
 enum {
-    TCI_BOXES_DEPTH = 64,
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
     TCI_BOXES_CORNER = 128,     /* how far outside of an image a place may begin, */
@@ -123,11 +122,12 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
     }
     tci_boxes_sort(side);
     side->operand = tci_kinst_number(in);
+    const int align = tci_matrix_align(k->operands[side->operand].dtype);
     side->offset = offset;
     bool fits = side->n_dims >= 2 && side->n_dims <= TCI_MATRIX_DIMS && offset >= 0 &&
-                offset % TCI_MATRIX_ALIGN == 0 && side->dims[0].stride == 1;
+                offset % align == 0 && side->dims[0].stride == 1;
     for (int i = 1; i < side->n_dims && fits; i++) {
-        fits = side->dims[i].stride % TCI_MATRIX_ALIGN == 0 &&
+        fits = side->dims[i].stride % align == 0 &&
                side->dims[i].stride > side->dims[i - 1].stride &&
                tci_boxes_is_small(side->dims[i].size) && side->dims[i].stride <= INT32_MAX;
     }
@@ -230,7 +230,7 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
     x->y_axis = -1;
     x->n_axis = last;
     x->n = x->image_row = tci_dim_known(k->axes[last].size);
-    if (tci_boxes_places(k, x)) {
+    if (x->dtype != TC_F32 && tci_boxes_places(k, x)) {
         x->m_axis = x->place_axis[0];
         return true;
     }
@@ -285,11 +285,11 @@ static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
     return divisor;
 }
 
-/* Blocks of the contracted axes that are 64 elements together, or, not `whole`, as many as whole
- * parts of the axes are; the axes in the order in which both arrays lie. */
+/* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
+ * whole parts of the axes are; the axes in the order in which both arrays lie. */
 static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
-    int left = TCI_BOXES_DEPTH, last = -1, before[2] = {0, 0};
+    int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
     for (int i = 0; i < x->n_k; i++) {
         x->k_block[i] = 1;
     }
@@ -361,7 +361,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     int along = -1;
     x->n_k = stage->n_axes;
     x->k = 1;
-    x->k_rows = TCI_BOXES_DEPTH;
+    x->k_rows = tci_matrix_depth(x);
     for (int i = 0; i < x->n_k; i++) {
         x->k_axis[i] = stage->axes[i];
         x->k_block[i] = 1;
@@ -379,7 +379,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     if (along >= 0) {
         bool own = tci_boxes_dim(k, &x->side[0], x->k_axis[along], &alone[0]) >= 0 && alone[0] &&
                    tci_boxes_dim(k, &x->side[1], x->k_axis[along], &alone[1]) >= 0 && alone[1];
-        x->k_block[along] = TCI_BOXES_DEPTH;
+        x->k_block[along] = tci_matrix_depth(x);
         if (!own) {
             return false;
         }
@@ -445,7 +445,8 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     int8_t t = k->operands[x->side[0].operand].dtype;
     x->dtype = t;
     x->is_boxes = true;
-    return tci_dtype_is_half((tc_dtype)t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_boxes_axes(k, x) && tci_boxes_are_boxes(k, x, 0) &&
-           tci_boxes_are_boxes(k, x, 1);
+    return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
+           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
+           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }

@@ -48,6 +48,12 @@
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
+ *             first one (to the nearest, of two the even one), their products summed as those of
+ *             MATRIX. The interpreter computes the chain of the factors as they are, so results
+ *             agree between executors within
+ *                 |difference| <= (2^-10 + (2 ceil(K / 8) + 32) 2^-23) sum over k of |a b|
+ *             only.
  *   STEPS     of a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the DOT
  *             of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values. Keys
  *             come in steps; what is summed so far is scaled whenever a larger score comes, the
@@ -84,7 +90,8 @@
  * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
  * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
  * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
- * of a BLOCK_SCAN; SPLIT and MATRIX are for a DOT in f32 alone. */
+ * of a BLOCK_SCAN; SPLIT, MATRIX and TF32 are for a DOT in f32
+ * alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -172,7 +179,8 @@ typedef enum tci_korder {
     TCI_ORDER_BLOCK_SCAN, /* order_n elements a block: as many */
     TCI_ORDER_SPLIT, /* order_n products a part, at least 1 */
     TCI_ORDER_MATRIX,
-    TCI_ORDER_STEPS
+    TCI_ORDER_STEPS,
+    TCI_ORDER_TF32
 } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */

@@ -17,10 +17,11 @@ enum {
     TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
     TCI_MACHINE_FEW = 4,      /* threads that a processor's code is made for, */
     TCI_MACHINE_MANY = 16,    /* and from half as many processors on */
-    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ALIGN = 8,     /* halves between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_FEW = 2,       /* or so few, of a plain product */
     TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_SINGLE = 32,   /* rows and columns of a product of f32: fewer wait for memory */
     TCI_MATRIX_DEPTH = 32,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21,
@@ -60,7 +61,7 @@ typedef struct tci_machine {
     bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
-    bool is_fast;     /* TC_MATH_FAST (plan/halves.c, plan/winograd.c) */
+    bool is_fast;     /* TC_MATH_FAST (class TF32, plan/halves.c, plan/winograd.c) */
     tc_machine facts;
 } tci_machine;
 

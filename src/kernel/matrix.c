@@ -8,10 +8,7 @@
 
 #include <string.h>
 
-enum {
-    TCI_MATRIX_STEP = 64, /* elements of k at a time */
-    TCI_MATRIX_WASTE = 4  /* times as many as there are, at most */
-};
+enum { TCI_MATRIX_WASTE = 4 /* times as many elements of k as there are, at most */ };
 
 /* ---- recognising ---- */
 
@@ -30,9 +27,9 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
     return fits;
 }
 
-static bool tci_matrix_is_aligned(int64_t stride)
+static bool tci_matrix_is_aligned(const tci_matrix *x, int64_t stride)
 {
-    return stride % TCI_MATRIX_ALIGN == 0;
+    return stride % tci_matrix_align(x->dtype) == 0;
 }
 
 TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
@@ -44,12 +41,22 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
     side->own = coef[own];
     side->summed = along;
     bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
-                tci_matrix_is_aligned(side->pitch) && tci_matrix_is_aligned(side->offset);
+                tci_matrix_is_aligned(x, side->pitch) && tci_matrix_is_aligned(x, side->offset);
     for (int i = 0; i < x->n_batch; i++) {
         side->batch_pitch[i] = coef[x->batch_axis[i]];
-        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+        fits = fits && tci_matrix_is_aligned(x, side->batch_pitch[i]);
     }
     return fits;
+}
+
+TCI_FN bool tci_matrix_takes(int8_t dtype)
+{
+    return tci_dtype_is_half((tc_dtype)dtype) || dtype == TC_F32;
+}
+
+TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side)
+{
+    return side->along_k || x->dtype != TC_F32;
 }
 
 /* The rows: the longest axis that A has and B has not. The rest is the batch. */
@@ -152,16 +159,16 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
     int8_t t = k->operands[side[0].operand].dtype;
-    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+    x->dtype = t;
+    bool fits = tci_matrix_takes(t) && k->operands[side[1].operand].dtype == t &&
                 tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
                 tci_matrix_side_of(x, coef[a], x->m_axis, k->n_axes - 1, &side[a]) &&
                 tci_matrix_side_of(x, coef[1 - a], x->n_axis, k->n_axes - 1, &side[1 - a]);
-    if (!fits) {
+    if (!fits || !tci_matrix_lies(x, &side[0]) || !tci_matrix_lies(x, &side[1])) {
         return false;
     }
-    x->dtype = t;
     x->y_axis = -1;
-    x->k_rows = TCI_MATRIX_STEP;
+    x->k_rows = tci_matrix_depth(x);
     x->side[0] = side[a];
     x->side[1] = side[1 - a];
     return true;
@@ -190,7 +197,9 @@ static bool tci_matrix_pays(const tci_matrix *x)
     for (int i = 0; i < x->n_batch; i++) {
         flops *= (double)x->batch[i];
     }
-    return x->m >= TCI_MATRIX_FEW && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+    bool single = x->dtype == TC_F32;
+    return x->m >= (single ? TCI_MATRIX_SINGLE : TCI_MATRIX_FEW) &&
+           x->n >= (single ? TCI_MATRIX_SINGLE : TCI_MATRIX_COLUMNS) && x->k >= TCI_MATRIX_DEPTH &&
            flops >= TCI_MATRIX_FLOPS;
 }
 
@@ -221,7 +230,7 @@ static bool tci_matrix_fits_blocks(const tci_matrix *x)
     int64_t columns = x->y_axis >= 0 ? x->image_row : TCI_MATRIX_TILE_COLUMNS;
     double tiles = (double)tci_dim_known(tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS)) *
                    (double)tci_dim_known(tci_dim_ceil_div(x->n, columns));
-    if (x->is_boxes && x->k_steps * TCI_MATRIX_STEP > TCI_MATRIX_WASTE * x->k) {
+    if (x->is_boxes && x->k_steps * tci_matrix_depth(x) > TCI_MATRIX_WASTE * x->k) {
         return false;
     }
     for (int i = 0; i < x->n_batch; i++) {
@@ -234,6 +243,7 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 {
     tci_matrix x;
     return machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
+           (x.dtype != TC_F32 || machine.is_fast) &&
            (machine.block_threads > 0 ? tci_matrix_fits_blocks(&x)
                                       : tci_matrix_fits_processor(k, &x, machine));
 }

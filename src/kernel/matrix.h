@@ -11,6 +11,7 @@ enum {
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
     TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
     TCI_MATRIX_TILE_COLUMNS = 64,
+    TCI_MATRIX_LINE = 128,        /* bytes of k, or of another axis, that a GPU's unit reads */
     TCI_MATRIX_DIMS = 5,          /* of an array that boxes are cut from */
     TCI_MATRIX_AXES = 12,         /* of a kernel with such arrays, and contracted ones of it */
     TCI_MATRIX_K_AXES = 4,
@@ -39,7 +40,7 @@ typedef struct tci_matrix_side {
 } tci_matrix_side;
 
 typedef struct tci_matrix {
-    int8_t dtype;       /* of A and B: TC_BF16 or TC_F16 */
+    int8_t dtype;       /* of A and B: TC_BF16, TC_F16, or TC_F32, which are rounded (TF32) */
     int32_t m_axis, n_axis;
     int64_t m, n, k;
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
@@ -47,7 +48,7 @@ typedef struct tci_matrix {
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
      * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, k_rows together: 64, or fewer that zeros follow.
+     * axis, k_rows together: tci_matrix_depth of them, or fewer that zeros follow.
      * Or the rows are several axes: places of images, the fastest first (place_axis[0] is m_axis),
      * n_places of them (0: one axis), along A's second axis and those above it. Where one_image,
      * none of them counts images. */
@@ -73,6 +74,18 @@ typedef struct tci_matrix {
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
+/* Elements between the rows of what a unit reads: a multiple of so many. */
+static inline int tci_matrix_align(int8_t dtype)
+{
+    return TCI_ALIGNED_BYTES / tci_dtype_get((tc_dtype)dtype)->bytes;
+}
+
+/* Elements of k that a GPU's unit takes in a step, and of another axis side by side. */
+static inline int tci_matrix_depth(const tci_matrix *x)
+{
+    return TCI_MATRIX_LINE / tci_dtype_get((tc_dtype)x->dtype)->bytes;
+}
+
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
@@ -86,6 +99,9 @@ TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own
                                tci_matrix_side *side);
 /* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
 TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
+/* Does a unit take factors of that dtype, and a side that lies so? It turns halves, but not f32. */
+TCI_FN bool tci_matrix_takes(int8_t dtype);
+TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side);
 /* kernel/boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
 TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 

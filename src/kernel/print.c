@@ -113,8 +113,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
 
 TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 {
-    static const char *const names[] = {"CHAIN", "LANES",  "BLOCK_SCAN",
-                                        "SPLIT", "MATRIX", "STEPS"};
+    static const char *const names[] = {"CHAIN",  "LANES", "BLOCK_SCAN", "SPLIT",
+                                        "MATRIX", "STEPS", "TF32"};
     tci_str_add(out, red->op == TCI_RED_ONLINE ? "ONLINE " : "");
     tci_str_add(out, names[red->order]);
     if (red->order_n > 0) {

@@ -296,6 +296,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
         TCI_ASSERT(s, red->order_n > 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
         return;
     case TCI_ORDER_MATRIX:
+    case TCI_ORDER_TF32:
         TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
         return;
     case TCI_ORDER_STEPS:

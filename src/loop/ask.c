@@ -269,7 +269,8 @@ TCI_FN bool tci_ask_is_far(const tci_ask *a)
 
 TCI_FN bool tci_ask_on_unit(const tci_ask *a)
 {
-    return a->k->n_reds > 0 && a->k->reds[0].order == TCI_ORDER_MATRIX;
+    return a->k->n_reds > 0 && (a->k->reds[0].order == TCI_ORDER_MATRIX ||
+                                a->k->reds[0].order == TCI_ORDER_TF32);
 }
 
 TCI_FN bool tci_ask_is_flash(const tci_ask *a)

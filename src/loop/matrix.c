@@ -1,8 +1,8 @@
 /* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
  *
- * In: a kernel of class MATRIX, the machine. Out: a skeleton (loop/matrix.h) whose hole is the
- * kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain
- * is built like any other.
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/matrix.h) whose hole is
+ * the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
+ * chain is built like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
  * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
@@ -18,7 +18,8 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_COLUMN_STEP = 16,     /* columns that a warp leaves at once */
-    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, at most */
+    TCI_MATRIX_SUMS = 256,           /* columns of all its rows that a thread holds, */
+    TCI_MATRIX_SUMS_MOST = 320,      /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,          /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
@@ -43,12 +44,12 @@ static int64_t tci_matrix_held_columns(const tci_matrix *x)
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
-    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_DEPTH_STEP * 2;
+    return (x->rows + tci_matrix_held_columns(x)) * TCI_MATRIX_LINE;
 }
 
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x)
 {
-    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    return x->is_boxes ? x->k_steps : tci_ceil_div(x->k, tci_matrix_depth(x));
 }
 
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
@@ -83,24 +84,26 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
 }
 
 /* Does each row of a side's boxes lie in one line of the caches? */
-static bool tci_matrix_is_in_lines(const tci_matrix_side *side)
+static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
-    bool in = side->offset % TCI_MATRIX_DEPTH_STEP == 0 && side->pitch % TCI_MATRIX_DEPTH_STEP == 0;
+    const int line = tci_matrix_depth(x);
+    bool in = side->offset % line == 0 && side->pitch % line == 0;
     for (int i = 1; i < side->n_dims; i++) {
-        in = in && side->dims[i].stride % TCI_MATRIX_DEPTH_STEP == 0;
+        in = in && side->dims[i].stride % line == 0;
     }
     return in;
 }
 
-/* Cycles of one step of k: to multiply, to load as fast as the memory beside all units gives, and
+/* Cycles of one step of k: to multiply (f32 takes twice as long as halves, and half of its elements
+ * are a step), to load as fast as the memory beside all units gives, and
  * to wait for a load that is asked for when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
     double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
     double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
-    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
-    bool lines = tci_matrix_is_in_lines(&x->side[0]) && tci_matrix_is_in_lines(&x->side[1]);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_LINE / rate;
+    bool lines = tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
     double load = (double)tci_matrix_stage_bytes(x) / bandwidth * (lines ? 1 : TCI_MATRIX_APART);
     double latency = x->is_boxes ? TCI_MATRIX_FAR : TCI_MATRIX_LATENCY;
     return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
@@ -149,15 +152,22 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
  * every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
+    int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
     return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
-           tile[2] <= TCI_MATRIX_SUMS / tile[1] && tile[2] % TCI_MATRIX_WARP == 0;
+           tile[2] <= TCI_MATRIX_SUMS && tile[2] * tile[1] <= sums &&
+           tile[2] % TCI_MATRIX_WARP == 0;
+}
+
+TCI_FN bool tci_matrix_is_wide(const tci_matrix *x)
+{
+    return x->consumers == 2 && x->sub_rows * x->columns > TCI_MATRIX_SUMS;
 }
 
 /* Sixteen warps have 128 registers each when they begin, which one product must not exceed. */
 static int tci_matrix_last_warps(const tci_matrix *x)
 {
-    return x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY ? TCI_MATRIX_MORE_WARPS
-                                                               : TCI_MATRIX_LAST_WARPS;
+    bool more = x->consumers == 2 && x->columns <= TCI_MATRIX_ENTRY && !tci_matrix_is_wide(x);
+    return more ? TCI_MATRIX_MORE_WARPS : TCI_MATRIX_LAST_WARPS;
 }
 
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,

@@ -1,15 +1,15 @@
 /* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
  *
- * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of bf16 or
- * f16 products, and after it any elementwise chain. The machine's model: a processor runs one block
- * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
- * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
- * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
- * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
- * of the tile or one of its `chunks`, take `group_rows` rows at a time through the rest of the
- * chain while the consumers are at the next tile: that is the skeleton's hole. At the block's last
- * tile the consumers help. */
+ * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of
+ * products of bf16, f16 or rounded f32, and after it any elementwise chain. The machine's model: a
+ * processor runs one block at a time, whose warps play three parts. One warp loads boxes of A and
+ * B, 128 bytes of k at a time, into a ring of `stages` stages of shared memory. The `consumers`
+ * groups of four warps multiply, 64 * sub_rows rows of the tile each, into registers, and leave the
+ * sums in shared memory (each in a buffer of its own, or all in one, one after the other), rounded
+ * as the chain's first step wants them. The last warps, as machines of `row_threads` threads whose
+ * vector is a row of the tile or one of its `chunks`, take `group_rows` rows at a time through the
+ * rest of the chain while the consumers are at the next tile: that is the skeleton's hole. At the
+ * block's last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -17,7 +17,7 @@
 #include "form.h"
 
 enum {
-    TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
+    TCI_MATRIX_DEPTH_STEP = TCI_MATRIX_LINE / 2, /* halves of k in a stage */
     TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
@@ -31,11 +31,13 @@ TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
+/* Do the consumers hold more sums than twelve warps have registers for, if each has as many? */
+TCI_FN bool tci_matrix_is_wide(const tci_matrix *x);
 /* The tiles (consumers, sub_rows, columns) that take least time by the model; returns how many. */
 TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
                                  int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-/* The time of a kernel whose contraction has TCI_ORDER_MATRIX with a tile (consumers, sub_rows,
- * columns); -1: it does not fit. */
+/* The time of a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32 with a tile
+ * (consumers, sub_rows, columns); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
 /* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
  * whose chain begins with stage `first`; */

@@ -766,7 +766,7 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
     (void)a, (void)n;
     const char *read = x->n_places > 0 ? ", places" : x->is_boxes ? ", boxes" : "";
     tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
-                   x->columns, TCI_MATRIX_DEPTH_STEP, x->stages, read);
+                   x->columns, tci_matrix_depth(x), x->stages, read);
 }
 
 /* ---- attention ---- */

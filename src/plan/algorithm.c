@@ -8,7 +8,8 @@
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
- *                      longer rows, where its rows begin at odd places)
+ *                      longer rows, where its rows begin at odd places); of f32 where math may
+ *                      be fast plan/single.c
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
@@ -17,6 +18,7 @@
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "../graph/build.h"
+#include "../kernel/matrix.h"
 #include "group.h"
 #include "why.h"
 
@@ -455,9 +457,7 @@ static bool tci_algo_is_in(const tci_node *n, int which, int64_t label)
     return tci_algo_has_label(tci_algo_labels(n, which), n->attr[which], label);
 }
 
-/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
- * n. */
-static int tci_algo_fastest_axis(const tci_node *n)
+TCI_FN int tci_plan_fastest_axis(const tci_node *n)
 {
     int axis = n->rank - 1;
     const tci_node *chain[16];
@@ -505,7 +505,7 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
         }
     }
     int columns = tci_algo_is_in(n, 1, out[n->rank - 1]); /* the operand that has them */
-    int64_t fastest = tci_algo_labels(n, columns)[tci_algo_fastest_axis(n->in[columns])];
+    int64_t fastest = tci_algo_labels(n, columns)[tci_plan_fastest_axis(n->in[columns])];
     bool streams = !tci_algo_has_label(out, n->rank, fastest);
     return own[columns] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH &&
            own[1 - columns] >= (streams ? TCI_GATHER_FEW : TCI_GATHER_SIDE);
@@ -570,7 +570,8 @@ static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_ma
                                int64_t rows)
 {
     bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
-    if (tci_dim_known(source->shape[tci_algo_last_axis(source)]) % TCI_MATRIX_ALIGN == 0) {
+    int align = tci_matrix_align(source->dtype);
+    if (tci_dim_known(source->shape[tci_algo_last_axis(source)]) % align == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -616,20 +617,11 @@ static bool tci_algo_is_of_weights(const tci_node *n, int depth)
     return found;
 }
 
-/* Operand n with that copy below it, where its source needs one: weights of attention, and what is
- * made of them, are in no memory. */
-static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
+TCI_FN tci_node *tci_plan_with_pitch(const tci_algo *a, tci_node *n, int align)
 {
-    if (n != source) {
-        tci_node *in = tci_algo_pitch(a, n->in[0], source);
-        return in == n->in[0] ? n
-                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
-                                               1, &in, n->n_attr, n->attr);
-    }
     int last = tci_algo_last_axis(n);
-    tci_dim longer =
-        tci_dim_mul(tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN), TCI_MATRIX_ALIGN);
-    if (longer == n->shape[last] || tci_algo_is_of_weights(n, 0)) {
+    tci_dim longer = tci_dim_mul(tci_dim_ceil_div(n->shape[last], align), align);
+    if (longer == n->shape[last]) {
         tci_algo_force(a, n);
         return n;
     }
@@ -643,6 +635,23 @@ static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source
     tci_algo_force(a, copy);
     return tci_graph_node(a->g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
                           2 * n->rank, attr);
+}
+
+/* Operand n with that copy below it, where its source needs one: weights of attention, and what is
+ * made of them, are in no memory. */
+static tci_node *tci_algo_pitch(const tci_algo *a, tci_node *n, tci_node *source)
+{
+    if (n != source) {
+        tci_node *in = tci_algo_pitch(a, n->in[0], source);
+        return in == n->in[0] ? n
+                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               1, &in, n->n_attr, n->attr);
+    }
+    if (tci_algo_is_of_weights(n, 0)) {
+        tci_algo_force(a, n);
+        return n;
+    }
+    return tci_plan_with_pitch(a, n, tci_matrix_align(n->dtype));
 }
 
 /* The size of a label in a list of them; 1 where it is not there. */
@@ -708,7 +717,7 @@ static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, in
     for (int i = 0; i < x->rank; i++) {
         at = labels[i] == last ? i : at;
     }
-    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
+    if (n->rank == 0 || at < 0 || at == tci_plan_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
         x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
         tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
             TCI_ALGO_REUSE) {
@@ -769,7 +778,8 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
         return runs;
     }
     if (!tci_algo_on_matrix_unit(a, n)) {
-        return tci_plan_images(a, n);
+        tci_node *single = tci_table_has(a->whole, n) ? NULL : tci_plan_single(a, n);
+        return single ? single : tci_plan_images(a, n);
     }
     tci_node *in[2];
     for (int i = 0; i < 2; i++) {
@@ -784,15 +794,18 @@ static tci_node *tci_algo_by_unit(const tci_algo *a, tci_node *n)
 static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
 {
     bool whole = tci_table_has(a->whole, n);
+    tci_node *made = tci_algo_by_unit(a, n);
+    if (made) {
+        return made;
+    }
     tci_node *halves = whole ? NULL : tci_plan_halves(a, n);
-    tci_node *made = halves ? tci_algo_by_unit(a, halves) : NULL;
+    made = halves ? tci_algo_by_unit(a, halves) : NULL;
     if (made) {
         tci_str_add(a->orders, "contract of f32: of bf16 halves, low high + high low + high high, "
                                "as math may be fast\n");
         return made;
     }
-    made = tci_algo_by_unit(a, n);
-    made = made ? made : tci_plan_winograd(a, n);
+    made = tci_plan_winograd(a, n);
     if (made) {
         return made;
     }

@@ -6,7 +6,8 @@
  * blocks of threads; with a matrix unit or without), and never of what a size typically is or how
  * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
  *
- *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   MATRIX    products of halves that a matrix unit takes (kernel/matrix.c)
+ *   TF32      such products of f32, where math may be fast
  *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
@@ -418,7 +419,10 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         }
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
-        k->reds[0].order = TCI_ORDER_MATRIX;
+        const tci_koperand *factor =
+            &k->operands[tci_kinst_number(&k->insts[k->reds[0].in[0]])];
+        bool half = tci_dtype_is_half((tc_dtype)factor->dtype);
+        k->reds[0].order = half ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
         k->reds[0].order_n = 0;
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {

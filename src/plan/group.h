@@ -218,6 +218,12 @@ static inline int tci_plan_n_evaluated(const tci_node *n)
     return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
 }
 
+/* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, */
+enum {
+    TCI_SINGLE_REUSE = 128,
+    TCI_SINGLE_LEAST = 1 << 27 /* and of all */
+};
+
 /* The graph as plan/algorithm.c changes it. */
 typedef struct tci_algo {
     tci_scratch *s;
@@ -227,7 +233,8 @@ typedef struct tci_algo {
     tci_table *forced; /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves */
+    tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves,
+                        * nor of copies of f32 */
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
@@ -273,6 +280,11 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n);
 /* plan/runs.c: convolution n of an image of few channels with rows of its windows as runs of
  * memory; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n);
+/* plan/single.c: contraction n of f32, with operands as a matrix unit takes them; NULL: it stays as
+ * it is. */
+TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n);
+/* plan/halves.c: the products of contraction n; -1: some size is unknown. */
+TCI_FN double tci_plan_products(const tci_node *n);
 /* plan/halves.c: contraction n of f32 as one of bf16 for a matrix unit, which may not take it;
  * NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n);
@@ -286,6 +298,11 @@ TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
+/* plan/algorithm.c: the axis of n's source that lies fastest in memory, seen through permutations:
+ * as an axis of n. */
+TCI_FN int tci_plan_fastest_axis(const tci_node *n);
+/* n in memory, in rows of a multiple of `align` elements. */
+TCI_FN tci_node *tci_plan_with_pitch(const tci_algo *a, tci_node *n, int align);
 /* plan/algorithm.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);

@@ -61,8 +61,7 @@ static bool tci_halves_has_label(const int64_t *labels, int64_t n, int64_t label
     return found;
 }
 
-/* Products; -1: some size is unknown. */
-static double tci_halves_products(const tci_node *n)
+TCI_FN double tci_plan_products(const tci_node *n)
 {
     double products = 1;
     const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
@@ -84,7 +83,7 @@ static double tci_halves_products(const tci_node *n)
 
 static bool tci_halves_pay(tci_halves *h)
 {
-    double products = tci_halves_products(h->n), elements = 0;
+    double products = tci_plan_products(h->n), elements = 0;
     for (int k = 0; k < 2; k++) {
         h->source[k] = tci_halves_source(h->n->in[k]);
         if (!h->source[k]) {

@@ -1,13 +1,15 @@
 /* plan/images.c - contractions of windows with their channels last.
  *
- * In: a CONTRACT of bf16 or f16 values of which one is windows of an image, on a machine whose
- * matrix unit reads boxes. Out: the same over copies of the values behind its operands in which one
- * axis lies fastest: the longest contracted one that both have (a convolution, its gradient to the
- * image: the channels), else of each operand the longest that it alone has (the gradient to the
- * filter). Windows, padding and other movements stay above the copies as they were, so nothing else
- * is stored. The one idea: the unit's loads need 16 neighbouring bytes and rows that begin at such;
- * a copy of the image costs one reading and writing of it, and gives that to every window. NULL:
- * this is none of these, or too small for it. */
+ * In: a CONTRACT of bf16 or f16 values, or of f32 where math may be fast, of which one is windows
+ * of an image, on a machine whose matrix unit reads boxes. Out: the same over copies of the values
+ * behind its operands in which one axis lies fastest: the longest contracted one that both have (a
+ * convolution, its gradient to the image: the channels), else of each operand the longest that it
+ * alone has (the gradient to the filter). Windows, padding and other movements stay above the
+ * copies as they were, so nothing else is stored. The one idea: the unit's loads need 16
+ * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
+ * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
+ * is a contracted one. NULL: this is none of these, or too small for it. */
+#include "../kernel/matrix.h"
 #include "group.h"
 
 enum { TCI_IMAGES_LEAST = 32 /* elements of the axis that lies fastest */ };
@@ -43,22 +45,30 @@ static bool tci_images_is_known(const tci_node *n)
     return known;
 }
 
-TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+/* The value behind operand x, below what tci_plan_image looks through; NULL: sizes are unknown. */
+static tci_node *tci_images_source(const tci_algo *a, tci_node *x)
 {
     while (tci_images_moves(x) && tci_images_is_known(x) && !tci_table_has(a->forced, x)) {
         x = x->in[0];
     }
-    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
-    return half && tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+    return tci_images_is_known(x) && x->rank > 0 ? x : NULL;
+}
+
+TCI_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x)
+{
+    tci_node *source = tci_images_source(a, x);
+    return source && tci_dtype_is_half((tc_dtype)source->dtype) ? source : NULL;
 }
 
 static bool tci_images_look(tci_images *m)
 {
     bool windows = false;
     for (int i = 0; i < 2; i++) {
-        m->source[i] = tci_plan_image(m->a, m->n->in[i]);
+        m->source[i] = tci_images_source(m->a, m->n->in[i]);
         m->labels[i] = m->n->attr + 3 + (i ? m->n->attr[0] : 0);
-        if (!m->source[i]) {
+        const tci_node *from = m->source[i];
+        if (!from || !(tci_dtype_is_half((tc_dtype)from->dtype) ||
+                       (from->dtype == TC_F32 && m->a->machine.is_fast))) {
             return false;
         }
         for (const tci_node *x = m->n->in[i]; x != m->source[i]; x = x->in[0]) {
@@ -120,7 +130,8 @@ static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
 static bool tci_images_suits(const tci_images *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_IMAGES_LEAST && size % TCI_MATRIX_ALIGN == 0 &&
+    return size >= TCI_IMAGES_LEAST &&
+           size % tci_matrix_align(m->source[which]->dtype) == 0 &&
            tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
 }
 
@@ -172,6 +183,18 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
         }
     }
     return axes[0] >= 0 && axes[1] >= 0;
+}
+
+/* Is f32 multiplied often enough for copies, along a contracted axis? */
+static bool tci_images_pays(const tci_images *m)
+{
+    double elements = 0, products = tci_plan_products(m->n);
+    for (int i = 0; i < 2; i++) {
+        elements += (double)tci_dim_known(tci_node_count(m->source[i]));
+    }
+    return m->source[0]->dtype != TC_F32 ||
+           (!tci_images_keeps_elements(m) && products >= TCI_SINGLE_LEAST &&
+            products >= TCI_SINGLE_REUSE * elements);
 }
 
 /* ---- the copies ---- */
@@ -236,7 +259,7 @@ TCI_FN tci_node *tci_plan_images(const tci_algo *a, tci_node *n)
     int axes[2];
     int64_t last;
     if (!tci_plan_has_image_unit(a->machine) || n->dtype == TC_F64 || n->rank < 2 ||
-        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last)) {
+        !tci_images_look(&m) || !tci_images_choose(&m, axes, &last) || !tci_images_pays(&m)) {
         return NULL;
     }
     tci_node *in[2];

@@ -26,7 +26,7 @@ struct model_barrier { int pending, arrivals; long bytes; unsigned phase; };
 /* One product, issued by the 128 threads of a warpgroup. */
 struct model_product {
     unsigned long long a, b;
-    int columns, add, turn_a, turn_b, half, issued;
+    int columns, add, turn_a, turn_b, type, issued;
     float *d[128];
     const unsigned *held[128]; /* registers of the first factor, read late as well; NULL: none */
 };
@@ -169,20 +169,30 @@ static void tc_barrier_wait(unsigned bar, unsigned parity)
 
 /* The words of a map: see tci_cuda_map. */
 enum {
-    MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13, MODEL_STEP = 18,
-    MODEL_AXES = 23, MODEL_LOW = 24, MODEL_HIGH = 27
+    MODEL_TYPE = 1, MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13,
+    MODEL_STEP = 18, MODEL_AXES = 23, MODEL_LOW = 24, MODEL_HIGH = 27
 };
 
-/* 64 elements as row `row` of what is loaded to box.to. */
+static int model_bytes_of(const long long *words) { return words[MODEL_TYPE] == 11 ? 4 : 2; }
+
+/* Bits of an f32 with ten behind the first one; the nearest, of two the even one. */
+static unsigned model_round_tf32(unsigned bits)
+{
+    return (bits >> 23 & 255) == 255 ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+}
+
+/* 128 bytes as row `row` of what is loaded to box.to. */
 static void model_row(const model_box &box, int row, const char *from, bool inside)
 {
     const long long *w = ((const model_map *)box.map)->words;
+    int bytes = model_bytes_of(w);
     for (int c = 0; c < w[MODEL_BOX]; c++) {
-        unsigned short v = 0;
+        unsigned v = 0;
         if (inside && box.at[0] + c >= 0 && box.at[0] + c < w[MODEL_DIM]) {
-            memcpy(&v, from + 2 * (box.at[0] + c), 2);
+            memcpy(&v, from + bytes * (box.at[0] + c), bytes);
         }
-        memcpy(model_at(model_swizzle(box.to + 128 * row + 2 * c), 2), &v, 2);
+        v = bytes == 4 ? model_round_tf32(v) : v;
+        memcpy(model_at(model_swizzle(box.to + 128 * row + bytes * c), bytes), &v, bytes);
     }
 }
 
@@ -240,7 +250,7 @@ static void model_arrives(const model_box &box)
     int rows = box.places ? model_places(box) : model_tile(box);
     model_barrier *b = model_find(box.bar);
     if (b) {
-        b->bytes -= (long)(2 * w[MODEL_BOX] * rows);
+        b->bytes -= (long)(model_bytes_of(w) * w[MODEL_BOX] * rows);
         model_settle(b);
     }
 }
@@ -249,8 +259,8 @@ static void model_load(unsigned to, const void *map, unsigned bar, int rank, int
                        int d, int e)
 {
     const model_map *m = (const model_map *)map;
-    if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_BOX] != 64 ||
-        m->words[MODEL_AXES] != 0) {
+    if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_AXES] != 0 ||
+        m->words[MODEL_BOX] * model_bytes_of(m->words) != 128) {
         model_fail("a box that does not suit its map or place");
     }
     for (int i = 0; i < rank; i++) {
@@ -333,11 +343,13 @@ static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b
 
 /* ---- products ---- */
 
-static float model_half(unsigned short h, int half)
+enum { model_type_bf16 = 0, model_type_f16 = 1, model_type_tf32 = 2 };
+
+static float model_half(unsigned short h, int type)
 {
     unsigned bits = (unsigned)h << 16;
     float f;
-    if (half) {
+    if (type == model_type_f16) {
         int e = h >> 10 & 31;
         f = e ? ldexpf((float)(h & 1023 | 1024), e - 25) : ldexpf((float)(h & 1023), -24);
         f = e == 31 ? (h & 1023 ? NAN : INFINITY) : f;
@@ -347,21 +359,42 @@ static float model_half(unsigned short h, int half)
     return f;
 }
 
-/* Elements [0, n) x [0, 16) of a descriptor's matrix, as rows of 16. */
-static void model_operand(unsigned long long box, int n, bool turned, int half, float *to)
+/* The element at an address of shared memory. */
+static float model_element(unsigned at, int type)
+{
+    unsigned short h;
+    unsigned bits;
+    float f;
+    if (type == model_type_tf32) { /* whose last bits are not looked at */
+        memcpy(&bits, model_at(model_swizzle(at), 4), 4);
+        bits &= ~0x1fffu;
+        memcpy(&f, &bits, 4);
+        return f;
+    }
+    memcpy(&h, model_at(model_swizzle(at), 2), 2);
+    return model_half(h, type);
+}
+
+/* Elements of k in the 32 bytes that a product takes. */
+static int model_depth(int type) { return type == model_type_tf32 ? 8 : 16; }
+
+/* Elements [0, n) x [0, depth) of a descriptor's matrix, as rows of 16. */
+static void model_operand(unsigned long long box, int n, bool turned, int type, float *to)
 {
     unsigned start = (unsigned)(box & 0x3fff) << 4, leading = (unsigned)(box >> 16 & 0x3fff) << 4;
     unsigned stride = (unsigned)(box >> 32 & 0x3fff) << 4;
+    int depth = model_depth(type), bytes = 32 / depth;
     if (box >> 62 != 1 || (box >> 49 & 7) != 0) {
         model_fail("a descriptor of another layout");
     }
+    if (turned && type == model_type_tf32) {
+        model_fail("f32 that a product would have to turn");
+    }
     for (int i = 0; i < n; i++) {
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < depth; k++) {
             unsigned at = turned ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
-                                 : i / 8 * stride + i % 8 * 128 + k * 2;
-            unsigned short h;
-            memcpy(&h, model_at(model_swizzle(start + at), 2), 2);
-            to[16 * i + k] = model_half(h, half);
+                                 : i / 8 * stride + i % 8 * 128 + k * bytes;
+            to[16 * i + k] = model_element(start + at, type);
         }
     }
 }
@@ -374,7 +407,7 @@ static void model_held(const model_product &p, float *to)
             int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
             int k = 2 * (thread % 4) + 8 * (i / 4) + i % 2;
             unsigned two = p.held[thread][i / 2];
-            to[16 * row + k] = model_half((unsigned short)(i % 2 ? two >> 16 : two), p.half);
+            to[16 * row + k] = model_half((unsigned short)(i % 2 ? two >> 16 : two), p.type);
         }
     }
 }
@@ -385,15 +418,15 @@ static void model_multiply(const model_product &p)
     if (p.held[0]) {
         model_held(p, a);
     } else {
-        model_operand(p.a, 64, p.turn_a, p.half, a);
+        model_operand(p.a, 64, p.turn_a, p.type, a);
     }
-    model_operand(p.b, p.columns, p.turn_b, p.half, b);
+    model_operand(p.b, p.columns, p.turn_b, p.type, b);
     for (int thread = 0; thread < 128; thread++) {
         for (int i = 0; i < p.columns / 2; i++) {
             int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
             int column = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
             float sum = 0;
-            for (int k = 0; k < 16; k++) {
+            for (int k = 0; k < model_depth(p.type); k++) {
                 sum += a[16 * row + k] * b[16 * column + k];
             }
             float *d = p.d[thread] + i;
@@ -432,19 +465,18 @@ static void model_ask(const model_product &want, float *d, const unsigned *held)
     p.issued++;
 }
 
-template <int columns, int half, int turn_a, int turn_b>
+template <int columns, int type, int turn_a, int turn_b>
 static void model_issue(float *d, unsigned long long a, unsigned long long b, int add)
 {
-    model_ask(model_product{a, b, columns, add, turn_a, turn_b, half, 0, {0}, {0}}, d, 0);
+    model_ask(model_product{a, b, columns, add, turn_a, turn_b, type, 0, {0}, {0}}, d, 0);
 }
 
-template <int columns, int half>
+template <int columns, int type>
 static void model_issue_held(float *d, const unsigned *a, unsigned long long b, int add)
 {
-    model_ask(model_product{0, b, columns, add, 0, 1, half, 0, {0}, {0}}, d, a);
+    model_ask(model_product{0, b, columns, add, 0, 1, type, 0, {0}, {0}}, d, a);
 }
 
-enum { model_type_bf16 = 0, model_type_f16 = 1 };
 #define TC_MULTIPLY(type, columns, ta, tb) model_issue<columns, model_type_##type, ta, tb>
 #define TC_MULTIPLY_HELD(type, columns) model_issue_held<columns, model_type_##type>
 

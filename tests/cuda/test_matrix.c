@@ -258,6 +258,46 @@ TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
     tc_ctx_free(ctx);
 }
 
+/* Products of 256 x 160, whose sums take registers from the other warps. */
+TEST(wide_tiles)
+{
+    static const product_case c = {.batch = 1, .m = 261, .n = 325, .k = 328, .bias = true};
+    char path[] = "/tmp/tc-test-matrix-XXXXXX";
+    const char *why = "";
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    int file = mkstemp(path);
+    REQUIRE(file >= 0);
+    static const char forced[] =
+        "tc_k_cast_add_contract_slice: matrix consumers=2 sub_rows=2 columns=160\n";
+    REQUIRE(write(file, forced, sizeof(forced) - 1) == (ssize_t)sizeof(forced) - 1);
+    close(file);
+    tc_shutdown();
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    product p;
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.schedule = path;
+    make_product(&p, ctx, c);
+    tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, &o,
+                                     &p.program);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    if (!status) {
+        CHECK_MSG(strstr(explained(p.program), "tile 256x160"), "%s", explained(p.program));
+        for (emu_model_seed = 1; emu_model_seed <= 2; emu_model_seed++) {
+            CHECK_EQ_INT(run_product(&p), 0);
+        }
+        if (tci_nvrtc_get(&why)) {
+            check_by_nvrtc(p.program);
+        }
+    }
+    free_product(&p);
+    tc_ctx_free(ctx);
+    remove(path);
+}
+
 /* ---- planted bugs ---- */
 
 /* Each change of the text is a bug that a run must show. */
@@ -433,7 +473,14 @@ static double fast_want(fast_kind kind, const float *a, const float *b, int64_t 
     return sum;
 }
 
-TEST(fast_math_makes_f32_of_halves)
+/* What tc_explain says of each kind: filters' gradients are summed along pixels, which lie as no
+ * unit reads f32. */
+static const char *const fast_says[] = {"class TF32", "class TF32", "of bf16 halves"};
+
+/* And how far off a result may be, in sums of |a b|. */
+static const double fast_bound[] = {0x1p-10, 0x1p-10, 0x1p-15};
+
+TEST(fast_math_rounds_f32_or_makes_it_of_halves)
 {
     static float a[FAST_N], b[FAST_N], out[FAST_N];
     if (!can_emulate()) {
@@ -447,16 +494,146 @@ TEST(fast_math_makes_f32_of_halves)
         char text[6000] = "";
         int64_t wrong = 0;
         fast_product(TC_MATH_FAST, (fast_kind)kind, a, b, out, text, sizeof(text));
-        CHECK_MSG(strstr(text, "class MATRIX") && strstr(text, "of bf16 halves"), "%s", text);
+        CHECK_MSG(strstr(text, fast_says[kind]) && strstr(text, "matrix unit"), "%s", text);
         for (int64_t i = 0; i < fast_results((fast_kind)kind); i += 37) {
             double size, want = fast_want((fast_kind)kind, a, b, i, &size);
-            wrong += !(fabs((double)out[i] - want) <= size * 0x1p-15);
+            wrong += !(fabs((double)out[i] - want) <= size * (fast_bound[kind] + 0x1p-16));
         }
         CHECK_EQ_INT(wrong, 0);
     }
     char text[4000] = "";
     fast_product(TC_MATH_EXACT, FAST_PRODUCT, a, b, out, text, sizeof(text));
-    CHECK_MSG(!strstr(text, "halves"), "%s", text);
+    CHECK_MSG(!strstr(text, "halves") && !strstr(text, "TF32"), "%s", text);
+}
+
+/* C[batch][m][n] = A B of f32, as product_case; copies: operands that do not lie along k, or in
+ * rows that no unit reads; exact: no unit makes it. */
+typedef struct single_case {
+    int batch, m, n, k;
+    bool a_turned, b_turned, exact;
+    int copies;
+} single_case;
+
+static const single_case single_cases[] = {
+    {.batch = 1, .m = 128, .n = 128, .k = 64, .b_turned = true},
+    {.batch = 1, .m = 127, .n = 129, .k = 68, .b_turned = true},
+    {.batch = 1, .m = 257, .n = 65, .k = 132, .b_turned = true},
+    {.batch = 1, .m = 191, .n = 1000, .k = 200, .b_turned = true},
+    {.batch = 3, .m = 130, .n = 72, .k = 44, .b_turned = true},
+    {.batch = 1, .m = 512, .n = 512, .k = 512, .copies = 1},
+    {.batch = 1, .m = 509, .n = 523, .k = 521, .b_turned = true, .copies = 2}, /* odd rows */
+    {.batch = 1, .m = 384, .n = 640, .k = 548, .a_turned = true, .copies = 2},
+    {.batch = 1, .m = 640, .n = 384, .k = 552, .a_turned = true, .b_turned = true, .copies = 1},
+    {.batch = 1, .m = 31, .n = 512, .k = 512, .b_turned = true, .exact = true}, /* few rows */
+    {.batch = 1, .m = 128, .n = 128, .k = 64, .exact = true}, /* too small for a copy */
+};
+
+/* x with ten bits behind the first one. */
+static double single_round(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+    memcpy(&x, &bits, sizeof(bits));
+    return (double)x;
+}
+
+/* Element i of the result, of rounded factors unless it is exact, and how far off it may be. */
+static double single_want(const single_case *c, const float *a, const float *b, int64_t i,
+                          double *slack)
+{
+    int64_t batch = i / ((int64_t)c->m * c->n), row = i / c->n % c->m, column = i % c->n;
+    double sum = 0, size = 0;
+    a += batch * c->m * c->k;
+    b += batch * c->k * c->n;
+    for (int64_t k = 0; k < c->k; k++) {
+        float x = c->a_turned ? a[k * c->m + row] : a[row * c->k + k];
+        float y = c->b_turned ? b[column * c->k + k] : b[k * c->n + column];
+        double term = c->exact ? (double)x * (double)y : single_round(x) * single_round(y);
+        sum += term;
+        size += fabs(term);
+    }
+    *slack = size * (2 * ((c->k + 7) / 8) + 32) * 0x1p-23;
+    return sum;
+}
+
+static tc_status single_compile(tc_ctx *ctx, const single_case *c, tc_program **f)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.math = TC_MATH_FAST;
+    tc_tensor in[2] = {c->a_turned ? tc_input(ctx, "a", TC_F32, c->batch, c->k, c->m)
+                                   : tc_input(ctx, "a", TC_F32, c->batch, c->m, c->k),
+                       c->b_turned ? tc_input(ctx, "b", TC_F32, c->batch, c->n, c->k)
+                                   : tc_input(ctx, "b", TC_F32, c->batch, c->k, c->n)};
+    tc_tensor y = tc_matmul(c->a_turned ? tc_transpose(in[0], -1, -2) : in[0],
+                            c->b_turned ? tc_transpose(in[1], -1, -2) : in[1]);
+    return tc_compile_fn((tc_tensors){in, 2}, TC_TENSORS(y), &o, f);
+}
+
+static void check_single(const single_case *c, int number)
+{
+    int64_t n[3] = {(int64_t)c->batch * c->m * c->k, (int64_t)c->batch * c->n * c->k,
+                    (int64_t)c->batch * c->m * c->n};
+    float *data[3];
+    tc_program *f = NULL;
+    tc_program_info info;
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    for (int i = 0; i < 3; i++) {
+        data[i] = (float *)malloc((size_t)n[i] * sizeof(float));
+        for (int64_t j = 0; j < n[i]; j++) {
+            data[i][j] = (float)next_value();
+        }
+    }
+    tc_status status = single_compile(ctx, c, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    if (!status) {
+        bool rounds = strstr(explained(f), "class TF32") != NULL;
+        tc_program_get_info(f, &info);
+        CHECK_MSG(rounds == !c->exact && info.n_kernels == 1 + c->copies, "case %d:\n%s", number,
+                  explained(f));
+        status = tc_run(f, TC_BUFS(TC_BUF(data[0], n[0]), TC_BUF(data[1], n[1])),
+                        TC_BUFS(TC_BUF(data[2], n[2])));
+        CHECK_MSG(status == TC_OK, "%s, %s", tc_error(f), emu_why);
+    }
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n[2]; i += n[2] > 10000 ? 13 : 1) {
+        double slack, want = single_want(c, data[0], data[1], i, &slack);
+        wrong += !(fabs((double)data[2][i] - want) <= slack);
+    }
+    CHECK_MSG(wrong == 0, "case %d: %d of %d wrong", number, (int)wrong, (int)n[2]);
+    for (int i = 0; i < 3; i++) {
+        free(data[i]);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(f32_is_rounded_for_products_along_k)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < (int)(sizeof(single_cases) / sizeof(single_cases[0])); i++) {
+        check_single(&single_cases[i], i);
+    }
+}
+
+TEST(nvrtc_takes_products_of_f32)
+{
+    const char *why = "";
+    tc_program *f = NULL;
+    if (!tci_nvrtc_get(&why) || !can_emulate()) {
+        SKIP("NVRTC cannot be opened: %s", why);
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    tc_shutdown();
+    CHECK_EQ_INT(single_compile(ctx, &single_cases[3], &f), TC_OK);
+    check_by_nvrtc(f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
 }
 
 /* ---- whole networks ---- */
