@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "52808cb9186c82ea"
+#define TCI_BUILD "8d11b7a8a6764663"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -27118,6 +27118,9 @@ typedef struct tci_koperand {
     bool is_output;     /* written by this kernel (never also read through another operand) */
     bool is_updated;    /* a store of a SCATTER reads what is there as well */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
+    /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
+     * other, at (a / panel) * step + a % panel; the last one is whole in memory (plan/panels.c). */
+    int32_t panel;
 } tci_koperand;
 typedef struct tci_kaxis {
     tci_dim size;
@@ -27915,7 +27918,7 @@ TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b)
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
-    tci_koperand o = {(int8_t)dtype, is_output, false, n};
+    tci_koperand o = {(int8_t)dtype, is_output, false, n, 0};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }
@@ -28160,7 +28163,11 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
-        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
+        tci_kernel_print_dim(out, k->operands[p].n, "]");
+        if (k->operands[p].panel > 0) {
+            tci_str_printf(out, " panels of %d", k->operands[p].panel);
+        }
+        tci_str_add(out, "\n");
     }
     if (k->call) {
         tci_kernel_print_call(out, k->call);
@@ -28913,8 +28920,9 @@ TCI_FN int tci_bits_value(tci_kernel *k, int value, tc_dtype from, tc_dtype to)
 #define TCI_KERNEL_SIMPLIFY_H
 
 
-/* Index expressions inside those that a store or reduction needs, by number. In scratch. */
-TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k);
+/* Index expressions inside those that a store or reduction needs, by number, with those of loads
+ * from panels or without: no axis is split for them. In scratch. */
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels);
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some needed floor-division or remainder affine; false when there is none. */
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
@@ -30004,7 +30012,7 @@ static bool tci_lower_divides(tci_lower *l, const bool *live, int n_live, const 
 TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes)
 {
     int n = 0, n_live = l->k->n_kx;
-    const bool *live = tci_kernel_live_kx(l->k);
+    const bool *live = tci_kernel_live_kx(l->k, false);
     bool any = false;
     for (int x = 0; x < n_live; x++) {
         any |= live[x] && (l->k->kx[x].op == TCI_KX_DIV || l->k->kx[x].op == TCI_KX_MOD);
@@ -30068,13 +30076,14 @@ static void tci_kernel_mark_kx(const tci_kernel *k, int x, bool *live)
     }
 }
 
-TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k)
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels)
 {
     const bool *needed = tci_kernel_live(k);
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *inst = &k->insts[i];
-        if (needed[i]) {
+        bool is_panel = inst->op == TCI_K_LOAD && k->operands[tci_kinst_number(inst)].panel > 0;
+        if (needed[i] && (panels || !is_panel)) {
             tci_kernel_mark_kx(k, inst->x, live);
             for (int g = 0; g < inst->n_guards; g++) {
                 tci_kernel_mark_kx(k, k->guards[inst->guard + g].x, live);
@@ -30122,7 +30131,7 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
 
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
-    const bool *live = tci_kernel_live_kx(k);
+    const bool *live = tci_kernel_live_kx(k, false);
     for (int x = 0; x < k->n_kx; x++) {
         if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
@@ -30162,7 +30171,7 @@ static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
  * In order, each once; returns how many. */
 static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums)
 {
-    const bool *live = tci_kernel_live_kx(k);
+    const bool *live = tci_kernel_live_kx(k, true);
     bool *is_sum = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
     int n = 0;
     for (int i = 0; i < k->n_insts; i++) {
@@ -30544,7 +30553,8 @@ TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets)
     bool moved = false;
     for (int p = 0; p < k->n_operands; p++) {
         offsets[p] = 0;
-        if (k->operands[p].is_output || !tci_kernel_stretch(k, p, &lo, &hi)) {
+        bool whole = k->operands[p].is_output || k->operands[p].panel > 0;
+        if (whole || !tci_kernel_stretch(k, p, &lo, &hi)) {
             continue;
         }
         int bytes = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
@@ -30745,6 +30755,7 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     for (int p = 0; p < k->n_operands; p++) {
         tci_kernel_operand(to, (tc_dtype)k->operands[p].dtype, k->operands[p].is_output,
                            tci_dim_value(k->operands[p].n, values));
+        to->operands[p].panel = k->operands[p].panel;
     }
     for (int t = 0; t < k->n_stages; t++) {
         tci_kstage stage = k->stages[t];
@@ -32703,6 +32714,7 @@ typedef struct tci_plan {
     tci_str again;          /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
+    const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
 } tci_plan;
 
 /* Memory that is needed from step `first` to step `last`; last -1: by none. */
@@ -32969,6 +32981,7 @@ typedef struct tci_algo {
     tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves,
                         * nor of copies of f32 */
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
+    tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -33027,6 +33040,9 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
+/* plan/panels.c: contraction n over a copy of its weights that lies in panels; NULL: it stays as it
+ * is. */
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
@@ -35196,6 +35212,153 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
     return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in, 17,
                           attr);
 }
+/* ---- src/plan/panels.c ---- */
+/* plan/panels.c - factors of contractions that are packed once and not in each run.
+ *
+ * In: a CONTRACT that a processor makes from packed panels (loop/blocked.c), of which the factor
+ * with the columns is computed from nothing that a run gives or changes: weights. Out: the same
+ * over a view of a copy of that factor, which lies in memory as the panels do; so the copy is made
+ * once (plan/once.c), and the loops read it as it lies. Of w[columns, k]:
+ *
+ *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
+ *     view  the copy's axes in w's order again, the two of the columns as one
+ *
+ * The one idea: the values and the order of their sums stay as they are, so who does not know of
+ * panels (the interpreter, another form of loops) computes the same bits through the view. Its
+ * index keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is
+ * to be split for them.
+ *
+ * What it brings is the time of packing over that of multiplying, which falls with the rows; what
+ * it costs is the factor's bytes once more, so there may be only so many rows. */
+
+
+enum {
+    TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
+    TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
+    TCI_PANELS_ROWS = 512,   /* rows at most: packing for more is below a hundredth */
+    TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
+};
+
+typedef struct tci_panels {
+    const tci_algo *a;
+    const tci_node *n;
+    int which;               /* the factor with the columns, */
+    int axis;                /* and their axis of it */
+    int64_t width;           /* of a panel */
+    int walked;
+    double bytes;            /* that the factor is made of */
+} tci_panels;
+
+/* ---- what no run changes ---- */
+
+static bool tci_panels_is_fixed(tci_panels *p, const tci_node *n)
+{
+    if (++p->walked > TCI_PANELS_WALK || !tci_build_is_known(n->rank, n->shape)) {
+        return false;
+    }
+    if (n->n_in == 0) {
+        bool fixed = n->op == TCI_OP_DATA || !tci_op_is(n->op, TCI_IS_MEMORY);
+        for (int i = 0; i < p->a->n_changed; i++) {
+            fixed = fixed && p->a->changed[i] != n;
+        }
+        p->bytes += n->op == TCI_OP_DATA ? tci_node_value_bytes(n) : 0;
+        return fixed;
+    }
+    bool fixed = !tci_op_is(n->op, TCI_IS_UNIQUE);
+    for (int i = 0; i < n->n_in && fixed; i++) {
+        fixed = tci_panels_is_fixed(p, n->in[i]);
+    }
+    return fixed;
+}
+
+/* ---- what has columns ---- */
+
+static int tci_panels_find(const int64_t *labels, int64_t n, int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Finds the factor that has the result's last axis; false where it has other axes than this and
+ * one that is summed, or the contraction others that it lacks. */
+static bool tci_panels_look(tci_panels *p)
+{
+    const tci_node *n = p->n;
+    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
+    int64_t last = n->attr[n->n_attr - 1];
+    int at[2] = {tci_panels_find(labels[0], n->attr[0], last),
+                 tci_panels_find(labels[1], n->attr[1], last)};
+    p->which = at[1] >= 0;
+    p->axis = at[p->which];
+    const tci_node *x = n->in[p->which];
+    bool one = (at[0] >= 0) != (at[1] >= 0) && x->rank == 2 && x->dtype == n->dtype;
+    if (!one || !tci_build_is_known(2, x->shape)) {
+        return false;
+    }
+    int64_t summed = labels[p->which][1 - p->axis];
+    const int64_t *out = labels[1] + n->attr[1];
+    return tci_panels_find(out, n->rank, summed) < 0 &&
+           tci_panels_find(labels[1 - p->which], n->attr[1 - p->which], summed) >= 0 &&
+           n->attr[1 - p->which] == n->rank;
+}
+
+static bool tci_panels_pay(tci_panels *p)
+{
+    const tci_node *n = p->n, *x = n->in[p->which];
+    int64_t rows = 1;
+    for (int i = 0; i < n->rank - 1; i++) {
+        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), TCI_PANELS_ROWS + 1);
+    }
+    return rows <= TCI_PANELS_ROWS && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
+           tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
+}
+
+/* ---- the copy and the view ---- */
+
+static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
+{
+    const tci_algo *a = p->a;
+    tci_graph *g = a->g;
+    const int turn[2] = {1, 0}, cut[3] = {0, 2, 1};
+    int64_t columns = tci_dim_known(x->shape[p->axis]);
+    int64_t depth = tci_dim_known(x->shape[1 - p->axis]);
+    int64_t panels = (columns + p->width - 1) / p->width, all = panels * p->width;
+    tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
+    if (all > columns) {
+        tci_value zero = {.u = 0};
+        y = tci_build_pad(g, y, 0, 0, all - columns, tci_graph_const(g, (tc_dtype)x->dtype, zero));
+    }
+    y = tci_build_reshape(g, y, 3, (const tci_dim[]){panels, p->width, depth});
+    tci_node *copy = tci_build_permute(g, y, 3, cut);
+    tci_algo_force(a, copy);
+    *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
+    y = tci_build_reshape(g, tci_build_permute(g, copy, 3, cut), 2, (const tci_dim[]){all, depth});
+    y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
+    return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
+}
+
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n)
+{
+    tci_panels p = {.a = a, .n = n};
+    const tci_machine *m = &a->machine;
+    if (!a->panels || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
+        !tci_panels_look(&p) || !tci_panels_pay(&p)) {
+        return NULL;
+    }
+    tci_node *in[2] = {n->in[0], n->in[1]};
+    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
+        tci_node_value_bytes(in[p.which]) > p.bytes) {
+        return NULL;
+    }
+    in[p.which] = tci_panels_view(&p, in[p.which]);
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, n->attr);
+}
 /* ---- src/plan/halves.c ---- */
 /* plan/halves.c - contractions of f32 that a matrix unit makes of bf16.
  *
@@ -36050,6 +36213,7 @@ TCI_FN tci_node *tci_plan_single(const tci_algo *a, tci_node *n)
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places); of f32 where math may
  *                      be fast plan/single.c
+ *   CONTRACT with weights  over a copy of these that lies in panels (plan/panels.c)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
@@ -36868,7 +37032,8 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     }
     n = tci_algo_operands(a, n);
     tci_node *parts = tci_plan_parts(a, n);
-    return parts ? parts : n;
+    tci_node *panels = !parts && tci_algo_packs(n, a->machine) ? tci_plan_panels(a, n) : NULL;
+    return parts ? parts : panels ? panels : n;
 }
 
 /* ---- calls ---- */
@@ -41782,7 +41947,10 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
     int buffer = leaf ? known->buffer : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
-    return tci_lower_load(l, tci_pk_operand(p, buffer, false),
+    int operand = tci_pk_operand(p, buffer, false);
+    const int32_t *panel = tci_table_find(p->plan->panels, n);
+    p->k->operands[operand].panel = panel ? *panel : 0;
+    return tci_lower_load(l, operand,
                           (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
 }
 
@@ -44745,7 +44913,7 @@ static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
 static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kernel *k,
                                tci_step *step, int buffer, bool writes)
 {
-    tci_koperand o = {p->buffers[buffer].dtype, writes, false, p->buffers[buffer].n};
+    tci_koperand o = {p->buffers[buffer].dtype, writes, false, p->buffers[buffer].n, 0};
     step->operands[k->n_operands] = buffer;
     TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
 }
@@ -45465,8 +45633,23 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
-    tci_algo algorithm = {s,       g,           machine, &p->orders, &forced,
-                          changed, p->n_assigns, &takers, &images};
+    bool has_inputs = false;
+    for (int i = 0; i < n_inputs; i++) {
+        has_inputs = has_inputs || inputs[i]->op == TCI_OP_INPUT;
+    }
+    tci_table *panels = TCI_NEW(s, tci_table);
+    *panels = tci_table_in(s, sizeof(int32_t));
+    p->panels = panels;
+    tci_algo algorithm = {.s = s,
+                          .g = g,
+                          .machine = machine,
+                          .orders = &p->orders,
+                          .forced = &forced,
+                          .changed = changed,
+                          .n_changed = p->n_assigns,
+                          .whole = &takers,
+                          .images = &images,
+                          .panels = has_inputs ? panels : NULL};
     tci_plan_layout(&algorithm, outputs, n_roots);
     tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);
@@ -46737,7 +46920,8 @@ typedef struct tci_lmemo {
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
  * it. */
 typedef struct tci_lkeep {
-    int32_t inst, local;
+    int32_t inst;
+    int32_t local;      /* or ~operand: it lies there, and no stage stores it */
     int32_t stage;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
@@ -46804,6 +46988,9 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi
 /* kx = *coef * axis + something that does not depend on it */
 TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
+/* Of a load from panels of n, (x / n) * *step + x % n + something that does not depend on the axis:
+ * x, which grows by 1 along the axis; -1: its index is another one. */
+TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, tci_dim *step);
 /* What to add times c to a number >= lo to make it not negative. */
 TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
@@ -47210,6 +47397,33 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
     default: /* many axes share the last bit: it may be another one of them */
         return axis >= 63 && tci_build_coef(k, e.a, axis, &other) && other == 0;
     }
+}
+
+TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, tci_dim *step)
+{
+    int32_t panel = k->operands[tci_kinst_number(load)].panel;
+    int quotient = -1, rest = -1;
+    tci_dim coef = 0;
+    for (int x = load->x, next; x >= 0 && panel > 0; x = next) {
+        tci_kx e = k->kx[x];
+        next = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        if (!tci_build_depends(e.axes, axis)) {
+            continue;
+        }
+        tci_dim times = e.op == TCI_KX_MUL ? e.c : 1;
+        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
+        if (e.op == TCI_KX_DIV && e.c == panel && quotient < 0) {
+            quotient = e.a;
+            *step = times;
+        } else if (e.op == TCI_KX_MOD && e.c == panel && times == 1 && rest < 0) {
+            rest = e.a;
+        } else {
+            return -1;
+        }
+    }
+    bool whole = quotient >= 0 && quotient == rest;
+    return whole && tci_build_coef(k, rest, axis, &coef) && coef == 1 ? rest : -1;
 }
 
 /* ---- bindings ---- */
@@ -47993,6 +48207,16 @@ static int tci_access_turn(tci_build *b, int i)
     return mine;
 }
 
+/* Do the lanes of a load lie one after the other in one panel of its operand? */
+static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
+{
+    const tci_koperand *from = &b->k->operands[tci_kinst_number(inst)];
+    tci_dim step;
+    int along = tci_build_panel(b->k, inst, b->vec_axis, &step);
+    return along >= 0 && from->panel % b->l->lanes == 0 &&
+           tci_lx_multiple(b->l, tci_build_lx(b, tci_build_kx(b, along))) % b->l->lanes == 0;
+}
+
 static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -48004,6 +48228,10 @@ static int tci_access_load(tci_build *b, int i)
         return tci_access_fill(b, inst);
     }
     bool linear = !vector || tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
+    if (!linear && tci_access_in_panel(b, inst)) {
+        linear = true;
+        coef = 1;
+    }
     if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
         return tci_access_by_lane(b, i);
     }
@@ -51005,7 +51233,8 @@ typedef struct tci_blocked {
     int stage, red;         /* the DOT */
     int n_inner;            /* axes of its stage that it sums */
     bool keeps;             /* its results are a row that the kernel keeps */
-    bool is_row_there;      /* the row factor is such a row: it lies as it is read */
+    bool is_row_there;      /* the row factor is such a row, or lies in memory as it is read */
+    bool is_vec_there;      /* the vector factor lies in panels of a tile's columns already */
     tci_blocked_side of_rows, of_columns;
     int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */
@@ -51076,6 +51305,9 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
 /* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p);
+/* The columns of the panels that the vector factor lies in, one whole vector behind the other; 0:
+ * it lies in none. */
+TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p);
 /* Do the lines that a tile of columns reads of the vector factor, one for each point of the only
@@ -51092,6 +51324,7 @@ enum {
     TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
     TCI_BLOCKED_PAGES = 64,         /* whose addresses are at hand */
     TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
+    TCI_BLOCKED_TOUCH = 10,         /* of reading one, that is not packed, for the first time, */
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
     TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
@@ -51260,6 +51493,9 @@ TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_b
     const int32_t *axes = k->stages[p->stage].axes;
     int last = axes[p->n_inner - 1];
     double run = 1;
+    if (p->is_row_there) {
+        return TCI_BLOCKED_TOUCH;
+    }
     if (p->row_by_vector) {
         return TCI_BLOCKED_MOVE;
     }
@@ -51275,6 +51511,9 @@ TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_b
 /* Cycles of packing a vector of columns for one inner point. */
 static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
 {
+    if (p->is_vec_there) {
+        return 0;
+    }
     double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
     if (!p->vec_by_vector) {
         return p->squares ? TCI_BLOCKED_TURN : TCI_BLOCKED_GATHER * lanes;
@@ -51307,6 +51546,40 @@ static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int l
     return machine.facts.ports * (tci_blocked_column_cycles(k, lanes, p) / rows +
                                   tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
                                   store / TCI_MAX(depth, 1));
+}
+
+TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->vec_inst];
+    const int32_t *axes = k->stages[p->stage].axes;
+    tci_dim step = 0, coef = 0;
+    int along = in->op == TCI_K_LOAD && in->n_guards == 0
+                    ? tci_build_panel(k, in, p->vec_axis, &step)
+                    : -1;
+    if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
+        return 0;
+    }
+    const tci_koperand *from = &k->operands[tci_kinst_number(in)];
+    int64_t panel = from->panel, size = panel;
+    if (from->dtype != in->dtype) {
+        return 0;
+    }
+    for (int i = p->n_inner - 1; i >= 0; i--) { /* the points of a panel are in their order */
+        if (!tci_build_coef(k, in->x, axes[i], &coef) || coef != size) {
+            return 0;
+        }
+        size *= tci_kernel_known(k, axes[i]);
+    }
+    size = tci_kernel_known(k, p->vec_axis);
+    for (int i = p->of_columns.n_axes - 2; i >= 0; i--) { /* panels are in that of the columns */
+        int axis = p->of_columns.axes[i];
+        if (size % panel != 0 || !tci_build_coef(k, in->x, axis, &coef) ||
+            coef != tci_dim_mul(step, size / panel)) {
+            return 0;
+        }
+        size *= tci_kernel_known(k, axis);
+    }
+    return panel;
 }
 
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
@@ -51347,6 +51620,7 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     p->of_columns = tci_blocked_side_of(k, columns, rows, p->vec_axis);
     p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
     p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
+    p->is_vec_there = tci_blocked_panel(k, p) % lanes == 0 && tci_blocked_panel(k, p) > 0;
     p->beside = tci_blocked_beside(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);
     p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
@@ -51556,12 +51830,31 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     }
     p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
     int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
+    p->is_vec_there = tci_blocked_panel(k, p) == tile;
     if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
     }
     p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
     p->share = 1;
     return true;
+}
+
+/* Are the rows of a tile one run of memory, no longer than the first cache holds beside what passes
+ * through it? They are read as they lie then. */
+static bool tci_blocked_rows_are_there(const tci_kernel *k, tci_machine machine,
+                                       const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->row_inst];
+    int last = k->stages[p->stage].axes[p->n_inner - 1];
+    int64_t row = p->depth * p->inner, rows = p->base + (p->extra > 0);
+    tci_dim coef = 0;
+    bool run = in->op == TCI_K_LOAD && in->n_guards == 0 && p->n_depths == 1 && p->cut == 0 &&
+               p->of_rows.n_axes == 1 && p->row_run == p->n_inner &&
+               tci_build_coef(k, in->x, last, &coef) && coef == 1 &&
+               tci_build_coef(k, in->x, p->row_axis, &coef) && coef == row;
+    int bytes = tci_dtype_get((tc_dtype)in->dtype)->bytes;
+    return run && k->operands[tci_kinst_number(in)].dtype == in->dtype &&
+           rows * row * bytes <= machine.facts.cache_bytes[0] / 4 * 3;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
@@ -51580,13 +51873,16 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
+    p->is_row_there = tci_blocked_rows_are_there(k, machine, p);
     int64_t columns = tci_dim_known(p->of_columns.size);
     int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
     for (int i = 0; i < p->n_inner; i++) {
         bytes *= tci_kernel_known(k, st->axes[i]);
     }
-    bool costly = vec.strided || vec.computed || row.computed || parted || p->is_turned ||
-                  p->of_rows.n_axes > 1 || (!few && tci_blocked_is_crowded(k, p));
+    p->is_vec_there = p->is_vec_there && tci_blocked_panel(k, p) == (int64_t)p->unroll * lanes;
+    bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
+                  p->is_turned || p->of_rows.n_axes > 1 ||
+                  (!few && tci_blocked_is_crowded(k, p));
     p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
@@ -51747,7 +52043,9 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
         tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
         tci_blocked_side_coefs(s, &p->of_rows, s->row, p->row_by_vector ? 1 : s->row_step);
     }
-    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), -1);
+    int vec_panel = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_inst])
+                                    : tci_blocked_local(b, vec_elements, vec_type);
+    s->vec = tci_build_keep(b, p->vec_inst, vec_panel, -1);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
@@ -51877,6 +52175,28 @@ TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile
 
 /* ---- packing ---- */
 
+/* Where the panel of the columns from `at` on begins that lies in memory, in the block at hand. */
+static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const int32_t *axes = b->k->stages[p->stage].axes;
+    tci_dim size = p->of_columns.size;
+    for (int i = 0; i < p->n_inner; i++) {
+        const tci_bind *first = tci_build_bind(b, s->first, 0, 0, false, -1);
+        tci_build_set(b, axes[i], i < p->cut ? s->fixed[i] : i == p->cut ? first : s->zero);
+    }
+    tci_blocked_set_others(s, &p->of_columns, s->zero);
+    tci_build_set(b, p->vec_axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+    tci_lin base = tci_build_kx(b, b->k->insts[p->vec_inst].x);
+    tci_build_set(b, p->vec_axis, NULL);
+    tci_blocked_set_others(s, &p->of_columns, NULL);
+    for (int i = 0; i < p->n_inner; i++) {
+        tci_build_set(b, axes[i], NULL);
+    }
+    return base;
+}
+
 TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
                                             int *n)
 {
@@ -51885,7 +52205,8 @@ TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     s->vec->origin[s->p->vec_axis] = at;
-    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    s->vec->base = s->p->is_vec_there ? tci_blocked_panel_at(s, at)
+                                      : tci_lin_mul(b, tile, s->tile_step);
     for (*n = 0; *n * lanes < count; ++*n) {
         int64_t skip = *n * lanes, left = TCI_MIN(count - skip, lanes);
         int64_t lo = count < s->tile ? size - count + skip : skip;
@@ -52073,6 +52394,9 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
 
 TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
+    if (s->p->is_vec_there) {
+        return;
+    }
     tci_lopen *open = tci_blocked_packs_all(s->p) ? tci_blocked_open(s, 0) : NULL;
     s->vec->stage = s->p->stage;
     tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
@@ -57652,7 +57976,9 @@ static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
 static void tci_packed_largest(const tci_ask *a, const tci_blocked *p, int64_t *rows,
                                int64_t *unroll)
 {
-    tci_tile_largest_of(a, tci_packed_vectors(a, p), true, 1, rows, unroll);
+    int64_t vectors = p->is_vec_there ? tci_blocked_panel(a->k, p) / a->lanes
+                                      : tci_packed_vectors(a, p);
+    tci_tile_largest_of(a, vectors, true, 1, rows, unroll);
 }
 
 static int tci_packed_candidates(const tci_ask *a,
@@ -57760,8 +58086,9 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_blocked p;
     (void)b;
     tci_packed_plan(a, n, &p);
-    tci_str_printf(out, ", packed %dx%d, tile %dx%d", (int)(p.depth * p.inner), (int)p.columns,
-                   (int)(p.base + (p.extra > 0)), p.unroll);
+    tci_str_printf(out, ", packed %dx%d, tile %dx%d%s", (int)(p.depth * p.inner), (int)p.columns,
+                   (int)(p.base + (p.extra > 0)), p.unroll,
+                   p.is_vec_there ? ", columns in panels" : "");
 }
 
 /* ---- a CPU's matrix unit ---- */
@@ -58211,7 +58538,7 @@ static bool tci_strip_has_form(const tci_ask *a)
     return fits && tci_kernel_known(k, k->n_outer - 1) >= TCI_STRIP_LEAST;
 }
 
-/* Strips of `rows` rows, about. */
+/* Strips of `rows` rows, about, all of as many tiles as can be: each is one thread's. */
 static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
@@ -58220,6 +58547,7 @@ static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
     p->base = size / p->n_tiles;
     p->extra = size % p->n_tiles;
     p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
+    p->group = tci_ceil_div(p->n_tiles, tci_ceil_div(p->n_tiles, p->group));
 }
 
 /* A contraction is the only reduction of its stage. */

@@ -121,6 +121,7 @@
 #include "plan/images.c"
 #include "plan/layout.c"
 #include "plan/runs.c"
+#include "plan/panels.c"
 #include "plan/halves.c"
 #include "plan/winograd.c"
 #include "plan/single.c"

@@ -162,6 +162,7 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     for (int p = 0; p < k->n_operands; p++) {
         tci_kernel_operand(to, (tc_dtype)k->operands[p].dtype, k->operands[p].is_output,
                            tci_dim_value(k->operands[p].n, values));
+        to->operands[p].panel = k->operands[p].panel;
     }
     for (int t = 0; t < k->n_stages; t++) {
         tci_kstage stage = k->stages[t];

@@ -709,7 +709,7 @@ TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b)
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
-    tci_koperand o = {(int8_t)dtype, is_output, false, n};
+    tci_koperand o = {(int8_t)dtype, is_output, false, n, 0};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }

@@ -1090,7 +1090,7 @@ static bool tci_lower_divides(tci_lower *l, const bool *live, int n_live, const 
 TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes)
 {
     int n = 0, n_live = l->k->n_kx;
-    const bool *live = tci_kernel_live_kx(l->k);
+    const bool *live = tci_kernel_live_kx(l->k, false);
     bool any = false;
     for (int x = 0; x < n_live; x++) {
         any |= live[x] && (l->k->kx[x].op == TCI_KX_DIV || l->k->kx[x].op == TCI_KX_MOD);

@@ -219,7 +219,11 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
-        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
+        tci_kernel_print_dim(out, k->operands[p].n, "]");
+        if (k->operands[p].panel > 0) {
+            tci_str_printf(out, " panels of %d", k->operands[p].panel);
+        }
+        tci_str_add(out, "\n");
     }
     if (k->call) {
         tci_kernel_print_call(out, k->call);

@@ -48,13 +48,14 @@ static void tci_kernel_mark_kx(const tci_kernel *k, int x, bool *live)
     }
 }
 
-TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k)
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels)
 {
     const bool *needed = tci_kernel_live(k);
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *inst = &k->insts[i];
-        if (needed[i]) {
+        bool is_panel = inst->op == TCI_K_LOAD && k->operands[tci_kinst_number(inst)].panel > 0;
+        if (needed[i] && (panels || !is_panel)) {
             tci_kernel_mark_kx(k, inst->x, live);
             for (int g = 0; g < inst->n_guards; g++) {
                 tci_kernel_mark_kx(k, k->guards[inst->guard + g].x, live);
@@ -102,7 +103,7 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
 
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
-    const bool *live = tci_kernel_live_kx(k);
+    const bool *live = tci_kernel_live_kx(k, false);
     for (int x = 0; x < k->n_kx; x++) {
         if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
@@ -142,7 +143,7 @@ static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
  * In order, each once; returns how many. */
 static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums)
 {
-    const bool *live = tci_kernel_live_kx(k);
+    const bool *live = tci_kernel_live_kx(k, true);
     bool *is_sum = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
     int n = 0;
     for (int i = 0; i < k->n_insts; i++) {
@@ -524,7 +525,8 @@ TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets)
     bool moved = false;
     for (int p = 0; p < k->n_operands; p++) {
         offsets[p] = 0;
-        if (k->operands[p].is_output || !tci_kernel_stretch(k, p, &lo, &hi)) {
+        bool whole = k->operands[p].is_output || k->operands[p].panel > 0;
+        if (whole || !tci_kernel_stretch(k, p, &lo, &hi)) {
             continue;
         }
         int bytes = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;

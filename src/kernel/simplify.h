@@ -5,8 +5,9 @@
 #include "ir.h"
 #include "machine.h"
 
-/* Index expressions inside those that a store or reduction needs, by number. In scratch. */
-TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k);
+/* Index expressions inside those that a store or reduction needs, by number, with those of loads
+ * from panels or without: no axis is split for them. In scratch. */
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels);
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some needed floor-division or remainder affine; false when there is none. */
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);

@@ -342,6 +342,16 @@ static int tci_access_turn(tci_build *b, int i)
     return mine;
 }
 
+/* Do the lanes of a load lie one after the other in one panel of its operand? */
+static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
+{
+    const tci_koperand *from = &b->k->operands[tci_kinst_number(inst)];
+    tci_dim step;
+    int along = tci_build_panel(b->k, inst, b->vec_axis, &step);
+    return along >= 0 && from->panel % b->l->lanes == 0 &&
+           tci_lx_multiple(b->l, tci_build_lx(b, tci_build_kx(b, along))) % b->l->lanes == 0;
+}
+
 static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -353,6 +363,10 @@ static int tci_access_load(tci_build *b, int i)
         return tci_access_fill(b, inst);
     }
     bool linear = !vector || tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
+    if (!linear && tci_access_in_panel(b, inst)) {
+        linear = true;
+        coef = 1;
+    }
     if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
         return tci_access_by_lane(b, i);
     }

@@ -154,12 +154,31 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     }
     p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
     int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
+    p->is_vec_there = tci_blocked_panel(k, p) == tile;
     if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
     }
     p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
     p->share = 1;
     return true;
+}
+
+/* Are the rows of a tile one run of memory, no longer than the first cache holds beside what passes
+ * through it? They are read as they lie then. */
+static bool tci_blocked_rows_are_there(const tci_kernel *k, tci_machine machine,
+                                       const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->row_inst];
+    int last = k->stages[p->stage].axes[p->n_inner - 1];
+    int64_t row = p->depth * p->inner, rows = p->base + (p->extra > 0);
+    tci_dim coef = 0;
+    bool run = in->op == TCI_K_LOAD && in->n_guards == 0 && p->n_depths == 1 && p->cut == 0 &&
+               p->of_rows.n_axes == 1 && p->row_run == p->n_inner &&
+               tci_build_coef(k, in->x, last, &coef) && coef == 1 &&
+               tci_build_coef(k, in->x, p->row_axis, &coef) && coef == row;
+    int bytes = tci_dtype_get((tc_dtype)in->dtype)->bytes;
+    return run && k->operands[tci_kinst_number(in)].dtype == in->dtype &&
+           rows * row * bytes <= machine.facts.cache_bytes[0] / 4 * 3;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
@@ -178,13 +197,16 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
+    p->is_row_there = tci_blocked_rows_are_there(k, machine, p);
     int64_t columns = tci_dim_known(p->of_columns.size);
     int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
     for (int i = 0; i < p->n_inner; i++) {
         bytes *= tci_kernel_known(k, st->axes[i]);
     }
-    bool costly = vec.strided || vec.computed || row.computed || parted || p->is_turned ||
-                  p->of_rows.n_axes > 1 || (!few && tci_blocked_is_crowded(k, p));
+    p->is_vec_there = p->is_vec_there && tci_blocked_panel(k, p) == (int64_t)p->unroll * lanes;
+    bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
+                  p->is_turned || p->of_rows.n_axes > 1 ||
+                  (!few && tci_blocked_is_crowded(k, p));
     p->pays = costly || bytes >= machine.facts.cache_bytes[1];
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {

@@ -362,6 +362,33 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
     }
 }
 
+TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, tci_dim *step)
+{
+    int32_t panel = k->operands[tci_kinst_number(load)].panel;
+    int quotient = -1, rest = -1;
+    tci_dim coef = 0;
+    for (int x = load->x, next; x >= 0 && panel > 0; x = next) {
+        tci_kx e = k->kx[x];
+        next = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        if (!tci_build_depends(e.axes, axis)) {
+            continue;
+        }
+        tci_dim times = e.op == TCI_KX_MUL ? e.c : 1;
+        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
+        if (e.op == TCI_KX_DIV && e.c == panel && quotient < 0) {
+            quotient = e.a;
+            *step = times;
+        } else if (e.op == TCI_KX_MOD && e.c == panel && times == 1 && rest < 0) {
+            rest = e.a;
+        } else {
+            return -1;
+        }
+    }
+    bool whole = quotient >= 0 && quotient == rest;
+    return whole && tci_build_coef(k, rest, axis, &coef) && coef == 1 ? rest : -1;
+}
+
 /* ---- bindings ---- */
 
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,

@@ -37,7 +37,8 @@ typedef struct tci_lmemo {
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
  * it. */
 typedef struct tci_lkeep {
-    int32_t inst, local;
+    int32_t inst;
+    int32_t local;      /* or ~operand: it lies there, and no stage stores it */
     int32_t stage;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
@@ -104,6 +105,9 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi
 /* kx = *coef * axis + something that does not depend on it */
 TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
+/* Of a load from panels of n, (x / n) * *step + x % n + something that does not depend on the axis:
+ * x, which grows by 1 along the axis; -1: its index is another one. */
+TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, tci_dim *step);
 /* What to add times c to a number >= lo to make it not negative. */
 TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 

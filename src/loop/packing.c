@@ -85,7 +85,9 @@ TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
         tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
         tci_blocked_side_coefs(s, &p->of_rows, s->row, p->row_by_vector ? 1 : s->row_step);
     }
-    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), -1);
+    int vec_panel = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_inst])
+                                    : tci_blocked_local(b, vec_elements, vec_type);
+    s->vec = tci_build_keep(b, p->vec_inst, vec_panel, -1);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
@@ -215,6 +217,28 @@ TCI_FN void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile
 
 /* ---- packing ---- */
 
+/* Where the panel of the columns from `at` on begins that lies in memory, in the block at hand. */
+static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const int32_t *axes = b->k->stages[p->stage].axes;
+    tci_dim size = p->of_columns.size;
+    for (int i = 0; i < p->n_inner; i++) {
+        const tci_bind *first = tci_build_bind(b, s->first, 0, 0, false, -1);
+        tci_build_set(b, axes[i], i < p->cut ? s->fixed[i] : i == p->cut ? first : s->zero);
+    }
+    tci_blocked_set_others(s, &p->of_columns, s->zero);
+    tci_build_set(b, p->vec_axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+    tci_lin base = tci_build_kx(b, b->k->insts[p->vec_inst].x);
+    tci_build_set(b, p->vec_axis, NULL);
+    tci_blocked_set_others(s, &p->of_columns, NULL);
+    for (int i = 0; i < p->n_inner; i++) {
+        tci_build_set(b, axes[i], NULL);
+    }
+    return base;
+}
+
 TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
                                             int *n)
 {
@@ -223,7 +247,8 @@ TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
     tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     s->vec->origin[s->p->vec_axis] = at;
-    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    s->vec->base = s->p->is_vec_there ? tci_blocked_panel_at(s, at)
+                                      : tci_lin_mul(b, tile, s->tile_step);
     for (*n = 0; *n * lanes < count; ++*n) {
         int64_t skip = *n * lanes, left = TCI_MIN(count - skip, lanes);
         int64_t lo = count < s->tile ? size - count + skip : skip;
@@ -411,6 +436,9 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
 
 TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
+    if (s->p->is_vec_there) {
+        return;
+    }
     tci_lopen *open = tci_blocked_packs_all(s->p) ? tci_blocked_open(s, 0) : NULL;
     s->vec->stage = s->p->stage;
     tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);

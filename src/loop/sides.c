@@ -19,6 +19,7 @@ enum {
     TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
     TCI_BLOCKED_PAGES = 64,         /* whose addresses are at hand */
     TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
+    TCI_BLOCKED_TOUCH = 10,         /* of reading one, that is not packed, for the first time, */
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
     TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
@@ -187,6 +188,9 @@ TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_b
     const int32_t *axes = k->stages[p->stage].axes;
     int last = axes[p->n_inner - 1];
     double run = 1;
+    if (p->is_row_there) {
+        return TCI_BLOCKED_TOUCH;
+    }
     if (p->row_by_vector) {
         return TCI_BLOCKED_MOVE;
     }
@@ -202,6 +206,9 @@ TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_b
 /* Cycles of packing a vector of columns for one inner point. */
 static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tci_blocked *p)
 {
+    if (p->is_vec_there) {
+        return 0;
+    }
     double run = (double)TCI_MAX(tci_kernel_known(k, p->vec_axis), 1);
     if (!p->vec_by_vector) {
         return p->squares ? TCI_BLOCKED_TURN : TCI_BLOCKED_GATHER * lanes;
@@ -234,6 +241,40 @@ static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int l
     return machine.facts.ports * (tci_blocked_column_cycles(k, lanes, p) / rows +
                                   tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
                                   store / TCI_MAX(depth, 1));
+}
+
+TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->vec_inst];
+    const int32_t *axes = k->stages[p->stage].axes;
+    tci_dim step = 0, coef = 0;
+    int along = in->op == TCI_K_LOAD && in->n_guards == 0
+                    ? tci_build_panel(k, in, p->vec_axis, &step)
+                    : -1;
+    if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
+        return 0;
+    }
+    const tci_koperand *from = &k->operands[tci_kinst_number(in)];
+    int64_t panel = from->panel, size = panel;
+    if (from->dtype != in->dtype) {
+        return 0;
+    }
+    for (int i = p->n_inner - 1; i >= 0; i--) { /* the points of a panel are in their order */
+        if (!tci_build_coef(k, in->x, axes[i], &coef) || coef != size) {
+            return 0;
+        }
+        size *= tci_kernel_known(k, axes[i]);
+    }
+    size = tci_kernel_known(k, p->vec_axis);
+    for (int i = p->of_columns.n_axes - 2; i >= 0; i--) { /* panels are in that of the columns */
+        int axis = p->of_columns.axes[i];
+        if (size % panel != 0 || !tci_build_coef(k, in->x, axis, &coef) ||
+            coef != tci_dim_mul(step, size / panel)) {
+            return 0;
+        }
+        size *= tci_kernel_known(k, axis);
+    }
+    return panel;
 }
 
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
@@ -274,6 +315,7 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     p->of_columns = tci_blocked_side_of(k, columns, rows, p->vec_axis);
     p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
     p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
+    p->is_vec_there = tci_blocked_panel(k, p) % lanes == 0 && tci_blocked_panel(k, p) > 0;
     p->beside = tci_blocked_beside(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);
     p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;

@@ -53,7 +53,7 @@ static bool tci_strip_has_form(const tci_ask *a)
     return fits && tci_kernel_known(k, k->n_outer - 1) >= TCI_STRIP_LEAST;
 }
 
-/* Strips of `rows` rows, about. */
+/* Strips of `rows` rows, about, all of as many tiles as can be: each is one thread's. */
 static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
@@ -62,6 +62,7 @@ static void tci_strip_cut(const tci_ask *a, int64_t rows, tci_strip *p)
     p->base = size / p->n_tiles;
     p->extra = size % p->n_tiles;
     p->group = TCI_MIN(TCI_MAX(rows / (p->base + (p->extra > 0)), 1), p->n_tiles);
+    p->group = tci_ceil_div(p->n_tiles, tci_ceil_div(p->n_tiles, p->group));
 }
 
 /* A contraction is the only reduction of its stage. */

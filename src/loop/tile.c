@@ -24,6 +24,7 @@
 #include "flash.h"
 #include "panel.h"
 #include "product.h"
+#include "sides.h"
 #include "spread.h"
 #include "tiles.h"
 #include "unit.h"
@@ -439,7 +440,9 @@ static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
 static void tci_packed_largest(const tci_ask *a, const tci_blocked *p, int64_t *rows,
                                int64_t *unroll)
 {
-    tci_tile_largest_of(a, tci_packed_vectors(a, p), true, 1, rows, unroll);
+    int64_t vectors = p->is_vec_there ? tci_blocked_panel(a->k, p) / a->lanes
+                                      : tci_packed_vectors(a, p);
+    tci_tile_largest_of(a, vectors, true, 1, rows, unroll);
 }
 
 static int tci_packed_candidates(const tci_ask *a,
@@ -547,8 +550,9 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_blocked p;
     (void)b;
     tci_packed_plan(a, n, &p);
-    tci_str_printf(out, ", packed %dx%d, tile %dx%d", (int)(p.depth * p.inner), (int)p.columns,
-                   (int)(p.base + (p.extra > 0)), p.unroll);
+    tci_str_printf(out, ", packed %dx%d, tile %dx%d%s", (int)(p.depth * p.inner), (int)p.columns,
+                   (int)(p.base + (p.extra > 0)), p.unroll,
+                   p.is_vec_there ? ", columns in panels" : "");
 }
 
 /* ---- a CPU's matrix unit ---- */

@@ -10,6 +10,7 @@
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places); of f32 where math may
  *                      be fast plan/single.c
+ *   CONTRACT with weights  over a copy of these that lies in panels (plan/panels.c)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
  *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
@@ -832,7 +833,8 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     }
     n = tci_algo_operands(a, n);
     tci_node *parts = tci_plan_parts(a, n);
-    return parts ? parts : n;
+    tci_node *panels = !parts && tci_algo_packs(n, a->machine) ? tci_plan_panels(a, n) : NULL;
+    return parts ? parts : panels ? panels : n;
 }
 
 /* ---- calls ---- */

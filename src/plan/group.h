@@ -236,6 +236,7 @@ typedef struct tci_algo {
     tci_table *whole;  /* a set: contractions that are made of no parts, nor of halves,
                         * nor of copies of f32 */
     tci_table *images; /* a set: those of them with channels last (plan/layout.c) */
+    tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -294,6 +295,9 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
+/* plan/panels.c: contraction n over a copy of its weights that lies in panels; NULL: it stays as it
+ * is. */
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */

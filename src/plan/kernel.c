@@ -298,7 +298,10 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
     int buffer = leaf ? known->buffer : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
-    return tci_lower_load(l, tci_pk_operand(p, buffer, false),
+    int operand = tci_pk_operand(p, buffer, false);
+    const int32_t *panel = tci_table_find(p->plan->panels, n);
+    p->k->operands[operand].panel = panel ? *panel : 0;
+    return tci_lower_load(l, operand,
                           (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
 }
 

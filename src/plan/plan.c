@@ -398,8 +398,23 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
-    tci_algo algorithm = {s,       g,           machine, &p->orders, &forced,
-                          changed, p->n_assigns, &takers, &images};
+    bool has_inputs = false;
+    for (int i = 0; i < n_inputs; i++) {
+        has_inputs = has_inputs || inputs[i]->op == TCI_OP_INPUT;
+    }
+    tci_table *panels = TCI_NEW(s, tci_table);
+    *panels = tci_table_in(s, sizeof(int32_t));
+    p->panels = panels;
+    tci_algo algorithm = {.s = s,
+                          .g = g,
+                          .machine = machine,
+                          .orders = &p->orders,
+                          .forced = &forced,
+                          .changed = changed,
+                          .n_changed = p->n_assigns,
+                          .whole = &takers,
+                          .images = &images,
+                          .panels = has_inputs ? panels : NULL};
     tci_plan_layout(&algorithm, outputs, n_roots);
     tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);

@@ -329,7 +329,7 @@ static void tci_repeat_plan(const tci_repeat_maker *m, tci_plan_repeat *x)
 static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kernel *k,
                                tci_step *step, int buffer, bool writes)
 {
-    tci_koperand o = {p->buffers[buffer].dtype, writes, false, p->buffers[buffer].n};
+    tci_koperand o = {p->buffers[buffer].dtype, writes, false, p->buffers[buffer].n, 0};
     step->operands[k->n_operands] = buffer;
     TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
 }

@@ -11,7 +11,8 @@ enum {
     EPILOGUE = 4,   /* bias, gelu, residual */
     B_COMPUTED = 8, /* b * s + t */
     A_COMPUTED = 16,
-    B_BF16 = 32     /* cast while packing */
+    B_BF16 = 32,    /* cast while packing */
+    WEIGHTS = 64    /* b is the program's own where it is compiled */
 };
 
 typedef struct product {
@@ -31,12 +32,15 @@ static float *random_floats(int64_t n)
     return p;
 }
 
-static tc_program *compile_product(tc_ctx *ctx, product p, const tc_options *options)
+/* weights: b, which the program captures; NULL: it is given in each run. */
+static tc_program *compile_product(tc_ctx *ctx, product p, const float *weights,
+                                   const tc_options *options)
 {
     bool at = p.how & A_TURNED, bt = p.how & B_TURNED;
     tc_dtype type = p.how & B_BF16 ? TC_BF16 : TC_F32;
     tc_tensor a = tc_input(ctx, "a", TC_F32, at ? p.k : p.m, at ? p.m : p.k);
-    tc_tensor b = tc_input(ctx, "b", type, bt ? p.n : p.k, bt ? p.k : p.n);
+    tc_tensor given = tc_input(ctx, "b", type, bt ? p.n : p.k, bt ? p.k : p.n), b = given;
+    b = weights ? tc_borrow(ctx, weights, TC_F32, bt ? p.n : p.k, bt ? p.k : p.n) : b;
     tc_tensor bias = tc_input(ctx, "bias", TC_F32, p.n);
     tc_tensor residual = tc_input(ctx, "residual", TC_F32, p.m, p.n);
     tc_tensor x = at ? tc_transpose(a, 0, 1) : a, y = bt ? tc_transpose(b, 0, 1) : b;
@@ -46,21 +50,22 @@ static tc_program *compile_product(tc_ctx *ctx, product p, const tc_options *opt
     tc_tensor z = tc_matmul(x, y);
     z = p.how & EPILOGUE ? tc_add(tc_gelu(tc_add(z, bias)), residual) : z;
     tc_program *f = NULL;
-    CHECK_MSG(tc_compile_fn(TC_TENSORS(a, b, bias, residual), TC_TENSORS(z), options, &f) == TC_OK,
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(a, given, bias, residual), TC_TENSORS(z), options, &f) ==
+                  TC_OK,
               "%s: %s", p.name, tc_error(z));
     return f;
 }
 
-static bool is_one_kernel(tc_program *f)
+static bool explains(tc_program *f, const char *words)
 {
-    char text[64] = "";
+    static char text[1 << 14];
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
     tc_explain(f, file);
     rewind(file);
-    bool one = fgets(text, sizeof(text), file) && !strncmp(text, "1 launch of 1 kernel ", 21);
+    text[fread(text, 1, sizeof(text) - 1, file)] = 0;
     fclose(file);
-    return one;
+    return strstr(text, words) != NULL;
 }
 
 static void check_product(product p)
@@ -86,11 +91,15 @@ static void check_product(product p)
                               .backend = run < 0 ? "interp" : "cpu",
                               .vector_bits = p.vector_bits};
         REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
-        tc_program *f = compile_product(ctx, p, &options);
+        bool weights = run >= 0 && (p.how & WEIGHTS);
+        tc_program *f = compile_product(ctx, p, weights ? b : NULL, &options);
         REQUIRE(f != NULL);
         float *to = run < 0 ? want : got;
         CHECK_MSG(tc_run(f, in, TC_BUFS(TC_BUF(to, n_c))) == TC_OK, "%s: %s", p.name, tc_error(f));
-        CHECK_MSG(run < 0 || is_one_kernel(f), "%s: more than one kernel", p.name);
+        CHECK_MSG(run < 0 || explains(f, "1 launch of "), "%s: more than one launch", p.name);
+        CHECK_MSG(!weights || explains(f, ", columns in panels\n"), "%s: packs weights", p.name);
+        CHECK_MSG(weights || run < 0 || explains(f, "1 launch of 1 kernel "),
+                  "%s: more than one kernel", p.name);
         CHECK_MSG(run < 0 || same_bits(TC_F32, want, got, n_c),
                   "%s, %d threads: other bits than interpreted", p.name, options.threads);
         tc_program_free(f);
@@ -127,6 +136,71 @@ TEST(packed_products)
     for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
         check_product(products[i]);
     }
+}
+
+TEST(products_with_weights)
+{
+    static const product products[] = {
+        {"weights, whole panels", 131, 384, 384, WEIGHTS | B_TURNED, 0},
+        {"weights, parts of sums", 64, 256, 1300, WEIGHTS | EPILOGUE, 0},
+        {"weights, the last panel in parts", 8, 1003, 300, WEIGHTS | B_TURNED | EPILOGUE, 0},
+        {"weights, one row more", 37, 65, 129, WEIGHTS, 0},
+        {"weights, computed", 40, 200, 96, WEIGHTS | B_COMPUTED | B_TURNED, 0},
+        {"weights, 256 bits", 67, 300, 500, WEIGHTS | EPILOGUE | B_TURNED, 256},
+        {"weights, 128 bits", 67, 300, 500, WEIGHTS | A_TURNED, 128},
+    };
+    for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
+        check_product(products[i]);
+    }
+}
+
+/* What a program keeps of weights [100, 70] for so many rows; 0: it packs them in each run. */
+static int64_t kept_for(tc_ctx *ctx, tc_tensor weights, int64_t rows, bool is_assigned)
+{
+    tc_program *f = NULL;
+    tc_program_info info = {.n_once = -1};
+    tc_tensor x = tc_input(ctx, "x", TC_F32, rows, 70);
+    tc_tensor y = tc_matmul(x, tc_transpose(weights, 0, 1));
+    tc_tensor next = tc_assign(weights, tc_mul(weights, 2));
+    tc_status status = is_assigned ? tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, next), NULL, &f)
+                                   : tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    tc_program_get_info(f, &info);
+    CHECK_EQ_INT(info.n_once, info.kept_bytes > 0);
+    tc_program_free(f);
+    return info.kept_bytes;
+}
+
+TEST(weights_are_packed_once_where_that_pays)
+{
+    tc_ctx *ctx;
+    tc_options options = {.vector_bits = 256, .verify = true};
+    float *w = random_floats(100 * 70), *x = random_floats(16 * 70);
+    static float got[16 * 100], want[16 * 100];
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    tc_tensor weights = tc_param(ctx, w, TC_F32, 100, 70);
+    CHECK_EQ_INT(kept_for(ctx, weights, 16, false), 4 * 112 * 70); /* panels of 16 columns */
+    CHECK_EQ_INT(kept_for(ctx, weights, 16, true), 0);             /* a run changes them */
+    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);          /* packing is nothing beside */
+    tc_program *f = NULL, *g = NULL;
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 16, 70);
+    tc_tensor given = tc_input(ctx, "w", TC_F32, 100, 70);
+    REQUIRE(tc_compile(tc_matmul(in, tc_transpose(weights, 0, 1)), &f) == TC_OK);
+    REQUIRE(tc_compile(tc_matmul(in, tc_transpose(given, 0, 1)), &g) == TC_OK);
+    for (int round = 0; round < 3; round++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 16 * 70)), TC_BUFS(TC_BUF(got, 16 * 100))),
+                     TC_OK);
+        CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 16 * 70), TC_BUF(w, 100 * 70)),
+                            TC_BUFS(TC_BUF(want, 16 * 100))), TC_OK);
+        CHECK(same_bits(TC_F32, want, got, 16 * 100));
+        w[round * 70] += 1;
+        CHECK_EQ_INT(tc_param_write(weights, w, 100 * 70), TC_OK);
+    }
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+    free(w);
+    free(x);
 }
 
 TEST(products_in_place)
@@ -253,7 +327,8 @@ static void check_other(const other *o)
         CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(a, n_a), TC_BUF(b, n_b)),
                          TC_BUFS(TC_BUF(to[run], o->out))) == TC_OK,
                   "%s: %s", o->name, tc_error(f));
-        CHECK_MSG(!run || o->pads || is_one_kernel(f), "%s: more than one kernel", o->name);
+        CHECK_MSG(!run || o->pads || explains(f, "1 launch of 1 kernel "),
+                  "%s: more than one kernel", o->name);
         CHECK_MSG(same_bits(TC_F32, to[0], to[run], o->out),
                   "%s, run %d: other bits than interpreted", o->name, run);
         tc_program_free(f);

@@ -56,6 +56,38 @@ TEST(any_size_is_right)
     }
 }
 
+/* Weights of known sizes are packed once for all sizes of the rest. */
+TEST(weights_in_panels)
+{
+    static float w[100 * 70], x[40 * 70], got[40 * 100], want[40 * 100];
+    tc_ctx *ctx = dyn_ctx("cpu", 2, NULL);
+    tc_program *f = NULL, *g = NULL;
+    REQUIRE(ctx != NULL);
+    for (int i = 0; i < 100 * 70; i++) {
+        w[i] = (float)(i % 37 - 18) / 16;
+        x[i % (40 * 70)] = (float)(i % 23 - 11) / 8;
+    }
+    tc_tensor in = tc_input(ctx, "x", TC_F32, TC_DIM("rows", 8, 64), 70);
+    tc_tensor given = tc_input(ctx, "w", TC_F32, 100, 70);
+    tc_tensor kept = tc_borrow(ctx, w, TC_F32, 100, 70);
+    CHECK_OK(tc_compile(tc_matmul(in, tc_transpose(kept, 0, 1)), &f));
+    CHECK_OK(tc_compile(tc_matmul(in, tc_transpose(given, 0, 1)), &g));
+    REQUIRE(f && g);
+    for (int rows = 8; rows <= 40; rows += 16) {
+        CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, rows * 70)), TC_BUFS(TC_BUF(got, rows * 100))));
+        CHECK_OK(tc_run(g, TC_BUFS(TC_BUF(x, rows * 70), TC_BUF(w, 100 * 70)),
+                        TC_BUFS(TC_BUF(want, rows * 100))));
+        CHECK(!memcmp(got, want, sizeof(float) * (size_t)rows * 100));
+    }
+    tc_program_info info = {0};
+    CHECK_OK(tc_program_get_info(f, &info));
+    CHECK_EQ_INT(info.n_once, 1);
+    CHECK(info.kept_bytes >= (int64_t)sizeof(w));
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+}
+
 /* Bits do not depend on who runs the kernels, nor on how many threads. */
 TEST(the_bits_of_the_interpreter)
 {

@@ -199,6 +199,27 @@ TEST(a_layer_with_its_weights)
     tc_ctx_free(ctx);
 }
 
+TEST(weights_that_are_packed_once)
+{
+#if defined(__x86_64__)
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 16, 70);
+    static float numbers[100 * 70];
+    for (int i = 0; i < 100 * 70; i++) {
+        numbers[i] = (float)(i % 37 - 18) / 16;
+    }
+    tc_tensor weight = tc_param(ctx, numbers, TC_F32, 100, 70);
+    tc_options wide = {.vector_bits = 256};
+    check_same("packed", TC_TENSORS(x), TC_TENSORS(tc_matmul(x, tc_transpose(weight, 0, 1))),
+               &wide, "-mavx2 -mfma -mf16c");
+    CHECK_HAS(read_text(path_of("packed", ".c")), "columns in panels");
+    tc_ctx_free(ctx);
+#else
+    SKIP("vectors of another processor");
+#endif
+}
+
 TEST(vectors_where_they_are_asked_for)
 {
 #if defined(__x86_64__)

@@ -1,0 +1,148 @@
+/* plan/panels.c - factors of contractions that are packed once and not in each run.
+ *
+ * In: a CONTRACT that a processor makes from packed panels (loop/blocked.c), of which the factor
+ * with the columns is computed from nothing that a run gives or changes: weights. Out: the same
+ * over a view of a copy of that factor, which lies in memory as the panels do; so the copy is made
+ * once (plan/once.c), and the loops read it as it lies. Of w[columns, k]:
+ *
+ *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
+ *     view  the copy's axes in w's order again, the two of the columns as one
+ *
+ * The one idea: the values and the order of their sums stay as they are, so who does not know of
+ * panels (the interpreter, another form of loops) computes the same bits through the view. Its
+ * index keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is
+ * to be split for them.
+ *
+ * What it brings is the time of packing over that of multiplying, which falls with the rows; what
+ * it costs is the factor's bytes once more, so there may be only so many rows. */
+#include "group.h"
+
+#include "../graph/build.h"
+
+enum {
+    TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
+    TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
+    TCI_PANELS_ROWS = 512,   /* rows at most: packing for more is below a hundredth */
+    TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
+};
+
+typedef struct tci_panels {
+    const tci_algo *a;
+    const tci_node *n;
+    int which;               /* the factor with the columns, */
+    int axis;                /* and their axis of it */
+    int64_t width;           /* of a panel */
+    int walked;
+    double bytes;            /* that the factor is made of */
+} tci_panels;
+
+/* ---- what no run changes ---- */
+
+static bool tci_panels_is_fixed(tci_panels *p, const tci_node *n)
+{
+    if (++p->walked > TCI_PANELS_WALK || !tci_build_is_known(n->rank, n->shape)) {
+        return false;
+    }
+    if (n->n_in == 0) {
+        bool fixed = n->op == TCI_OP_DATA || !tci_op_is(n->op, TCI_IS_MEMORY);
+        for (int i = 0; i < p->a->n_changed; i++) {
+            fixed = fixed && p->a->changed[i] != n;
+        }
+        p->bytes += n->op == TCI_OP_DATA ? tci_node_value_bytes(n) : 0;
+        return fixed;
+    }
+    bool fixed = !tci_op_is(n->op, TCI_IS_UNIQUE);
+    for (int i = 0; i < n->n_in && fixed; i++) {
+        fixed = tci_panels_is_fixed(p, n->in[i]);
+    }
+    return fixed;
+}
+
+/* ---- what has columns ---- */
+
+static int tci_panels_find(const int64_t *labels, int64_t n, int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Finds the factor that has the result's last axis; false where it has other axes than this and
+ * one that is summed, or the contraction others that it lacks. */
+static bool tci_panels_look(tci_panels *p)
+{
+    const tci_node *n = p->n;
+    const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
+    int64_t last = n->attr[n->n_attr - 1];
+    int at[2] = {tci_panels_find(labels[0], n->attr[0], last),
+                 tci_panels_find(labels[1], n->attr[1], last)};
+    p->which = at[1] >= 0;
+    p->axis = at[p->which];
+    const tci_node *x = n->in[p->which];
+    bool one = (at[0] >= 0) != (at[1] >= 0) && x->rank == 2 && x->dtype == n->dtype;
+    if (!one || !tci_build_is_known(2, x->shape)) {
+        return false;
+    }
+    int64_t summed = labels[p->which][1 - p->axis];
+    const int64_t *out = labels[1] + n->attr[1];
+    return tci_panels_find(out, n->rank, summed) < 0 &&
+           tci_panels_find(labels[1 - p->which], n->attr[1 - p->which], summed) >= 0 &&
+           n->attr[1 - p->which] == n->rank;
+}
+
+static bool tci_panels_pay(tci_panels *p)
+{
+    const tci_node *n = p->n, *x = n->in[p->which];
+    int64_t rows = 1;
+    for (int i = 0; i < n->rank - 1; i++) {
+        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), TCI_PANELS_ROWS + 1);
+    }
+    return rows <= TCI_PANELS_ROWS && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
+           tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
+}
+
+/* ---- the copy and the view ---- */
+
+static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
+{
+    const tci_algo *a = p->a;
+    tci_graph *g = a->g;
+    const int turn[2] = {1, 0}, cut[3] = {0, 2, 1};
+    int64_t columns = tci_dim_known(x->shape[p->axis]);
+    int64_t depth = tci_dim_known(x->shape[1 - p->axis]);
+    int64_t panels = (columns + p->width - 1) / p->width, all = panels * p->width;
+    tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
+    if (all > columns) {
+        tci_value zero = {.u = 0};
+        y = tci_build_pad(g, y, 0, 0, all - columns, tci_graph_const(g, (tc_dtype)x->dtype, zero));
+    }
+    y = tci_build_reshape(g, y, 3, (const tci_dim[]){panels, p->width, depth});
+    tci_node *copy = tci_build_permute(g, y, 3, cut);
+    tci_algo_force(a, copy);
+    *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
+    y = tci_build_reshape(g, tci_build_permute(g, copy, 3, cut), 2, (const tci_dim[]){all, depth});
+    y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
+    return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
+}
+
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n)
+{
+    tci_panels p = {.a = a, .n = n};
+    const tci_machine *m = &a->machine;
+    if (!a->panels || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
+        !tci_panels_look(&p) || !tci_panels_pay(&p)) {
+        return NULL;
+    }
+    tci_node *in[2] = {n->in[0], n->in[1]};
+    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
+        tci_node_value_bytes(in[p.which]) > p.bytes) {
+        return NULL;
+    }
+    in[p.which] = tci_panels_view(&p, in[p.which]);
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, n->attr);
+}
