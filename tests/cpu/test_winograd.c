@@ -71,7 +71,8 @@ static void rewrite(rewritten *r, conv c, int m)
     const tc_conv options = {.padding = {c.pad, c.pad}};
     tci_str orders = {.s = &r->s};
     tci_table forced = tci_table_in(&r->s, sizeof(bool));
-    const tci_algo a = {&r->s, &r->g, {.vector_bytes = 32}, &orders, &forced, NULL, 0};
+    const tci_algo a = {.s = &r->s, .g = &r->g, .machine = {.vector_bytes = 32},
+                        .orders = &orders, .forced = &forced};
     tci_graph_init(&r->g, &r->s, NULL);
     r->in[0] = leaf(&r->g, image);
     r->in[1] = leaf(&r->g, filter);
