@@ -415,14 +415,18 @@ TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_
     tci_str_add(out, "};\n");
 }
 
-/* The first element of a step along each contracted axis: k0, k1, .., the last one fastest. */
-static void tci_cuda_matrix_steps(tci_str *out, const tci_matrix *x)
+/* Begins a load of one stage: with the first element of a step along each contracted axis: k0, k1,
+ * .., the last one fastest. */
+static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_matrix *x)
 {
-    int64_t below = 1;
+    int64_t below = tci_matrix_depth(x);
+    tci_str_printf(out,
+                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n", name);
     for (int i = x->n_k - 1; i >= 0; i--) {
         int64_t n = tci_dim_known(tci_dim_ceil_div(x->k_sizes[i], x->k_block[i]));
         tci_str_printf(out, "        const int k%d = k / %lld %% %lld * %d;\n", i,
-                       (long long)(below * tci_matrix_depth(x)), (long long)n, x->k_block[i]);
+                       (long long)below, (long long)n, x->k_block[i]);
         below *= n;
     }
 }
@@ -452,10 +456,7 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci
 {
     const tci_matrix_side *side = &x->side[which];
     int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
-    tci_str_printf(out,
-                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
-                   "tc_place p, int k) {\n", name);
-    tci_cuda_matrix_steps(out, x);
+    tci_cuda_matrix_load_head(out, name, x);
     if (which == 1 && x->y_axis >= 0) {
         tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
     }
@@ -484,10 +485,7 @@ static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tc
     const tci_matrix_side *side = &x->side[0];
     int axes = x->n_places - !x->one_image;
     long long below = 1;
-    tci_str_printf(out,
-                   "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
-                   "tc_place p, int k) {\n", name);
-    tci_cuda_matrix_steps(out, x);
+    tci_cuda_matrix_load_head(out, name, x);
     tci_str_add(out, "        tc_load_places(to, map, bar");
     for (int i = 0; i < x->n_k; i++) {
         tci_str_printf(out, side->dims[0].coef[x->k_axis[i]] != 0 ? ", k%d" : "", i);

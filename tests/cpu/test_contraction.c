@@ -381,7 +381,7 @@ TEST(many_threads_take_short_ranges)
     tc_options options = {.threads = 16, .fallback = TC_FALLBACK_REFUSE};
     tc_ctx *ctx;
     REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
-    tc_program *f = compile_product(ctx, p, &options);
+    tc_program *f = compile_product(ctx, p, NULL, &options);
     REQUIRE(f);
     const tci_run_step *step = f->steps + f->code->n_init;
     CHECK_EQ_INT(step->threads, 16);

@@ -74,7 +74,7 @@ static int inner_divisions(tci_scratch *s, const tci_kernel *k)
 
 static int divisions(const tci_kernel *k)
 {
-    const bool *live = tci_kernel_live_kx(k);
+    const bool *live = tci_kernel_live_kx(k, false);
     int n = 0;
     for (int x = 0; x < k->n_kx; x++) {
         n += live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD);
@@ -260,7 +260,7 @@ static size_t chain_work(int depth, int *size)
     } else {
         tci_plan *plan = plan_of(&s, x, y);
         for (int i = 0; i < plan->n_kernels; i++) {
-            const bool *live = tci_kernel_live_kx(plan->kernels[i]);
+            const bool *live = tci_kernel_live_kx(plan->kernels[i], false);
             for (int e = 0; e < plan->kernels[i]->n_kx; e++) {
                 *size += live[e];
             }
