@@ -828,8 +828,10 @@ TEST(a_product_is_launched_with_its_maps)
 {
     static char memory[3][4096] __attribute__((aligned(64)));
     static tci_cuda_skeleton said = {
-        200000, 32, 12, 2, {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}, {1, 1, 1, 1, 1}},
-                         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 32, 1}, {1, 2, 1, 1, 1}}}};
+        200000, 32, 12, 2, {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}, {1, 1, 1, 1, 1},
+                          0, {0}, {0}},
+                         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 32, 1}, {1, 2, 1, 1, 1},
+                          0, {0}, {0}}}};
     const tc_backend *calls = tci_cuda_backend();
     tc_backend_target target;
     void *module = NULL, *sequence = NULL, *buffers[3] = {memory[0], memory[1], memory[2]};
