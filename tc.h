@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e5761235e32e1d2d"
+#define TCI_BUILD "d73de429e63e1856"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14997,6 +14997,8 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
                                     const tci_dim *after, tci_node *fill);
 
 /* ---- contract.c ---- */
+/* Where label stands among n of them; -1: nowhere. */
+TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
@@ -16974,7 +16976,7 @@ typedef struct tci_contract_term {
     int n; /* equals node->rank once the node is known */
 } tci_contract_term;
 
-static int tci_contract_find(const int64_t *labels, int n, int64_t label)
+TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label)
 {
     for (int i = 0; i < n; i++) {
         if (labels[i] == label) {
@@ -16990,7 +16992,7 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
                                int rank_out, const int64_t *labels_out, tci_dim *shape)
 {
     for (int i = 0; i < a->n; i++) {
-        int j = tci_contract_find(b->labels, b->n, a->labels[i]);
+        int j = tci_build_label(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of "
@@ -17002,8 +17004,8 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         }
     }
     for (int i = 0; i < rank_out; i++) {
-        int in_a = tci_contract_find(a->labels, a->n, labels_out[i]);
-        int in_b = tci_contract_find(b->labels, b->n, labels_out[i]);
+        int in_a = tci_build_label(a->labels, a->n, labels_out[i]);
+        int in_b = tci_build_label(b->labels, b->n, labels_out[i]);
         if (in_a < 0 && in_b < 0) {
             tci_graph_fail(g, TC_ERR_ARGUMENT, "axis %d of the result stands in neither operand",
                            i);
@@ -17025,7 +17027,7 @@ static void tci_contract_attr(const tci_contract_term *a, const tci_contract_ter
     for (int k = 0; k < 3; k++) {
         attr[k] = counts[k];
         for (int i = 0; i < counts[k]; i++) {
-            int label = tci_contract_find(names, n_names, lists[k][i]);
+            int label = tci_build_label(names, n_names, lists[k][i]);
             if (label < 0) {
                 label = n_names;
                 names[n_names++] = lists[k][i];
@@ -17109,7 +17111,7 @@ static bool tci_contract_broadcast(tci_graph *g, tci_contract_term *t,
                                    const tci_contract_term *other)
 {
     for (int i = t->n - 1; i >= 0; i--) {
-        int j = tci_contract_find(other->labels, other->n, t->labels[i]);
+        int j = tci_build_label(other->labels, other->n, t->labels[i]);
         if (j >= 0 && t->node->shape[i] == 1 && other->node->shape[j] != 1 &&
             !tci_contract_drop_axis(g, t, i)) {
             return false;
@@ -17194,7 +17196,7 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
 static bool tci_contract_diagonals(tci_graph *g, tci_contract_term *t)
 {
     for (int i = 0; i < t->n; i++) {
-        int j = tci_contract_find(t->labels + i + 1, t->n - i - 1, t->labels[i]);
+        int j = tci_build_label(t->labels + i + 1, t->n - i - 1, t->labels[i]);
         if (j >= 0) {
             if (!tci_contract_diagonal(g, t, i, i + 1 + j)) {
                 return false;
@@ -17423,9 +17425,9 @@ static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_
     for (int i = 0; i < *rank; i++) {
         bool known = false;
         for (int t = 0; t < n && !known; t++) {
-            known = tci_contract_find(terms[t].labels, terms[t].n, out[i]) >= 0;
+            known = tci_build_label(terms[t].labels, terms[t].n, out[i]) >= 0;
         }
-        if (!known || tci_contract_find(out, i, out[i]) >= 0) {
+        if (!known || tci_build_label(out, i, out[i]) >= 0) {
             tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\": label %d of the result stands %s",
                            p->spec, i + 1, known ? "there twice" : "in no operand");
             return false;
@@ -17446,10 +17448,10 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
     }
     int n_drop = 0;
     for (int i = 0; i < t->n; i++) {
-        bool needed = tci_contract_find(out, rank, t->labels[i]) >= 0;
+        bool needed = tci_build_label(out, rank, t->labels[i]) >= 0;
         for (int k = 0; k < n && !needed; k++) {
             needed =
-                &terms[k] != t && tci_contract_find(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
+                &terms[k] != t && tci_build_label(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
         }
         drop[i] = !needed;
         n_drop += !needed;
@@ -17472,7 +17474,7 @@ static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const i
         return NULL;
     }
     for (int i = 0; i < rank; i++) {
-        order[i] = tci_contract_find(t->labels, t->n, out[i]);
+        order[i] = tci_build_label(t->labels, t->n, out[i]);
     }
     return tci_words_put(g, &w, tci_build_permute(g, t->node, rank, order));
 }
@@ -17496,11 +17498,11 @@ static bool tci_contract_step(tci_graph *g, tci_contract_term *terms, int n, con
     for (int s = 0; n > 2 && s < 2; s++) {
         for (int i = 0; i < terms[s].n; i++) {
             int64_t label = terms[s].labels[i];
-            bool needed = tci_contract_find(out, rank, label) >= 0;
+            bool needed = tci_build_label(out, rank, label) >= 0;
             for (int k = 2; k < n && !needed; k++) {
-                needed = tci_contract_find(terms[k].labels, terms[k].n, label) >= 0;
+                needed = tci_build_label(terms[k].labels, terms[k].n, label) >= 0;
             }
-            if (needed && tci_contract_find(room, n_labels, label) < 0) {
+            if (needed && tci_build_label(room, n_labels, label) < 0) {
                 room[n_labels++] = label;
             }
         }
@@ -17522,9 +17524,9 @@ static bool tci_contract_rounds_twice(const tci_contract_term *terms, int n, con
     for (int t = 0; n == 2 && t < n; t++) {
         const tci_contract_term *own = &terms[t], *other = &terms[1 - t];
         for (int i = 0; i < own->n; i++) {
-            int j = tci_contract_find(other->labels, other->n, own->labels[i]);
+            int j = tci_build_label(other->labels, other->n, own->labels[i]);
             bool shared = j >= 0 && other->node->shape[j] == own->node->shape[i];
-            if (!shared && tci_contract_find(out, rank, own->labels[i]) < 0) {
+            if (!shared && tci_build_label(out, rank, own->labels[i]) < 0) {
                 return true;
             }
         }
@@ -17559,7 +17561,7 @@ static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contrac
         dtype = tci_dtype_promote(dtype, (tc_dtype)terms[t].node->dtype);
     }
     for (int i = 0; n == 1 && i < terms[0].n; i++) { /* a sum of integers as wide as tc_sum's */
-        bool kept = tci_contract_find(out, rank, terms[0].labels[i]) >= 0;
+        bool kept = tci_build_label(out, rank, terms[0].labels[i]) >= 0;
         dtype = kept || dtype == TC_BOOL ? dtype : tci_build_sum_dtype(dtype);
     }
     bool twice = tci_contract_rounds_twice(terms, n, out, rank);
@@ -32991,6 +32993,8 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
+/* x with its axes in that order. */
+TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm);
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
@@ -33837,27 +33841,7 @@ typedef struct tci_parts {
 /* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
 typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
 
-static int tci_parts_find(const int64_t *labels, int n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* ---- what is summed ---- */
-
-static bool tci_parts_is_known(const tci_node *n)
-{
-    for (int i = 0; i < n->rank; i++) {
-        if (!tci_dim_is_known(n->shape[i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* Fills what n sums; false where an operand lacks one of the labels or a size is unknown. */
 static bool tci_parts_look(tci_parts *p)
@@ -33874,21 +33858,22 @@ static bool tci_parts_look(tci_parts *p)
     }
     p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
     p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
-    if (!tci_parts_is_known(p->in[0]) || !tci_parts_is_known(p->in[1])) {
+    if (!tci_build_is_known(p->in[0]->rank, p->in[0]->shape) ||
+        !tci_build_is_known(p->in[1]->rank, p->in[1]->shape)) {
         return false;
     }
     int there = 0;
     for (int i = 0; i < p->in[0]->rank; i++) {
         int64_t label = p->labels[0][i];
-        if (tci_parts_find(p->out, n->rank, label) < 0) {
+        if (tci_build_label(p->out, n->rank, label) < 0) {
             p->sizes[p->n_summed] = tci_dim_known(p->in[0]->shape[i]);
             p->summed[p->n_summed++] = label;
-            there += tci_parts_find(p->labels[1], p->in[1]->rank, label) >= 0;
+            there += tci_build_label(p->labels[1], p->in[1]->rank, label) >= 0;
         }
     }
     int there_alone = -there;
     for (int i = 0; i < p->in[1]->rank; i++) {
-        there_alone += tci_parts_find(p->out, n->rank, p->labels[1][i]) < 0;
+        there_alone += tci_build_label(p->out, n->rank, p->labels[1][i]) < 0;
     }
     return there == p->n_summed && there_alone == 0;
 }
@@ -33938,7 +33923,7 @@ static void tci_parts_turn_ones(tci_parts *p, int k)
     bool turned = false;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < x->rank; i++) {
-            bool out = tci_parts_find(p->out, p->n->rank, p->labels[k][i]) >= 0;
+            bool out = tci_build_label(p->out, p->n->rank, p->labels[k][i]) >= 0;
             if ((out && x->shape[i] == 1) == (pass == 0)) {
                 turned |= rank != i;
                 order[rank] = i;
@@ -34028,7 +34013,7 @@ static double tci_parts_reads(const tci_parts *p)
 static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
 {
     tci_node *x = p->in[k];
-    int axis = tci_parts_find(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
+    int axis = tci_build_label(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
     tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
     if (c.parts * c.length != x->shape[axis]) {
         int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
@@ -34163,7 +34148,7 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
     tci_dim *turned = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, all);
     for (int i = 0; i < n->rank; i++) {
-        int at = tci_parts_find(p->labels[k], x->rank - 1, p->out[i]);
+        int at = tci_build_label(p->labels[k], x->rank - 1, p->out[i]);
         shape[i] = at < 0 ? 1 : x->shape[at];
         if (at >= 0) {
             turned[rank] = x->shape[at];
@@ -34201,7 +34186,7 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
     bool moves = false;
     for (int rows = 0; rows < 2; rows++) {
         for (int i = 0; i < n->rank; i++) {
-            bool lacks = tci_parts_find(labels, (int)n->attr[1 - small], out[i]) < 0;
+            bool lacks = tci_build_label(labels, (int)n->attr[1 - small], out[i]) < 0;
             if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
                 moves = moves || at != i;
                 order[at++] = i;
@@ -34461,10 +34446,7 @@ static bool tci_images_moves(const tci_node *n)
 
 static bool tci_images_is_known(const tci_node *n)
 {
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
+    bool known = tci_build_is_known(n->rank, n->shape);
     for (int i = 0; i < n->n_attr && n->op != TCI_OP_CONTRACT; i++) {
         known = known && tci_dim_is_known(n->attr[i]);
     }
@@ -34543,16 +34525,6 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 
 /* ---- which axes lie fastest ---- */
 
-static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static bool tci_images_suits(const tci_images *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
@@ -34573,7 +34545,7 @@ static bool tci_images_keeps_elements(const tci_images *m)
         int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
         for (int i = 0; i < n; i++) {
             int64_t label = m->labels[which][x->rank - 1 - i];
-            kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
+            kept = kept || tci_build_label(m->out, m->n->rank, label) >= 0;
         }
     }
     return kept;
@@ -34588,8 +34560,8 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
     *last = -1;
     for (int i = 0; i < n->attr[0] && !tci_images_keeps_elements(m); i++) { /* contracted */
         int64_t label = m->labels[0][i];
-        int j = tci_images_find(m->labels[1], n->attr[1], label);
-        bool summed = tci_images_find(m->out, n->rank, label) < 0 && j >= 0;
+        int j = tci_build_label(m->labels[1], n->attr[1], label);
+        bool summed = tci_build_label(m->out, n->rank, label) < 0 && j >= 0;
         if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
             (axes[0] < 0 || tci_dim_lt(n->in[0]->shape[axes[0]], n->in[0]->shape[i]))) {
             axes[0] = i;
@@ -34599,8 +34571,8 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
     for (int which = 0; which < 2 && tci_images_keeps_elements(m); which++) { /* its own */
         for (int i = 0; i < n->attr[which]; i++) {
             int64_t label = m->labels[which][i], best = axes[which];
-            bool own = tci_images_find(m->out, n->rank, label) >= 0 &&
-                       tci_images_find(m->labels[1 - which], n->attr[1 - which], label) < 0;
+            bool own = tci_build_label(m->out, n->rank, label) >= 0 &&
+                       tci_build_label(m->labels[1 - which], n->attr[1 - which], label) < 0;
             bool longer = best < 0 || tci_dim_lt(n->in[which]->shape[best], n->in[which]->shape[i]);
             if (own && longer && tci_images_suits(m, which, i)) {
                 axes[which] = i;
@@ -34668,7 +34640,7 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
     int64_t *attr = tci_scratch_copy(m->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     int64_t *out = attr + (m->out - n->attr);
     tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, n->rank);
-    int at = tci_images_find(m->out, n->rank, last);
+    int at = tci_build_label(m->out, n->rank, last);
     for (int i = 0; i < n->rank; i++) {
         int from = at < 0 || i < at ? i : i + 1 < n->rank ? i + 1 : at;
         out[i] = m->out[from];
@@ -34806,17 +34778,6 @@ static void tci_layout_pass_on(tci_layout *l, tci_node *n, int axis)
 
 /* ---- the graph with it ---- */
 
-/* n with its axes in that order. */
-static tci_node *tci_layout_permute(const tci_layout *l, tci_node *n, const int64_t *perm)
-{
-    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
-    for (int i = 0; i < n->rank; i++) {
-        shape[i] = n->shape[perm[i]];
-    }
-    return tci_graph_node(l->a->g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, shape, 1, &n,
-                          n->rank, perm);
-}
-
 /* The order of `rank` axes in which `axis` comes where axis `to` was, those between one earlier. */
 static int64_t *tci_layout_order(const tci_layout *l, int rank, int axis, int to)
 {
@@ -34834,7 +34795,7 @@ static tci_node *tci_layout_back(const tci_layout *l, tci_node *x, const int64_t
     for (int i = 0; i < x->rank; i++) {
         back[perm[i]] = i;
     }
-    return tci_layout_permute(l, x, back);
+    return tci_algo_permute(l->a, x, back);
 }
 
 /* Operand x in memory with the axis of that label last; its labels follow. */
@@ -34850,7 +34811,7 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     for (int i = 0; i < x->rank; i++) {
         labels[i] = old[perm[i]];
     }
-    x = tci_layout_permute(l, x, perm);
+    x = tci_algo_permute(l->a, x, perm);
     tci_algo_force(l->a, x);
     return x;
 }
@@ -34892,7 +34853,7 @@ static tci_node *tci_layout_reduce(const tci_layout *l, tci_node *n, const int64
     for (int i = 0; i < n->rank; i++) {
         shape[i] = n->shape[perm[i]];
     }
-    x = tci_layout_permute(l, x, order);
+    x = tci_algo_permute(l->a, x, order);
     return tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, 1, &x, n->n_attr,
                           n->attr);
 }
@@ -34920,7 +34881,7 @@ static tci_node *tci_layout_node(const tci_layout *l, tci_node *n, tci_layout_wa
         n = tci_layout_back(l, tci_layout_reduce(l, n, perm), perm);
     }
     if (want.stored) {
-        tci_node *lies = tci_layout_permute(l, n, perm);
+        tci_node *lies = tci_algo_permute(l->a, n, perm);
         tci_algo_force(l->a, lies);
         tci_table_add(l->a->images, lies);
         n = tci_layout_back(l, lies, perm);
@@ -35012,31 +34973,13 @@ static const tci_node *tci_runs_uncast(const tci_node *n)
     return n;
 }
 
-static bool tci_runs_is_known(const tci_node *n)
-{
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
-}
-
-static int tci_runs_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    int i = 0;
-    while (i < n && labels[i] != label) {
-        i++;
-    }
-    return i < n ? i : -1;
-}
-
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
  * side by side. */
 static bool tci_runs_are_windows(const tci_node *x)
 {
     return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
-           x->attr[4] == 3 && x->attr[7] == 1 && tci_runs_is_known(x) &&
-           tci_runs_is_known(x->in[0]);
+           x->attr[4] == 3 && x->attr[7] == 1 && tci_build_is_known(x->rank, x->shape) &&
+           tci_build_is_known(x->in[0]->rank, x->in[0]->shape);
 }
 
 /* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
@@ -35061,11 +35004,11 @@ static bool tci_runs_find_operands(tci_runs *r)
     r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
     r->filter_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
     bool fits = source && filter->dtype == source->dtype && filter->rank == 4 && n->rank == 4 &&
-                tci_runs_is_known(filter);
+                tci_build_is_known(filter->rank, filter->shape);
     for (int i = 0; i < 6 && fits; i++) {
         bool summed = i == 1 || i > 3;
-        fits = (tci_runs_find(out, 4, r->labels[i]) < 0) == summed &&
-               (tci_runs_find(r->filter_labels, 4, r->labels[i]) >= 0) == summed;
+        fits = (tci_build_label(out, 4, r->labels[i]) < 0) == summed &&
+               (tci_build_label(r->filter_labels, 4, r->labels[i]) >= 0) == summed;
     }
     r->filter = n->in[1 - r->image];
     while (r->filter != filter) {
@@ -35109,16 +35052,6 @@ static tci_node *tci_runs_pad(const tci_runs *r, tci_node *x, int axis, int64_t 
                           before);
 }
 
-static tci_node *tci_runs_permute(const tci_runs *r, tci_node *x, const int64_t *perm)
-{
-    tci_dim *shape = TCI_NEW_ARRAY(r->a->s, tci_dim, x->rank);
-    for (int i = 0; i < x->rank; i++) {
-        shape[i] = x->shape[perm[i]];
-    }
-    return tci_graph_node(r->a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
-                          x->rank, perm);
-}
-
 /* x, which is that of tci_runs_source, as the halves that it is. */
 static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
 {
@@ -35145,7 +35078,7 @@ static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *pe
         longer++;
     }
     x = tci_runs_pad(r, tci_runs_pad(r, x, (int)perm[3], r->wide), along, longer);
-    x = tci_runs_permute(r, x, perm);
+    x = tci_algo_permute(r->a, x, perm);
     tci_algo_force(r->a, x);
     if (longer == size) {
         return x;
@@ -35168,7 +35101,7 @@ static tci_node *tci_runs_windows(const tci_runs *r)
     attr[0] = 1;
     attr[4] = 2;
     x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
-    return tci_runs_permute(r, x, order);
+    return tci_algo_permute(r->a, x, order);
 }
 
 /* The operand as wide as it was. */
@@ -35191,7 +35124,7 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
     const int64_t summed[3] = {in_window[4], in_window[5], in_window[1]};
     int64_t perm[4] = {0, 0, 0, 0};
     for (int i = 0; i < 4; i++) {
-        int at = tci_runs_find(summed, 3, in_filter[i]);
+        int at = tci_build_label(summed, 3, in_filter[i]);
         perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
     }
     const int64_t *out = n->attr + n->n_attr - 4;
@@ -35231,11 +35164,10 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
  * What it brings is the time of packing over that of multiplying, which falls with the rows; what
  * it costs is the factor's bytes once more, so there may be only so many rows. */
 
-
 enum {
     TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
     TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
-    TCI_PANELS_ROWS = 512,   /* rows at most: packing for more is below a hundredth */
+    TCI_PANELS_ROWS = 512,   /* rows at most: so many, of 768 x 768, still gain 6 % */
     TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
 };
 
@@ -35273,16 +35205,6 @@ static bool tci_panels_is_fixed(tci_panels *p, const tci_node *n)
 
 /* ---- what has columns ---- */
 
-static int tci_panels_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* Finds the factor that has the result's last axis; false where it has other axes than this and
  * one that is summed, or the contraction others that it lacks. */
 static bool tci_panels_look(tci_panels *p)
@@ -35290,8 +35212,8 @@ static bool tci_panels_look(tci_panels *p)
     const tci_node *n = p->n;
     const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
     int64_t last = n->attr[n->n_attr - 1];
-    int at[2] = {tci_panels_find(labels[0], n->attr[0], last),
-                 tci_panels_find(labels[1], n->attr[1], last)};
+    int at[2] = {tci_build_label(labels[0], n->attr[0], last),
+                 tci_build_label(labels[1], n->attr[1], last)};
     p->which = at[1] >= 0;
     p->axis = at[p->which];
     const tci_node *x = n->in[p->which];
@@ -35301,8 +35223,8 @@ static bool tci_panels_look(tci_panels *p)
     }
     int64_t summed = labels[p->which][1 - p->axis];
     const int64_t *out = labels[1] + n->attr[1];
-    return tci_panels_find(out, n->rank, summed) < 0 &&
-           tci_panels_find(labels[1 - p->which], n->attr[1 - p->which], summed) >= 0 &&
+    return tci_build_label(out, n->rank, summed) < 0 &&
+           tci_build_label(labels[1 - p->which], n->attr[1 - p->which], summed) >= 0 &&
            n->attr[1 - p->which] == n->rank;
 }
 
@@ -35563,7 +35485,6 @@ TCI_FN tci_node *tci_plan_halves(const tci_algo *a, tci_node *n)
  * and steps. Which m is a function of shapes alone, and of whether each run gives the filter, so
  * every executor takes the same. */
 
-
 /* Times in those of a product, as measured on one core that has AVX-512 and a second cache of 2 MB:
  * ratios, which every executor must share, not facts of the machine at hand. */
 #define TCI_WINOGRAD_GAIN 1.15 /* least, over the direct sum */
@@ -35595,16 +35516,6 @@ typedef struct tci_winograd {
 
 /* ---- whether ---- */
 
-static int tci_winograd_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static bool tci_winograd_is_known(const tci_node *n)
 {
     return tci_build_is_known(n->rank, n->shape) && tci_dim_lt(0, tci_node_count(n));
@@ -35634,11 +35545,11 @@ static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const in
     w->image_axes[2] = (int)tci_dim_known(x->attr[4]);
     w->image_axes[0] = w->image_axes[3] = -1;
     for (int i = 0; i < 6; i++) {
-        bool kept = tci_winograd_find(out, n->rank, labels[i]) >= 0;
-        bool shared = tci_winograd_find(filter_labels, w->filter->rank, labels[i]) >= 0;
+        bool kept = tci_build_label(out, n->rank, labels[i]) >= 0;
+        bool shared = tci_build_label(filter_labels, w->filter->rank, labels[i]) >= 0;
         bool place = i == w->image_axes[1] || i == w->image_axes[2];
         if (kept == shared || (place && !kept) || (i >= 4 && kept) ||
-            tci_winograd_find(labels, i, labels[i]) >= 0) {
+            tci_build_label(labels, i, labels[i]) >= 0) {
             return false;
         }
         if (i < 4 && !place) {
@@ -35661,8 +35572,8 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
     bool fits = true;
     int own = -1;
     for (int i = 0; i < f->rank; i++) {
-        int of = tci_winograd_find(summed, 3, filter_labels[i]);
-        fits = fits && tci_winograd_find(filter_labels, i, filter_labels[i]) < 0;
+        int of = tci_build_label(summed, 3, filter_labels[i]);
+        fits = fits && tci_build_label(filter_labels, i, filter_labels[i]) < 0;
         if (of >= 0) {
             w->filter_axes[of] = i;
         } else if (own < 0 || f->shape[i] != 1) {
@@ -35670,7 +35581,7 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
             own = i;
         }
     }
-    fits = fits && own >= 0 && tci_winograd_find(out, n->rank, filter_labels[own]) >= 0;
+    fits = fits && own >= 0 && tci_build_label(out, n->rank, filter_labels[own]) >= 0;
     w->filter_axes[3] = own;
     w->labels[3] = fits ? filter_labels[own] : 0;
     return fits;
@@ -35981,7 +35892,7 @@ static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
     int order[4], at = 0;
     y = tci_winograd_slice(w, y, start, count, 1);
     for (int i = 0; i < n->rank; i++) { /* the others have size 1 */
-        int axis = tci_winograd_find(w->labels, 4, out[i]);
+        int axis = tci_build_label(w->labels, 4, out[i]);
         if (axis >= 0) {
             order[at++] = axis;
         }
@@ -36037,15 +35948,6 @@ typedef struct tci_single {
     bool lies[2];
 } tci_single;
 
-static bool tci_single_is_known(const tci_node *n)
-{
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
-}
-
 /* The value behind an operand, below movements but for windows (plan/images.c). */
 static tci_node *tci_single_source(tci_node *n)
 {
@@ -36060,31 +35962,22 @@ static bool tci_single_widens(const tci_node *n)
     return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
 }
 
-static int tci_single_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static int tci_single_axis(const tci_single *m, int which, int64_t label)
 {
-    return tci_single_find(m->labels[which], m->n->attr[which], label);
+    return tci_build_label(m->labels[which], m->n->attr[which], label);
 }
 
 static bool tci_single_look(tci_single *m)
 {
     const tci_node *n = m->n;
-    bool fits = n->dtype == TC_F32 && n->rank >= 2 && tci_single_is_known(n);
+    bool fits = n->dtype == TC_F32 && n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
     for (int i = 0; i < 2; i++) {
         m->labels[i] = n->attr + 3 + (i ? n->attr[0] : 0);
         m->source[i] = tci_single_source(n->in[i]);
         fits = fits && m->source[i]->dtype == TC_F32 && m->source[i]->op != TCI_OP_WINDOW &&
-               tci_single_is_known(n->in[i]) &&
-               tci_single_is_known(m->source[i]) && m->source[i]->rank > 0;
+               tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
+               tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
+               m->source[i]->rank > 0;
     }
     m->out = m->labels[1] + n->attr[1];
     bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
@@ -36101,7 +35994,7 @@ static bool tci_single_choose(tci_single *m)
     for (int i = 0; i < m->n->attr[0]; i++) {
         int64_t label = m->labels[0][i];
         int at[2] = {i, tci_single_axis(m, 1, label)};
-        if (at[1] < 0 || tci_single_find(m->out, m->n->rank, label) >= 0) {
+        if (at[1] < 0 || tci_build_label(m->out, m->n->rank, label) >= 0) {
             continue;
         }
         int64_t size = tci_dim_known(m->n->in[0]->shape[i]), held = 0;
@@ -36237,6 +36130,16 @@ enum {
     TCI_ALGO_SCORES = 8,          /* operations between a score and its product, at most */
     TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
+
+TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        shape[i] = x->shape[perm[i]];
+    }
+    return tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank,
+                          perm);
+}
 
 /* ---- reductions ---- */
 
@@ -37288,11 +37191,7 @@ static double tci_pairs_depth(const tci_node *n)
 
 static bool tci_pairs_is_known(const tci_node *n)
 {
-    bool known = n->rank < 64;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
+    return n->rank < 64 && tci_build_is_known(n->rank, n->shape);
 }
 
 static double tci_pairs_count(const tci_node *n)
@@ -37688,16 +37587,6 @@ static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci
                           in->attr);
 }
 
-/* Place of a label among n; n: it is none of them. */
-static int tci_pairs_place(const int64_t *labels, int n, int64_t label)
-{
-    int at = 0;
-    while (at < n && labels[at] != label) {
-        at++;
-    }
-    return at;
-}
-
 /* The axes of what a taker sums, in the order of the pair's axes. */
 typedef struct tci_pairs_lines {
     int64_t *labels;
@@ -37726,7 +37615,7 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
     }
     for (int i = 0; i < pair->rank; i++) {
         bool more = cut && end->summed >> i & 1 && i != longest;
-        if (more || tci_pairs_place(out, n->rank, labels[i]) < n->rank) {
+        if (more || tci_build_label(out, n->rank, labels[i]) >= 0) {
             l.more[l.n_more] = l.rank;
             l.n_more += more;
             l.labels[l.rank] = labels[i];
@@ -37734,7 +37623,7 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
         }
     }
     for (int i = 0; i < n->rank; i++) {
-        if (tci_pairs_place(l.labels, l.rank, out[i]) == l.rank) {
+        if (tci_build_label(l.labels, l.rank, out[i]) < 0) {
             l.labels[l.rank] = out[i];
             l.shape[l.rank++] = n->shape[i];
         }
@@ -37758,7 +37647,7 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
     tci_pairs_lines l =
         tci_pairs_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
-    int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank + 1), left = 0;
+    int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
         return NULL;
     }
@@ -37779,9 +37668,10 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                (tc_dtype)n->dtype);
     }
     for (int i = 0; i < l.rank; i++) { /* the labels that are left, and where each is to be */
-        int at = tci_pairs_place(n->attr + 3 + n_in, n->rank, l.labels[i]);
-        order[TCI_MIN(at, n->rank)] = left;
-        left += at < n->rank;
+        int at = tci_build_label(n->attr + 3 + n_in, n->rank, l.labels[i]);
+        if (at >= 0) {
+            order[at] = left++;
+        }
     }
     return tci_build_permute(g, lines, n->rank, order);
 }
@@ -43829,15 +43719,6 @@ enum {
 
 /* ---- values ---- */
 
-static bool tci_once_is_known(const tci_node *n)
-{
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
-}
-
 static bool tci_once_is_listed(const tci_node *n, tci_node *const *list, int n_list)
 {
     for (int i = 0; i < n_list; i++) {
@@ -43858,7 +43739,7 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
     }
     for (int i = 0; i < f->nodes.n && has_inputs; i++) {
         const tci_node *n = f->nodes.items[i];
-        bool once = n->op != TCI_OP_INPUT && tci_once_is_known(n) &&
+        bool once = n->op != TCI_OP_INPUT && tci_build_is_known(n->rank, n->shape) &&
                     (n->n_in == 0 || !tci_op_is(n->op, TCI_IS_UNIQUE)) &&
                     !tci_once_is_listed(n, outputs, n_outputs) &&
                     !tci_once_is_listed(n, changed, n_changed);

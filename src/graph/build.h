@@ -113,6 +113,8 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
                                     const tci_dim *after, tci_node *fill);
 
 /* ---- contract.c ---- */
+/* Where label stands among n of them; -1: nowhere. */
+TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);

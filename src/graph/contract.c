@@ -23,7 +23,7 @@ typedef struct tci_contract_term {
     int n; /* equals node->rank once the node is known */
 } tci_contract_term;
 
-static int tci_contract_find(const int64_t *labels, int n, int64_t label)
+TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label)
 {
     for (int i = 0; i < n; i++) {
         if (labels[i] == label) {
@@ -39,7 +39,7 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
                                int rank_out, const int64_t *labels_out, tci_dim *shape)
 {
     for (int i = 0; i < a->n; i++) {
-        int j = tci_contract_find(b->labels, b->n, a->labels[i]);
+        int j = tci_build_label(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of "
@@ -51,8 +51,8 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         }
     }
     for (int i = 0; i < rank_out; i++) {
-        int in_a = tci_contract_find(a->labels, a->n, labels_out[i]);
-        int in_b = tci_contract_find(b->labels, b->n, labels_out[i]);
+        int in_a = tci_build_label(a->labels, a->n, labels_out[i]);
+        int in_b = tci_build_label(b->labels, b->n, labels_out[i]);
         if (in_a < 0 && in_b < 0) {
             tci_graph_fail(g, TC_ERR_ARGUMENT, "axis %d of the result stands in neither operand",
                            i);
@@ -74,7 +74,7 @@ static void tci_contract_attr(const tci_contract_term *a, const tci_contract_ter
     for (int k = 0; k < 3; k++) {
         attr[k] = counts[k];
         for (int i = 0; i < counts[k]; i++) {
-            int label = tci_contract_find(names, n_names, lists[k][i]);
+            int label = tci_build_label(names, n_names, lists[k][i]);
             if (label < 0) {
                 label = n_names;
                 names[n_names++] = lists[k][i];
@@ -158,7 +158,7 @@ static bool tci_contract_broadcast(tci_graph *g, tci_contract_term *t,
                                    const tci_contract_term *other)
 {
     for (int i = t->n - 1; i >= 0; i--) {
-        int j = tci_contract_find(other->labels, other->n, t->labels[i]);
+        int j = tci_build_label(other->labels, other->n, t->labels[i]);
         if (j >= 0 && t->node->shape[i] == 1 && other->node->shape[j] != 1 &&
             !tci_contract_drop_axis(g, t, i)) {
             return false;
@@ -243,7 +243,7 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
 static bool tci_contract_diagonals(tci_graph *g, tci_contract_term *t)
 {
     for (int i = 0; i < t->n; i++) {
-        int j = tci_contract_find(t->labels + i + 1, t->n - i - 1, t->labels[i]);
+        int j = tci_build_label(t->labels + i + 1, t->n - i - 1, t->labels[i]);
         if (j >= 0) {
             if (!tci_contract_diagonal(g, t, i, i + 1 + j)) {
                 return false;
@@ -472,9 +472,9 @@ static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_
     for (int i = 0; i < *rank; i++) {
         bool known = false;
         for (int t = 0; t < n && !known; t++) {
-            known = tci_contract_find(terms[t].labels, terms[t].n, out[i]) >= 0;
+            known = tci_build_label(terms[t].labels, terms[t].n, out[i]) >= 0;
         }
-        if (!known || tci_contract_find(out, i, out[i]) >= 0) {
+        if (!known || tci_build_label(out, i, out[i]) >= 0) {
             tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\": label %d of the result stands %s",
                            p->spec, i + 1, known ? "there twice" : "in no operand");
             return false;
@@ -495,10 +495,10 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
     }
     int n_drop = 0;
     for (int i = 0; i < t->n; i++) {
-        bool needed = tci_contract_find(out, rank, t->labels[i]) >= 0;
+        bool needed = tci_build_label(out, rank, t->labels[i]) >= 0;
         for (int k = 0; k < n && !needed; k++) {
             needed =
-                &terms[k] != t && tci_contract_find(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
+                &terms[k] != t && tci_build_label(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
         }
         drop[i] = !needed;
         n_drop += !needed;
@@ -521,7 +521,7 @@ static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const i
         return NULL;
     }
     for (int i = 0; i < rank; i++) {
-        order[i] = tci_contract_find(t->labels, t->n, out[i]);
+        order[i] = tci_build_label(t->labels, t->n, out[i]);
     }
     return tci_words_put(g, &w, tci_build_permute(g, t->node, rank, order));
 }
@@ -545,11 +545,11 @@ static bool tci_contract_step(tci_graph *g, tci_contract_term *terms, int n, con
     for (int s = 0; n > 2 && s < 2; s++) {
         for (int i = 0; i < terms[s].n; i++) {
             int64_t label = terms[s].labels[i];
-            bool needed = tci_contract_find(out, rank, label) >= 0;
+            bool needed = tci_build_label(out, rank, label) >= 0;
             for (int k = 2; k < n && !needed; k++) {
-                needed = tci_contract_find(terms[k].labels, terms[k].n, label) >= 0;
+                needed = tci_build_label(terms[k].labels, terms[k].n, label) >= 0;
             }
-            if (needed && tci_contract_find(room, n_labels, label) < 0) {
+            if (needed && tci_build_label(room, n_labels, label) < 0) {
                 room[n_labels++] = label;
             }
         }
@@ -571,9 +571,9 @@ static bool tci_contract_rounds_twice(const tci_contract_term *terms, int n, con
     for (int t = 0; n == 2 && t < n; t++) {
         const tci_contract_term *own = &terms[t], *other = &terms[1 - t];
         for (int i = 0; i < own->n; i++) {
-            int j = tci_contract_find(other->labels, other->n, own->labels[i]);
+            int j = tci_build_label(other->labels, other->n, own->labels[i]);
             bool shared = j >= 0 && other->node->shape[j] == own->node->shape[i];
-            if (!shared && tci_contract_find(out, rank, own->labels[i]) < 0) {
+            if (!shared && tci_build_label(out, rank, own->labels[i]) < 0) {
                 return true;
             }
         }
@@ -608,7 +608,7 @@ static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contrac
         dtype = tci_dtype_promote(dtype, (tc_dtype)terms[t].node->dtype);
     }
     for (int i = 0; n == 1 && i < terms[0].n; i++) { /* a sum of integers as wide as tc_sum's */
-        bool kept = tci_contract_find(out, rank, terms[0].labels[i]) >= 0;
+        bool kept = tci_build_label(out, rank, terms[0].labels[i]) >= 0;
         dtype = kept || dtype == TC_BOOL ? dtype : tci_build_sum_dtype(dtype);
     }
     bool twice = tci_contract_rounds_twice(terms, n, out, rank);

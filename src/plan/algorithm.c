@@ -39,6 +39,16 @@ enum {
     TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
+TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        shape[i] = x->shape[perm[i]];
+    }
+    return tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank,
+                          perm);
+}
+
 /* ---- reductions ---- */
 
 /* d, if it is nearer to want than best and from a fourth of want to below its double. */

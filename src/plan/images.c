@@ -9,6 +9,7 @@
  * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
  * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
  * is a contracted one. NULL: this is none of these, or too small for it. */
+#include "../graph/build.h"
 #include "../kernel/matrix.h"
 #include "group.h"
 
@@ -35,10 +36,7 @@ static bool tci_images_moves(const tci_node *n)
 
 static bool tci_images_is_known(const tci_node *n)
 {
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
+    bool known = tci_build_is_known(n->rank, n->shape);
     for (int i = 0; i < n->n_attr && n->op != TCI_OP_CONTRACT; i++) {
         known = known && tci_dim_is_known(n->attr[i]);
     }
@@ -117,16 +115,6 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
 
 /* ---- which axes lie fastest ---- */
 
-static int tci_images_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static bool tci_images_suits(const tci_images *m, int which, int a)
 {
     int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
@@ -147,7 +135,7 @@ static bool tci_images_keeps_elements(const tci_images *m)
         int n = x->op == TCI_OP_WINDOW ? x->rank - x->in[0]->rank : 0;
         for (int i = 0; i < n; i++) {
             int64_t label = m->labels[which][x->rank - 1 - i];
-            kept = kept || tci_images_find(m->out, m->n->rank, label) >= 0;
+            kept = kept || tci_build_label(m->out, m->n->rank, label) >= 0;
         }
     }
     return kept;
@@ -162,8 +150,8 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
     *last = -1;
     for (int i = 0; i < n->attr[0] && !tci_images_keeps_elements(m); i++) { /* contracted */
         int64_t label = m->labels[0][i];
-        int j = tci_images_find(m->labels[1], n->attr[1], label);
-        bool summed = tci_images_find(m->out, n->rank, label) < 0 && j >= 0;
+        int j = tci_build_label(m->labels[1], n->attr[1], label);
+        bool summed = tci_build_label(m->out, n->rank, label) < 0 && j >= 0;
         if (summed && tci_images_suits(m, 0, i) && tci_images_suits(m, 1, j) &&
             (axes[0] < 0 || tci_dim_lt(n->in[0]->shape[axes[0]], n->in[0]->shape[i]))) {
             axes[0] = i;
@@ -173,8 +161,8 @@ static bool tci_images_choose(const tci_images *m, int axes[2], int64_t *last)
     for (int which = 0; which < 2 && tci_images_keeps_elements(m); which++) { /* its own */
         for (int i = 0; i < n->attr[which]; i++) {
             int64_t label = m->labels[which][i], best = axes[which];
-            bool own = tci_images_find(m->out, n->rank, label) >= 0 &&
-                       tci_images_find(m->labels[1 - which], n->attr[1 - which], label) < 0;
+            bool own = tci_build_label(m->out, n->rank, label) >= 0 &&
+                       tci_build_label(m->labels[1 - which], n->attr[1 - which], label) < 0;
             bool longer = best < 0 || tci_dim_lt(n->in[which]->shape[best], n->in[which]->shape[i]);
             if (own && longer && tci_images_suits(m, which, i)) {
                 axes[which] = i;
@@ -242,7 +230,7 @@ static tci_node *tci_images_contract(const tci_images *m, tci_node *const *in, i
     int64_t *attr = tci_scratch_copy(m->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     int64_t *out = attr + (m->out - n->attr);
     tci_dim *shape = TCI_NEW_ARRAY(m->s, tci_dim, n->rank);
-    int at = tci_images_find(m->out, n->rank, last);
+    int at = tci_build_label(m->out, n->rank, last);
     for (int i = 0; i < n->rank; i++) {
         int from = at < 0 || i < at ? i : i + 1 < n->rank ? i + 1 : at;
         out[i] = m->out[from];

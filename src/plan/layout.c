@@ -102,17 +102,6 @@ static void tci_layout_pass_on(tci_layout *l, tci_node *n, int axis)
 
 /* ---- the graph with it ---- */
 
-/* n with its axes in that order. */
-static tci_node *tci_layout_permute(const tci_layout *l, tci_node *n, const int64_t *perm)
-{
-    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
-    for (int i = 0; i < n->rank; i++) {
-        shape[i] = n->shape[perm[i]];
-    }
-    return tci_graph_node(l->a->g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, shape, 1, &n,
-                          n->rank, perm);
-}
-
 /* The order of `rank` axes in which `axis` comes where axis `to` was, those between one earlier. */
 static int64_t *tci_layout_order(const tci_layout *l, int rank, int axis, int to)
 {
@@ -130,7 +119,7 @@ static tci_node *tci_layout_back(const tci_layout *l, tci_node *x, const int64_t
     for (int i = 0; i < x->rank; i++) {
         back[perm[i]] = i;
     }
-    return tci_layout_permute(l, x, back);
+    return tci_algo_permute(l->a, x, back);
 }
 
 /* Operand x in memory with the axis of that label last; its labels follow. */
@@ -146,7 +135,7 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     for (int i = 0; i < x->rank; i++) {
         labels[i] = old[perm[i]];
     }
-    x = tci_layout_permute(l, x, perm);
+    x = tci_algo_permute(l->a, x, perm);
     tci_algo_force(l->a, x);
     return x;
 }
@@ -188,7 +177,7 @@ static tci_node *tci_layout_reduce(const tci_layout *l, tci_node *n, const int64
     for (int i = 0; i < n->rank; i++) {
         shape[i] = n->shape[perm[i]];
     }
-    x = tci_layout_permute(l, x, order);
+    x = tci_algo_permute(l->a, x, order);
     return tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, 1, &x, n->n_attr,
                           n->attr);
 }
@@ -216,7 +205,7 @@ static tci_node *tci_layout_node(const tci_layout *l, tci_node *n, tci_layout_wa
         n = tci_layout_back(l, tci_layout_reduce(l, n, perm), perm);
     }
     if (want.stored) {
-        tci_node *lies = tci_layout_permute(l, n, perm);
+        tci_node *lies = tci_algo_permute(l->a, n, perm);
         tci_algo_force(l->a, lies);
         tci_table_add(l->a->images, lies);
         n = tci_layout_back(l, lies, perm);

@@ -13,6 +13,7 @@
  * bytes than reading what it is made of, or no more and an operation dearer than a product. One
  * element is never worth a launch. A program without inputs has no init list: it is computed as a
  * whole. */
+#include "../graph/build.h"
 #include "group.h"
 #include "why.h"
 
@@ -22,15 +23,6 @@ enum {
 };
 
 /* ---- values ---- */
-
-static bool tci_once_is_known(const tci_node *n)
-{
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
-}
 
 static bool tci_once_is_listed(const tci_node *n, tci_node *const *list, int n_list)
 {
@@ -52,7 +44,7 @@ static void tci_once_find_values(tci_fusion *f, tci_node *const *outputs, int n_
     }
     for (int i = 0; i < f->nodes.n && has_inputs; i++) {
         const tci_node *n = f->nodes.items[i];
-        bool once = n->op != TCI_OP_INPUT && tci_once_is_known(n) &&
+        bool once = n->op != TCI_OP_INPUT && tci_build_is_known(n->rank, n->shape) &&
                     (n->n_in == 0 || !tci_op_is(n->op, TCI_IS_UNIQUE)) &&
                     !tci_once_is_listed(n, outputs, n_outputs) &&
                     !tci_once_is_listed(n, changed, n_changed);

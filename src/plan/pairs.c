@@ -180,11 +180,7 @@ static double tci_pairs_depth(const tci_node *n)
 
 static bool tci_pairs_is_known(const tci_node *n)
 {
-    bool known = n->rank < 64;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
+    return n->rank < 64 && tci_build_is_known(n->rank, n->shape);
 }
 
 static double tci_pairs_count(const tci_node *n)
@@ -580,16 +576,6 @@ static tci_node *tci_pairs_wide(const tci_pairs *p, const tci_node *n, const tci
                           in->attr);
 }
 
-/* Place of a label among n; n: it is none of them. */
-static int tci_pairs_place(const int64_t *labels, int n, int64_t label)
-{
-    int at = 0;
-    while (at < n && labels[at] != label) {
-        at++;
-    }
-    return at;
-}
-
 /* The axes of what a taker sums, in the order of the pair's axes. */
 typedef struct tci_pairs_lines {
     int64_t *labels;
@@ -618,7 +604,7 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
     }
     for (int i = 0; i < pair->rank; i++) {
         bool more = cut && end->summed >> i & 1 && i != longest;
-        if (more || tci_pairs_place(out, n->rank, labels[i]) < n->rank) {
+        if (more || tci_build_label(out, n->rank, labels[i]) >= 0) {
             l.more[l.n_more] = l.rank;
             l.n_more += more;
             l.labels[l.rank] = labels[i];
@@ -626,7 +612,7 @@ static tci_pairs_lines tci_pairs_lines_of(const tci_pairs *p, const tci_pairs_se
         }
     }
     for (int i = 0; i < n->rank; i++) {
-        if (tci_pairs_place(l.labels, l.rank, out[i]) == l.rank) {
+        if (tci_build_label(l.labels, l.rank, out[i]) < 0) {
             l.labels[l.rank] = out[i];
             l.shape[l.rank++] = n->shape[i];
         }
@@ -650,7 +636,7 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
     tci_pairs_lines l =
         tci_pairs_lines_of(p, set, end, tci_table_has(&p->refused->lines, set->pairs[0]));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
-    int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank + 1), left = 0;
+    int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
         return NULL;
     }
@@ -671,9 +657,10 @@ static tci_node *tci_pairs_by_line(const tci_pairs *p, const tci_pairs_set *set,
                                (tc_dtype)n->dtype);
     }
     for (int i = 0; i < l.rank; i++) { /* the labels that are left, and where each is to be */
-        int at = tci_pairs_place(n->attr + 3 + n_in, n->rank, l.labels[i]);
-        order[TCI_MIN(at, n->rank)] = left;
-        left += at < n->rank;
+        int at = tci_build_label(n->attr + 3 + n_in, n->rank, l.labels[i]);
+        if (at >= 0) {
+            order[at] = left++;
+        }
     }
     return tci_build_permute(g, lines, n->rank, order);
 }

@@ -22,6 +22,7 @@
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */
+#include "../graph/build.h"
 #include "group.h"
 
 #include <math.h>
@@ -61,27 +62,7 @@ typedef struct tci_parts {
 /* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
 typedef struct tci_parts_piece { int64_t start, parts, length; } tci_parts_piece;
 
-static int tci_parts_find(const int64_t *labels, int n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* ---- what is summed ---- */
-
-static bool tci_parts_is_known(const tci_node *n)
-{
-    for (int i = 0; i < n->rank; i++) {
-        if (!tci_dim_is_known(n->shape[i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* Fills what n sums; false where an operand lacks one of the labels or a size is unknown. */
 static bool tci_parts_look(tci_parts *p)
@@ -98,21 +79,22 @@ static bool tci_parts_look(tci_parts *p)
     }
     p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
     p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
-    if (!tci_parts_is_known(p->in[0]) || !tci_parts_is_known(p->in[1])) {
+    if (!tci_build_is_known(p->in[0]->rank, p->in[0]->shape) ||
+        !tci_build_is_known(p->in[1]->rank, p->in[1]->shape)) {
         return false;
     }
     int there = 0;
     for (int i = 0; i < p->in[0]->rank; i++) {
         int64_t label = p->labels[0][i];
-        if (tci_parts_find(p->out, n->rank, label) < 0) {
+        if (tci_build_label(p->out, n->rank, label) < 0) {
             p->sizes[p->n_summed] = tci_dim_known(p->in[0]->shape[i]);
             p->summed[p->n_summed++] = label;
-            there += tci_parts_find(p->labels[1], p->in[1]->rank, label) >= 0;
+            there += tci_build_label(p->labels[1], p->in[1]->rank, label) >= 0;
         }
     }
     int there_alone = -there;
     for (int i = 0; i < p->in[1]->rank; i++) {
-        there_alone += tci_parts_find(p->out, n->rank, p->labels[1][i]) < 0;
+        there_alone += tci_build_label(p->out, n->rank, p->labels[1][i]) < 0;
     }
     return there == p->n_summed && there_alone == 0;
 }
@@ -162,7 +144,7 @@ static void tci_parts_turn_ones(tci_parts *p, int k)
     bool turned = false;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < x->rank; i++) {
-            bool out = tci_parts_find(p->out, p->n->rank, p->labels[k][i]) >= 0;
+            bool out = tci_build_label(p->out, p->n->rank, p->labels[k][i]) >= 0;
             if ((out && x->shape[i] == 1) == (pass == 0)) {
                 turned |= rank != i;
                 order[rank] = i;
@@ -252,7 +234,7 @@ static double tci_parts_reads(const tci_parts *p)
 static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
 {
     tci_node *x = p->in[k];
-    int axis = tci_parts_find(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
+    int axis = tci_build_label(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
     tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
     if (c.parts * c.length != x->shape[axis]) {
         int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
@@ -387,7 +369,7 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
     tci_dim *turned = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, all);
     for (int i = 0; i < n->rank; i++) {
-        int at = tci_parts_find(p->labels[k], x->rank - 1, p->out[i]);
+        int at = tci_build_label(p->labels[k], x->rank - 1, p->out[i]);
         shape[i] = at < 0 ? 1 : x->shape[at];
         if (at >= 0) {
             turned[rank] = x->shape[at];
@@ -425,7 +407,7 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
     bool moves = false;
     for (int rows = 0; rows < 2; rows++) {
         for (int i = 0; i < n->rank; i++) {
-            bool lacks = tci_parts_find(labels, (int)n->attr[1 - small], out[i]) < 0;
+            bool lacks = tci_build_label(labels, (int)n->attr[1 - small], out[i]) < 0;
             if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
                 moves = moves || at != i;
                 order[at++] = i;

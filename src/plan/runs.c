@@ -8,6 +8,7 @@
  * such steps they are boxes like any others (kernel/boxes.c), of which each is one step of k.
  * What is added is zeros in both, so that nothing else is multiplied. NULL: this is none of these,
  * or too small for the unit. */
+#include "../graph/build.h"
 #include "group.h"
 
 enum {
@@ -33,31 +34,13 @@ static const tci_node *tci_runs_uncast(const tci_node *n)
     return n;
 }
 
-static bool tci_runs_is_known(const tci_node *n)
-{
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
-}
-
-static int tci_runs_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    int i = 0;
-    while (i < n && labels[i] != label) {
-        i++;
-    }
-    return i < n ? i : -1;
-}
-
 /* Windows over the last two axes of an image [images, channels, height, width], places of a run
  * side by side. */
 static bool tci_runs_are_windows(const tci_node *x)
 {
     return x->op == TCI_OP_WINDOW && x->in[0]->rank == 4 && x->n_attr == 8 && x->attr[0] == 2 &&
-           x->attr[4] == 3 && x->attr[7] == 1 && tci_runs_is_known(x) &&
-           tci_runs_is_known(x->in[0]);
+           x->attr[4] == 3 && x->attr[7] == 1 && tci_build_is_known(x->rank, x->shape) &&
+           tci_build_is_known(x->in[0]->rank, x->in[0]->shape);
 }
 
 /* The bf16 or f16 values that x is, below zeros around them; NULL: none. */
@@ -82,11 +65,11 @@ static bool tci_runs_find_operands(tci_runs *r)
     r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
     r->filter_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
     bool fits = source && filter->dtype == source->dtype && filter->rank == 4 && n->rank == 4 &&
-                tci_runs_is_known(filter);
+                tci_build_is_known(filter->rank, filter->shape);
     for (int i = 0; i < 6 && fits; i++) {
         bool summed = i == 1 || i > 3;
-        fits = (tci_runs_find(out, 4, r->labels[i]) < 0) == summed &&
-               (tci_runs_find(r->filter_labels, 4, r->labels[i]) >= 0) == summed;
+        fits = (tci_build_label(out, 4, r->labels[i]) < 0) == summed &&
+               (tci_build_label(r->filter_labels, 4, r->labels[i]) >= 0) == summed;
     }
     r->filter = n->in[1 - r->image];
     while (r->filter != filter) {
@@ -130,16 +113,6 @@ static tci_node *tci_runs_pad(const tci_runs *r, tci_node *x, int axis, int64_t 
                           before);
 }
 
-static tci_node *tci_runs_permute(const tci_runs *r, tci_node *x, const int64_t *perm)
-{
-    tci_dim *shape = TCI_NEW_ARRAY(r->a->s, tci_dim, x->rank);
-    for (int i = 0; i < x->rank; i++) {
-        shape[i] = x->shape[perm[i]];
-    }
-    return tci_graph_node(r->a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
-                          x->rank, perm);
-}
-
 /* x, which is that of tci_runs_source, as the halves that it is. */
 static tci_node *tci_runs_narrow(const tci_runs *r, tci_node *x)
 {
@@ -166,7 +139,7 @@ static tci_node *tci_runs_copy(const tci_runs *r, tci_node *x, const int64_t *pe
         longer++;
     }
     x = tci_runs_pad(r, tci_runs_pad(r, x, (int)perm[3], r->wide), along, longer);
-    x = tci_runs_permute(r, x, perm);
+    x = tci_algo_permute(r->a, x, perm);
     tci_algo_force(r->a, x);
     if (longer == size) {
         return x;
@@ -189,7 +162,7 @@ static tci_node *tci_runs_windows(const tci_runs *r)
     attr[0] = 1;
     attr[4] = 2;
     x = tci_graph_node(r->a->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, 6, shape, 1, &x, 8, attr);
-    return tci_runs_permute(r, x, order);
+    return tci_algo_permute(r->a, x, order);
 }
 
 /* The operand as wide as it was. */
@@ -212,7 +185,7 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
     const int64_t summed[3] = {in_window[4], in_window[5], in_window[1]};
     int64_t perm[4] = {0, 0, 0, 0};
     for (int i = 0; i < 4; i++) {
-        int at = tci_runs_find(summed, 3, in_filter[i]);
+        int at = tci_build_label(summed, 3, in_filter[i]);
         perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
     }
     const int64_t *out = n->attr + n->n_attr - 4;

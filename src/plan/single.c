@@ -7,6 +7,7 @@
  * often. Batched products are left to plan/halves.c: those of attention would join to kernels of
  * threads, which take longer. No value is changed here: plan/class.c gives the class to kernels
  * that kernel/matrix.c, which sees them, says fit. */
+#include "../graph/build.h"
 #include "../kernel/matrix.h"
 #include "group.h"
 
@@ -18,15 +19,6 @@ typedef struct tci_single {
     int64_t along; /* the label that both operands are to lie along */
     bool lies[2];
 } tci_single;
-
-static bool tci_single_is_known(const tci_node *n)
-{
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
-}
 
 /* The value behind an operand, below movements but for windows (plan/images.c). */
 static tci_node *tci_single_source(tci_node *n)
@@ -42,31 +34,22 @@ static bool tci_single_widens(const tci_node *n)
     return n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
 }
 
-static int tci_single_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static int tci_single_axis(const tci_single *m, int which, int64_t label)
 {
-    return tci_single_find(m->labels[which], m->n->attr[which], label);
+    return tci_build_label(m->labels[which], m->n->attr[which], label);
 }
 
 static bool tci_single_look(tci_single *m)
 {
     const tci_node *n = m->n;
-    bool fits = n->dtype == TC_F32 && n->rank >= 2 && tci_single_is_known(n);
+    bool fits = n->dtype == TC_F32 && n->rank >= 2 && tci_build_is_known(n->rank, n->shape);
     for (int i = 0; i < 2; i++) {
         m->labels[i] = n->attr + 3 + (i ? n->attr[0] : 0);
         m->source[i] = tci_single_source(n->in[i]);
         fits = fits && m->source[i]->dtype == TC_F32 && m->source[i]->op != TCI_OP_WINDOW &&
-               tci_single_is_known(n->in[i]) &&
-               tci_single_is_known(m->source[i]) && m->source[i]->rank > 0;
+               tci_build_is_known(n->in[i]->rank, n->in[i]->shape) &&
+               tci_build_is_known(m->source[i]->rank, m->source[i]->shape) &&
+               m->source[i]->rank > 0;
     }
     m->out = m->labels[1] + n->attr[1];
     bool halves = tci_single_widens(m->source[0]) && tci_single_widens(m->source[1]);
@@ -83,7 +66,7 @@ static bool tci_single_choose(tci_single *m)
     for (int i = 0; i < m->n->attr[0]; i++) {
         int64_t label = m->labels[0][i];
         int at[2] = {i, tci_single_axis(m, 1, label)};
-        if (at[1] < 0 || tci_single_find(m->out, m->n->rank, label) >= 0) {
+        if (at[1] < 0 || tci_build_label(m->out, m->n->rank, label) >= 0) {
             continue;
         }
         int64_t size = tci_dim_known(m->n->in[0]->shape[i]), held = 0;

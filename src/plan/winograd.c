@@ -21,9 +21,9 @@
  * the three steps (8^2 of F(2, 3), 48^2 of F(4, 3)), for as many roundings as there are channels
  * and steps. Which m is a function of shapes alone, and of whether each run gives the filter, so
  * every executor takes the same. */
-#include "group.h"
-
+#include "../graph/build.h"
 #include "../ops/composite.h"
+#include "group.h"
 
 /* Times in those of a product, as measured on one core that has AVX-512 and a second cache of 2 MB:
  * ratios, which every executor must share, not facts of the machine at hand. */
@@ -56,16 +56,6 @@ typedef struct tci_winograd {
 
 /* ---- whether ---- */
 
-static int tci_winograd_find(const int64_t *labels, int64_t n, int64_t label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static bool tci_winograd_is_known(const tci_node *n)
 {
     return tci_build_is_known(n->rank, n->shape) && tci_dim_lt(0, tci_node_count(n));
@@ -95,11 +85,11 @@ static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const in
     w->image_axes[2] = (int)tci_dim_known(x->attr[4]);
     w->image_axes[0] = w->image_axes[3] = -1;
     for (int i = 0; i < 6; i++) {
-        bool kept = tci_winograd_find(out, n->rank, labels[i]) >= 0;
-        bool shared = tci_winograd_find(filter_labels, w->filter->rank, labels[i]) >= 0;
+        bool kept = tci_build_label(out, n->rank, labels[i]) >= 0;
+        bool shared = tci_build_label(filter_labels, w->filter->rank, labels[i]) >= 0;
         bool place = i == w->image_axes[1] || i == w->image_axes[2];
         if (kept == shared || (place && !kept) || (i >= 4 && kept) ||
-            tci_winograd_find(labels, i, labels[i]) >= 0) {
+            tci_build_label(labels, i, labels[i]) >= 0) {
             return false;
         }
         if (i < 4 && !place) {
@@ -122,8 +112,8 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
     bool fits = true;
     int own = -1;
     for (int i = 0; i < f->rank; i++) {
-        int of = tci_winograd_find(summed, 3, filter_labels[i]);
-        fits = fits && tci_winograd_find(filter_labels, i, filter_labels[i]) < 0;
+        int of = tci_build_label(summed, 3, filter_labels[i]);
+        fits = fits && tci_build_label(filter_labels, i, filter_labels[i]) < 0;
         if (of >= 0) {
             w->filter_axes[of] = i;
         } else if (own < 0 || f->shape[i] != 1) {
@@ -131,7 +121,7 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
             own = i;
         }
     }
-    fits = fits && own >= 0 && tci_winograd_find(out, n->rank, filter_labels[own]) >= 0;
+    fits = fits && own >= 0 && tci_build_label(out, n->rank, filter_labels[own]) >= 0;
     w->filter_axes[3] = own;
     w->labels[3] = fits ? filter_labels[own] : 0;
     return fits;
@@ -442,7 +432,7 @@ static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
     int order[4], at = 0;
     y = tci_winograd_slice(w, y, start, count, 1);
     for (int i = 0; i < n->rank; i++) { /* the others have size 1 */
-        int axis = tci_winograd_find(w->labels, 4, out[i]);
+        int axis = tci_build_label(w->labels, 4, out[i]);
         if (axis >= 0) {
             order[at++] = axis;
         }
