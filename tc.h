@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d73de429e63e1856"
+#define TCI_BUILD "aa0df9d7cb3911a2"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1023,7 +1023,7 @@ typedef struct tc_options {
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */
-    int64_t memory_limit;     /* bytes a program's arena may take; 0: no limit */
+    int64_t memory_limit;     /* bytes a program's arena and what it keeps may take; 0: no limit */
     tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;
@@ -26789,6 +26789,8 @@ typedef struct tci_machine {
     bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
+    int64_t memory_limit; /* plans: tc_options.memory_limit, */
+    bool is_lean;     /* and whether no weights are copied into panels, to keep within it */
     bool is_fast;     /* TC_MATH_FAST (class TF32, plan/halves.c, plan/winograd.c) */
     tc_machine facts;
 } tci_machine;
@@ -45486,6 +45488,17 @@ static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_
     return best;
 }
 
+/* Is it known to need no more memory? 0: there is no limit. */
+static bool tci_plan_keeps_to(const tci_plan *p, int64_t limit)
+{
+    bool known = true;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        known = known && (buffer->kind != TCI_BUF_TEMP || tci_dim_is_known(buffer->bytes));
+    }
+    return limit <= 0 || (known && p->arena_bytes + p->kept_bytes <= limit);
+}
+
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
@@ -45510,7 +45523,9 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
     const tc_remat remat = machine.remat;
+    const int64_t limit = machine.memory_limit;
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
+    machine.memory_limit = 0;      /* it is the whole plan's */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
@@ -45530,7 +45545,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
                           .n_changed = p->n_assigns,
                           .whole = &takers,
                           .images = &images,
-                          .panels = has_inputs ? panels : NULL};
+                          .panels = has_inputs && !machine.is_lean ? panels : NULL};
     tci_plan_layout(&algorithm, outputs, n_roots);
     tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);
@@ -45540,6 +45555,12 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_plan_with_pairs(&job, &algorithm, &start, p);
     bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
     p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    if (panels->pages && !tci_plan_keeps_to(p, limit)) {
+        machine.remat = remat;
+        machine.is_lean = true;
+        return tci_plan_make(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
+                             machine);
+    }
     tci_plan_report_regions(s, g, p);
     return p;
 }
@@ -68958,6 +68979,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
     m.remat = o->remat;
+    m.memory_limit = o->memory_limit;
     m.is_fast = o->math == TC_MATH_FAST;
     return m;
 }
@@ -69519,7 +69541,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
 }
 
-/* Options that change what is generated. threads, limits and logs do not. */
+/* Options that change what is generated. threads and logs do not. */
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
                             const tci_target *target)
 {
@@ -69533,7 +69555,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     bool is_read = tci_forced_read(&forced, o);
     tci_hash sum = tci_hash_bytes(tci_str_text(&forced), forced.n);
     tci_str_free(&forced);
-    tci_key_reserve(k, 4 + sizeof(sum));
+    tci_key_reserve(k, 14 + sizeof(sum));
     *k->at++ = is_read;
     memcpy(k->at, &sum, sizeof(sum));
     k->at += sizeof(sum);
@@ -69541,6 +69563,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4));
     *k->at++ = (uint8_t)sizeof(void *);
+    tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
 static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, const char *backend,

@@ -206,7 +206,7 @@ typedef struct tc_options {
     const char *dump;         /* as TC_DUMP */
     const char *dump_dir;
     const char *trace;        /* as TC_TRACE */
-    int64_t memory_limit;     /* bytes a program's arena may take; 0: no limit */
+    int64_t memory_limit;     /* bytes a program's arena and what it keeps may take; 0: no limit */
     tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;

@@ -192,6 +192,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
     m.remat = o->remat;
+    m.memory_limit = o->memory_limit;
     m.is_fast = o->math == TC_MATH_FAST;
     return m;
 }

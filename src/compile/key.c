@@ -435,7 +435,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
 }
 
-/* Options that change what is generated. threads, limits and logs do not. */
+/* Options that change what is generated. threads and logs do not. */
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
                             const tci_target *target)
 {
@@ -449,7 +449,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     bool is_read = tci_forced_read(&forced, o);
     tci_hash sum = tci_hash_bytes(tci_str_text(&forced), forced.n);
     tci_str_free(&forced);
-    tci_key_reserve(k, 4 + sizeof(sum));
+    tci_key_reserve(k, 14 + sizeof(sum));
     *k->at++ = is_read;
     memcpy(k->at, &sum, sizeof(sum));
     k->at += sizeof(sum);
@@ -457,6 +457,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0) | (o->tune_ms > 0 ? 4 : 0) |
                          (o->fusion < 0 ? 8 : 0) | ((unsigned)o->remat << 4));
     *k->at++ = (uint8_t)sizeof(void *);
+    tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
 static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, const char *backend,

@@ -61,6 +61,8 @@ typedef struct tci_machine {
     bool joins; /* one launch may be of several kernels (plan/beside.c) */
     bool apart; /* each op that computes has a kernel of its own */
     tc_remat remat;   /* plans: tc_options.remat */
+    int64_t memory_limit; /* plans: tc_options.memory_limit, */
+    bool is_lean;     /* and whether no weights are copied into panels, to keep within it */
     bool is_fast;     /* TC_MATH_FAST (class TF32, plan/halves.c, plan/winograd.c) */
     tc_machine facts;
 } tci_machine;

@@ -370,6 +370,17 @@ static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_
     return best;
 }
 
+/* Is it known to need no more memory? 0: there is no limit. */
+static bool tci_plan_keeps_to(const tci_plan *p, int64_t limit)
+{
+    bool known = true;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        known = known && (buffer->kind != TCI_BUF_TEMP || tci_dim_is_known(buffer->bytes));
+    }
+    return limit <= 0 || (known && p->arena_bytes + p->kept_bytes <= limit);
+}
+
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
@@ -394,7 +405,9 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     }
     tci_table forced = tci_table_in(s, sizeof(bool));
     const tc_remat remat = machine.remat;
+    const int64_t limit = machine.memory_limit;
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
+    machine.memory_limit = 0;      /* it is the whole plan's */
     tci_repeat_maker maker = {s, g, literals, n_literals, machine};
     tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
     tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
@@ -414,7 +427,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
                           .n_changed = p->n_assigns,
                           .whole = &takers,
                           .images = &images,
-                          .panels = has_inputs ? panels : NULL};
+                          .panels = has_inputs && !machine.is_lean ? panels : NULL};
     tci_plan_layout(&algorithm, outputs, n_roots);
     tci_pairs_keep_whole(&algorithm, outputs, n_roots);
     tci_plan_algorithm(&algorithm, outputs, n_roots);
@@ -424,6 +437,12 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_plan_with_pairs(&job, &algorithm, &start, p);
     bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
     p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    if (panels->pages && !tci_plan_keeps_to(p, limit)) {
+        machine.remat = remat;
+        machine.is_lean = true;
+        return tci_plan_make(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
+                             machine);
+    }
     tci_plan_report_regions(s, g, p);
     return p;
 }

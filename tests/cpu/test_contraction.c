@@ -203,6 +203,48 @@ TEST(weights_are_packed_once_where_that_pays)
     free(x);
 }
 
+/* Bytes kept by 16 rows times weights within the limit; the product goes to `got`. */
+static int64_t kept_within(tc_ctx *ctx, tc_tensor weights, int64_t limit, tc_tensor in,
+                           float *x, float *got)
+{
+    tc_options options;
+    tc_program *f = NULL;
+    tc_program_info info = {.kept_bytes = -1};
+    memset(&options, 0, sizeof(options));
+    options.memory_limit = limit;
+    tc_tensor y = tc_matmul(in, tc_transpose(weights, 0, 1));
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(in), TC_TENSORS(y), &options, &f) == TC_OK, "%s",
+              tc_error(ctx));
+    if (f) {
+        tc_program_get_info(f, &info);
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 16 * 70)), TC_BUFS(TC_BUF(got, 1600))),
+                     TC_OK);
+    }
+    tc_program_free(f);
+    return info.kept_bytes;
+}
+
+/* What the copies would take beyond the limit is not copied. */
+TEST(weights_are_packed_within_the_limit_of_memory)
+{
+    enum { PANELS = 4 * 112 * 70 };
+    tc_ctx *ctx;
+    tc_options options = {.vector_bits = 256, .verify = true};
+    float *w = random_floats(100 * 70), *x = random_floats(16 * 70);
+    static float got[1600], want[1600];
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    tc_tensor weights = tc_param(ctx, w, TC_F32, 100, 70);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 16, 70);
+    CHECK_EQ_INT(kept_within(ctx, weights, 0, in, x, want), PANELS);
+    CHECK_EQ_INT(kept_within(ctx, weights, PANELS, in, x, got), PANELS);
+    CHECK(same_bits(TC_F32, want, got, 1600));
+    CHECK_EQ_INT(kept_within(ctx, weights, PANELS - 1, in, x, got), 0);
+    CHECK(same_bits(TC_F32, want, got, 1600));
+    tc_ctx_free(ctx);
+    free(w);
+    free(x);
+}
+
 TEST(products_in_place)
 {
     static const product products[] = {

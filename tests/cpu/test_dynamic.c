@@ -85,6 +85,13 @@ TEST(weights_in_panels)
     CHECK(info.kept_bytes >= (int64_t)sizeof(w));
     tc_program_free(f);
     tc_program_free(g);
+    /* what a run's arena takes is not known, so nothing is known to fit */
+    tc_options within = {.memory_limit = 1 << 20};
+    tc_tensor y = tc_matmul(tc_matmul(in, tc_transpose(kept, 0, 1)), kept);
+    CHECK_OK(tc_compile_fn(TC_TENSORS(in), TC_TENSORS(y), &within, &f));
+    CHECK_OK(tc_program_get_info(f, &info));
+    CHECK_EQ_INT(info.kept_bytes, 0);
+    tc_program_free(f);
     tc_ctx_free(ctx);
 }
 

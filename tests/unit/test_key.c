@@ -151,8 +151,10 @@ TEST(options_that_change_code_are_keyed)
     options.threads = 7;
     options.spin_us = 3;
     options.cache_dir = "/nowhere";
-    options.memory_limit = 5;
     CHECK(same_key(base, request_of(y)));
+    options.memory_limit = 5;
+    CHECK(!same_key(base, request_of(y)));
+    options.memory_limit = 0;
     options.math = TC_MATH_FAST;
     CHECK(!same_key(base, request_of(y)));
     options.math = TC_MATH_EXACT;
