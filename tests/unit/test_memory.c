@@ -6,6 +6,7 @@
 #include "machines.h"
 
 #include <setjmp.h>
+#include <time.h>
 
 /* ---- places ---- */
 
@@ -62,6 +63,30 @@ TEST(places_are_near_what_is_needed_at_once)
         tci_scratch_free(&s);
     }
     CHECK_MSG(sum / TRIES <= 1.01 && worst <= 1.15, "mean %.4f, worst %.4f", sum / TRIES, worst);
+}
+
+/* What a long chain keeps for its gradient, and what it soon drops: no more than is needed at once,
+ * and without looking at each pair. */
+TEST(places_of_equal_sizes)
+{
+    enum { N = 40000 };
+    static tci_life lives[N];
+    tci_scratch s;
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s", s.message);
+        return;
+    }
+    draw_lives(lives, N, N, true);
+    for (int i = 0; i < N; i++) {
+        lives[i].bytes = 256;
+    }
+    clock_t begin = clock();
+    CHECK_EQ_INT(tci_plan_place(&s, lives, N, N, false), tci_plan_least(&s, lives, N, N));
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    CHECK_MSG(seconds < 2, "%.1f s", seconds);
+    check_apart(lives, 4000, N * 256);
+    tci_scratch_free(&s);
 }
 
 /* ---- training steps ---- */
