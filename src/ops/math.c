@@ -448,16 +448,18 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
     return tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. The largest a
- * keeps the sign of what is rounded to 0. */
+/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. From a = 14.36 on
+ * the product is less than half of the least subnormal: there the scale is 0, since an underflow
+ * takes some processors as long as several of these; a maximum of -0 keeps the sign. */
 static void tci_math_gelu_f32(tci_math *m)
 {
-    int x = tci_math_arg(m, 0);
-    int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 14.5), tci_math_1(m, TCI_P_ABS, x));
+    int x = tci_math_arg(m, 0), a = tci_math_1(m, TCI_P_ABS, x);
+    int gone = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 14.36f), a);
+    a = tci_math_select(m, gone, tci_math_k(m, 16.27f), a);
     int minus_a = tci_math_1(m, TCI_P_NEG, a);
     int nu = tci_math_2(m, TCI_P_MUL, a, minus_a);
     int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), a);
-    int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0.0), x);
+    int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -0.0), x);
     tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
 }
 
