@@ -190,9 +190,10 @@ static double tci_winograd_cost(const tci_winograd *w)
            TCI_WINOGRAD_LAUNCHES;
 }
 
+/* Vectors run along the places of an image. */
 static double tci_winograd_direct(const tci_winograd *w)
 {
-    double places = (double)w->images * (double)(w->sizes[0] * w->sizes[1]);
+    double places = (double)w->images * tci_winograd_whole(w->sizes[0] * w->sizes[1]);
     double filters = TCI_WINOGRAD_ELEMENTS * TCI_WINOGRAD_ELEMENTS * (double)w->channels *
                      (double)w->filters;
     return filters * (places + TCI_WINOGRAD_READ);

@@ -219,6 +219,7 @@ TEST(programs_agree_and_take_it_where_it_pays)
     check_programs((conv){1, 64, 64, 28, 27, 1}, false, true);
     check_programs((conv){2, 192, 40, 17, 18, 2}, false, true);
     check_programs((conv){1, 256, 128, 14, 14, 1}, false, true);
+    check_programs((conv){1, 256, 512, 7, 7, 1}, false, true); /* vectors of 16 places: 64 of 49 */
     check_programs((conv){1, 3, 32, 20, 20, 1}, false, false); /* sums cost more than products */
     check_programs((conv){1, 64, 64, 28, 28, 1}, true, true);
 }
