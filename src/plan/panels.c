@@ -13,15 +13,18 @@
  * index keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is
  * to be split for them.
  *
- * What it brings is the time of packing over that of multiplying, which falls with the rows; what
- * it costs is the factor's bytes once more, so there may be only so many rows. */
+ * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
+ * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
+ * there may be only so many rows. */
 #include "../graph/build.h"
 #include "group.h"
 
 enum {
     TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
     TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
-    TCI_PANELS_ROWS = 512,   /* rows at most: so many, of 768 x 768, still gain 6 % */
+    TCI_PANELS_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
+    TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
+    TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
     TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
 };
 
@@ -85,11 +88,12 @@ static bool tci_panels_look(tci_panels *p)
 static bool tci_panels_pay(tci_panels *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
-    int64_t rows = 1;
+    int time = tci_plan_fastest_axis(x) == p->axis ? TCI_PANELS_MOVE : TCI_PANELS_TURN;
+    int64_t rows = 1, most = 100 * time / TCI_PANELS_GAIN;
     for (int i = 0; i < n->rank - 1; i++) {
-        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), TCI_PANELS_ROWS + 1);
+        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), most + 1);
     }
-    return rows <= TCI_PANELS_ROWS && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
+    return rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
            tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
 }
 

@@ -161,7 +161,7 @@ static int64_t kept_for(tc_ctx *ctx, tc_tensor weights, int64_t rows, bool is_as
     tc_program_info info = {.n_once = -1};
     tc_tensor x = tc_input(ctx, "x", TC_F32, rows, 70);
     tc_tensor y = tc_matmul(x, tc_transpose(weights, 0, 1));
-    tc_tensor next = tc_assign(weights, tc_mul(weights, 2));
+    tc_tensor next = is_assigned ? tc_assign(weights, tc_mul(weights, 2)) : y;
     tc_status status = is_assigned ? tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, next), NULL, &f)
                                    : tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), NULL, &f);
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
@@ -181,7 +181,11 @@ TEST(weights_are_packed_once_where_that_pays)
     tc_tensor weights = tc_param(ctx, w, TC_F32, 100, 70);
     CHECK_EQ_INT(kept_for(ctx, weights, 16, false), 4 * 112 * 70); /* panels of 16 columns */
     CHECK_EQ_INT(kept_for(ctx, weights, 16, true), 0);             /* a run changes them */
-    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);          /* packing is nothing beside */
+    CHECK_EQ_INT(kept_for(ctx, weights, 400, false), 4 * 112 * 70);
+    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);          /* packing is nothing beside, */
+    tc_tensor straight = tc_param(ctx, w, TC_F32, 70, 100);        /* sooner where nothing turns */
+    CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 200, false), 4 * 112 * 70);
+    CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 400, false), 0);
     tc_program *f = NULL, *g = NULL;
     tc_tensor in = tc_input(ctx, "x", TC_F32, 16, 70);
     tc_tensor given = tc_input(ctx, "w", TC_F32, 100, 70);
