@@ -3302,6 +3302,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **, int))                                 \
     X(context_get, "cuCtxGetCurrent", (void **))                                                  \
     X(context_set, "cuCtxSetCurrent", (void *))                                                   \
+    X(context_wait, "cuCtxSynchronize", (void))                                                   \
     X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
     X(stream_free, "cuStreamDestroy_v2", (void *))                                                \
     X(stream_wait, "cuStreamSynchronize", (void *))                                               \
@@ -3743,6 +3744,14 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
 /* cuda/loop.c: a member of tc_backend. */
 TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 
+/* ---- cuda/memory.c ---- */
+/* Memory from the driver itself, which users get; NULL: it has none. */
+TCI_FN void *tci_cuda_get_memory(void *user, int64_t bytes);
+TCI_FN void tci_cuda_free_memory(void *user, void *memory);
+/* Members of tc_backend. */
+TCI_FN void *tci_cuda_alloc(void *user, int64_t bytes);
+TCI_FN void tci_cuda_free(void *user, void *memory);
+
 /* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
 TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);
 TCI_FN tc_status tci_cuda_sync(void *user);
@@ -3956,6 +3965,188 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
     *target = d->target;
     pthread_mutex_unlock(&tci_cuda.lock);
     return TC_OK;
+}
+/* ---- src/cuda/memory.c ---- */
+/* cuda/memory.c - memory of GPUs.
+ *
+ * In: sizes. Out: memory of a device. The driver shares out what is small by itself, but gives all
+ * else in pages of 2 MB, so that a network whose weights are of 1.2 MB each would take 2 for each.
+ * The one idea: a size of which pages would waste much is a piece of a slab, into which others go
+ * too; a slab is half as long as all before it together, so that a small network has small ones.
+ *
+ * Invariants: pieces lie in a slab in ascending order and are longer than TCI_CUDA_SMALL; a slab
+ * without any goes back to the driver. As the driver does when it frees, what frees a piece waits
+ * for the device first. In a child made by fork nothing here is reached, so the lock may be held
+ * there by nobody. */
+#include <string.h>
+
+
+enum { /* bytes */
+    TCI_CUDA_ALIGN = 256,
+    TCI_CUDA_SMALL = 1 << 20,       /* up to here the driver shares out pages */
+    TCI_CUDA_PAGE = 2 << 20,
+    TCI_CUDA_PIECE_MOST = 8 << 20,
+    TCI_CUDA_SLAB_MOST = 16 << 20
+};
+enum { TCI_CUDA_WASTE = 16 };       /* one in so many bytes may be wasted */
+
+typedef struct tci_cuda_piece { int64_t begin, end; } tci_cuda_piece;
+
+typedef struct tci_cuda_slab tci_cuda_slab;
+struct tci_cuda_slab {
+    tci_cuda_slab *next;
+    tci_cu_ptr memory;
+    int64_t bytes;
+    int n;
+    tci_cuda_piece pieces[TCI_CUDA_SLAB_MOST / TCI_CUDA_SMALL];
+};
+
+static struct {
+    tci_mutex lock;
+    tci_cuda_slab *slabs[TCI_CUDA_DEVICES]; /* the oldest first */
+} tci_cuda_memory = {.lock = TCI_MUTEX_INIT};
+
+static int64_t tci_cuda_round_up(int64_t bytes, int64_t unit)
+{
+    return tci_ceil_div(bytes, unit) * unit;
+}
+
+static bool tci_cuda_is_piece(int64_t bytes)
+{
+    int64_t waste = tci_cuda_round_up(bytes, TCI_CUDA_PAGE) - bytes;
+    return bytes > TCI_CUDA_SMALL && bytes <= TCI_CUDA_PIECE_MOST && waste * TCI_CUDA_WASTE > bytes;
+}
+
+/* Where the slab has room for so many bytes: the piece before which they go, *begin; -1: none. */
+static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *begin)
+{
+    *begin = 0;
+    for (int i = 0; i <= s->n; i++) {
+        int64_t end = i < s->n ? s->pieces[i].begin : s->bytes;
+        if (end - *begin >= bytes) {
+            return i;
+        }
+        *begin = i < s->n ? s->pieces[i].end : end;
+    }
+    return -1;
+}
+
+/* A slab with room for so many bytes, the last of the list; NULL: the device has no memory. */
+static tci_cuda_slab *tci_cuda_add_slab(const tci_cuda_stay *in, int64_t bytes)
+{
+    tci_cuda_slab **at = &tci_cuda_memory.slabs[in->d->index];
+    int64_t all = 0;
+    for (; *at; at = &(*at)->next) {
+        all += (*at)->bytes;
+    }
+    tci_cuda_slab *s = tci_heap_get(sizeof(*s));
+    if (!s) {
+        return NULL;
+    }
+    int64_t wanted = TCI_MIN(all / 2, (int64_t)TCI_CUDA_SLAB_MOST);
+    s->bytes = tci_cuda_round_up(TCI_MAX(bytes, wanted), TCI_CUDA_PAGE);
+    if (tci_cuda_check(in->cu->alloc(&s->memory, (size_t)s->bytes), "cuMemAlloc")) {
+        tci_heap_free(s);
+        return NULL;
+    }
+    *at = s;
+    return s;
+}
+
+static tci_cu_ptr tci_cuda_cut(const tci_cuda_stay *in, int64_t bytes)
+{
+    int64_t begin = 0;
+    int before = -1;
+    bytes = tci_cuda_round_up(bytes, TCI_CUDA_ALIGN);
+    tci_cuda_slab *s = tci_cuda_memory.slabs[in->d->index];
+    while (s && (before = tci_cuda_find_room(s, bytes, &begin)) < 0) {
+        s = s->next;
+    }
+    if (!s) {
+        s = tci_cuda_add_slab(in, bytes);
+        begin = before = 0;
+    }
+    if (!s) {
+        return 0;
+    }
+    tci_cuda_piece *p = &s->pieces[before];
+    memmove(p + 1, p, sizeof(*p) * (size_t)(s->n - before));
+    *p = (tci_cuda_piece){begin, begin + bytes};
+    s->n++;
+    return s->memory + (tci_cu_ptr)begin;
+}
+
+/* False: it is no piece. */
+static bool tci_cuda_put_back(const tci_cuda_stay *in, tci_cu_ptr memory)
+{
+    tci_cuda_slab **at = &tci_cuda_memory.slabs[in->d->index], *s;
+    while ((s = *at) && (memory < s->memory || memory >= s->memory + (tci_cu_ptr)s->bytes)) {
+        at = &s->next;
+    }
+    if (!s) {
+        return false;
+    }
+    tci_cuda_piece *p = s->pieces;
+    while (s->memory + (tci_cu_ptr)p->begin != memory) {
+        p++;
+    }
+    in->cu->context_wait();
+    s->n--;
+    memmove(p, p + 1, sizeof(*p) * (size_t)(s->pieces + s->n - p));
+    if (!s->n) {
+        *at = s->next;
+        in->cu->free(s->memory);
+        tci_heap_free(s);
+    }
+    return true;
+}
+
+TCI_FN void *tci_cuda_get_memory(void *user, int64_t bytes)
+{
+    tci_cu_ptr p = 0;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    tc_status status = TCI_CUDA_DO(&in, in.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+    return status ? NULL : (void *)(uintptr_t)p;
+}
+
+TCI_FN void tci_cuda_free_memory(void *user, void *memory)
+{
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        in.cu->free((tci_cu_ptr)(uintptr_t)memory);
+    }
+    tci_cuda_leave(&in, TC_OK);
+}
+
+TCI_FN void *tci_cuda_alloc(void *user, int64_t bytes)
+{
+    if (!tci_cuda_is_piece(bytes)) {
+        return tci_cuda_get_memory(user, bytes);
+    }
+    tci_cu_ptr p = 0;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        pthread_mutex_lock(&tci_cuda_memory.lock);
+        p = tci_cuda_cut(&in, bytes);
+        pthread_mutex_unlock(&tci_cuda_memory.lock);
+    }
+    tci_cuda_leave(&in, TC_OK);
+    return (void *)(uintptr_t)p;
+}
+
+TCI_FN void tci_cuda_free(void *user, void *memory)
+{
+    bool is_piece = false;
+    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
+    if (!in.status) {
+        pthread_mutex_lock(&tci_cuda_memory.lock);
+        is_piece = tci_cuda_put_back(&in, (tci_cu_ptr)(uintptr_t)memory);
+        pthread_mutex_unlock(&tci_cuda_memory.lock);
+    }
+    tci_cuda_leave(&in, TC_OK);
+    if (!is_piece) {
+        tci_cuda_free_memory(user, memory);
+    }
 }
 /* ---- src/cuda/queue.c ---- */
 /* cuda/queue.c - what a GPU is given to do: launches, recorded sequences, copies, on streams.
@@ -4545,7 +4736,7 @@ TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, v
 /* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, for GPUs, each a backend of its own.
  *
  * In: the calls of the seam (api/backend.h) that are not about work (cuda/queue.c): compiling,
- * modules, memory. Out: the backend of each device, and what users call (api/cuda.h). */
+ * modules. Out: the backend of each device, and what users call (api/cuda.h). */
 
 #include <stdio.h>
 #include <string.h>
@@ -4685,23 +4876,6 @@ static void tci_cuda_module_free(void *user, void *module)
 
 /* ---- memory ---- */
 
-static void *tci_cuda_alloc(void *user, int64_t bytes)
-{
-    tci_cu_ptr p = 0;
-    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    tc_status status = TCI_CUDA_DO(&in, in.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
-    return status ? NULL : (void *)(uintptr_t)p;
-}
-
-static void tci_cuda_free(void *user, void *memory)
-{
-    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    if (!in.status) {
-        in.cu->free((tci_cu_ptr)(uintptr_t)memory);
-    }
-    tci_cuda_leave(&in, TC_OK);
-}
-
 /* Memory of another device is copied like the host's. */
 static bool tci_cuda_is_device(void *user, const void *memory)
 {
@@ -4740,7 +4914,7 @@ TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory)
     if (!tci_cuda_works(d)) {
         return TC_ERR_BACKEND;
     }
-    *memory = tci_cuda_alloc(d, TCI_MAX(bytes, (int64_t)1));
+    *memory = tci_cuda_get_memory(d, TCI_MAX(bytes, (int64_t)1));
     return *memory ? TC_OK : TC_ERR_MEMORY;
 }
 
@@ -4753,7 +4927,7 @@ TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
 TC_API void tc_cuda_free(void *memory)
 {
     if (memory && tci_cuda_works(tci_cuda_get(0))) {
-        tci_cuda_free(NULL, memory);
+        tci_cuda_free_memory(NULL, memory);
     }
 }
 

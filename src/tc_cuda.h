@@ -9,6 +9,7 @@
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"
 #include "cuda/device.c"
+#include "cuda/memory.c"
 #include "cuda/queue.c"
 #include "cuda/loop.c"
 #include "cuda/backend.c"

@@ -1,7 +1,7 @@
 /* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, for GPUs, each a backend of its own.
  *
  * In: the calls of the seam (api/backend.h) that are not about work (cuda/queue.c): compiling,
- * modules, memory. Out: the backend of each device, and what users call (api/cuda.h). */
+ * modules. Out: the backend of each device, and what users call (api/cuda.h). */
 #include "../compile/backend.h"
 
 #include <stdio.h>
@@ -148,23 +148,6 @@ static void tci_cuda_module_free(void *user, void *module)
 
 /* ---- memory ---- */
 
-static void *tci_cuda_alloc(void *user, int64_t bytes)
-{
-    tci_cu_ptr p = 0;
-    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    tc_status status = TCI_CUDA_DO(&in, in.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
-    return status ? NULL : (void *)(uintptr_t)p;
-}
-
-static void tci_cuda_free(void *user, void *memory)
-{
-    tci_cuda_stay in = tci_cuda_enter(tci_cuda_of(user));
-    if (!in.status) {
-        in.cu->free((tci_cu_ptr)(uintptr_t)memory);
-    }
-    tci_cuda_leave(&in, TC_OK);
-}
-
 /* Memory of another device is copied like the host's. */
 static bool tci_cuda_is_device(void *user, const void *memory)
 {
@@ -203,7 +186,7 @@ TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory)
     if (!tci_cuda_works(d)) {
         return TC_ERR_BACKEND;
     }
-    *memory = tci_cuda_alloc(d, TCI_MAX(bytes, (int64_t)1));
+    *memory = tci_cuda_get_memory(d, TCI_MAX(bytes, (int64_t)1));
     return *memory ? TC_OK : TC_ERR_MEMORY;
 }
 
@@ -216,7 +199,7 @@ TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
 TC_API void tc_cuda_free(void *memory)
 {
     if (memory && tci_cuda_works(tci_cuda_get(0))) {
-        tci_cuda_free(NULL, memory);
+        tci_cuda_free_memory(NULL, memory);
     }
 }
 

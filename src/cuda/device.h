@@ -76,6 +76,14 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
 /* cuda/loop.c: a member of tc_backend. */
 TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 
+/* ---- cuda/memory.c ---- */
+/* Memory from the driver itself, which users get; NULL: it has none. */
+TCI_FN void *tci_cuda_get_memory(void *user, int64_t bytes);
+TCI_FN void tci_cuda_free_memory(void *user, void *memory);
+/* Members of tc_backend. */
+TCI_FN void *tci_cuda_alloc(void *user, int64_t bytes);
+TCI_FN void tci_cuda_free(void *user, void *memory);
+
 /* ---- cuda/queue.c: the members of tc_backend and tc_backend_queues that give work ---- */
 TCI_FN tc_status tci_cuda_launch(void *user, const tc_launch *launch);
 TCI_FN tc_status tci_cuda_sync(void *user);

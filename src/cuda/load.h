@@ -39,6 +39,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **, int))                                 \
     X(context_get, "cuCtxGetCurrent", (void **))                                                  \
     X(context_set, "cuCtxSetCurrent", (void *))                                                   \
+    X(context_wait, "cuCtxSynchronize", (void))                                                   \
     X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
     X(stream_free, "cuStreamDestroy_v2", (void *))                                                \
     X(stream_wait, "cuStreamSynchronize", (void *))                                               \

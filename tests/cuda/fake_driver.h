@@ -17,6 +17,8 @@ static int fake_contexts[FAKE_DEVICES];       /* the devices': their addresses *
 #define fake_context fake_contexts[0]
 static _Thread_local void *fake_current;      /* the thread's context */
 static int fake_context_sets, fake_context_misses; /* misses: another context was current */
+static int fake_context_waits;
+static int64_t fake_pages;                    /* of 2 MB, of all memory given out that is longer than 1 MB */
 static const char *fake_fail_in;              /* this function fails, ... */
 static int fake_fail_after;                   /* ... when it was called so many times */
 static int64_t *fake_word, fake_fault;        /* the last one made; what graphs write to it */
@@ -138,6 +140,12 @@ static int fake_cuCtxSetCurrent(void *context)
     fake_context_sets++;
     return 0;
 }
+static int fake_cuCtxSynchronize(void)
+{
+    FAKE_ENTER_INSIDE();
+    fake_context_waits++;
+    return 0;
+}
 static int fake_cuStreamCreate(void **stream, unsigned flags)
 {
     (void)flags;
@@ -236,16 +244,25 @@ static int fake_cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigne
 static int fake_cuMemAlloc_v2(tci_cu_ptr *p, size_t n)
 {
     FAKE_ENTER_INSIDE();
-    *p = (tci_cu_ptr)(size_t)aligned_alloc(64, (n + 63) & ~(size_t)63);
-    if (*p) {
-        memset((void *)(size_t)*p, 0, n);
+    size_t pages = n > 1 << 20 ? (n + (2 << 20) - 1) >> 21 : 0;
+    char *block = (char *)aligned_alloc(256, 256 + ((n + 255) & ~(size_t)255));
+    if (!block) {
+        return 2;
     }
-    return *p == 0;
+    memset(block, 0, 256 + n);
+    memcpy(block, &pages, sizeof(pages));
+    fake_pages += (int64_t)pages;
+    *p = (tci_cu_ptr)(size_t)(block + 256);
+    return 0;
 }
 static int fake_cuMemFree_v2(tci_cu_ptr p)
 {
     FAKE_ENTER_INSIDE();
-    free((void *)(size_t)p);
+    if (p) {
+        char *block = (char *)(size_t)p - 256;
+        fake_pages -= *(int64_t *)block;
+        free(block);
+    }
     return 0;
 }
 static int fake_cuMemHostAlloc(void **p, size_t n, unsigned flags)
@@ -422,6 +439,7 @@ static bool fake_install(void)
         .context_retain = fake_cuDevicePrimaryCtxRetain,
         .context_get = fake_cuCtxGetCurrent,
         .context_set = fake_cuCtxSetCurrent,
+        .context_wait = fake_cuCtxSynchronize,
         .stream_create = fake_cuStreamCreate,
         .stream_free = fake_cuStreamDestroy_v2,
         .stream_wait = fake_cuStreamSynchronize,

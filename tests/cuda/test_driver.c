@@ -856,6 +856,62 @@ TEST(a_product_is_launched_with_its_maps)
     calls->module_free(NULL, module);
 }
 
+/* A network's weights waste no pages; when memory of 0.5 to 10.5 MB comes and goes, none lies over
+ * another. */
+TEST(weights_share_pages)
+{
+    enum { PIECES = 60, ROUNDS = 3000 };
+    const tc_backend *calls = tci_cuda_backend();
+    tc_backend_target target;
+    char *piece[PIECES] = {0};
+    int64_t bytes[PIECES], used = 0, pages = fake_pages;
+    unsigned random = 5;
+    REQUIRE(calls->target(NULL, 0, &target) == TC_OK && target.usable);
+    for (int i = 0; i < PIECES; i++) { /* a network's: of 1.2 and 4.7 MB */
+        bytes[i] = i % 6 < 4 ? 768 * 768 * 2 : 768 * 3072 * 2;
+        used += bytes[i];
+        piece[i] = (char *)calls->alloc(NULL, bytes[i]);
+        REQUIRE(piece[i]);
+    }
+    CHECK_MSG((fake_pages - pages) << 21 < used + (14 << 20), "%lld MB for %lld",
+              (long long)(fake_pages - pages) * 2, (long long)used >> 20);
+    for (int k = 0; k < ROUNDS; k++) {
+        random = random * 1664525u + 1013904223u;
+        int i = (int)(random >> 8) % PIECES;
+        calls->free(NULL, piece[i]);
+        bytes[i] = (1 << 19) + (random >> 4) % (10 << 20);
+        piece[i] = (char *)calls->alloc(NULL, bytes[i]);
+        REQUIRE(piece[i] && (uintptr_t)piece[i] % 256 == 0);
+        for (int j = 0; j < PIECES; j++) {
+            bool is_apart = piece[i] + bytes[i] <= piece[j] || piece[j] + bytes[j] <= piece[i];
+            CHECK_MSG(i == j || is_apart, "round %d: %d lies over %d", k, i, j);
+        }
+    }
+    for (int i = 0; i < PIECES; i++) {
+        calls->free(NULL, piece[i]);
+    }
+    CHECK_EQ_INT(fake_pages, pages);
+}
+
+/* Where the driver has no memory for a slab the call says so, and nothing is kept. */
+TEST(a_slab_that_is_not_there_is_told)
+{
+    const tc_backend *calls = tci_cuda_backend();
+    tc_backend_target target;
+    int64_t pages = fake_pages;
+    REQUIRE(calls->target(NULL, 0, &target) == TC_OK && target.usable);
+    fake_fail_in = "cuMemAlloc_v2";
+    fake_fail_after = 0;
+    CHECK(calls->alloc(NULL, 3 << 20) == NULL);
+    fake_fail_in = NULL;
+    CHECK_HAS(calls->last_error(NULL), "cuMemAlloc: CUDA_ERROR_FAKE");
+    void *memory = calls->alloc(NULL, 3 << 20);
+    CHECK(memory && fake_pages == pages + 2);
+    int waits = fake_context_waits;
+    calls->free(NULL, memory); /* as the driver does, when the device has done what reads it */
+    CHECK(fake_pages == pages && fake_context_waits == waits + 1);
+}
+
 int main(int argc, char **argv)
 {
     const char *again = getenv("TC_TEST_START");
