@@ -3972,7 +3972,7 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
  * In: sizes. Out: memory of a device. The driver shares out what is small by itself, but gives all
  * else in pages of 2 MB, so that a network whose weights are of 1.2 MB each would take 2 for each.
  * The one idea: a size of which pages would waste much is a piece of a slab, into which others go
- * too; a slab is half as long as all before it together, so that a small network has small ones.
+ * too; a slab is an eighth of all before it together, so that little is left over in the last.
  *
  * Invariants: pieces lie in a slab in ascending order and are longer than TCI_CUDA_SMALL; a slab
  * without any goes back to the driver. As the driver does when it frees, what frees a piece waits
@@ -4043,7 +4043,7 @@ static tci_cuda_slab *tci_cuda_add_slab(const tci_cuda_stay *in, int64_t bytes)
     if (!s) {
         return NULL;
     }
-    int64_t wanted = TCI_MIN(all / 2, (int64_t)TCI_CUDA_SLAB_MOST);
+    int64_t wanted = TCI_MIN(all / 8, (int64_t)TCI_CUDA_SLAB_MOST);
     s->bytes = tci_cuda_round_up(TCI_MAX(bytes, wanted), TCI_CUDA_PAGE);
     if (tci_cuda_check(in->cu->alloc(&s->memory, (size_t)s->bytes), "cuMemAlloc")) {
         tci_heap_free(s);

@@ -18,7 +18,7 @@ static int fake_contexts[FAKE_DEVICES];       /* the devices': their addresses *
 static _Thread_local void *fake_current;      /* the thread's context */
 static int fake_context_sets, fake_context_misses; /* misses: another context was current */
 static int fake_context_waits;
-static int64_t fake_pages;                    /* of 2 MB, of all memory given out that is longer than 1 MB */
+static int64_t fake_pages;                    /* of 2 MB, of memory that is longer than 1 MB */
 static const char *fake_fail_in;              /* this function fails, ... */
 static int fake_fail_after;                   /* ... when it was called so many times */
 static int64_t *fake_word, fake_fault;        /* the last one made; what graphs write to it */

@@ -648,20 +648,10 @@ static void tc_store_two(unsigned to, float a, float b)
     memcpy(model_at(to + 4, 4), &b, 4);
 }
 
-static unsigned model_to_f16(float f)
-{
-    _Float16 h = (_Float16)f;
-    unsigned short bits;
-    memcpy(&bits, &h, 2);
-    return bits;
-}
-
 static unsigned tc_pair_f16(float low, float high)
 {
-    return model_to_f16(high) << 16 | model_to_f16(low);
+    return (unsigned)tc_narrow_f32_f16(high) << 16 | tc_narrow_f32_f16(low);
 }
-
-static unsigned short tc_narrow_f32_f16(float a) { return (unsigned short)model_to_f16(a); }
 
 #define TC_SHARED unsigned char *const tc_shared = model_memory
 static unsigned tc_shared_at(const void *p)
