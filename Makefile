@@ -164,13 +164,13 @@ openmp: ## the tests with OpenMP's threads in the place of the pool's
 golden: ## rewrites the expected texts of tests/golden from what comes out now
 	@TC_TEST_GOLDEN=update $(MAKE) --no-print-directory test PARTS=golden
 
-oracle: build/oracle ## build/oracle MANIFEST.json DATA.safetensors [--backend NAME] [--op REGEX] [--grad]
+oracle: build/oracle ## build/oracle MANIFEST.json DATA.safetensors [--backend NAME] [--op REGEX] [--grad] [--symbolic]
 
 model: build/model ## build/model NAME FILE.safetensors --meta models.json [--backend NAME] [--train]
 
 $(B)/oracle $(B)/model: $(B)/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS) $(NETWORKS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -DTC_CUDA -I$(TC) -Itests $(filter %.c,$^) -o $@ $(LIBS)
+	$(CC) $(CFLAGS) -DTC_CUDA -DTC_DYNAMIC_SHAPES -I$(TC) -Itests $(filter %.c,$^) -o $@ $(LIBS)
 
 build/oracle build/model: build/%: $(B)/% FORCE
 	@cmp -s $< $@ || cp $< $@

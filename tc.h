@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "febe706907f10d48"
+#define TCI_BUILD "862e461978cec6f7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -84933,17 +84933,20 @@ static tci_node *tci_ops_build_masked_count(tci_graph *g, tci_node *x, tci_node 
 TC_API void tc_masked_select_at(tc_tensor x, tc_tensor mask, int64_t size, tc_tensor *values,
                                 tc_tensor *count, tc_site here)
 {
-    if (count) {
-        *count = tci_ops_pair("tc_masked_select", x, mask, here, tci_ops_build_masked_count);
-    }
+    tci_frame f = tci_frame_begin("tc_masked_select", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, mask);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *nm = tci_frame_node(&f, mask, "the mask");
+    tc_tensor found = tci_frame_end(
+        &f, f.failed ? NULL : tci_build_masked_select(&f.ctx->graph, nx, nm, size));
     if (values) {
-        tci_frame f = tci_frame_begin("tc_masked_select", here);
-        tci_frame_use(&f, x);
-        tci_frame_use(&f, mask);
-        tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
-        tci_node *nm = tci_frame_node(&f, mask, "the mask");
-        *values = tci_frame_end(
-            &f, f.failed ? NULL : tci_build_masked_select(&f.ctx->graph, nx, nm, size));
+        *values = found;
+    }
+    if (count) {
+        *count = tc_status_of(found)
+                     ? found
+                     : tci_ops_pair("tc_masked_select", x, mask, here, tci_ops_build_masked_count);
     }
 }
 
@@ -84951,7 +84954,8 @@ TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tens
                           tc_site here)
 {
     TCI_OPS_STORE(indices, "tc_nonzero", tci_build_nonzero(g, node, size))
-    TCI_OPS_STORE(count, "tc_nonzero", tci_build_true_count(g, node))
+    TCI_OPS_STORE(count, "tc_nonzero",
+                  tci_build_nonzero(g, node, size) ? tci_build_true_count(g, node) : NULL)
 }
 
 TC_API tc_tensor tc_index_fill_at(tc_tensor x, int axis, tc_tensor index, tc_arg value,

@@ -1,6 +1,6 @@
 /* 17_fashion.c - a convolutional network that tells shirts from shoes.
- * Usage: 17_fashion [passes [curve.svg [folder]]]; 8 passes, some minutes, tell 91 of 100 right;
- * folder/tc_fashion.c is then kept.
+ * Usage: 17_fashion [passes [curve.svg [folder]]]; 8 passes (three minutes of two busy cores) tell
+ * 0.9137 of the test images right; folder/tc_fashion.c is then kept.
  *
  * Two convolutions with batch normalization and pooling, dropout, a linear layer; AdamW with a rate
  * that falls along a cosine. Forward pass, gradients, running means and update are one program.

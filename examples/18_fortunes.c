@@ -1,5 +1,6 @@
 /* 18_fortunes.c - a small transformer that reads fortune cookies and writes its own.
- * Usage: 18_fortunes [steps [characters]]; 4000 steps, some minutes, give words and sentences.
+ * Usage: 18_fortunes [steps [characters]]; 4000 steps (six minutes, two busy cores) give words and
+ * sentences: 2.23 bits a character of the text held back, 7.38 before.
  *
  * A model of characters: from each stretch of text it learns what comes next after each of its
  * characters. Two layers of attention and a network of each character, norms before both. The text

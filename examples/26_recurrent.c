@@ -1,5 +1,6 @@
 /* 26_recurrent.c - a recurrent network that reads fortune cookies and writes its own.
- * Usage: 26_recurrent [steps [characters]]; 3000 steps, some minutes, give words.
+ * Usage: 26_recurrent [steps [characters]]; 3000 steps (four minutes of two busy cores) give words:
+ * 2.24 bits a character of the text held back, 6.62 before.
  *
  * A model of characters, as 18_fortunes.c, but one that reads a character after the other: a layer
  * of gated recurrent units. tc_scan goes through a stretch of text, tc_grad back through it. What a

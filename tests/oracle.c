@@ -1,5 +1,5 @@
 /* tests/oracle.c - build/oracle MANIFEST.json DATA.safetensors [--backend NAME] [--cc COMPILER]
- *                               [--op REGEX] [--grad] [--quiet]
+ *                               [--op REGEX] [--grad] [--symbolic] [--quiet]
  *
  * Replays reference cases computed elsewhere through the public calls (tests/oracle_run.h says
  * how), prints a line per op and as last line `N passed, N failed, N skipped`. Exit status: 0; 1
@@ -108,7 +108,8 @@ static int orc_reduce_files(const json *manifest, const st_file *arrays, const c
 static int orc_usage(void)
 {
     fprintf(stderr, "usage: oracle MANIFEST.json DATA.safetensors [--backend NAME] [--cc COMPILER] "
-                    "[--op REGEX] [--grad] [--quiet] [--reduce OUT.json OUT.safetensors]\n");
+                    "[--op REGEX] [--grad] [--symbolic] [--quiet] "
+                    "[--reduce OUT.json OUT.safetensors]\n");
     return 2;
 }
 
