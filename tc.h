@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "862e461978cec6f7"
+#define TCI_BUILD "e5a2e21f136fbca9"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -52267,6 +52267,27 @@ static void tci_blocked_pack_stretch(tci_build *b, void *arg, int n, const tci_b
     tci_blocked_close(s, short_axis, open);
 }
 
+/* Zeros in the last vector of a tile of `count` columns, whose last lanes no column has: what lay
+ * there before may be small numbers, which some processors take a hundred times as long for. */
+static void tci_blocked_clear_rest(tci_blocked_state *s, int64_t count)
+{
+    tci_build *b = s->b;
+    int64_t lanes = b->l->lanes;
+    tci_value zero = {.i = 0};
+    tci_lopen open;
+    if (count % lanes == 0) {
+        return;
+    }
+    int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->vec_inst].dtype, zero);
+    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+    tci_lin point = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, point, s->tile), count / lanes * lanes);
+    tci_stage_array_set(b, tci_stage_tuple_of(s->vec->local, -1),
+                        tci_build_lx(b, tci_lin_add(b, s->vec->base, at)),
+                        tci_stage_tuple_of(none, -1));
+    tci_build_close(b, &open);
+}
+
 /* A tile of columns of several axes: for each point of those before the last one that it touches,
  * the stretch of the last one. */
 static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64_t count)
@@ -52282,6 +52303,7 @@ static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64
     s->vec->origin[s->p->vec_axis] = at;
     s->vec->base = tci_lin_mul(b, tile, s->tile_step);
     s->vec->is_padded = false; /* the next stretch follows */
+    tci_blocked_clear_rest(s, count);
     int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, at), -1, run);
     int to = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, tci_lin_plus(at, count - 1)), -1, run);
     to = tci_lx_make(l, TCI_LX_ADD, to, tci_lx_const(l, 1), 0);
