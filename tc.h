@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e5a2e21f136fbca9"
+#define TCI_BUILD "41096c3f58e7b385"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -26759,7 +26759,8 @@ enum {
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
     TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along products */
-    TCI_SPREAD_SHORT = 128    /* columns below which points are spread over it (loop/spread.c) */
+    TCI_SPREAD_SHORT = 128,   /* columns below which points are spread over it (loop/spread.c) */
+    TCI_WINDOW_FEW = 32       /* products with filters that a thread sums (loop/window.c) */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on
@@ -46315,12 +46316,14 @@ typedef enum tci_mem {
     TCI_MEM_TILES_END,
     /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
     TCI_MEM_STORE_PAIRS,
-    /* The rest only where threads > 1. void f(void): between threads that write and read local
+    /* The rest only by blocks of threads. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,
     /* as LOAD and STORE: what each thread takes is aligned to its own size */
     TCI_MEM_LOAD_ALIGNED,
     TCI_MEM_STORE_ALIGNED,
+    /* T f(const S *p, bool m): as LOAD_ALIGNED; where m is false not touched and read as 0 */
+    TCI_MEM_LOAD_IF,
     /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
     TCI_MEM_LOAD_REPEAT,
     /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
@@ -46767,6 +46770,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_ALIGNED:
     case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
+    case TCI_MEM_LOAD_IF:
     case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
     case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
     case TCI_MEM_LOAD_STRIDED: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE;
@@ -46907,6 +46911,15 @@ typedef struct tci_lmemo {
     const int32_t *sig; /* binding ids of the axes the instruction depends on */
 } tci_lmemo;
 
+/* The value of a load at a place: the index expressions of its address and of the guards that are
+ * not decided there, with their numbers. */
+typedef struct tci_lplace {
+    int32_t inst, value;
+    int32_t vec;        /* binding id of the vector axis */
+    int32_t n_at;
+    const int32_t *at;
+} tci_lplace;
+
 /* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
  * it. */
@@ -46938,6 +46951,8 @@ typedef struct tci_build {
     int n_bind_ids;
     tci_lmemo *memo; int n_memo, cap_memo;
     int32_t *memo_first;          /* per instruction */
+    bool meets;                   /* loads are looked for by their places, too */
+    tci_lplace *places; int n_places, cap_places;
     tci_lkeep **keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
     struct tci_lkx *kx;           /* what the walk over an index expression under way found */
@@ -46989,6 +47004,9 @@ TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
+/* The n digits, the last one lowest, of a number in [0, the product of their sizes). */
+TCI_FN void tci_build_split(tci_build *b, int n, const int64_t *sizes, tci_lin number,
+                            tci_lin *digits);
 /* Bindings of n axes of known sizes to the digits, the last axis lowest, of a number in [0, the
  * product of their sizes). */
 TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
@@ -47002,6 +47020,8 @@ TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, cons
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
+/* A whole vector of which every thread of a block has its part at a multiple of that's size. */
+TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st);
 /* deepest branch among their bindings */
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
 TCI_FN int tci_build_mutable(tci_build *b, int first);
@@ -47435,21 +47455,33 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_
 
 /* A digit is written as the difference of two quotients, so that an address in which the axes
  * follow each other becomes the number itself. */
-TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
-                             const tci_bind **binds)
+TCI_FN void tci_build_split(tci_build *b, int n, const int64_t *sizes, tci_lin number,
+                            tci_lin *digits)
 {
     tci_lin quotient = number;
     int lx = n > 1 ? tci_build_lx(b, number) : 0;
     int64_t below = 1;
     for (int i = n - 1; i >= 0; i--) {
-        tci_lin digit = quotient;
-        int64_t size = tci_kernel_known(b->k, axes[i]);
-        below *= size;
+        digits[i] = quotient;
+        below *= sizes[i];
         if (i > 0) {
             quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
-            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
+            digits[i] = tci_lin_add(b, digits[i], tci_lin_mul(b, quotient, -sizes[i]));
         }
-        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
+    }
+}
+
+TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(b->s, int64_t, n + 1);
+    tci_lin *digits = TCI_NEW_ARRAY(b->s, tci_lin, n + 1);
+    for (int i = 0; i < n; i++) {
+        sizes[i] = tci_kernel_known(b->k, axes[i]);
+    }
+    tci_build_split(b, n, sizes, number, digits);
+    for (int i = n - 1; i >= 0; i--) {
+        binds[i] = tci_build_bind(b, digits[i], 0, sizes[i] - 1, false, -1);
     }
 }
 
@@ -47503,9 +47535,11 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
-/* A whole vector of which every thread's part lies at a multiple of its size. */
-static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
 {
+    if (b->l->threads * b->l->rows == 1) {
+        return false;
+    }
     if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
         return false;
     }
@@ -47533,7 +47567,7 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
-    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+    if (tci_build_is_aligned(b, &st)) {
         st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
     }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
@@ -47862,6 +47896,8 @@ TCI_FN int tci_build_value(tci_build *b, int inst)
  * the vector axis) a loop over the lanes through a local array.
  * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
  * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
+#include <string.h>
+
 
 typedef struct tci_access_guard {
     tci_truth truth;
@@ -48093,12 +48129,29 @@ static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_d
     return st;
 }
 
+/* The same without a branch, so that many loads are on their way at once. */
+static int tci_access_load_at_once(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition)
+{
+    st.mem = TCI_MEM_LOAD_IF;
+    st.args[0] = condition;
+    int value = tci_build_mem(b, st, (tc_dtype)inst->dtype, b->l->lanes,
+                              tci_build_floor(b, inst->axes));
+    if (inst->value.u == 0) {
+        return value;
+    }
+    int args[3] = {condition, value, tci_access_fill(b, inst)};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
+}
+
 /* value = fill; if (condition) value = load: the whole in the block where the condition is
  * known. */
 static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition,
                               int lanes)
 {
     tci_loop *l = b->l;
+    if (b->meets && tci_build_is_aligned(b, &st)) {
+        return tci_access_load_at_once(b, inst, st, condition);
+    }
     int at = tci_lx_block(l, st.x), saved = b->cur;
     int also[4] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0,
                    st.args[0] >= 0 ? l->values[st.args[0]].block : 0,
@@ -48208,7 +48261,7 @@ static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
            tci_lx_multiple(b->l, tci_build_lx(b, tci_build_kx(b, along))) % b->l->lanes == 0;
 }
 
-static int tci_access_load(tci_build *b, int i)
+static int tci_access_load_new(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool vector = tci_build_is_vector(b, inst->axes);
@@ -48240,6 +48293,44 @@ static int tci_access_load(tci_build *b, int i)
         value = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
     }
     return value;
+}
+
+/* Where load i is under the current bindings. */
+static tci_lplace tci_access_place(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    int32_t *at = TCI_NEW_ARRAY(b->s, int32_t, 1 + 2 * inst->n_guards);
+    tci_lplace p = {i, -1, b->vec_axis >= 0 ? b->bind[b->vec_axis]->id : 0, 0, at};
+    at[p.n_at++] = tci_build_lx(b, tci_build_kx(b, inst->x));
+    for (int g = inst->guard; g < inst->guard + inst->n_guards; g++) {
+        tci_dim lo, hi;
+        tci_build_range(b, b->k->guards[g].x, &lo, &hi);
+        if (!tci_dim_le(b->k->guards[g].lo, lo) || !tci_dim_le(hi, b->k->guards[g].hi)) {
+            at[p.n_at++] = g;
+            at[p.n_at++] = tci_build_lx(b, tci_build_kx(b, b->k->guards[g].x));
+        }
+    }
+    return p;
+}
+
+/* What windows of neighbouring points have in common differs in their bindings alone. */
+static int tci_access_load(tci_build *b, int i)
+{
+    if (!b->meets || tci_build_guard_truth(b, &b->k->insts[i]) == TCI_NEVER) {
+        return tci_access_load_new(b, i);
+    }
+    tci_lplace here = tci_access_place(b, i);
+    for (int p = b->n_places - 1; p >= 0; p--) {
+        const tci_lplace *known = &b->places[p];
+        if (known->inst == i && known->vec == here.vec && known->n_at == here.n_at &&
+            memcmp(known->at, here.at, sizeof(*here.at) * (size_t)here.n_at) == 0 &&
+            tci_loop_encloses(b->l, b->l->values[known->value].block, b->cur)) {
+            return known->value;
+        }
+    }
+    here.value = tci_access_load_new(b, i);
+    TCI_PUSH(b->s, b->places, b->n_places, b->cap_places, here);
+    return here.value;
 }
 
 /* ---- indices, guards, faults ---- */
@@ -49419,6 +49510,7 @@ typedef struct tci_tile {
     const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
     bool turn;            /* loads that run along the rows are turned in registers */
+    bool written;         /* the last axis of a reduction, and what is met again there read once */
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 
@@ -49818,12 +49910,37 @@ static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
 
 /* ---- the whole ---- */
 
+/* The same at each place of the stage's last axis, one after the other. */
+static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile,
+                                   const tci_stage_tuple *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int n_before = st->n_axes - 1, axis = st->axes[n_before];
+    int64_t size = tci_kernel_known(b->k, axis);
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    if (n_before > 0) {
+        open[n_before - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    b->meets = true;
+    for (int64_t i = 0; i < size; i++) {
+        tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(i), i, i, false, -1));
+        tci_stage_take_points(b, stage, tile, acc);
+    }
+    b->meets = false;
+    tci_build_set(b, axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+}
+
 /* Takes everything in, in order, into the accumulators of the tile's points. */
 static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
                               const tci_stage_tuple *acc)
 {
     const tci_kstage *st = &b->k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
+    if (tile->written) {
+        tci_stage_take_written(b, stage, tile, acc);
+        return;
+    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
         open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
@@ -56053,6 +56170,229 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
         tci_build_close(b, &open);
     }
 }
+/* ---- src/loop/window.c ---- */
+/* loop/window.c - short reductions on blocks of threads whose last outer axis lies together in
+ * memory: depthwise convolutions, pooling, and filters of few channels, with channels last.
+ *
+ * In: a kernel whose first stage reduces few elements, of which every load runs along the last
+ * outer axis or does not know it, and no guard does; its later stages are pointwise. Out: the
+ * statements for one thread. The one idea: a thread has a vector along that axis, of 16 bytes where
+ * it can, and several neighbouring points along the axis before. The last reduced axis is written
+ * out, so that what windows of neighbouring points have in common is read once, and what none of
+ * them changes, as a filter, once for all. Nothing changes a sum's order.
+ *
+ * Neighbouring threads take vectors that follow each other. */
+/* ---- src/loop/window.h ---- */
+/* loop/window.h - short reductions on blocks of threads, along a last axis that lies together. */
+#ifndef TCI_LOOP_WINDOW_H
+#define TCI_LOOP_WINDOW_H
+
+
+enum {
+    TCI_WINDOW_THREADS = 128, /* of a block */
+    TCI_WINDOW_ROWS = 8       /* points of a thread, at most */
+};
+
+/* A thread has a vector along the last outer axis, and `rows` neighbours along the one before. */
+typedef struct tci_window {
+    int lanes, row_axis, rows;  /* -1, 1: there is no such axis */
+    int64_t size;               /* threads */
+} tci_window;
+
+/* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
+TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                            tci_window *p);
+/* Block number `block`. */
+TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block);
+
+#endif
+
+/* ---- src/loop/window.c, continued ---- */
+enum {
+    TCI_WINDOW_MOST = 128,     /* elements that are reduced */
+    TCI_WINDOW_WRITTEN = 16,   /* of the last axis of them */
+    TCI_WINDOW_HELD = 32,      /* sums that a thread holds where it is worth it */
+    TCI_WINDOW_BUSY = 512      /* threads that keep a processor busy */
+};
+
+/* ---- whether ---- */
+
+/* *elements: that are reduced. */
+static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 1 && k->n_axes < 63 && k->n_reds > 0 &&
+                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_kept == 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
+    }
+    *elements = 1;
+    for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
+        *elements *= tci_kernel_known(k, k->stages[0].axes[i]);
+        fits = *elements <= TCI_WINDOW_MOST;
+    }
+    return fits && k->stages[0].n_axes > 0 &&
+           tci_kernel_known(k, k->stages[0].axes[k->stages[0].n_axes - 1]) <= TCI_WINDOW_WRITTEN;
+}
+
+/* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
+ * elements of windows, of which a vector of filters takes each. */
+static bool tci_window_is_apart(const tci_kernel *k, int axis, int64_t elements)
+{
+    bool apart = true, few = elements <= TCI_WINDOW_FEW && k->stages[0].n_axes > 1;
+    for (int r = 0; r < k->n_reds && apart; r++) {
+        const tci_kred *red = &k->reds[r];
+        int along = 0, takes = tci_red_takes(red->op);
+        for (int i = 0; i < takes; i++) {
+            along += tci_build_depends(k->insts[red->in[i]].axes, axis);
+        }
+        apart = red->stage == 0 && red->order != TCI_ORDER_MATRIX &&
+                red->order != TCI_ORDER_TF32 && red->order != TCI_ORDER_SPLIT &&
+                (along == takes || (along > 0 && few));
+    }
+    return apart;
+}
+
+static bool tci_window_runs(const tci_kernel *k, int x, int axis)
+{
+    tci_dim coef = 0;
+    return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
+}
+
+/* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
+static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
+{
+    bool along = true;
+    *bytes = TCI_ALIGNED_BYTES;
+    for (int i = 0; i < k->n_insts && along; i++) {
+        const tci_kinst *in = &k->insts[i];
+        for (int g = 0; g < in->n_guards; g++) {
+            along = along && !tci_build_depends(tci_kx_axes(k, k->guards[in->guard + g].x), axis);
+        }
+        along = along && in->op != TCI_K_FAULT;
+        if (in->op == TCI_K_LOAD) {
+            const tci_koperand *from = &k->operands[tci_kinst_number(in)];
+            along = along && tci_window_runs(k, in->x, axis) && from->panel == 0;
+            *bytes = TCI_MIN(*bytes, tci_dtype_get((tc_dtype)from->dtype)->bytes);
+        }
+    }
+    for (int i = 0; i < k->n_stores && along; i++) {
+        tci_dim coef = 0;
+        along = k->stores[i].mode == TCI_MODE_SET &&
+                tci_build_coef(k, k->stores[i].x, axis, &coef) && coef == 1;
+    }
+    return along;
+}
+
+/* ---- how ---- */
+
+static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
+{
+    int lanes = TCI_MAX(machine->vector_bytes / bytes, 1);
+    while (size % lanes != 0) {
+        lanes /= 2;
+    }
+    return lanes;
+}
+
+/* Rows that divide the axis and leave threads enough. */
+static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, const tci_window *p,
+                           int64_t all)
+{
+    int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
+    int64_t busy = (int64_t)machine->facts.processors * TCI_WINDOW_BUSY;
+    int most = TCI_MAX(TCI_WINDOW_HELD / p->lanes, 1), rows = 1;
+    for (int r = 2; r <= TCI_MIN(most, TCI_WINDOW_ROWS); r++) {
+        rows = size % r == 0 && all / r >= busy ? r : rows;
+    }
+    return rows;
+}
+
+TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                            tci_window *p)
+{
+    int vec = k->n_outer - 1, bytes;
+    int64_t all = 1, elements;
+    if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
+        !tci_window_is_stages(k, &elements) || !tci_window_is_apart(k, vec, elements) ||
+        !tci_window_is_along(k, vec, &bytes)) {
+        return false;
+    }
+    p->lanes = tci_window_lanes(machine, tci_kernel_known(k, vec), bytes);
+    p->row_axis = -1;
+    for (int a = 0; a < k->n_outer; a++) {
+        int64_t size = tci_kernel_known(k, a);
+        all = all > INT32_MAX ? all : all * size;
+        p->row_axis = a < vec && size > 1 ? a : p->row_axis;
+    }
+    int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
+    p->rows = (int)rows;
+    if (rows == 0) {
+        p->rows = tci_window_rows(k, machine, p, all / p->lanes);
+    } else if (rows < 0 || rows > TCI_WINDOW_ROWS || size % rows != 0) {
+        return false;
+    }
+    p->size = all / p->lanes / p->rows;
+    return p->lanes > 1 && all > 0 && all <= INT32_MAX;
+}
+
+/* ---- a thread ---- */
+
+/* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
+static tci_lin tci_window_bind(tci_build *b, const tci_window *p, tci_lin number)
+{
+    int n = b->k->n_outer;
+    int64_t *sizes = TCI_NEW_ARRAY(b->s, int64_t, n), *steps = TCI_NEW_ARRAY(b->s, int64_t, n);
+    tci_lin *at = TCI_NEW_ARRAY(b->s, tci_lin, n);
+    for (int a = 0; a < n; a++) {
+        steps[a] = a == n - 1 ? p->lanes : a == p->row_axis ? p->rows : 1;
+        sizes[a] = tci_kernel_known(b->k, a) / steps[a];
+    }
+    tci_build_split(b, n, sizes, number, at);
+    for (int a = 0; a < n; a++) {
+        at[a] = tci_lin_mul(b, at[a], steps[a]);
+        if (a != p->row_axis) {
+            int64_t last = tci_kernel_known(b->k, a) - 1;
+            tci_build_set(b, a, tci_build_bind(b, at[a], 0, last, a == n - 1, -1));
+        }
+    }
+    return p->row_axis < 0 ? tci_lin_const(0) : at[p->row_axis];
+}
+
+TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
+{
+    const tci_bind *rows[TCI_WINDOW_ROWS];
+    bool cut = p->size % TCI_WINDOW_THREADS != 0;
+    tci_lopen open;
+    tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_ROW, -1, -1, 0));
+    tci_lin number = tci_lin_add(b, tci_lin_mul(b, block, TCI_WINDOW_THREADS), thread);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, number, p->size), &open);
+    }
+    tci_lin first = tci_window_bind(b, p, number);
+    for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
+        int64_t last = tci_kernel_known(b->k, p->row_axis) - p->rows + r;
+        rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
+    }
+    tci_tile tile = {0};
+    tile.row_axis = p->row_axis;
+    tile.rows = rows;
+    tile.n_rows = p->rows;
+    tile.vec_axis = b->k->n_outer - 1;
+    const tci_bind *vec = b->bind[tile.vec_axis];
+    tile.vecs = &vec;
+    tile.n_vecs = 1;
+    tile.written = true;
+    tci_stage_all(b, &tile);
+    for (int a = 0; a < b->k->n_outer; a++) {
+        tci_build_set(b, a, NULL);
+    }
+    if (cut) {
+        tci_build_close(b, &open);
+    }
+}
 /* ---- src/loop/narrow.c ---- */
 /* loop/narrow.c - whether 32 bits hold every index of a loop.
  *
@@ -57567,6 +57907,7 @@ TCI_FN const tci_form *const *tci_map_forms(void)
  *   unit     the same on a CPU's matrix unit (loop/tiles.c)
  *   product  a contraction in tiles of a block of threads (loop/product.c)
  *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
+ *   window   a short reduction in vectors of each thread (loop/window.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
  *   backward   the gradients of these (loop/backward.c)
@@ -58285,6 +58626,73 @@ static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
 }
 
+/* ---- vectors of each thread ---- */
+
+static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_window_plan(a->k, &a->machine, rows, p);
+}
+
+static bool tci_window_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_window p;
+    return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
+}
+
+static int tci_window_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    tci_window p;
+    if (!tci_window_is_kernel(a, 0, &p)) {
+        return 0;
+    }
+    n[0][0] = p.rows;
+    n[1][0] = p.rows / 2;
+    n[2][0] = 2 * p.rows;
+    n[3][0] = 1;
+    return 4;
+}
+
+/* Bounded by memory or arithmetic, where there are threads enough. */
+static double tci_window_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_window own, p;
+    tci_window_is_kernel(a, 0, &own);
+    tci_window_is_kernel(a, n[0], &p);
+    double off = (double)n[0] / (double)own.rows;
+    double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
+    double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
+    return ns * TCI_MAX(busy / (double)p.size, 1) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+}
+
+static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    tci_window_emit(n->b, arg, at->chunk);
+}
+
+static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_window p;
+    tci_window_is_kernel(a, n[0], &p);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    memset(tiled, true, (size_t)a->k->n_outer);
+    b->l->lanes = p.lanes;
+    b->l->rows = TCI_WINDOW_THREADS;
+    nest.tiled = tiled;
+    nest.n_vec = p.size;
+    nest.chunk = TCI_WINDOW_THREADS;
+    tci_nest_run(&nest, tci_window_body, &p, launch);
+}
+
+static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
+}
+
 /* ---- a GPU's matrix unit ---- */
 
 static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
@@ -58475,6 +58883,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
     static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
                                     tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
                                     tci_spread_note};
+    static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
+                                    tci_window_cost, tci_window_form_emit, tci_window_note};
     static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns"},
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
@@ -58493,9 +58903,9 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
     static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
                                         tci_flash_candidates, tci_flash_back_cost,
                                         tci_flash_back_form_emit, tci_flash_back_note};
-    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel,    &tile,
-                                            &unit,    &matrix, &attention, &backward, &flash,
-                                            &flash_back, NULL};
+    static const tci_form *const forms[] = {&product, &window, &spread,    &packed,   &panel,
+                                            &tile,    &unit,   &matrix,    &attention, &backward,
+                                            &flash,   &flash_back, NULL};
     return forms;
 }
 /* ---- src/loop/strip.c ---- */
@@ -59606,7 +60016,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
         "tiles_end",      "store_pairs",
         "barrier",      "load_aligned",
-        "store_aligned",  "load_repeat", "lane_repeat"};
+        "store_aligned",  "load_if",   "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -60006,14 +60416,15 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
-    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads * v->l->rows > 1);
     TCI_ASSERT(v->s, v->l->rows == 1 || (st->mem != TCI_MEM_BARRIER && st->mem != TCI_MEM_LANE &&
                                          st->mem != TCI_MEM_BELOW &&
                                          st->mem != TCI_MEM_LOAD_REPEAT));
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
     }
-    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED) {
+    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED ||
+        st->mem == TCI_MEM_LOAD_IF) {
         TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
     if (uses & TCI_LMEM_FIRST) {
@@ -60025,7 +60436,7 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         const tci_lvalue *value = tci_lverify_use(v, st->args[0]);
         bool one = st->mem == TCI_MEM_STORE_ONE || st->mem == TCI_MEM_STORE_LANE ||
-                    st->mem == TCI_MEM_SPLAT;
+                    st->mem == TCI_MEM_SPLAT || st->mem == TCI_MEM_LOAD_IF;
         TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
         TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
     }

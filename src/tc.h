@@ -175,6 +175,7 @@
 #include "loop/square.c"
 #include "loop/product.c"
 #include "loop/spread.c"
+#include "loop/window.c"
 #include "loop/narrow.c"
 #include "loop/ask.c"
 #include "loop/nest.c"

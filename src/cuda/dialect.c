@@ -189,6 +189,10 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LOAD_IF, "load_if",
+     "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    tc_pack<$S, $Q> w = {};\n"
+     "    if (m) {\n        w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n    }\n"
+     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * (TC_THREAD & 31));\n"

@@ -29,7 +29,8 @@ enum {
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
     TCI_GATHER_FEW = 2,       /* or so few rows, where the columns' factor lies along products */
-    TCI_SPREAD_SHORT = 128    /* columns below which points are spread over it (loop/spread.c) */
+    TCI_SPREAD_SHORT = 128,   /* columns below which points are spread over it (loop/spread.c) */
+    TCI_WINDOW_FEW = 32       /* products with filters that a thread sums (loop/window.c) */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on

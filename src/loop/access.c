@@ -5,6 +5,8 @@
  * the vector axis) a loop over the lanes through a local array.
  * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
  * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
+#include <string.h>
+
 #include "build.h"
 
 typedef struct tci_access_guard {
@@ -237,12 +239,29 @@ static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_d
     return st;
 }
 
+/* The same without a branch, so that many loads are on their way at once. */
+static int tci_access_load_at_once(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition)
+{
+    st.mem = TCI_MEM_LOAD_IF;
+    st.args[0] = condition;
+    int value = tci_build_mem(b, st, (tc_dtype)inst->dtype, b->l->lanes,
+                              tci_build_floor(b, inst->axes));
+    if (inst->value.u == 0) {
+        return value;
+    }
+    int args[3] = {condition, value, tci_access_fill(b, inst)};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
+}
+
 /* value = fill; if (condition) value = load: the whole in the block where the condition is
  * known. */
 static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition,
                               int lanes)
 {
     tci_loop *l = b->l;
+    if (b->meets && tci_build_is_aligned(b, &st)) {
+        return tci_access_load_at_once(b, inst, st, condition);
+    }
     int at = tci_lx_block(l, st.x), saved = b->cur;
     int also[4] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0,
                    st.args[0] >= 0 ? l->values[st.args[0]].block : 0,
@@ -352,7 +371,7 @@ static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
            tci_lx_multiple(b->l, tci_build_lx(b, tci_build_kx(b, along))) % b->l->lanes == 0;
 }
 
-static int tci_access_load(tci_build *b, int i)
+static int tci_access_load_new(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool vector = tci_build_is_vector(b, inst->axes);
@@ -384,6 +403,44 @@ static int tci_access_load(tci_build *b, int i)
         value = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
     }
     return value;
+}
+
+/* Where load i is under the current bindings. */
+static tci_lplace tci_access_place(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    int32_t *at = TCI_NEW_ARRAY(b->s, int32_t, 1 + 2 * inst->n_guards);
+    tci_lplace p = {i, -1, b->vec_axis >= 0 ? b->bind[b->vec_axis]->id : 0, 0, at};
+    at[p.n_at++] = tci_build_lx(b, tci_build_kx(b, inst->x));
+    for (int g = inst->guard; g < inst->guard + inst->n_guards; g++) {
+        tci_dim lo, hi;
+        tci_build_range(b, b->k->guards[g].x, &lo, &hi);
+        if (!tci_dim_le(b->k->guards[g].lo, lo) || !tci_dim_le(hi, b->k->guards[g].hi)) {
+            at[p.n_at++] = g;
+            at[p.n_at++] = tci_build_lx(b, tci_build_kx(b, b->k->guards[g].x));
+        }
+    }
+    return p;
+}
+
+/* What windows of neighbouring points have in common differs in their bindings alone. */
+static int tci_access_load(tci_build *b, int i)
+{
+    if (!b->meets || tci_build_guard_truth(b, &b->k->insts[i]) == TCI_NEVER) {
+        return tci_access_load_new(b, i);
+    }
+    tci_lplace here = tci_access_place(b, i);
+    for (int p = b->n_places - 1; p >= 0; p--) {
+        const tci_lplace *known = &b->places[p];
+        if (known->inst == i && known->vec == here.vec && known->n_at == here.n_at &&
+            memcmp(known->at, here.at, sizeof(*here.at) * (size_t)here.n_at) == 0 &&
+            tci_loop_encloses(b->l, b->l->values[known->value].block, b->cur)) {
+            return known->value;
+        }
+    }
+    here.value = tci_access_load_new(b, i);
+    TCI_PUSH(b->s, b->places, b->n_places, b->cap_places, here);
+    return here.value;
 }
 
 /* ---- indices, guards, faults ---- */

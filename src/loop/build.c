@@ -407,21 +407,33 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_
 
 /* A digit is written as the difference of two quotients, so that an address in which the axes
  * follow each other becomes the number itself. */
-TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
-                             const tci_bind **binds)
+TCI_FN void tci_build_split(tci_build *b, int n, const int64_t *sizes, tci_lin number,
+                            tci_lin *digits)
 {
     tci_lin quotient = number;
     int lx = n > 1 ? tci_build_lx(b, number) : 0;
     int64_t below = 1;
     for (int i = n - 1; i >= 0; i--) {
-        tci_lin digit = quotient;
-        int64_t size = tci_kernel_known(b->k, axes[i]);
-        below *= size;
+        digits[i] = quotient;
+        below *= sizes[i];
         if (i > 0) {
             quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
-            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
+            digits[i] = tci_lin_add(b, digits[i], tci_lin_mul(b, quotient, -sizes[i]));
         }
-        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
+    }
+}
+
+TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds)
+{
+    int64_t *sizes = TCI_NEW_ARRAY(b->s, int64_t, n + 1);
+    tci_lin *digits = TCI_NEW_ARRAY(b->s, tci_lin, n + 1);
+    for (int i = 0; i < n; i++) {
+        sizes[i] = tci_kernel_known(b->k, axes[i]);
+    }
+    tci_build_split(b, n, sizes, number, digits);
+    for (int i = n - 1; i >= 0; i--) {
+        binds[i] = tci_build_bind(b, digits[i], 0, sizes[i] - 1, false, -1);
     }
 }
 
@@ -475,9 +487,11 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
-/* A whole vector of which every thread's part lies at a multiple of its size. */
-static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
 {
+    if (b->l->threads * b->l->rows == 1) {
+        return false;
+    }
     if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
         return false;
     }
@@ -505,7 +519,7 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
-    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+    if (tci_build_is_aligned(b, &st)) {
         st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
     }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {

@@ -33,6 +33,15 @@ typedef struct tci_lmemo {
     const int32_t *sig; /* binding ids of the axes the instruction depends on */
 } tci_lmemo;
 
+/* The value of a load at a place: the index expressions of its address and of the guards that are
+ * not decided there, with their numbers. */
+typedef struct tci_lplace {
+    int32_t inst, value;
+    int32_t vec;        /* binding id of the vector axis */
+    int32_t n_at;
+    const int32_t *at;
+} tci_lplace;
+
 /* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
  * it. */
@@ -64,6 +73,8 @@ typedef struct tci_build {
     int n_bind_ids;
     tci_lmemo *memo; int n_memo, cap_memo;
     int32_t *memo_first;          /* per instruction */
+    bool meets;                   /* loads are looked for by their places, too */
+    tci_lplace *places; int n_places, cap_places;
     tci_lkeep **keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
     struct tci_lkx *kx;           /* what the walk over an index expression under way found */
@@ -115,6 +126,9 @@ TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
+/* The n digits, the last one lowest, of a number in [0, the product of their sizes). */
+TCI_FN void tci_build_split(tci_build *b, int n, const int64_t *sizes, tci_lin number,
+                            tci_lin *digits);
 /* Bindings of n axes of known sizes to the digits, the last axis lowest, of a number in [0, the
  * product of their sizes). */
 TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
@@ -128,6 +142,8 @@ TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, cons
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
+/* A whole vector of which every thread of a block has its part at a multiple of that's size. */
+TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st);
 /* deepest branch among their bindings */
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
 TCI_FN int tci_build_mutable(tci_build *b, int first);

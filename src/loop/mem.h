@@ -53,12 +53,14 @@ typedef enum tci_mem {
     TCI_MEM_TILES_END,
     /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
     TCI_MEM_STORE_PAIRS,
-    /* The rest only where threads > 1. void f(void): between threads that write and read local
+    /* The rest only by blocks of threads. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,
     /* as LOAD and STORE: what each thread takes is aligned to its own size */
     TCI_MEM_LOAD_ALIGNED,
     TCI_MEM_STORE_ALIGNED,
+    /* T f(const S *p, bool m): as LOAD_ALIGNED; where m is false not touched and read as 0 */
+    TCI_MEM_LOAD_IF,
     /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
     TCI_MEM_LOAD_REPEAT,
     /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */

@@ -208,12 +208,37 @@ static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
 
 /* ---- the whole ---- */
 
+/* The same at each place of the stage's last axis, one after the other. */
+static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile,
+                                   const tci_stage_tuple *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    int n_before = st->n_axes - 1, axis = st->axes[n_before];
+    int64_t size = tci_kernel_known(b->k, axis);
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    if (n_before > 0) {
+        open[n_before - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    b->meets = true;
+    for (int64_t i = 0; i < size; i++) {
+        tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(i), i, i, false, -1));
+        tci_stage_take_points(b, stage, tile, acc);
+    }
+    b->meets = false;
+    tci_build_set(b, axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+}
+
 /* Takes everything in, in order, into the accumulators of the tile's points. */
 static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
                               const tci_stage_tuple *acc)
 {
     const tci_kstage *st = &b->k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
+    if (tile->written) {
+        tci_stage_take_written(b, stage, tile, acc);
+        return;
+    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
         open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;

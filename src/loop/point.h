@@ -14,6 +14,7 @@ typedef struct tci_tile {
     const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
     bool turn;            /* loads that run along the rows are turned in registers */
+    bool written;         /* the last axis of a reduction, and what is met again there read once */
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 

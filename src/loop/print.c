@@ -76,7 +76,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
         "tiles_end",      "store_pairs",
         "barrier",      "load_aligned",
-        "store_aligned",  "load_repeat", "lane_repeat"};
+        "store_aligned",  "load_if",   "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);

@@ -7,6 +7,7 @@
  *   unit     the same on a CPU's matrix unit (loop/tiles.c)
  *   product  a contraction in tiles of a block of threads (loop/product.c)
  *   spread   one whose points are spread over the threads of blocks (loop/spread.c)
+ *   window   a short reduction in vectors of each thread (loop/window.c)
  *   matrix   the same on a GPU's matrix unit, as a skeleton (loop/matrix.c)
  *   attention  rows between two contractions there (loop/attention.c)
  *   backward   the gradients of these (loop/backward.c)
@@ -28,6 +29,7 @@
 #include "spread.h"
 #include "tiles.h"
 #include "unit.h"
+#include "window.h"
 
 enum {
     TCI_TILE_MAX_BODY = 800,     /* flops written out in one tile */
@@ -736,6 +738,73 @@ static void tci_spread_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
 }
 
+/* ---- vectors of each thread ---- */
+
+static bool tci_window_is_kernel(const tci_ask *a, int64_t rows, tci_window *p)
+{
+    memset(p, 0, sizeof(*p));
+    return tci_tile_is_kernel(a) && tci_window_plan(a->k, &a->machine, rows, p);
+}
+
+static bool tci_window_fits(const tci_ask *a, const int64_t *n)
+{
+    tci_window p;
+    return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
+}
+
+static int tci_window_candidates(const tci_ask *a,
+                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    tci_window p;
+    if (!tci_window_is_kernel(a, 0, &p)) {
+        return 0;
+    }
+    n[0][0] = p.rows;
+    n[1][0] = p.rows / 2;
+    n[2][0] = 2 * p.rows;
+    n[3][0] = 1;
+    return 4;
+}
+
+/* Bounded by memory or arithmetic, where there are threads enough. */
+static double tci_window_cost(const tci_ask *a, const int64_t *n)
+{
+    tci_window own, p;
+    tci_window_is_kernel(a, 0, &own);
+    tci_window_is_kernel(a, n[0], &p);
+    double off = (double)n[0] / (double)own.rows;
+    double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
+    double ns = TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a));
+    return ns * TCI_MAX(busy / (double)p.size, 1) * (0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
+}
+
+static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
+{
+    tci_window_emit(n->b, arg, at->chunk);
+}
+
+static void tci_window_form_emit(const tci_ask *a, const int64_t *n, tci_build *b,
+                                 tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_window p;
+    tci_window_is_kernel(a, n[0], &p);
+    bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
+    memset(tiled, true, (size_t)a->k->n_outer);
+    b->l->lanes = p.lanes;
+    b->l->rows = TCI_WINDOW_THREADS;
+    nest.tiled = tiled;
+    nest.n_vec = p.size;
+    nest.chunk = TCI_WINDOW_THREADS;
+    tci_nest_run(&nest, tci_window_body, &p, launch);
+}
+
+static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a;
+    tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
+}
+
 /* ---- a GPU's matrix unit ---- */
 
 static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
@@ -926,6 +995,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
     static const tci_form spread = {"spread", {"rows"}, tci_spread_form_fits,
                                     tci_spread_candidates, tci_spread_cost, tci_spread_form_emit,
                                     tci_spread_note};
+    static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
+                                    tci_window_cost, tci_window_form_emit, tci_window_note};
     static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns"},
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
@@ -944,8 +1015,8 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
     static const tci_form flash_back = {"flash_back", {"rows", "steps"}, tci_flash_back_fits,
                                         tci_flash_candidates, tci_flash_back_cost,
                                         tci_flash_back_form_emit, tci_flash_back_note};
-    static const tci_form *const forms[] = {&product, &spread, &packed,    &panel,    &tile,
-                                            &unit,    &matrix, &attention, &backward, &flash,
-                                            &flash_back, NULL};
+    static const tci_form *const forms[] = {&product, &window, &spread,    &packed,   &panel,
+                                            &tile,    &unit,   &matrix,    &attention, &backward,
+                                            &flash,   &flash_back, NULL};
     return forms;
 }

@@ -82,14 +82,15 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
-    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads * v->l->rows > 1);
     TCI_ASSERT(v->s, v->l->rows == 1 || (st->mem != TCI_MEM_BARRIER && st->mem != TCI_MEM_LANE &&
                                          st->mem != TCI_MEM_BELOW &&
                                          st->mem != TCI_MEM_LOAD_REPEAT));
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
     }
-    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED) {
+    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED ||
+        st->mem == TCI_MEM_LOAD_IF) {
         TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
     if (uses & TCI_LMEM_FIRST) {
@@ -101,7 +102,7 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         const tci_lvalue *value = tci_lverify_use(v, st->args[0]);
         bool one = st->mem == TCI_MEM_STORE_ONE || st->mem == TCI_MEM_STORE_LANE ||
-                    st->mem == TCI_MEM_SPLAT;
+                    st->mem == TCI_MEM_SPLAT || st->mem == TCI_MEM_LOAD_IF;
         TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
         TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
     }

@@ -433,6 +433,52 @@ static tc_tensor sc_windows(tc_tensor x) { return tc_relu(sc_image(x, &image_sam
 static tc_tensor sc_windows_large(tc_tensor x) { return sc_image(x, &image_large); }
 static tc_tensor sc_windows_apart(tc_tensor x) { return sc_image(tc_mul(x, 2), &image_apart); }
 static tc_tensor sc_windows_groups(tc_tensor x) { return sc_image(x, &image_groups); }
+/* Windows of channels by themselves, which lie last in the image, the filter and the result. */
+typedef struct last_case {
+    int64_t images, height, width, channels, kernel, stride, apart;
+} last_case;
+static tc_tensor sc_last_windows(tc_tensor image, const last_case *c, double fill)
+{
+    int64_t over = (c->kernel - 1) * c->apart + 1, pad = over / 2;
+    tc_tensor x = tc_pad(tc_pad(image, 1, pad, pad, fill), 2, pad, pad, fill);
+    for (int i = 0; i < 2; i++) {
+        x = tc_slice(tc_unfold(x, 1 + i, over, c->stride), 4 + i, 0, over, c->apart);
+    }
+    return x;
+}
+static tc_tensor sc_last(tc_tensor x, const last_case *c)
+{
+    int64_t n = c->images * c->height * c->width * c->channels, places = c->kernel * c->kernel;
+    tc_tensor flat = tc_reshape(x, -1), part[2];
+    part[0] = tc_reshape(tc_slice(flat, 0, 0, n, 1), c->images, c->height, c->width, c->channels);
+    part[0] = sc_last_windows(part[0], c, 0);
+    part[1] = tc_reshape(tc_slice(flat, 0, n, n + c->channels * places, 1), c->kernel, c->kernel,
+                         c->channels);
+    return tc_relu(tc_einsum("nhwcij,ijc->nhwc", TC_TENSORS_N(part, 2)));
+}
+static const last_case last_same = {1, 40, 48, 64, 3, 1, 1};
+static const last_case last_halving = {1, 51, 66, 72, 5, 2, 1};
+static const last_case last_apart = {2, 14, 15, 96, 3, 1, 2};
+static const last_case last_few = {3, 9, 8, 12, 3, 1, 1};
+static tc_tensor sc_last_same(tc_tensor x) { return sc_last(x, &last_same); }
+static tc_tensor sc_last_halving(tc_tensor x) { return sc_last(x, &last_halving); }
+static tc_tensor sc_last_apart(tc_tensor x) { return sc_last(x, &last_apart); }
+static tc_tensor sc_last_few(tc_tensor x) { return sc_last(x, &last_few); }
+/* Filters of few channels, which lie together. */
+static tc_tensor sc_last_filters(tc_tensor x)
+{
+    const last_case how = {1, 33, 32, 3, 3, 1, 1};
+    tc_tensor flat = tc_reshape(x, -1), part[2];
+    part[0] = tc_reshape(tc_slice(flat, 0, 0, 3168, 1), 1, 33, 32, 3);
+    part[0] = sc_last_windows(part[0], &how, 0);
+    part[1] = tc_reshape(tc_slice(flat, 0, 3168, 9864, 1), 3, 3, 3, 248);
+    return tc_einsum("nhwcij,ijck->nhwk", TC_TENSORS_N(part, 2));
+}
+static tc_tensor sc_last_pool(tc_tensor x)
+{
+    const last_case how = {1, 0, 0, 0, 3, 2, 1};
+    return tc_max(sc_last_windows(tc_unsqueeze(x, 0), &how, -INFINITY), TC_AXES(-1, -2), false);
+}
 /* To the image and to the filter at once. */
 static tc_tensor sc_gradient(tc_tensor x, const image_case *c)
 {
@@ -542,6 +588,15 @@ static const schedule_case schedule_cases[] = {
     {"points", TC_I64, {4104}, 1, sc_windows_few},
     {"points", TC_F32, {4800}, 1, sc_windows_four},
     {"points by 256 threads, 8 each", TC_F32, {106272}, 1, sc_windows_rows},
+    {"vector 4 lanes, windows by 128 threads, 8 each", TC_F32, {123456}, 1, sc_last_same},
+    {"vector 8 lanes, windows by 128 threads, 4 each", TC_BF16, {123456}, 1, sc_last_same},
+    {"vector 2 lanes, windows by 128 threads, 8 each", TC_F64, {123456}, 1, sc_last_same},
+    {"vector 4 lanes, windows by 128 threads, 3 each", TC_F32, {244152}, 1, sc_last_halving},
+    {"vector 8 lanes, windows by 128 threads, 3 each", TC_F16, {41184}, 1, sc_last_apart},
+    {"vector 4 lanes, windows by 128 threads, 1 each", TC_BF16, {2700}, 1, sc_last_few},
+    {"vector 8 lanes, windows by 128 threads, 1 each", TC_BF16, {15, 17, 64}, 3, sc_last_pool},
+    {"vector 2 lanes, windows by 128 threads, 7 each", TC_F32, {40, 84, 66}, 3, sc_last_pool},
+    {"vector 8 lanes, windows by 128 threads, 4 each", TC_BF16, {9864}, 1, sc_last_filters},
     {"points", TC_F32, {10512}, 1, sc_windows_each_back},
     {"points", TC_F32, {4800}, 1, sc_windows_four_back},
     {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
