@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "41096c3f58e7b385"
+#define TCI_BUILD "648b5006029ff9c7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -10271,7 +10271,7 @@ static inline bool tci_prim_is_math(tci_prim p) { return p > TCI_P_MATH_FIRST; }
 #endif
 
 /* ---- src/ops/math.h, continued ---- */
-enum { TCI_RECIPE_MAX = 192 }; /* longest recipe, in instructions */
+enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5120 }; /* instructions of the longest, of all */
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
@@ -10302,11 +10302,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
-    TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
-    TCI_H_TRIGAMMA_F32,
-    TCI_H_EXP_CORE_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64,
-    TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64,
-    TCI_H_ERFINV_F64, TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
+    TCI_H_TAN_SLOW_F32, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64, TCI_H_TAN_F64,
     TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
 } tci_helper_id;
@@ -11864,8 +11860,8 @@ TCI_FN void tci_custom_run(const tci_custom_call *call, void *const *operands, i
     }
 }
 /* ---- src/ops/helpers.c ---- */
-/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, and ERFINV, LGAMMA
- * and its derivatives with what they stand on, POW and GCD of integers.
+/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, POW and GCD of
+ * integers.
  *
  * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
  * the interpreter and generated code run the same operations in the same order.
@@ -11947,84 +11943,6 @@ static float tc_h_cos_slow_f32(float x) {
 TCI_HELPER(tan_slow_f32,
 static float tc_h_tan_slow_f32(float x) {
     return (float)(tc_h_trig_slow_f32(x, 0) / tc_h_trig_slow_f32(x, 1));
-})
-
-/* e^(hi + lo) * 2^k, rounded once (within 0.52 ulp), |k| <= 128. Polynomial of (e^r - 1 - r) / r^2:
- * 2^-58. The scale goes in two halves, so results below the normal range are rounded once. */
-TCI_HELPER(exp_core_f64,
-static double tc_h_exp_core_f64(double hi, double lo, int k) {
-    if (hi != hi) {
-        return hi;
-    }
-    if (hi > 720.0) {
-        hi = 720.0;
-        lo = 0.0;
-    }
-    if (hi < -900.0) {
-        hi = -900.0;
-        lo = 0.0;
-    }
-    double n = TC_FMA_F64(hi, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
-    double rh = TC_FMA_F64(n, -0x1.62e42fefa38p-1, hi);
-    double c = TC_FMA_F64(n, -0x1.ef35793c7673p-45, lo);
-    double r = rh + c;
-    double rl = c - (r - rh);
-    static const double q[11] = {
-        0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22,
-        0x1.71de0219b8b01p-19, 0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13,
-        0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7, 0x1.5555555555558p-5,
-        0x1.5555555555557p-3, 0.5};
-    double p = q[0];
-    for (int i = 1; i < 11; i++) {
-        p = TC_FMA_F64(p, r, q[i]);
-    }
-    double tail = TC_FMA_F64(r * r, p, TC_FMA_F64(r, rl, rl));
-    double y = 1.0 + r;
-    y = y + (((1.0 - y) + r) + tail);
-    long long e = (long long)n + k;
-    long long half = e / 2;
-    union { unsigned long long u; double f; } a;
-    union { unsigned long long u; double f; } b;
-    a.u = (unsigned long long)(half + 1023) << 52;
-    b.u = (unsigned long long)(e - half + 1023) << 52;
-    return y * a.f * b.f;
-})
-
-/* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f): log(1 + f) = 2 atanh(s)
- * = f - (f^2/2 - s (f^2/2 + R(s^2))). R: 2^-58 of the result. */
-TCI_HELPER(log_f64,
-static double tc_h_log_f64(double x) {
-    union { double f; unsigned long long u; } v;
-    v.f = x;
-    if (!(x > 0.0)) {
-        v.u = x == 0.0 ? 0xfff0000000000000u : 0x7ff8000000000000u;
-        return v.f;
-    }
-    if (v.u >= 0x7ff0000000000000u) {
-        return x;
-    }
-    int k = 0;
-    if (x < 0x1p-1022) {
-        v.f = x * 0x1p54;
-        k = -54;
-    }
-    unsigned long long offset = v.u - 0x3fe6a09e667f3bcdu;
-    k += (int)((long long)offset >> 52);
-    v.u = (offset & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
-    double f = v.f - 1.0;
-    double s = f / (2.0 + f);
-    double z = s * s;
-    static const double q[7] = {
-        0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3,
-        0x1.c71c62d03b34dp-3, 0x1.2492492e03e54p-2, 0x1.9999999995223p-2,
-        0x1.5555555555558p-1};
-    double p = q[0];
-    for (int i = 1; i < 7; i++) {
-        p = TC_FMA_F64(p, z, q[i]);
-    }
-    double half = 0.5 * f * f;
-    double low = TC_FMA_F64((double)k, 0x1.ef35793c7673p-45, s * TC_FMA_F64(p, z, half));
-    return TC_FMA_F64((double)k, 0x1.62e42fefa38p-1, f - (half - low));
 })
 
 /* sin(x + quarter * pi/2). x - n pi/2 = r + rl: as it is below pi/4; with pi/2 in three parts up to
@@ -12143,113 +12061,6 @@ static double tc_h_tan_f64(double x) {
     return tc_h_trig_f64(x, 0) / tc_h_trig_f64(x, 1);
 })
 
-/* factor * Phi(-b) * 2^128, b = a + rest >= 0, Phi the normal distribution, where b^2 / 2 is hi +
- * lo exactly. In what follows a stands for b; the derivative puts the rest back.
- * (1 + a) Phi(-a) e^(a^2/2) is a polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term and
- * the division are done in hi + lo. */
-TCI_HELPER(tail_f64,
-static double tc_h_tail_f64(double a, double rest, double factor, double hi, double lo) {
-    if (a > 39.0) {
-        a = 39.0;
-    }
-    double t = (a - 4.0) / (a + 4.0);
-    static const double q[23] = {
-        -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28,
-        0x1.2c06493301c98p-26, -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24,
-        0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21, 0x1.b2350dd4bb5f4p-22,
-        -0x1.5ead54a0910afp-19, -0x1.cca7333e019e5p-19, 0x1.c93d6d33fde2dp-17,
-        0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14,
-        0x1.6c5382a4e895ap-11, -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8,
-        0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5, 0x1.d4969f10e03e2p-6,
-        0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
-    double p = q[0];
-    for (int i = 1; i < 23; i++) {
-        p = TC_FMA_F64(p, t, q[i]);
-    }
-    double top = t * p;
-    double q0 = 0x1.e361ea6fba141p-2;
-    double qh = q0 + top;
-    double ql = (top - (qh - q0)) + TC_FMA_F64(t, p, -top);
-    double d = 1.0 + a;
-    double dl = a > 1.0 ? 1.0 - (d - a) : a - (d - 1.0);
-    double m = qh / d;
-    double ml = (TC_FMA_F64(-m, d, qh) + (ql - m * dl)) / d
-        + rest * (a * m - 0.39894228040143268);
-    double uh = m * factor;
-    double ul = TC_FMA_F64(m, factor, -uh) + ml * factor;
-    double e = tc_h_exp_core_f64(-hi, -lo, 128);
-    return TC_FMA_F64(e, uh, e * ul);
-})
-
-/* Below 0.84 x + x P(x^2) (2^-56); else 1 - 2 Phi(-|x| sqrt 2), whose exponent is x^2. */
-TCI_HELPER(erf_f64,
-static double tc_h_erf_f64(double x) {
-    double a = x < 0.0 ? -x : x;
-    if (a < 0.84) {
-        static const double q[12] = {
-            -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23,
-            0x1.b9cafbe17b1c9p-20, -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14,
-            -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8, -0x1.b82ce3128244p-6,
-            0x1.ce2f21a042ae9p-4, -0x1.812746b0379e6p-2, 0x1.06eba8214db69p-3};
-        double z = x * x;
-        double p = q[0];
-        for (int i = 1; i < 12; i++) {
-            p = TC_FMA_F64(p, z, q[i]);
-        }
-        return TC_FMA_F64(x, p, x);
-    }
-    a = a > 30.0 ? 30.0 : a;
-    double s = a * a;
-    double wide = a * 0x1.6a09e667f3bcdp+0;
-    double rest = TC_FMA_F64(a, 0x1.6a09e667f3bcdp+0, -wide) + a * -0x1.bdd3413b26456p-54;
-    double y = tc_h_tail_f64(wide, rest, 1.0, s, TC_FMA_F64(a, a, -s));
-    y = TC_FMA_F64(y, -0x1p-127, 1.0);
-    return x < 0.0 ? -y : y;
-})
-
-TCI_HELPER(erfc_f64,
-static double tc_h_erfc_f64(double x) {
-    double a = x < 0.0 ? -x : x;
-    if (a < 0.5) {
-        return 1.0 - tc_h_erf_f64(x);
-    }
-    a = a > 28.0 ? 28.0 : a;
-    double s = a * a;
-    double wide = a * 0x1.6a09e667f3bcdp+0;
-    double rest = TC_FMA_F64(a, 0x1.6a09e667f3bcdp+0, -wide) + a * -0x1.bdd3413b26456p-54;
-    double y = tc_h_tail_f64(wide, rest, 1.0, s, TC_FMA_F64(a, a, -s));
-    return x < 0.0 ? TC_FMA_F64(y, -0x1p-127, 2.0) : y * 0x1p-127;
-})
-
-/* Two steps of Halley's method on erf(y) = a, from a half on on erfc(y) = 1 - a, from a series, or
- * Winitzki's formula (A handy approximation for the error function and its inverse, 2008), whose
- * roots are powers. */
-TCI_HELPER(erfinv_f64,
-static double tc_h_erfinv_f64(double x) {
-    double a = x < 0.0 ? -x : x;
-    if (!(a < 1.0)) {
-        return a == 1.0 ? x / 0.0 : (x - x) / (x - x);
-    }
-    double y = a * 0.88622692545275801 * (1.0 + 0.2617993877991494 * a * a);
-    if (a > 0.5) {
-        double l = tc_h_log_f64((1.0 - a) * (1.0 + a));
-        double t = 4.330746750799873 + 0.5 * l;
-        t = tc_h_exp_core_f64(0.5 * tc_h_log_f64(t * t - l / 0.147), 0.0, 0) - t;
-        y = tc_h_exp_core_f64(0.5 * tc_h_log_f64(t), 0.0, 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        double off = a > 0.5 ? (1.0 - a) - tc_h_erfc_f64(y) : tc_h_erf_f64(y) - a;
-        double d = off / (1.1283791670955126 * tc_h_exp_core_f64(-y * y, 0.0, 0));
-        y -= d / (1.0 + y * d);
-    }
-    return x < 0.0 ? -y : x == 0.0 ? x : y;
-})
-
-TCI_HELPER(erfinv_f32,
-static float tc_h_erfinv_f32(float x) {
-    return (float)tc_h_erfinv_f64((double)x);
-})
-
 /* log where x is not a finite number above 0: -inf at 0, inf at inf, else NaN. */
 TCI_HELPER(log_edge_f32,
 static float tc_h_log_edge_f32(float x) {
@@ -12308,203 +12119,6 @@ static long long tc_h_gcd_i64(long long x, long long y) {
     return tc_h_gcd_u64((long long)(x < 0 ? 0 - a : a), (long long)(y < 0 ? 0 - b : b));
 })
 
-/* log|Gamma|. From 0.704 to 2.3 (x - 1) (x - 2) R(x - 3/2); below and above that
- * x Gamma(x) = Gamma(x + 1), from 8 on Stirling's series, below 0 the reflection
- * pi / (x sin(pi x)). */
-TCI_HELPER(lgamma_f64,
-static double tc_h_lgamma_f64(double x) {
-    double y = x < 0.0 ? -x : x;
-    double more = 0.0;
-    double sign = 1.0;
-    if (!(y < 0x1p1023)) {
-        return x * x;
-    }
-    if (y < 0x1p-60) {
-        return -tc_h_log_f64(y);
-    }
-    if (x < 0.0) {
-        double r = y < 0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
-        r = tc_h_trig_f64(r * 3.14159265358979312, 0) * y;
-        more = 1.14472988584940017 - tc_h_log_f64(r < 0.0 ? -r : r);
-        sign = -1.0;
-    }
-    if (y < 0.704) {
-        more -= sign * tc_h_log_f64(y);
-        y += 1.0;
-    } else if (y >= 8.0) {
-        static const double q[8] = {
-            -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176,
-            0.00084175084175084175, -0.00059523809523809524, 0.00079365079365079365,
-            -0.0027777777777777778, 0.083333333333333333};
-        double w = 1.0 / (y * y);
-        double p = q[0];
-        for (int i = 1; i < 8; i++) {
-            p = TC_FMA_F64(p, w, q[i]);
-        }
-        p = TC_FMA_F64(y - 0.5, tc_h_log_f64(y) - 1.0, 0.41893853320467274 + p / y);
-        return more + sign * p;
-    }
-    double product = 1.0;
-    while (y >= 2.3) {
-        y -= 1.0;
-        product *= y;
-    }
-    static const double c[30] = {
-        -0x1.402e726382ef5p-20, 0x1.ee00a35f2eccdp-20, 0x1.8305fed6bbba9p-19,
-        -0x1.2a0f35446b00cp-18, -0x1.727d25f8a3347p-18, 0x1.1de338c931237p-17,
-        0x1.6cbf500bcc115p-19, -0x1.168df60023c01p-18, -0x1.df7cce5b2e925p-18,
-        0x1.75473da848682p-17, -0x1.3a902045b8dbcp-17, 0x1.f09c7b54d9285p-17,
-        -0x1.c185749fc9a8fp-16, 0x1.638a7dca915acp-15, -0x1.15c4ec0a082b5p-14,
-        0x1.ba729ac8e6dfbp-14, -0x1.6239e4c6c265dp-13, 0x1.1c7a2029984ebp-12,
-        -0x1.cb45055df537ap-12, 0x1.750a97f015623p-11, -0x1.313e8a1efe7e7p-10,
-        0x1.f814ba7bfbfd3p-10, -0x1.a5035230c6867p-9, 0x1.64f0664aef208p-8,
-        -0x1.34dbda149c8f9p-7, 0x1.13342352833dap-6, -0x1.007aa83cee16ap-5,
-        0x1.01af62a29298dp-4, -0x1.2aed059bd608ap-3, 0x1.eeb95b094c191p-2};
-    double t = y - 1.5;
-    double p = c[0];
-    for (int i = 1; i < 29; i++) {
-        p = TC_FMA_F64(p, t, c[i]);
-    }
-    double top = p * t;
-    double d = y - 1.0;
-    d = TC_FMA_F64(d, d, -d);
-    p = c[29] + top;
-    p = TC_FMA_F64(d, p, d * (top - (p - c[29]))) + (product > 1.0 ? tc_h_log_f64(product) : 0.0);
-    return more + sign * p;
-})
-
-TCI_HELPER(lgamma_f32,
-static float tc_h_lgamma_f32(float x) {
-    return (float)tc_h_lgamma_f64((double)x);
-})
-
-/* The derivative of that: from 1 to 2 (x - root) P(x - 3/2), the root in two parts; the recurrence
- * up to 10, whose sum is more + low; the asymptotic series from there on, below 0 the reflection.
- * At 0 it is -inf of the zero's sign, at the integers below it NaN. */
-TCI_HELPER(digamma_f64,
-static double tc_h_digamma_f64(double x) {
-    double more = 0.0;
-    double low = 0.0;
-    double off = 0.0;
-    if (x < 0x1p-60 && x > -0x1p-60) {
-        return -1.0 / x;
-    }
-    if (x < 0.0) {
-        double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
-        if (r == 0.0) {
-            return r / r;
-        }
-        r *= 3.14159265358979312;
-        more = -3.14159265358979312 * tc_h_trig_f64(r, 1) / tc_h_trig_f64(r, 0);
-        x = 1.0 - x;
-    }
-    if (!(x < 10.0)) {
-        double w = 1.0 / (x * x);
-        static const double q[7] = {
-            0.083333333333333333, -0.021092796092796093, 0.0075757575757575758,
-            -0.0041666666666666667, 0.003968253968253968, -0.0083333333333333333,
-            0.083333333333333333};
-        double p = q[0];
-        for (int i = 1; i < 7; i++) {
-            p = TC_FMA_F64(p, w, q[i]);
-        }
-        return more + (tc_h_log_f64(x) - (0.5 / x + w * p));
-    }
-    while (x < 1.0 || x >= 2.0) {
-        double step = x < 1.0 ? -1.0 : 1.0;
-        double v = x < 1.0 ? x : x - 1.0;
-        off = x < 1.0 ? x - ((x + 1.0) - 1.0) : 0.0;
-        x -= step;
-        double t = step / v;
-        double sum = more + t;
-        double back = sum - more;
-        low += ((more - (sum - back)) + (t - back)) + TC_FMA_F64(-t, v, step) / v;
-        more = sum;
-    }
-    static const double c[22] = {
-        -0x1.6b107f71aa124p-13, 0x1.104c9d0897b58p-12, -0x1.3db05b36d9a48p-13,
-        0x1.dc8ae08af0fc4p-13, -0x1.f99f529bd0771p-12, 0x1.7b3b41b0b38cdp-11,
-        -0x1.1002aaf6255f5p-10, 0x1.980fc9c9f0be8p-10, -0x1.33661f9073563p-9,
-        0x1.cd3e42d157015p-9, -0x1.5a071c746535bp-8, 0x1.03c00801ba958p-7,
-        -0x1.86355f6f68797p-7, 0x1.256475e5ac975p-6, -0x1.b9f8b1367959dp-6,
-        0x1.4de9aa05d3418p-5, -0x1.fb442029cdbf4p-5, 0x1.8512e5905d180p-4,
-        -0x1.2feeeb98a7cd8p-3, 0x1.eca189b8e6da1p-3, -0x1.b1cb63005ee97p-2,
-        0x1.e6f0cbb873617p-1};
-    double p = c[0];
-    for (int i = 1; i < 21; i++) {
-        p = TC_FMA_F64(p, x - 1.5, c[i]);
-    }
-    double top = TC_FMA_F64(p, x - 1.5, -0x1.f789c8f062b61p-55);
-    p = c[21] + top;
-    top -= p - c[21];
-    double d = (x - 0x1.762d86356be3fp+0) + (off - 0x1.b86a722197829p-54);
-    double y = d * p;
-    low += TC_FMA_F64(d, p, -y) + d * top;
-    double sum = more + y;
-    double back = sum - more;
-    return sum + (((more - (sum - back)) + (y - back)) + low);
-})
-
-TCI_HELPER(digamma_f32,
-static float tc_h_digamma_f32(float x) {
-    return (float)tc_h_digamma_f64((double)x);
-})
-
-/* The second derivative: the asymptotic series at x + n, from 12 on, and then the n terms of the
- * recurrence, the largest last. */
-TCI_HELPER(trigamma_f64,
-static double tc_h_trigamma_f64(double x) {
-    double more = 0.0;
-    double sign = 1.0;
-    if (x < 0x1p-60 && x > -0x1p-60) {
-        return (1.0 / x) * (1.0 / x);
-    }
-    if (x < 0.0) {
-        double r = x > -0x1p51 ? x - ((x + 0x1.8p52) - 0x1.8p52) : 0.0;
-        double turn = r * 3.14159265358979312;
-        double rest = TC_FMA_F64(r, 3.14159265358979312, -turn) + r * 1.2246467991473532e-16;
-        double s = tc_h_trig_f64(turn, 0);
-        double u = 3.14159265358979312 / s;
-        if (s == 0.0) {
-            return u * u;
-        }
-        double ul = (TC_FMA_F64(-u, s, 3.14159265358979312)
-            + (1.2246467991473532e-16 - u * rest * tc_h_trig_f64(turn, 1))) / s;
-        more = u * u + 2.0 * u * ul;
-        sign = -1.0;
-        x = 1.0 - x;
-    }
-    int n = x < 12.0 ? (int)(12.0 - x) + 1 : 0;
-    double v = x + (double)n;
-    double w = 1.0 / (v * v);
-    static const double q[7] = {
-        1.1666666666666667, -0.25311355311355311, 0.075757575757575758,
-        -0.033333333333333333, 0.023809523809523810, -0.033333333333333333,
-        0.16666666666666667};
-    double p = q[0];
-    for (int i = 1; i < 7; i++) {
-        p = TC_FMA_F64(p, w, q[i]);
-    }
-    double sum = 1.0 / v + w * (0.5 + p / v);
-    double low = 0.0;
-    while (n > 0) {
-        n -= 1;
-        v = x + (double)n;
-        double t = 1.0 / v;
-        double square = t * t;
-        double next = sum + square;
-        low += (square - (next - sum)) + TC_FMA_F64(t, t, -square)
-            + 2.0 * square * TC_FMA_F64(-t, v, 1.0);
-        sum = next;
-    }
-    return more + sign * (sum + low);
-})
-
-TCI_HELPER(trigamma_f32,
-static float tc_h_trigamma_f32(float x) {
-    return (float)tc_h_trigamma_f64((double)x);
-})
-
 /* id, name, dtype, arity, the two helpers it needs */
 TCI_QUICK_END
 
@@ -12518,23 +12132,10 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
     TCI_HELPER_ROW(TAN_SLOW_F32, tan_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
-    TCI_HELPER_ROW(ERFINV_F32, erfinv_f32, F32, 1, ERFINV_F64, NONE),
-    TCI_HELPER_ROW(LGAMMA_F32, lgamma_f32, F32, 1, LGAMMA_F64, NONE),
-    TCI_HELPER_ROW(DIGAMMA_F32, digamma_f32, F32, 1, DIGAMMA_F64, NONE),
-    TCI_HELPER_ROW(TRIGAMMA_F32, trigamma_f32, F32, 1, TRIGAMMA_F64, NONE),
-    TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
-    TCI_HELPER_ROW(LOG_F64, log_f64, F64, 1, NONE, NONE),
     TCI_HELPER_ROW(TRIG_F64, trig_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(SIN_F64, sin_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(COS_F64, cos_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(TAIL_F64, tail_f64, F64, 0, EXP_CORE_F64, NONE),
-    TCI_HELPER_ROW(ERF_F64, erf_f64, F64, 1, TAIL_F64, NONE),
     TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(ERFC_F64, erfc_f64, F64, 1, ERF_F64, NONE),
-    TCI_HELPER_ROW(ERFINV_F64, erfinv_f64, F64, 1, ERFC_F64, LOG_F64),
-    TCI_HELPER_ROW(LGAMMA_F64, lgamma_f64, F64, 1, LOG_F64, TRIG_F64),
-    TCI_HELPER_ROW(DIGAMMA_F64, digamma_f64, F64, 1, LOG_F64, TRIG_F64),
-    TCI_HELPER_ROW(TRIGAMMA_F64, trigamma_f64, F64, 1, TRIG_F64, NONE),
     TCI_HELPER_ROW(POW_I64, pow_i64, I64, 2, NONE, NONE),
     TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
     TCI_HELPER_ROW(GCD_U64, gcd_u64, U64, 2, NONE, NONE),
@@ -12542,21 +12143,10 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
     [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
-    [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,
     [TCI_H_SIN_F64].f64_1 = tc_h_sin_f64,
     [TCI_H_COS_F64].f64_1 = tc_h_cos_f64,
-    [TCI_H_ERF_F64].f64_1 = tc_h_erf_f64,
     [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
-    [TCI_H_ERFINV_F32].f32_1 = tc_h_erfinv_f32,
-    [TCI_H_LGAMMA_F32].f32_1 = tc_h_lgamma_f32,
-    [TCI_H_DIGAMMA_F32].f32_1 = tc_h_digamma_f32,
-    [TCI_H_TRIGAMMA_F32].f32_1 = tc_h_trigamma_f32,
     [TCI_H_TAN_F64].f64_1 = tc_h_tan_f64,
-    [TCI_H_ERFC_F64].f64_1 = tc_h_erfc_f64,
-    [TCI_H_ERFINV_F64].f64_1 = tc_h_erfinv_f64,
-    [TCI_H_LGAMMA_F64].f64_1 = tc_h_lgamma_f64,
-    [TCI_H_DIGAMMA_F64].f64_1 = tc_h_digamma_f64,
-    [TCI_H_TRIGAMMA_F64].f64_1 = tc_h_trigamma_f64,
     [TCI_H_GCD_I64].i64_2 = tc_h_gcd_i64,
     [TCI_H_GCD_U64].i64_2 = tc_h_gcd_u64,
     [TCI_H_POW_I64].i64_2 = tc_h_pow_i64,
@@ -12584,8 +12174,7 @@ TCI_FN int tci_helper_count(void)
  * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
  * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions carry sums
- * of two doubles, operation by operation as the helpers of the same names do (ops/helpers.c), on
- * which ERFINV, LGAMMA and its derivatives stand: those are helpers altogether.
+ * of two doubles.
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -12597,6 +12186,12 @@ TCI_FN int tci_helper_count(void)
 #include <math.h>
 #include <pthread.h>
 
+/* ---- src/ops/recipe.h ---- */
+/* ops/recipe.h - what recipes are written in: each function appends instructions and returns the
+ * index of their result. */
+#ifndef TCI_OPS_RECIPE_H
+#define TCI_OPS_RECIPE_H
+
 
 typedef struct tci_math {
     tci_step_inst *insts;
@@ -12605,25 +12200,26 @@ typedef struct tci_math {
     tc_dtype bits;   /* the signed integer of the same width */
 } tci_math;
 
-static tci_step_inst tci_math_insts[TCI_P_COUNT - TCI_P_BASE_COUNT][2][TCI_RECIPE_MAX];
-static tci_recipe tci_math_recipes[TCI_P_COUNT - TCI_P_BASE_COUNT][2];
-static pthread_once_t tci_math_once = PTHREAD_ONCE_INIT;
+/* A value as hi + lo. */
+typedef struct tci_math_pair {
+    int hi, lo;
+} tci_math_pair;
 
 /* ---- building blocks: each appends one instruction and returns its index ---- */
 
-static int tci_math_add_inst(tci_math *m, tci_step_inst inst)
+static inline int tci_math_add_inst(tci_math *m, tci_step_inst inst)
 {
     m->insts[m->n] = inst;
     return m->n++;
 }
 
-static int tci_math_arg(tci_math *m, int which)
+static inline int tci_math_arg(tci_math *m, int which)
 {
     tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (int8_t)m->t, .imm = (int16_t)which};
     return tci_math_add_inst(m, inst);
 }
 
-static int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
+static inline int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
 {
     for (int i = 0; i < m->n; i++) {
         const tci_step_inst *old = &m->insts[i];
@@ -12635,19 +12231,19 @@ static int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
     return tci_math_add_inst(m, inst);
 }
 
-static int tci_math_k(tci_math *m, double x)
+static inline int tci_math_k(tci_math *m, double x)
 {
     tci_value v = {.f = x};
     return tci_math_const(m, m->t, v);
 }
 
-static int tci_math_ki(tci_math *m, int64_t x)
+static inline int tci_math_ki(tci_math *m, int64_t x)
 {
     tci_value v = {.i = x};
     return tci_math_const(m, m->bits, v);
 }
 
-static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int b, int c)
+static inline int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int b, int c)
 {
     tci_step_inst inst = {.kind = TCI_RECIPE_PRIM,
                           .prim = (uint8_t)p,
@@ -12657,43 +12253,43 @@ static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int 
     return tci_math_add_inst(m, inst);
 }
 
-static int tci_math_1(tci_math *m, tci_prim p, int a)
+static inline int tci_math_1(tci_math *m, tci_prim p, int a)
 {
     return tci_math_prim(m, p, (tc_dtype)m->insts[a].dtype, 1, a, 0, 0);
 }
 
-static int tci_math_2(tci_math *m, tci_prim p, int a, int b)
+static inline int tci_math_2(tci_math *m, tci_prim p, int a, int b)
 {
     return tci_math_prim(m, p, (tc_dtype)m->insts[a].dtype, 2, a, b, 0);
 }
 
-static int tci_math_fma(tci_math *m, int a, int b, int c)
+static inline int tci_math_fma(tci_math *m, int a, int b, int c)
 {
     return tci_math_prim(m, TCI_P_FMA, m->t, 3, a, b, c);
 }
 
-static int tci_math_compare(tci_math *m, tci_prim p, int a, int b)
+static inline int tci_math_compare(tci_math *m, tci_prim p, int a, int b)
 {
     return tci_math_prim(m, p, TC_BOOL, 2, a, b, 0);
 }
 
-static int tci_math_select(tci_math *m, int mask, int a, int b)
+static inline int tci_math_select(tci_math *m, int mask, int a, int b)
 {
     return tci_math_prim(m, TCI_P_SELECT, (tc_dtype)m->insts[a].dtype, 3, mask, a, b);
 }
 
-static int tci_math_to_bits(tci_math *m, int a)
+static inline int tci_math_to_bits(tci_math *m, int a)
 {
     return tci_math_prim(m, TCI_P_BITS, m->bits, 1, a, 0, 0);
 }
 
-static int tci_math_from_bits(tci_math *m, int a)
+static inline int tci_math_from_bits(tci_math *m, int a)
 {
     return tci_math_prim(m, TCI_P_BITS, m->t, 1, a, 0, 0);
 }
 
 /* Horner's rule by FMA: c[0] x^(n-1) + ... + c[n-1]. */
-static int tci_math_poly(tci_math *m, int x, const double *c, int n)
+static inline int tci_math_poly(tci_math *m, int x, const double *c, int n)
 {
     int y = tci_math_k(m, c[0]);
     for (int i = 1; i < n; i++) {
@@ -12702,7 +12298,7 @@ static int tci_math_poly(tci_math *m, int x, const double *c, int n)
     return y;
 }
 
-static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
+static inline int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
 {
     bool two = tci_helper_get(id)->arity == 2;
     int call = tci_math_prim(m, TCI_P_LANE1, m->t, two ? 3 : 2, a, two ? b : mask, mask);
@@ -12711,7 +12307,7 @@ static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
 }
 
 /* 2^n as a float, from the sum `shifted` whose low bits hold n + 127 (f64: 1023). */
-static int tci_math_exp2i(tci_math *m, int shifted)
+static inline int tci_math_exp2i(tci_math *m, int shifted)
 {
     int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
     int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), digits);
@@ -12720,7 +12316,7 @@ static int tci_math_exp2i(tci_math *m, int shifted)
 
 /* p 2^n, from bits that hold n + 2 * 127 (f64: 2 * 1023): both halves of n give normal factors, and
  * the first product is exact. */
-static int tci_math_scale(tci_math *m, int p, int bits)
+static inline int tci_math_scale(tci_math *m, int p, int bits)
 {
     int half = tci_math_2(m, TCI_P_SHR, bits, tci_math_ki(m, 1));
     int rest = tci_math_2(m, TCI_P_SUB, bits, half);
@@ -12732,7 +12328,7 @@ static int tci_math_scale(tci_math *m, int p, int bits)
 }
 
 /* The sign bit of x put on a result that is >= 0. */
-static int tci_math_copy_sign(tci_math *m, int y, int x)
+static inline int tci_math_copy_sign(tci_math *m, int y, int x)
 {
     int bit = tci_math_ki(m, m->t == TC_F64 ? INT64_MIN : INT32_MIN);
     int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), bit);
@@ -12740,10 +12336,75 @@ static int tci_math_copy_sign(tci_math *m, int y, int x)
 }
 
 /* x itself where it is a zero of either sign, else y: for odd functions. */
-static int tci_math_keep_zero(tci_math *m, int x, int y)
+static inline int tci_math_keep_zero(tci_math *m, int x, int y)
 {
     return tci_math_select(m, tci_math_compare(m, TCI_P_EQ, x, tci_math_k(m, 0.0)), x, y);
 }
+
+/* ---- the two widths ---- */
+
+static inline bool tci_math_is_wide(const tci_math *m)
+{
+    return m->t == TC_F64;
+}
+
+/* The constant of this width. */
+static inline int tci_math_k_of(tci_math *m, double narrow, double wide)
+{
+    return tci_math_k(m, tci_math_is_wide(m) ? wide : narrow);
+}
+
+static inline int tci_math_digits(const tci_math *m)
+{
+    return tci_math_is_wide(m) ? 52 : 23;
+}
+
+static inline int tci_math_magic_of(tci_math *m, int bias)
+{
+    return tci_math_k_of(m, 12582912.0 + bias, 0x1.8p52 + bias);
+}
+
+static inline int tci_math_bias(const tci_math *m)
+{
+    return tci_math_is_wide(m) ? 1023 : 127;
+}
+
+/* ---- values in two parts ---- */
+
+/* a and b as one: a + b rounded, and what that lost; |a| >= |b|, or a is 0. */
+static inline tci_math_pair tci_math_sum(tci_math *m, int a, int b)
+{
+    int hi = tci_math_2(m, TCI_P_ADD, a, b);
+    tci_math_pair y = {hi, tci_math_2(m, TCI_P_SUB, b, tci_math_2(m, TCI_P_SUB, hi, a))};
+    return y;
+}
+
+/* a b, and what rounding that lost. */
+static inline tci_math_pair tci_math_product(tci_math *m, int a, int b)
+{
+    int hi = tci_math_2(m, TCI_P_MUL, a, b);
+    tci_math_pair y = {hi, tci_math_fma(m, a, b, tci_math_1(m, TCI_P_NEG, hi))};
+    return y;
+}
+
+/* ---- ops/math.c ---- */
+/* log x in f64, x finite and above 0; lost, if not NULL: what its last roundings took. */
+TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost);
+/* sin(pi r) / (pi r) - 1, |r| <= 1/2. */
+TCI_FN int tci_math_half_turn(tci_math *m, int r);
+
+/* ---- ops/special.c ---- */
+TCI_FN void tci_math_erfinv(tci_math *m);
+TCI_FN void tci_math_lgamma(tci_math *m);
+TCI_FN void tci_math_digamma(tci_math *m);
+TCI_FN void tci_math_trigamma(tci_math *m);
+
+#endif
+
+/* ---- src/ops/math.c, continued ---- */
+static tci_step_inst tci_math_insts[TCI_RECIPES_MAX];
+static tci_recipe tci_math_recipes[TCI_P_COUNT - TCI_P_BASE_COUNT][2];
+static pthread_once_t tci_math_once = PTHREAD_ONCE_INIT;
 
 /* ---- f32 constants ---- */
 
@@ -12827,15 +12488,18 @@ static const double tci_math_log_wide_c[] = {
     0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
     0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
 
-/* ---- f64 constants: those of the helpers but for tanh, each said there ---- */
+/* ---- f64 constants: minimax fits (Remez, in 50 digits, then rounded), with their errors ---- */
 
+/* (e^r - 1 - r) / r^2, 2^-58 */
 static const double tci_math_exp_f64_c[] = {
     0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22, 0x1.71de0219b8b01p-19,
     0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13, 0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7,
     0x1.5555555555558p-5, 0x1.5555555555557p-3, 0.5};
+/* R(s^2) of log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))), s = f / (2 + f), 2^-58 of the log */
 static const double tci_math_log_f64_c[] = {
     0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3, 0x1.c71c62d03b34dp-3,
     0x1.2492492e03e54p-2, 0x1.9999999995223p-2, 0x1.5555555555558p-1};
+/* (sin(r) - r) / r^3, and (cos(r) - 1 + r^2/2) / r^4, |r| <= pi/4 */
 static const double tci_math_sin_f64_c[] = {
     0x1.5e0a62ed2b3p-33, -0x1.ae60090c44cc4p-26, 0x1.71de3794aecd1p-19, -0x1.a01a019e82435p-13,
     0x1.1111111110badp-7, -0x1.5555555555555p-3};
@@ -12847,6 +12511,7 @@ static const double tci_math_tanh_f64_c[] = {
     -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13, 0x1.34c719563af8ap-11,
     -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9, -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6,
     -0x1.ba1ba1b9ffc8bp-5, 0x1.111111111103cp-3, -0x1.5555555555555p-2};
+/* (1 + a) Phi(-a) e^(a^2/2) over t = (a - 4) / (a + 4), 2^-55, all but its constant term */
 static const double tci_math_tail_f64_c[] = {
     -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28, 0x1.2c06493301c98p-26,
     -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24, 0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21,
@@ -12854,6 +12519,7 @@ static const double tci_math_tail_f64_c[] = {
     0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14, 0x1.6c5382a4e895ap-11,
     -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8, 0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5,
     0x1.d4969f10e03e2p-6, 0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
+/* (erf(x) - x) / x over x^2, |x| < 0.84, 2^-56 */
 static const double tci_math_erf_f64_c[] = {
     -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23, 0x1.b9cafbe17b1c9p-20,
     -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14, -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8,
@@ -13041,11 +12707,6 @@ static void tci_math_gelu_f32(tci_math *m)
     tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
 }
 
-/* A value as hi + lo. */
-typedef struct tci_math_pair {
-    int hi, lo;
-} tci_math_pair;
-
 /* e^(a^2) erfc(a) = G(t) / d, d = a + 2, t = (a - 2) / (a + 2), 0.46 <= a <= 10.2; what roundings
  * of d, t, the last step of G and the quotient take is put back. */
 static tci_math_pair tci_math_erfcx_f32(tci_math *m, int a)
@@ -13126,32 +12787,6 @@ static void tci_math_tan_f32(tci_math *m)
 }
 
 /* ---- recipes of both widths: the same steps, with longer polynomials for f64 ---- */
-
-static bool tci_math_is_wide(const tci_math *m)
-{
-    return m->t == TC_F64;
-}
-
-/* The constant of this width. */
-static int tci_math_k_of(tci_math *m, double narrow, double wide)
-{
-    return tci_math_k(m, tci_math_is_wide(m) ? wide : narrow);
-}
-
-static int tci_math_digits(const tci_math *m)
-{
-    return tci_math_is_wide(m) ? 52 : 23;
-}
-
-static int tci_math_magic_of(tci_math *m, int bias)
-{
-    return tci_math_k_of(m, tci_math_magic + bias, 0x1.8p52 + bias);
-}
-
-static int tci_math_bias(const tci_math *m)
-{
-    return tci_math_is_wide(m) ? 1023 : 127;
-}
 
 /* (e^r - 1 - r) / r^2, |r| <= 0.347 */
 static int tci_math_exp_poly(tci_math *m, int r)
@@ -13405,6 +13040,15 @@ static const double tci_math_sinc_wide_c[] = {
     -0x1.33816aa3bf072p-9, 0x1.ac6805cf340f3p-6, -0x1.86a8e4720db5bp-3, 0x1.9f9cb402bc46cp-1,
     -0x1.a51a6625307d3p+0};
 
+TCI_FN int tci_math_half_turn(tci_math *m, int r)
+{
+    int s = tci_math_2(m, TCI_P_MUL, r, r);
+    int p = tci_math_is_wide(m)
+                ? tci_math_poly(m, s, tci_math_sinc_wide_c, TCI_COUNT(tci_math_sinc_wide_c))
+                : tci_math_poly(m, s, tci_math_sinc_c, TCI_COUNT(tci_math_sinc_c));
+    return tci_math_2(m, TCI_P_MUL, s, p);
+}
+
 /* sin(pi x) / (pi x): the angle less whole turns and folded to at most a quarter of one is f pi,
  * f exact, and pi is in the polynomial alone. */
 static void tci_math_sinc(tci_math *m)
@@ -13415,16 +13059,13 @@ static void tci_math_sinc(tci_math *m)
     int side = tci_math_copy_sign(m, tci_math_k(m, 1.0), f);
     int past = tci_math_compare(m, TCI_P_LT, half, tci_math_1(m, TCI_P_ABS, f));
     f = tci_math_select(m, past, tci_math_2(m, TCI_P_SUB, side, f), f);
-    int s = tci_math_2(m, TCI_P_MUL, f, f);
-    int p = tci_math_is_wide(m)
-                ? tci_math_poly(m, s, tci_math_sinc_wide_c, TCI_COUNT(tci_math_sinc_wide_c))
-                : tci_math_poly(m, s, tci_math_sinc_c, TCI_COUNT(tci_math_sinc_c));
-    int y = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, s, p), f, f);
+    int y = tci_math_fma(m, tci_math_half_turn(m, f), f, f);
     int zero = tci_math_compare(m, TCI_P_EQ, a, tci_math_k(m, 0.0));
     tci_math_select(m, zero, tci_math_k(m, 1.0), tci_math_2(m, TCI_P_DIV, y, a));
 }
 
-/* e^(hi + lo) 2^k: of f64 as exp_core_f64 does it, for hi in [-900, 720], of f32 in [-176, 89]. */
+/* e^(hi + lo) 2^k, rounded once (within 0.52 ulp), |k| <= 128: of f64 for hi in [-900, 720], of f32
+ * in [-176, 89]. The scale goes in two halves: results below the normal range are rounded once. */
 static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
 {
     int magic = tci_math_magic_of(m, 2 * tci_math_bias(m) + k);
@@ -13443,22 +13084,6 @@ static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
     int lost = tci_math_2(m, TCI_P_ADD, tci_math_2(m, TCI_P_SUB, one, y), r);
     y = tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
     return tci_math_scale(m, y, tci_math_to_bits(m, sum));
-}
-
-/* a and b as one: a + b rounded, and what that lost; |a| >= |b|, or a is 0. */
-static tci_math_pair tci_math_sum(tci_math *m, int a, int b)
-{
-    int hi = tci_math_2(m, TCI_P_ADD, a, b);
-    tci_math_pair y = {hi, tci_math_2(m, TCI_P_SUB, b, tci_math_2(m, TCI_P_SUB, hi, a))};
-    return y;
-}
-
-/* a b, and what rounding that lost. */
-static tci_math_pair tci_math_product(tci_math *m, int a, int b)
-{
-    int hi = tci_math_2(m, TCI_P_MUL, a, b);
-    tci_math_pair y = {hi, tci_math_fma(m, a, b, tci_math_1(m, TCI_P_NEG, hi))};
-    return y;
 }
 
 /* log u, u finite and above 0, to 2^-36 or 2^-64 of it: u = 2^k (1 + f), s = f / (2 + f), log u =
@@ -13551,18 +13176,30 @@ static void tci_math_exp_f64(tci_math *m)
     tci_math_exp_core(m, x, tci_math_k(m, 0.0), 0);
 }
 
-static void tci_math_log_f64(tci_math *m)
+TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost)
 {
-    int x = tci_math_arg(m, 0), half;
+    int half;
     tci_math_parts p = tci_math_split(m, x);
     int tail = tci_math_log_tail(m, p.f, tci_math_log_f64_c, TCI_COUNT(tci_math_log_f64_c), &half);
     int low = tci_math_fma(m, p.k, tci_math_k(m, 0x1.ef35793c7673p-45), tail);
-    int y = tci_math_2(m, TCI_P_SUB, p.f, tci_math_2(m, TCI_P_SUB, half, low));
-    y = tci_math_fma(m, p.k, tci_math_k(m, 0x1.62e42fefa38p-1), y);
-    tci_math_log_edges(m, x, y);
+    int less = tci_math_2(m, TCI_P_SUB, half, low), step = tci_math_k(m, 0x1.62e42fefa38p-1);
+    int near = tci_math_2(m, TCI_P_SUB, p.f, less), y = tci_math_fma(m, p.k, step, near);
+    if (lost) {
+        *lost = tci_math_fma(m, p.k, step, tci_math_1(m, TCI_P_NEG, y));
+        *lost = tci_math_2(m, TCI_P_ADD, *lost, near);
+        near = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_SUB, p.f, near), less);
+        *lost = tci_math_2(m, TCI_P_ADD, *lost, near);
+    }
+    return y;
 }
 
-/* x - n pi/2 = r + rl: the middle way of trig_f64; n in the low bits. */
+static void tci_math_log_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    tci_math_log_edges(m, x, tci_math_log_of(m, x, NULL));
+}
+
+/* x - n pi/2 = r + rl, pi/2 in three parts; n in the low bits. */
 typedef struct tci_math_turn {
     int x, size, bits, r, rl;
 } tci_math_turn;
@@ -13700,8 +13337,9 @@ static void tci_math_sigmoid_f64(tci_math *m)
     tci_math_2(m, TCI_P_ADD, y, rest);
 }
 
-/* factor * Phi(-(a + off)) * 2^128 as tail_f64 does it, where that squared / 2 is hi + lo, at most
- * 900. */
+/* factor * Phi(-(a + off)) * 2^128, a >= 0, Phi the normal distribution, where (a + off)^2 / 2 is
+ * hi + lo exactly, at most 900. The polynomial knows a, and the derivative puts off back; its
+ * constant term and the division are done in two parts. */
 static int tci_math_tail_f64(tci_math *m, int a, int off, int factor, int hi, int lo)
 {
     int one = tci_math_k(m, 1.0), four = tci_math_k(m, 4.0);
@@ -13791,15 +13429,6 @@ static void tci_math_gelu_f64(tci_math *m)
     tci_math_fma(m, y, tci_math_k(m, -0x1p-128), relu);
 }
 
-/* A helper for every lane. */
-static void tci_math_whole(tci_math *m, tci_helper_id id)
-{
-    tci_value yes = {.i = 1};
-    int a = tci_math_arg(m, 0);
-    int b = tci_helper_get(id)->arity == 2 ? tci_math_arg(m, 1) : 0;
-    tci_math_lane1(m, id, a, b, tci_math_const(m, TC_BOOL, yes));
-}
-
 /* ---- the table ---- */
 
 static void tci_math_build_recipe(tci_math *m, tci_prim p)
@@ -13817,10 +13446,10 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_POW: tci_math_pow(m); break;
     case TCI_P_TAN: wide ? tci_math_tan_f64(m) : tci_math_tan_f32(m); break;
     case TCI_P_ERFC: wide ? tci_math_erfc_f64(m) : tci_math_erfc_f32(m); break;
-    case TCI_P_ERFINV: tci_math_whole(m, wide ? TCI_H_ERFINV_F64 : TCI_H_ERFINV_F32); break;
-    case TCI_P_LGAMMA: tci_math_whole(m, wide ? TCI_H_LGAMMA_F64 : TCI_H_LGAMMA_F32); break;
-    case TCI_P_DIGAMMA: tci_math_whole(m, wide ? TCI_H_DIGAMMA_F64 : TCI_H_DIGAMMA_F32); break;
-    case TCI_P_TRIGAMMA: tci_math_whole(m, wide ? TCI_H_TRIGAMMA_F64 : TCI_H_TRIGAMMA_F32); break;
+    case TCI_P_ERFINV: tci_math_erfinv(m); break;
+    case TCI_P_LGAMMA: tci_math_lgamma(m); break;
+    case TCI_P_DIGAMMA: tci_math_digamma(m); break;
+    case TCI_P_TRIGAMMA: tci_math_trigamma(m); break;
     case TCI_P_EXPM1: tci_math_expm1(m); break;
     case TCI_P_EXP2: tci_math_exp2(m); break;
     case TCI_P_SINH: tci_math_sinh(m); break;
@@ -13838,14 +13467,16 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
 
 static void tci_math_build(void)
 {
+    tci_step_inst *next = tci_math_insts;
     for (int row = 0; row < TCI_P_COUNT - TCI_P_BASE_COUNT; row++) {
         for (int wide = 0; wide < 2; wide++) {
-            tci_math m = {.insts = tci_math_insts[row][wide],
+            tci_math m = {.insts = next,
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
             tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             tci_math_recipes[row][wide].insts = m.insts;
             tci_math_recipes[row][wide].n = m.n;
+            next += m.n;
         }
     }
 }
@@ -13854,6 +13485,367 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 {
     pthread_once(&tci_math_once, tci_math_build);
     return &tci_math_recipes[p - TCI_P_BASE_COUNT][t == TC_F64];
+}
+/* ---- src/ops/special.c ---- */
+/* ops/special.c - recipes of ERFINV, LGAMMA and its derivatives.
+ *
+ * In and out as in ops/math.c, for all lanes at once: every lane computes all pieces of a function,
+ * and selects take the one of its interval. The one idea: where pieces meet, what each adds to the
+ * others is 0, or 1 before a logarithm, so they share the logarithm and the division. f32 goes
+ * through f64, whose result is rounded once.
+ * Pieces that a lane does not take see an argument cut to their interval: they neither overflow nor
+ * make infinities. Coefficients: interpolation at Chebyshev nodes in 50 digits, the largest
+ * relative error of the function named; of the last one what rounding took stands in the code. */
+#include <math.h>
+
+
+/* Over w - 1, w <= 6.25, 2^-56; over sqrt(w) - 3.25 up to w = 16, and sqrt(w) - 5 beyond, 2^-55:
+ * erfinv(x) / x, w = -log(1 - x^2). */
+static const double tci_math_erfinv_mid_c[] = {
+    -0x1.b2643e45e1856p-72, 0x1.967d315b5ea3cp-66, -0x1.58b28f55f9023p-61, 0x1.58caea001922bp-57,
+    -0x1.b6e711c98a1f8p-54, 0x1.5bcf4d5812291p-51, -0x1.15077c8f649fdp-49, -0x1.5ec7af08db0e6p-50,
+    0x1.65fa2816b422cp-46, 0x1.56170bd7ff566p-43, -0x1.7c702caf7b7b8p-40, -0x1.07b9e6cf11d5cp-38,
+    0x1.294a2d088fd79p-34, 0x1.243210e79c08fp-36, -0x1.9fa4f63c4719ep-29, 0x1.9f131c331ded8p-28,
+    0x1.06ac9452c2dfbp-23, -0x1.2f73f71539766p-21, -0x1.1eee00e1a9ceap-18, 0x1.4075e58125e1cp-15,
+    0x1.a3f0f04a50c5fp-14, -0x1.3779be7c1d93ep-9, 0x1.16931130faca6p-8, 0x1.fb8fccc606522p-3,
+    0x1.209b9bb73e395p+0};
+static const double tci_math_erfinv_far_c[] = {
+    0x1.07e3c2020286fp-27, -0x1.06f1da245bfd3p-26, -0x1.674f1725daa65p-26, 0x1.1a9484c4d3628p-23,
+    -0x1.079a074d6994p-22, -0x1.da75906425fdap-26, 0x1.8db69feb41fb6p-20, -0x1.0b79e820e8497p-18,
+    0x1.899aa0e374402p-19, 0x1.a241c6f237f34p-17, -0x1.8cf463501e9ap-15, 0x1.1e6abbe66ca02p-14,
+    0x1.932e8fd4360edp-16, -0x1.7448bcc8e9aa7p-12, 0x1.f3cc545d9ca81p-11, -0x1.ba9240d8768c3p-10,
+    0x1.468eeca944c44p-9, -0x1.ebadabba02be5p-9, 0x1.5ffcfe5b6cd38p-8, 0x1.0158a6d641d55p+0,
+    0x1.8abcc380d5a48p+1};
+static const double tci_math_erfinv_end_c[] = {
+    -0x1.5a60cd00c0f4dp-36, 0x1.7934134aef5eap-35, 0x1.244ceff7a33cdp-34, -0x1.e10f234323a88p-32,
+    0x1.6b50dffc6876dp-30, -0x1.dd21cff5a1426p-29, 0x1.0c8ba21edd728p-27, -0x1.0612a3c946ff2p-26,
+    0x1.f2980d5ee3284p-26, -0x1.2227296c17024p-24, 0x1.ebe27ddf44c79p-23, -0x1.0a9073bca0b22p-20,
+    0x1.2fbcfe7a995a5p-18, -0x1.4a348fc2c46d2p-16, 0x1.3ebf4ef9a4d2ep-14, -0x1.c2f36aa248aeap-13,
+    -0x1.22ea5df1c5059p-13, 0x1.02a30d1fba10dp+0, 0x1.3664ddd1ad7fbp+2};
+/* log(Gamma(y)) / ((y - 1) (y - 2)) over y - 3/2, 0.704 <= y <= 2.3 */
+static const double tci_math_lgamma_c[] = {
+    -0x1.402e726382ef5p-20, 0x1.ee00a35f2eccdp-20, 0x1.8305fed6bbba9p-19, -0x1.2a0f35446b00cp-18,
+    -0x1.727d25f8a3347p-18, 0x1.1de338c931237p-17, 0x1.6cbf500bcc115p-19, -0x1.168df60023c01p-18,
+    -0x1.df7cce5b2e925p-18, 0x1.75473da848682p-17, -0x1.3a902045b8dbcp-17, 0x1.f09c7b54d9285p-17,
+    -0x1.c185749fc9a8fp-16, 0x1.638a7dca915acp-15, -0x1.15c4ec0a082b5p-14, 0x1.ba729ac8e6dfbp-14,
+    -0x1.6239e4c6c265dp-13, 0x1.1c7a2029984ebp-12, -0x1.cb45055df537ap-12, 0x1.750a97f015623p-11,
+    -0x1.313e8a1efe7e7p-10, 0x1.f814ba7bfbfd3p-10, -0x1.a5035230c6867p-9, 0x1.64f0664aef208p-8,
+    -0x1.34dbda149c8f9p-7, 0x1.13342352833dap-6, -0x1.007aa83cee16ap-5, 0x1.01af62a29298dp-4,
+    -0x1.2aed059bd608ap-3, 0x1.eeb95b094c191p-2};
+/* Stirling's series over 1 / y^2, less a factor of 1 / y */
+static const double tci_math_stirling_c[] = {
+    -0.029550653594771242, 0.00641025641025641, -0.0019175269175269176, 0.00084175084175084175,
+    -0.00059523809523809524, 0.00079365079365079365, -0.0027777777777777778, 0.083333333333333333};
+/* digamma(u) / (u - root) over u - 2, 1 <= u <= 3, 2^-55 */
+static const double tci_math_digamma_c[] = {
+    -0x1.5e85b2d6eb61p-28, 0x1.5e85bd733bf32p-27, 0x1.32b4e1f5089e7p-26, -0x1.32b4ddf998a5p-25,
+    -0x1.efa957dc22aafp-25, 0x1.efa98b5daf9bbp-24, 0x1.e4ae934673553p-26, -0x1.e4ab7a5a224e9p-25,
+    -0x1.efc5fdb485822p-23, 0x1.efc9911beaaecp-22, -0x1.454eb2c8606dbp-21, 0x1.4556bd683ac5ep-20,
+    -0x1.6181bfa5b3882p-19, 0x1.6193e91a427bcp-18, -0x1.5e5813a66b869p-17, 0x1.5e8134df34222p-16,
+    -0x1.5f0817db8cebp-15, 0x1.5f65bb1232407p-14, -0x1.5fef17b5706cfp-13, 0x1.60c660d83e804p-12,
+    -0x1.620f06b3e5d14p-11, 0x1.64076129f23e4p-10, -0x1.6714cfe05e6f7p-9, 0x1.6bdf5e15c49cfp-8,
+    -0x1.7389aa8092789p-7, 0x1.802924f9b0c3bp-6, -0x1.95ec0c3ba95ddp-5, 0x1.be76b26db7fcap-4,
+    -0x1.0aff270ca07a7p-2, 0x1.9213d46736ba4p-1};
+/* (digamma(z + 1/2) - log z) z^2 over 1 / z^2, z >= 2.5, 2^-55 */
+static const double tci_math_digamma_far_c[] = {
+    0x1.beb1e8202cc9bp+4, -0x1.089bfa8ed39a7p+5, 0x1.23eed4e811e55p+4, -0x1.9745c2c5b71fep+2,
+    0x1.a4791180d786ap+0, -0x1.71d6dd7f652f9p-2, 0x1.4656b426baf7ap-4, -0x1.5781e00241ab2p-6,
+    0x1.ef5a0e544bd59p-8, -0x1.0eee6253f1866p-8, 0x1.f7df7c014719ap-9, -0x1.dddddddd2a08dp-8,
+    0x1.555555555552ap-5};
+/* trigamma(u) over u - 2, 1 <= u <= 3, 2^-55 */
+static const double tci_math_trigamma_c[] = {
+    -0x1.53cbaabce2eabp-25, 0x1.4a9982b3ed84cp-24, 0x1.662ff904793ecp-23, -0x1.5cfdcc9a3fcf1p-22,
+    -0x1.1415856f410cfp-21, 0x1.0c9cc9a9774ebp-20, 0x1.2561aa96b1a1p-21, -0x1.1f0ef99d23056p-20,
+    -0x1.99231e3caf6fbp-20, 0x1.8b84662ade663p-19, -0x1.0bb58050713e1p-19, 0x1.fbcda4b1f75e2p-19,
+    -0x1.4bec8fcb740bdp-17, 0x1.3ba53f659d515p-16, -0x1.1eea9c5543c43p-15, 0x1.0f009aa5ff116p-14,
+    -0x1.005a07d495c04p-13, 0x1.e0e9d42df8a0ep-13, -0x1.c1071f425bd39p-12, 0x1.a171418664eap-11,
+    -0x1.8205ed7eae9e1p-10, 0x1.62ce532ec39f6p-9, -0x1.43df1665c65c6p-8, 0x1.254fe7e59ed58p-7,
+    -0x1.073e7b04c649cp-6, 0x1.d39fb32eaa43bp-6, -0x1.9a6238f9af3dap-5, 0x1.632f97c2d41e8p-4,
+    -0x1.2e831d94f9a1p-3, 0x1.f9cb402bc4774p-3, -0x1.9dd002780310ap-2, 0x1.4a34cc4a60fa6p-1};
+/* (trigamma(z + 1/2) z - 1) z^2 over 1 / z^2, z >= 2.5, 2^-55 */
+static const double tci_math_trigamma_far_c[] = {
+    -0x1.b3175db9f0579p+13, 0x1.1d3ceeee45941p+14, -0x1.5a24df871ae03p+13, 0x1.044afd09b8e1dp+12,
+    -0x1.141ced6ce1ca5p+10, 0x1.c431ed625a5efp+7, -0x1.391ab4ac4f3a7p+5, 0x1.9ae1c620391cdp+2,
+    -0x1.250db9fe0dfep+0, 0x1.028a2eb78d3cfp-2, -0x1.35a9f7b7dde9ep-4, 0x1.0eeec4979359dp-5,
+    -0x1.79e79e08978abp-6, 0x1.dddddddda0f83p-6, -0x1.555555555553fp-4};
+
+/* ---- shared ---- */
+
+/* The argument in f64. */
+static int tci_special_begin(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    if (tci_math_is_wide(m)) {
+        return x;
+    }
+    m->t = TC_F64;
+    m->bits = TC_I64;
+    return tci_math_prim(m, TCI_P_CAST, TC_F64, 1, x, 0, 0);
+}
+
+static void tci_special_end(tci_math *m, tc_dtype t, int y)
+{
+    if (t == TC_F32) {
+        tci_math_prim(m, TCI_P_CAST, TC_F32, 1, y, 0, 0);
+    }
+}
+
+/* c[0] t^(n-1) + ... + c[n-1] + rest as two parts, the last addition's loss kept. */
+static tci_math_pair tci_special_poly(tci_math *m, int t, const double *c, int n, double rest)
+{
+    int top = tci_math_fma(m, tci_math_poly(m, t, c, n - 1), t, tci_math_k(m, rest));
+    return tci_math_sum(m, tci_math_k(m, c[n - 1]), top);
+}
+
+/* x less the nearest integer; 0 for what has no fraction. */
+static int tci_special_off(tci_math *m, int x)
+{
+    x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -0x1p52), x);
+    x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 0x1p52), x);
+    return tci_math_2(m, TCI_P_SUB, x, tci_math_1(m, TCI_P_RINT, x));
+}
+
+/* a where m, else b, of both parts. */
+static tci_math_pair tci_special_pick(tci_math *m, int mask, tci_math_pair a, tci_math_pair b)
+{
+    tci_math_pair y = {tci_math_select(m, mask, a.hi, b.hi), tci_math_select(m, mask, a.lo, b.lo)};
+    return y;
+}
+
+/* ---- ERFINV ---- */
+
+/* x P(w), w = -log(1 - x^2) (M. Giles, Approximating the erfinv function, 2010). */
+TCI_FN void tci_math_erfinv(tci_math *m)
+{
+    tc_dtype t = m->t;
+    int x = tci_special_begin(m), one = tci_math_k(m, 1.0), a = tci_math_1(m, TCI_P_ABS, x);
+    int inside = tci_math_compare(m, TCI_P_LT, a, one);
+    int less = tci_math_2(m, TCI_P_SUB, one, a), more = tci_math_2(m, TCI_P_ADD, one, a);
+    less = tci_math_select(m, inside, tci_math_2(m, TCI_P_MUL, less, more), one);
+    int w = tci_math_1(m, TCI_P_ABS, tci_math_log_of(m, less, NULL));
+    int s = tci_math_1(m, TCI_P_SQRT, w);
+    tci_math_pair mid = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, w, tci_math_k(m, 1.0)),
+                                         tci_math_erfinv_mid_c, TCI_COUNT(tci_math_erfinv_mid_c),
+                                         -0x1.a8174df5c199ap-55);
+    tci_math_pair far = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, s, tci_math_k(m, 3.25)),
+                                         tci_math_erfinv_far_c, TCI_COUNT(tci_math_erfinv_far_c),
+                                         -0x1.92060f0628130p-54);
+    tci_math_pair end = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, s, tci_math_k(m, 5.0)),
+                                         tci_math_erfinv_end_c, TCI_COUNT(tci_math_erfinv_end_c),
+                                         -0x1.87570af7cf281p-54);
+    int is_mid = tci_math_compare(m, TCI_P_LT, w, tci_math_k(m, 6.25));
+    int is_end = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 16.0), w);
+    tci_math_pair p = tci_special_pick(m, is_end, end, far);
+    /* what rounding s took, which counts 1.008 / (2 s) times, about so */
+    int rest = tci_math_fma(m, tci_math_1(m, TCI_P_NEG, s), s, w);
+    int slope = tci_math_fma(m, s, tci_math_k(m, -0.031), tci_math_k(m, 0.264));
+    p.lo = tci_math_fma(m, rest, slope, p.lo);
+    p = tci_special_pick(m, is_mid, mid, p);
+    int y = tci_math_fma(m, x, p.hi, tci_math_2(m, TCI_P_MUL, x, p.lo));
+    int edge = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, a, one),
+                               tci_math_2(m, TCI_P_MUL, x, tci_math_k(m, (double)INFINITY)),
+                               tci_math_k(m, (double)NAN));
+    y = tci_math_keep_zero(m, x, tci_math_select(m, inside, y, edge));
+    tci_special_end(m, t, y);
+}
+
+/* ---- LGAMMA ---- */
+
+/* What is left of y in [2.3, 8) when it is made less by whole numbers until it is below 2.3, and
+ * the product of what it was on the way; of other y up to 8 themselves, and 1. */
+static int tci_special_fall(tci_math *m, int y, int *product)
+{
+    int left = y;
+    *product = tci_math_k(m, 1.0);
+    for (int i = 1; i <= 6; i++) {
+        int next = tci_math_2(m, TCI_P_SUB, y, tci_math_k(m, i));
+        int past = tci_math_compare(m, TCI_P_LE, tci_math_k(m, 1.3 + i), y);
+        int longer = i == 1 ? next : tci_math_2(m, TCI_P_MUL, *product, next);
+        *product = tci_math_select(m, past, longer, *product);
+        left = tci_math_select(m, past, next, left);
+    }
+    return left;
+}
+
+/* log|Gamma(y)|, y > 0: from 0.704 to 2.3 (y - 1) (y - 2) R(y - 3/2); below and above that
+ * y Gamma(y) = Gamma(y + 1), from 8 on Stirling's series. */
+static int tci_special_lgamma_above(tci_math *m, int y)
+{
+    int one = tci_math_k(m, 1.0), eight = tci_math_k(m, 8.0), product, lost;
+    int small = tci_math_compare(m, TCI_P_LT, y, tci_math_k(m, 0.704));
+    int big = tci_math_compare(m, TCI_P_LE, eight, y);
+    int u = tci_special_fall(m, tci_math_2(m, TCI_P_PMIN, eight, y), &product);
+    u = tci_math_select(m, small, tci_math_2(m, TCI_P_ADD, u, one), u);
+    int either = tci_math_2(m, TCI_P_OR, small, big);
+    int log = tci_math_log_of(m, tci_math_select(m, either, y, product), &lost);
+    tci_math_pair p = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, u, tci_math_k(m, 1.5)),
+                                       tci_math_lgamma_c, TCI_COUNT(tci_math_lgamma_c), 0.0);
+    int d = tci_math_2(m, TCI_P_SUB, u, one);
+    d = tci_math_fma(m, d, d, tci_math_1(m, TCI_P_NEG, d));
+    int sign = tci_math_select(m, small, tci_math_k(m, -1.0), one);
+    int near = tci_math_fma(m, d, p.lo, tci_math_2(m, TCI_P_MUL, sign, lost));
+    near = tci_math_fma(m, sign, log, tci_math_fma(m, d, p.hi, near));
+    int far = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 0x1p300), y);
+    far = tci_math_2(m, TCI_P_DIV, one, tci_math_2(m, TCI_P_PMAX, eight, far));
+    int series = tci_math_poly(m, tci_math_2(m, TCI_P_MUL, far, far), tci_math_stirling_c,
+                               TCI_COUNT(tci_math_stirling_c));
+    series = tci_math_fma(m, series, far, tci_math_k(m, 0.41893853320467274));
+    int half = tci_math_2(m, TCI_P_SUB, y, tci_math_k(m, 0.5));
+    far = tci_math_fma(m, half, tci_math_2(m, TCI_P_SUB, log, one), series);
+    return tci_math_select(m, big, far, near);
+}
+
+/* Below 0 the reflection pi / (y |sin(pi y)|), less that of y = |x|. */
+TCI_FN void tci_math_lgamma(tci_math *m)
+{
+    tc_dtype t = m->t;
+    int x = tci_special_begin(m), y = tci_math_1(m, TCI_P_ABS, x), one = tci_math_k(m, 1.0);
+    int inf = tci_math_k(m, (double)INFINITY), zero = tci_math_k(m, 0.0);
+    int below = tci_math_compare(m, TCI_P_LE, x, tci_math_k(m, -0x1p-60));
+    int r = tci_math_1(m, TCI_P_ABS, tci_special_off(m, x));
+    int sine = tci_math_2(m, TCI_P_MUL, tci_math_fma(m, tci_math_half_turn(m, r), r, r), y);
+    int pole = tci_math_compare(m, TCI_P_EQ, sine, zero);
+    int mirror = tci_math_log_of(m, tci_math_select(m, below, sine, one), NULL);
+    int above = tci_special_lgamma_above(m, y);
+    int sum = tci_math_2(m, TCI_P_ADD, mirror, above);
+    int v = tci_math_select(m, below, tci_math_1(m, TCI_P_NEG, sum), above);
+    pole = tci_math_2(m, TCI_P_AND, pole, below);
+    pole = tci_math_2(m, TCI_P_OR, pole, tci_math_compare(m, TCI_P_EQ, y, zero));
+    v = tci_math_select(m, pole, inf, v);
+    int finite = tci_math_compare(m, TCI_P_LT, y, tci_math_k(m, 0x1p1023));
+    v = tci_math_select(m, finite, v, tci_math_2(m, TCI_P_MUL, y, inf));
+    tci_special_end(m, t, v);
+}
+
+/* ---- its derivatives ---- */
+
+/* Of both: u >= 1 with a function of x by recurrence or reflection from that of u, x itself from 1
+ * on, else 1 + |x|, u + lost exactly; near u is cut to [1, 3], far u - 1/2 to at least 2.5. */
+typedef struct tci_special_shift {
+    int x, size, u, lost;
+    int below, lifted, tiny; /* x < 0, x < 1, |x| so small that one term is all */
+    int is_near, near, far;
+    int r, tail;             /* x less the nearest integer; sin(pi r) / pi = r + r tail */
+} tci_special_shift;
+
+static tci_special_shift tci_special_shift_of(tci_math *m)
+{
+    tci_special_shift s = {.x = tci_special_begin(m)};
+    int one = tci_math_k(m, 1.0), three = tci_math_k(m, 3.0), least = tci_math_k(m, 0x1p-60);
+    s.size = tci_math_1(m, TCI_P_ABS, s.x);
+    s.below = tci_math_compare(m, TCI_P_LE, s.x, tci_math_1(m, TCI_P_NEG, least));
+    s.lifted = tci_math_compare(m, TCI_P_LT, s.x, one);
+    s.tiny = tci_math_compare(m, TCI_P_LT, s.size, least);
+    int more = tci_math_2(m, TCI_P_ADD, s.size, one);
+    int lost = tci_math_2(m, TCI_P_SUB, s.size, tci_math_2(m, TCI_P_SUB, more, one));
+    s.u = tci_math_select(m, s.lifted, more, s.x);
+    s.lost = tci_math_select(m, s.lifted, lost, tci_math_k(m, 0.0));
+    s.is_near = tci_math_compare(m, TCI_P_LT, s.u, three);
+    s.near = tci_math_2(m, TCI_P_PMIN, three, s.u);
+    s.far = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_PMAX, three, s.u), tci_math_k(m, 0.5));
+    s.r = tci_special_off(m, s.x);
+    s.tail = tci_math_half_turn(m, s.r);
+    return s;
+}
+
+/* 1 / z, and 1 / z^2. */
+static int tci_special_inverse(tci_math *m, int z, int *square)
+{
+    int one = tci_math_k(m, 1.0);
+    int back = tci_math_2(m, TCI_P_DIV, one, z);
+    int floor = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, 0x1p-300), back);
+    *square = tci_math_2(m, TCI_P_MUL, floor, floor);
+    return back;
+}
+
+/* a / b as two parts. */
+static tci_math_pair tci_special_quotient(tci_math *m, int a, int b, int b_rest)
+{
+    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 1.0), b);
+    tci_math_pair q = {.hi = tci_math_2(m, TCI_P_MUL, a, back)};
+    int minus = tci_math_1(m, TCI_P_NEG, q.hi);
+    q.lo = tci_math_fma(m, minus, b, a);
+    q.lo = b_rest ? tci_math_fma(m, minus, b_rest, q.lo) : q.lo;
+    q.lo = tci_math_2(m, TCI_P_MUL, q.lo, back);
+    return q;
+}
+
+/* From 1 to 3 (u - root) P(u - 2), the root in two parts; from 3 on log z + H(1 / z^2) / z^2,
+ * z = u - 1/2; below 1 that of 1 + |x| less 1 / x, below 0 less pi cot(pi x). At 0 it is -inf of
+ * the zero's sign, at the integers below it NaN. */
+TCI_FN void tci_math_digamma(tci_math *m)
+{
+    tc_dtype t = m->t;
+    tci_special_shift s = tci_special_shift_of(m);
+    int zero = tci_math_k(m, 0.0), square;
+    tci_math_pair p = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, s.near, tci_math_k(m, 2.0)),
+                                       tci_math_digamma_c, TCI_COUNT(tci_math_digamma_c),
+                                       -0x1.7001b85c55be5p-56);
+    int d = tci_math_2(m, TCI_P_SUB, s.near, tci_math_k(m, 0x1.762d86356be3fp+0));
+    int rest = tci_math_2(m, TCI_P_SUB, s.lost, tci_math_k(m, 0x1.b86a722197829p-54));
+    d = tci_math_2(m, TCI_P_ADD, d, rest);
+    tci_math_pair near = tci_math_product(m, d, p.hi);
+    near.lo = tci_math_fma(m, d, p.lo, near.lo);
+    tci_special_inverse(m, s.far, &square);
+    int h = tci_math_poly(m, square, tci_math_digamma_far_c, TCI_COUNT(tci_math_digamma_far_c));
+    tci_math_pair far = {tci_math_log_of(m, s.far, NULL), tci_math_2(m, TCI_P_MUL, h, square)};
+    tci_math_pair y = tci_special_pick(m, s.is_near, near, far);
+    int cosine = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 0.5), tci_math_1(m, TCI_P_ABS, s.r));
+    cosine = tci_math_fma(m, tci_math_half_turn(m, cosine), cosine, cosine);
+    cosine = tci_math_2(m, TCI_P_MUL, cosine, tci_math_k(m, -3.14159265358979312));
+    int top = tci_math_select(m, s.below, cosine, tci_math_k(m, -1.0));
+    int bottom = tci_math_select(m, s.below, tci_math_fma(m, s.tail, s.r, s.r), s.x);
+    tci_math_pair q = tci_special_quotient(m, top, bottom, 0);
+    tci_math_pair none = {zero, zero}, more = tci_special_pick(m, s.lifted, q, none);
+    int sum = tci_math_2(m, TCI_P_ADD, more.hi, y.hi);
+    int back = tci_math_2(m, TCI_P_SUB, sum, more.hi);
+    int lost = tci_math_2(m, TCI_P_SUB, more.hi, tci_math_2(m, TCI_P_SUB, sum, back));
+    lost = tci_math_2(m, TCI_P_ADD, lost, tci_math_2(m, TCI_P_SUB, y.hi, back));
+    rest = tci_math_2(m, TCI_P_ADD, y.lo, more.lo);
+    int v = tci_math_2(m, TCI_P_ADD, sum, tci_math_2(m, TCI_P_ADD, lost, rest));
+    v = tci_math_select(m, s.tiny, q.hi, v);
+    int finite = tci_math_compare(m, TCI_P_LT, s.x, tci_math_k(m, (double)INFINITY));
+    v = tci_math_select(m, finite, v, s.x);
+    tci_special_end(m, t, v);
+}
+
+/* From 1 to 3 P(u - 2); from 3 on 1 / z + K(1 / z^2) / z^3, z = u - 1/2; below 1 that of 1 + |x|
+ * and 1 / x^2, below 0 (pi / sin(pi x))^2 less it. What |x| + 1 lost counts as the slope, about
+ * -1.37 times the value; at 0 and the integers below it is infinite. */
+TCI_FN void tci_math_trigamma(tci_math *m)
+{
+    tc_dtype t = m->t;
+    tci_special_shift s = tci_special_shift_of(m);
+    int zero = tci_math_k(m, 0.0), square;
+    tci_math_pair near = tci_special_poly(m, tci_math_2(m, TCI_P_SUB, s.near, tci_math_k(m, 2.0)),
+                                          tci_math_trigamma_c, TCI_COUNT(tci_math_trigamma_c),
+                                          0x1.8268c7211b5f3p-56);
+    int slope = tci_math_2(m, TCI_P_MUL, near.hi, tci_math_k(m, -1.37));
+    near.lo = tci_math_fma(m, slope, s.lost, near.lo);
+    tci_math_pair far = {.hi = tci_special_inverse(m, s.far, &square)};
+    int h = tci_math_poly(m, square, tci_math_trigamma_far_c, TCI_COUNT(tci_math_trigamma_far_c));
+    far.lo = tci_math_2(m, TCI_P_MUL, far.hi, tci_math_2(m, TCI_P_MUL, h, square));
+    tci_math_pair y = tci_special_pick(m, s.is_near, near, far);
+    tci_math_pair sine = tci_math_sum(m, s.r, tci_math_2(m, TCI_P_MUL, s.tail, s.r));
+    tci_math_pair plain = {s.x, zero}, bottom = tci_special_pick(m, s.below, sine, plain);
+    tci_math_pair q = tci_special_quotient(m, tci_math_k(m, 1.0), bottom.hi, bottom.lo);
+    tci_math_pair more = tci_math_product(m, q.hi, q.hi);
+    int pole = tci_math_compare(m, TCI_P_LT, tci_math_1(m, TCI_P_ABS, bottom.hi),
+                                tci_math_k(m, 0x1p-60));
+    int all = more.hi;
+    int twice = tci_math_2(m, TCI_P_ADD, q.hi, q.hi);
+    more.lo = tci_math_fma(m, twice, q.lo, more.lo);
+    tci_math_pair none = {zero, zero};
+    more = tci_special_pick(m, s.lifted, more, none);
+    int hi = tci_math_select(m, s.below, tci_math_1(m, TCI_P_NEG, y.hi), y.hi);
+    int lo = tci_math_select(m, s.below, tci_math_1(m, TCI_P_NEG, y.lo), y.lo);
+    int sum = tci_math_2(m, TCI_P_ADD, more.hi, hi);
+    int back = tci_math_2(m, TCI_P_SUB, sum, more.hi);
+    int lost = tci_math_2(m, TCI_P_SUB, more.hi, tci_math_2(m, TCI_P_SUB, sum, back));
+    lost = tci_math_2(m, TCI_P_ADD, lost, tci_math_2(m, TCI_P_SUB, hi, back));
+    lost = tci_math_2(m, TCI_P_ADD, lost, tci_math_2(m, TCI_P_ADD, lo, more.lo));
+    int v = tci_math_select(m, pole, all, tci_math_2(m, TCI_P_ADD, sum, lost));
+    tci_special_end(m, t, v);
 }
 
 /* ---- src/graph/node.c ---- */
@@ -61283,6 +61275,8 @@ TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
 
 /* ---- emit/c_prims.c ---- */
 TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
+/* A vector wider than the machine's, in parts of so many lanes. */
+TCI_FN void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int native);
 /* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
 TCI_FN const char *tci_cd_to_register(int bytes);
 /* The low `bytes` of a register expression, as the template's $R. */
@@ -62673,11 +62667,10 @@ static void tci_cd_define_lanes(tci_cd_env *e, const char *scalar, int n_args)
     tci_cd_define(e, "TC_I $R $n($1) {\n$2}");
 }
 
-/* A vector wider than the machine's, done in native parts. */
-static void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int n_args)
+TCI_FN void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int native)
 {
     tci_cd *cd = e->cd;
-    int native = cd->d.vector_bytes / tci_dtype_get(e->t)->bytes;
+    int n_args = tci_prim_get(p)->arity;
     const char *part = cd->d.type(&cd->d, e->t, native);
     e->piece[0] = tci_cd_params[n_args];
     e->piece[1] = tci_scratch_printf(
@@ -62706,7 +62699,7 @@ static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
         return false;
     }
     if (bytes > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, p, n_args);
+        tci_cd_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
         return true;
     }
     bool small = bytes < 64;
@@ -62775,7 +62768,7 @@ static void tci_cd_define_mulhi(tci_cd_env *e)
                              "$3);\n}",
                              e->lanes, e->lanes));
     } else if (bytes == 4 && all > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, TCI_P_MULHI, 2);
+        tci_cd_define_parts(e, TCI_P_MULHI, cd->d.vector_bytes / bytes);
     } else {
         tci_cd_define_lanes(e, cd->d.prim(&cd->d, TCI_P_MULHI, e->t, e->t, 1, 0), 2);
     }
@@ -63372,11 +63365,29 @@ static const char *tci_cd_step(tci_cd *cd, const tci_recipe *r, int i, int lanes
     return tci_str_text(&text);
 }
 
+/* Bytes of the widest element of a recipe. */
+static int tci_cd_widest(const tci_recipe *r)
+{
+    int most = 0;
+    for (int i = 0; i < r->n; i++) {
+        most = TCI_MAX(most, tci_dtype_get((tc_dtype)r->insts[i].dtype)->bytes);
+    }
+    return most;
+}
+
+/* Where a value is wider than a vector of the machine (f32 functions that go through f64) compilers
+ * would spill all of them, and masks would be made and unmade: the whole is done in parts. */
 static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
 {
     tci_cd *cd = e->cd;
     tci_dialect *d = &cd->d;
     const tci_recipe *r = tci_math_recipe(p, e->t);
+    int native = d->vector_bytes / tci_cd_widest(r);
+    if (e->lanes > native && native > 1 && cd->any == tci_cd_any) {
+        tci_cd_env parts = *e;
+        tci_cd_define_parts(&parts, p, native);
+        return;
+    }
     tci_str text = {0};
     text.s = d->s;
     tci_str_printf(&text, "TC_I $T $n(%s) {\n",
@@ -67868,9 +67879,10 @@ typedef struct tci_ref_scalar {
 } tci_ref_scalar;
 
 /* What libm has not, or not for threads. */
-static double tci_ref_helper(tci_helper_id id, double a)
+static double tci_ref_own(tci_prim p, double a)
 {
-    return tci_helper_get(id)->f64_1(a);
+    const tci_value args[3] = {tci_ref_float(a)};
+    return tci_prim_eval(p, TC_F64, TC_F64, 0, args).f;
 }
 
 /* The angle less whole turns, and folded to where it is small. */
@@ -67895,10 +67907,10 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_POW: return pow(a, b);
     case TCI_P_TAN: return tan(a);
     case TCI_P_ERFC: return erfc(a);
-    case TCI_P_ERFINV: return tci_ref_helper(TCI_H_ERFINV_F64, a);
-    case TCI_P_LGAMMA: return tci_ref_helper(TCI_H_LGAMMA_F64, a);
-    case TCI_P_DIGAMMA: return tci_ref_helper(TCI_H_DIGAMMA_F64, a);
-    case TCI_P_TRIGAMMA: return tci_ref_helper(TCI_H_TRIGAMMA_F64, a);
+    case TCI_P_ERFINV:
+    case TCI_P_LGAMMA:
+    case TCI_P_DIGAMMA:
+    case TCI_P_TRIGAMMA: return tci_ref_own(p, a);
     case TCI_P_EXPM1: return expm1(a);
     case TCI_P_EXP2: return exp2(a);
     case TCI_P_SINH: return sinh(a);

@@ -65,6 +65,7 @@
 #include "ops/custom.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
+#include "ops/special.c"
 
 #include "graph/node.c"
 #include "graph/table.c"

@@ -388,11 +388,29 @@ static const char *tci_cd_step(tci_cd *cd, const tci_recipe *r, int i, int lanes
     return tci_str_text(&text);
 }
 
+/* Bytes of the widest element of a recipe. */
+static int tci_cd_widest(const tci_recipe *r)
+{
+    int most = 0;
+    for (int i = 0; i < r->n; i++) {
+        most = TCI_MAX(most, tci_dtype_get((tc_dtype)r->insts[i].dtype)->bytes);
+    }
+    return most;
+}
+
+/* Where a value is wider than a vector of the machine (f32 functions that go through f64) compilers
+ * would spill all of them, and masks would be made and unmade: the whole is done in parts. */
 static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
 {
     tci_cd *cd = e->cd;
     tci_dialect *d = &cd->d;
     const tci_recipe *r = tci_math_recipe(p, e->t);
+    int native = d->vector_bytes / tci_cd_widest(r);
+    if (e->lanes > native && native > 1 && cd->any == tci_cd_any) {
+        tci_cd_env parts = *e;
+        tci_cd_define_parts(&parts, p, native);
+        return;
+    }
     tci_str text = {0};
     text.s = d->s;
     tci_str_printf(&text, "TC_I $T $n(%s) {\n",

@@ -341,11 +341,10 @@ static void tci_cd_define_lanes(tci_cd_env *e, const char *scalar, int n_args)
     tci_cd_define(e, "TC_I $R $n($1) {\n$2}");
 }
 
-/* A vector wider than the machine's, done in native parts. */
-static void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int n_args)
+TCI_FN void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int native)
 {
     tci_cd *cd = e->cd;
-    int native = cd->d.vector_bytes / tci_dtype_get(e->t)->bytes;
+    int n_args = tci_prim_get(p)->arity;
     const char *part = cd->d.type(&cd->d, e->t, native);
     e->piece[0] = tci_cd_params[n_args];
     e->piece[1] = tci_scratch_printf(
@@ -374,7 +373,7 @@ static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
         return false;
     }
     if (bytes > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, p, n_args);
+        tci_cd_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
         return true;
     }
     bool small = bytes < 64;
@@ -443,7 +442,7 @@ static void tci_cd_define_mulhi(tci_cd_env *e)
                              "$3);\n}",
                              e->lanes, e->lanes));
     } else if (bytes == 4 && all > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, TCI_P_MULHI, 2);
+        tci_cd_define_parts(e, TCI_P_MULHI, cd->d.vector_bytes / bytes);
     } else {
         tci_cd_define_lanes(e, cd->d.prim(&cd->d, TCI_P_MULHI, e->t, e->t, 1, 0), 2);
     }

@@ -49,6 +49,8 @@ TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
 
 /* ---- emit/c_prims.c ---- */
 TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
+/* A vector wider than the machine's, in parts of so many lanes. */
+TCI_FN void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int native);
 /* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
 TCI_FN const char *tci_cd_to_register(int bytes);
 /* The low `bytes` of a register expression, as the template's $R. */

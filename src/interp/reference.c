@@ -120,9 +120,10 @@ typedef struct tci_ref_scalar {
 } tci_ref_scalar;
 
 /* What libm has not, or not for threads. */
-static double tci_ref_helper(tci_helper_id id, double a)
+static double tci_ref_own(tci_prim p, double a)
 {
-    return tci_helper_get(id)->f64_1(a);
+    const tci_value args[3] = {tci_ref_float(a)};
+    return tci_prim_eval(p, TC_F64, TC_F64, 0, args).f;
 }
 
 /* The angle less whole turns, and folded to where it is small. */
@@ -147,10 +148,10 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_POW: return pow(a, b);
     case TCI_P_TAN: return tan(a);
     case TCI_P_ERFC: return erfc(a);
-    case TCI_P_ERFINV: return tci_ref_helper(TCI_H_ERFINV_F64, a);
-    case TCI_P_LGAMMA: return tci_ref_helper(TCI_H_LGAMMA_F64, a);
-    case TCI_P_DIGAMMA: return tci_ref_helper(TCI_H_DIGAMMA_F64, a);
-    case TCI_P_TRIGAMMA: return tci_ref_helper(TCI_H_TRIGAMMA_F64, a);
+    case TCI_P_ERFINV:
+    case TCI_P_LGAMMA:
+    case TCI_P_DIGAMMA:
+    case TCI_P_TRIGAMMA: return tci_ref_own(p, a);
     case TCI_P_EXPM1: return expm1(a);
     case TCI_P_EXP2: return exp2(a);
     case TCI_P_SINH: return sinh(a);

@@ -5,8 +5,7 @@
  * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
  * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
  * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions carry sums
- * of two doubles, operation by operation as the helpers of the same names do (ops/helpers.c), on
- * which ERFINV, LGAMMA and its derivatives stand: those are helpers altogether.
+ * of two doubles.
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN.
  * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
@@ -18,154 +17,11 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "math.h"
+#include "recipe.h"
 
-typedef struct tci_math {
-    tci_step_inst *insts;
-    int n;
-    tc_dtype t;      /* f32 or f64 */
-    tc_dtype bits;   /* the signed integer of the same width */
-} tci_math;
-
-static tci_step_inst tci_math_insts[TCI_P_COUNT - TCI_P_BASE_COUNT][2][TCI_RECIPE_MAX];
+static tci_step_inst tci_math_insts[TCI_RECIPES_MAX];
 static tci_recipe tci_math_recipes[TCI_P_COUNT - TCI_P_BASE_COUNT][2];
 static pthread_once_t tci_math_once = PTHREAD_ONCE_INIT;
-
-/* ---- building blocks: each appends one instruction and returns its index ---- */
-
-static int tci_math_add_inst(tci_math *m, tci_step_inst inst)
-{
-    m->insts[m->n] = inst;
-    return m->n++;
-}
-
-static int tci_math_arg(tci_math *m, int which)
-{
-    tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (int8_t)m->t, .imm = (int16_t)which};
-    return tci_math_add_inst(m, inst);
-}
-
-static int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
-{
-    for (int i = 0; i < m->n; i++) {
-        const tci_step_inst *old = &m->insts[i];
-        if (old->kind == TCI_RECIPE_CONST && old->dtype == t && old->value.u == v.u) {
-            return i;
-        }
-    }
-    tci_step_inst inst = {.kind = TCI_RECIPE_CONST, .dtype = (int8_t)t, .value = v};
-    return tci_math_add_inst(m, inst);
-}
-
-static int tci_math_k(tci_math *m, double x)
-{
-    tci_value v = {.f = x};
-    return tci_math_const(m, m->t, v);
-}
-
-static int tci_math_ki(tci_math *m, int64_t x)
-{
-    tci_value v = {.i = x};
-    return tci_math_const(m, m->bits, v);
-}
-
-static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int b, int c)
-{
-    tci_step_inst inst = {.kind = TCI_RECIPE_PRIM,
-                          .prim = (uint8_t)p,
-                          .dtype = (int8_t)t,
-                          .n_args = (uint8_t)n,
-                          .args = {(int16_t)a, (int16_t)b, (int16_t)c}};
-    return tci_math_add_inst(m, inst);
-}
-
-static int tci_math_1(tci_math *m, tci_prim p, int a)
-{
-    return tci_math_prim(m, p, (tc_dtype)m->insts[a].dtype, 1, a, 0, 0);
-}
-
-static int tci_math_2(tci_math *m, tci_prim p, int a, int b)
-{
-    return tci_math_prim(m, p, (tc_dtype)m->insts[a].dtype, 2, a, b, 0);
-}
-
-static int tci_math_fma(tci_math *m, int a, int b, int c)
-{
-    return tci_math_prim(m, TCI_P_FMA, m->t, 3, a, b, c);
-}
-
-static int tci_math_compare(tci_math *m, tci_prim p, int a, int b)
-{
-    return tci_math_prim(m, p, TC_BOOL, 2, a, b, 0);
-}
-
-static int tci_math_select(tci_math *m, int mask, int a, int b)
-{
-    return tci_math_prim(m, TCI_P_SELECT, (tc_dtype)m->insts[a].dtype, 3, mask, a, b);
-}
-
-static int tci_math_to_bits(tci_math *m, int a)
-{
-    return tci_math_prim(m, TCI_P_BITS, m->bits, 1, a, 0, 0);
-}
-
-static int tci_math_from_bits(tci_math *m, int a)
-{
-    return tci_math_prim(m, TCI_P_BITS, m->t, 1, a, 0, 0);
-}
-
-/* Horner's rule by FMA: c[0] x^(n-1) + ... + c[n-1]. */
-static int tci_math_poly(tci_math *m, int x, const double *c, int n)
-{
-    int y = tci_math_k(m, c[0]);
-    for (int i = 1; i < n; i++) {
-        y = tci_math_fma(m, y, x, tci_math_k(m, c[i]));
-    }
-    return y;
-}
-
-static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
-{
-    bool two = tci_helper_get(id)->arity == 2;
-    int call = tci_math_prim(m, TCI_P_LANE1, m->t, two ? 3 : 2, a, two ? b : mask, mask);
-    m->insts[call].imm = (int16_t)id;
-    return call;
-}
-
-/* 2^n as a float, from the sum `shifted` whose low bits hold n + 127 (f64: 1023). */
-static int tci_math_exp2i(tci_math *m, int shifted)
-{
-    int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
-    int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), digits);
-    return tci_math_from_bits(m, field);
-}
-
-/* p 2^n, from bits that hold n + 2 * 127 (f64: 2 * 1023): both halves of n give normal factors, and
- * the first product is exact. */
-static int tci_math_scale(tci_math *m, int p, int bits)
-{
-    int half = tci_math_2(m, TCI_P_SHR, bits, tci_math_ki(m, 1));
-    int rest = tci_math_2(m, TCI_P_SUB, bits, half);
-    int digits = tci_math_ki(m, m->t == TC_F64 ? 52 : 23);
-    int low = tci_math_2(m, TCI_P_SHL, half, digits);
-    int high = tci_math_2(m, TCI_P_SHL, rest, digits);
-    p = tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, low));
-    return tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, high));
-}
-
-/* The sign bit of x put on a result that is >= 0. */
-static int tci_math_copy_sign(tci_math *m, int y, int x)
-{
-    int bit = tci_math_ki(m, m->t == TC_F64 ? INT64_MIN : INT32_MIN);
-    int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), bit);
-    return tci_math_from_bits(m, tci_math_2(m, TCI_P_OR, tci_math_to_bits(m, y), sign));
-}
-
-/* x itself where it is a zero of either sign, else y: for odd functions. */
-static int tci_math_keep_zero(tci_math *m, int x, int y)
-{
-    return tci_math_select(m, tci_math_compare(m, TCI_P_EQ, x, tci_math_k(m, 0.0)), x, y);
-}
 
 /* ---- f32 constants ---- */
 
@@ -249,15 +105,18 @@ static const double tci_math_log_wide_c[] = {
     0x1.2f0406edc4768p-3, 0x1.39a1e27490475p-3, 0x1.74663d1dfb70bp-3, 0x1.c71c5213a92d4p-3,
     0x1.24924941e1e5cp-2, 0x1.999999997ff1p-2, 0x1.5555555555592p-1};
 
-/* ---- f64 constants: those of the helpers but for tanh, each said there ---- */
+/* ---- f64 constants: minimax fits (Remez, in 50 digits, then rounded), with their errors ---- */
 
+/* (e^r - 1 - r) / r^2, 2^-58 */
 static const double tci_math_exp_f64_c[] = {
     0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22, 0x1.71de0219b8b01p-19,
     0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13, 0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7,
     0x1.5555555555558p-5, 0x1.5555555555557p-3, 0.5};
+/* R(s^2) of log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))), s = f / (2 + f), 2^-58 of the log */
 static const double tci_math_log_f64_c[] = {
     0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3, 0x1.c71c62d03b34dp-3,
     0x1.2492492e03e54p-2, 0x1.9999999995223p-2, 0x1.5555555555558p-1};
+/* (sin(r) - r) / r^3, and (cos(r) - 1 + r^2/2) / r^4, |r| <= pi/4 */
 static const double tci_math_sin_f64_c[] = {
     0x1.5e0a62ed2b3p-33, -0x1.ae60090c44cc4p-26, 0x1.71de3794aecd1p-19, -0x1.a01a019e82435p-13,
     0x1.1111111110badp-7, -0x1.5555555555555p-3};
@@ -269,6 +128,7 @@ static const double tci_math_tanh_f64_c[] = {
     -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13, 0x1.34c719563af8ap-11,
     -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9, -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6,
     -0x1.ba1ba1b9ffc8bp-5, 0x1.111111111103cp-3, -0x1.5555555555555p-2};
+/* (1 + a) Phi(-a) e^(a^2/2) over t = (a - 4) / (a + 4), 2^-55, all but its constant term */
 static const double tci_math_tail_f64_c[] = {
     -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28, 0x1.2c06493301c98p-26,
     -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24, 0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21,
@@ -276,6 +136,7 @@ static const double tci_math_tail_f64_c[] = {
     0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14, 0x1.6c5382a4e895ap-11,
     -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8, 0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5,
     0x1.d4969f10e03e2p-6, 0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
+/* (erf(x) - x) / x over x^2, |x| < 0.84, 2^-56 */
 static const double tci_math_erf_f64_c[] = {
     -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23, 0x1.b9cafbe17b1c9p-20,
     -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14, -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8,
@@ -463,11 +324,6 @@ static void tci_math_gelu_f32(tci_math *m)
     tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
 }
 
-/* A value as hi + lo. */
-typedef struct tci_math_pair {
-    int hi, lo;
-} tci_math_pair;
-
 /* e^(a^2) erfc(a) = G(t) / d, d = a + 2, t = (a - 2) / (a + 2), 0.46 <= a <= 10.2; what roundings
  * of d, t, the last step of G and the quotient take is put back. */
 static tci_math_pair tci_math_erfcx_f32(tci_math *m, int a)
@@ -548,32 +404,6 @@ static void tci_math_tan_f32(tci_math *m)
 }
 
 /* ---- recipes of both widths: the same steps, with longer polynomials for f64 ---- */
-
-static bool tci_math_is_wide(const tci_math *m)
-{
-    return m->t == TC_F64;
-}
-
-/* The constant of this width. */
-static int tci_math_k_of(tci_math *m, double narrow, double wide)
-{
-    return tci_math_k(m, tci_math_is_wide(m) ? wide : narrow);
-}
-
-static int tci_math_digits(const tci_math *m)
-{
-    return tci_math_is_wide(m) ? 52 : 23;
-}
-
-static int tci_math_magic_of(tci_math *m, int bias)
-{
-    return tci_math_k_of(m, tci_math_magic + bias, 0x1.8p52 + bias);
-}
-
-static int tci_math_bias(const tci_math *m)
-{
-    return tci_math_is_wide(m) ? 1023 : 127;
-}
 
 /* (e^r - 1 - r) / r^2, |r| <= 0.347 */
 static int tci_math_exp_poly(tci_math *m, int r)
@@ -827,6 +657,15 @@ static const double tci_math_sinc_wide_c[] = {
     -0x1.33816aa3bf072p-9, 0x1.ac6805cf340f3p-6, -0x1.86a8e4720db5bp-3, 0x1.9f9cb402bc46cp-1,
     -0x1.a51a6625307d3p+0};
 
+TCI_FN int tci_math_half_turn(tci_math *m, int r)
+{
+    int s = tci_math_2(m, TCI_P_MUL, r, r);
+    int p = tci_math_is_wide(m)
+                ? tci_math_poly(m, s, tci_math_sinc_wide_c, TCI_COUNT(tci_math_sinc_wide_c))
+                : tci_math_poly(m, s, tci_math_sinc_c, TCI_COUNT(tci_math_sinc_c));
+    return tci_math_2(m, TCI_P_MUL, s, p);
+}
+
 /* sin(pi x) / (pi x): the angle less whole turns and folded to at most a quarter of one is f pi,
  * f exact, and pi is in the polynomial alone. */
 static void tci_math_sinc(tci_math *m)
@@ -837,16 +676,13 @@ static void tci_math_sinc(tci_math *m)
     int side = tci_math_copy_sign(m, tci_math_k(m, 1.0), f);
     int past = tci_math_compare(m, TCI_P_LT, half, tci_math_1(m, TCI_P_ABS, f));
     f = tci_math_select(m, past, tci_math_2(m, TCI_P_SUB, side, f), f);
-    int s = tci_math_2(m, TCI_P_MUL, f, f);
-    int p = tci_math_is_wide(m)
-                ? tci_math_poly(m, s, tci_math_sinc_wide_c, TCI_COUNT(tci_math_sinc_wide_c))
-                : tci_math_poly(m, s, tci_math_sinc_c, TCI_COUNT(tci_math_sinc_c));
-    int y = tci_math_fma(m, tci_math_2(m, TCI_P_MUL, s, p), f, f);
+    int y = tci_math_fma(m, tci_math_half_turn(m, f), f, f);
     int zero = tci_math_compare(m, TCI_P_EQ, a, tci_math_k(m, 0.0));
     tci_math_select(m, zero, tci_math_k(m, 1.0), tci_math_2(m, TCI_P_DIV, y, a));
 }
 
-/* e^(hi + lo) 2^k: of f64 as exp_core_f64 does it, for hi in [-900, 720], of f32 in [-176, 89]. */
+/* e^(hi + lo) 2^k, rounded once (within 0.52 ulp), |k| <= 128: of f64 for hi in [-900, 720], of f32
+ * in [-176, 89]. The scale goes in two halves: results below the normal range are rounded once. */
 static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
 {
     int magic = tci_math_magic_of(m, 2 * tci_math_bias(m) + k);
@@ -865,22 +701,6 @@ static int tci_math_exp_core(tci_math *m, int hi, int lo, int k)
     int lost = tci_math_2(m, TCI_P_ADD, tci_math_2(m, TCI_P_SUB, one, y), r);
     y = tci_math_2(m, TCI_P_ADD, y, tci_math_2(m, TCI_P_ADD, lost, tail));
     return tci_math_scale(m, y, tci_math_to_bits(m, sum));
-}
-
-/* a and b as one: a + b rounded, and what that lost; |a| >= |b|, or a is 0. */
-static tci_math_pair tci_math_sum(tci_math *m, int a, int b)
-{
-    int hi = tci_math_2(m, TCI_P_ADD, a, b);
-    tci_math_pair y = {hi, tci_math_2(m, TCI_P_SUB, b, tci_math_2(m, TCI_P_SUB, hi, a))};
-    return y;
-}
-
-/* a b, and what rounding that lost. */
-static tci_math_pair tci_math_product(tci_math *m, int a, int b)
-{
-    int hi = tci_math_2(m, TCI_P_MUL, a, b);
-    tci_math_pair y = {hi, tci_math_fma(m, a, b, tci_math_1(m, TCI_P_NEG, hi))};
-    return y;
 }
 
 /* log u, u finite and above 0, to 2^-36 or 2^-64 of it: u = 2^k (1 + f), s = f / (2 + f), log u =
@@ -973,18 +793,30 @@ static void tci_math_exp_f64(tci_math *m)
     tci_math_exp_core(m, x, tci_math_k(m, 0.0), 0);
 }
 
-static void tci_math_log_f64(tci_math *m)
+TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost)
 {
-    int x = tci_math_arg(m, 0), half;
+    int half;
     tci_math_parts p = tci_math_split(m, x);
     int tail = tci_math_log_tail(m, p.f, tci_math_log_f64_c, TCI_COUNT(tci_math_log_f64_c), &half);
     int low = tci_math_fma(m, p.k, tci_math_k(m, 0x1.ef35793c7673p-45), tail);
-    int y = tci_math_2(m, TCI_P_SUB, p.f, tci_math_2(m, TCI_P_SUB, half, low));
-    y = tci_math_fma(m, p.k, tci_math_k(m, 0x1.62e42fefa38p-1), y);
-    tci_math_log_edges(m, x, y);
+    int less = tci_math_2(m, TCI_P_SUB, half, low), step = tci_math_k(m, 0x1.62e42fefa38p-1);
+    int near = tci_math_2(m, TCI_P_SUB, p.f, less), y = tci_math_fma(m, p.k, step, near);
+    if (lost) {
+        *lost = tci_math_fma(m, p.k, step, tci_math_1(m, TCI_P_NEG, y));
+        *lost = tci_math_2(m, TCI_P_ADD, *lost, near);
+        near = tci_math_2(m, TCI_P_SUB, tci_math_2(m, TCI_P_SUB, p.f, near), less);
+        *lost = tci_math_2(m, TCI_P_ADD, *lost, near);
+    }
+    return y;
 }
 
-/* x - n pi/2 = r + rl: the middle way of trig_f64; n in the low bits. */
+static void tci_math_log_f64(tci_math *m)
+{
+    int x = tci_math_arg(m, 0);
+    tci_math_log_edges(m, x, tci_math_log_of(m, x, NULL));
+}
+
+/* x - n pi/2 = r + rl, pi/2 in three parts; n in the low bits. */
 typedef struct tci_math_turn {
     int x, size, bits, r, rl;
 } tci_math_turn;
@@ -1122,8 +954,9 @@ static void tci_math_sigmoid_f64(tci_math *m)
     tci_math_2(m, TCI_P_ADD, y, rest);
 }
 
-/* factor * Phi(-(a + off)) * 2^128 as tail_f64 does it, where that squared / 2 is hi + lo, at most
- * 900. */
+/* factor * Phi(-(a + off)) * 2^128, a >= 0, Phi the normal distribution, where (a + off)^2 / 2 is
+ * hi + lo exactly, at most 900. The polynomial knows a, and the derivative puts off back; its
+ * constant term and the division are done in two parts. */
 static int tci_math_tail_f64(tci_math *m, int a, int off, int factor, int hi, int lo)
 {
     int one = tci_math_k(m, 1.0), four = tci_math_k(m, 4.0);
@@ -1213,15 +1046,6 @@ static void tci_math_gelu_f64(tci_math *m)
     tci_math_fma(m, y, tci_math_k(m, -0x1p-128), relu);
 }
 
-/* A helper for every lane. */
-static void tci_math_whole(tci_math *m, tci_helper_id id)
-{
-    tci_value yes = {.i = 1};
-    int a = tci_math_arg(m, 0);
-    int b = tci_helper_get(id)->arity == 2 ? tci_math_arg(m, 1) : 0;
-    tci_math_lane1(m, id, a, b, tci_math_const(m, TC_BOOL, yes));
-}
-
 /* ---- the table ---- */
 
 static void tci_math_build_recipe(tci_math *m, tci_prim p)
@@ -1239,10 +1063,10 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_POW: tci_math_pow(m); break;
     case TCI_P_TAN: wide ? tci_math_tan_f64(m) : tci_math_tan_f32(m); break;
     case TCI_P_ERFC: wide ? tci_math_erfc_f64(m) : tci_math_erfc_f32(m); break;
-    case TCI_P_ERFINV: tci_math_whole(m, wide ? TCI_H_ERFINV_F64 : TCI_H_ERFINV_F32); break;
-    case TCI_P_LGAMMA: tci_math_whole(m, wide ? TCI_H_LGAMMA_F64 : TCI_H_LGAMMA_F32); break;
-    case TCI_P_DIGAMMA: tci_math_whole(m, wide ? TCI_H_DIGAMMA_F64 : TCI_H_DIGAMMA_F32); break;
-    case TCI_P_TRIGAMMA: tci_math_whole(m, wide ? TCI_H_TRIGAMMA_F64 : TCI_H_TRIGAMMA_F32); break;
+    case TCI_P_ERFINV: tci_math_erfinv(m); break;
+    case TCI_P_LGAMMA: tci_math_lgamma(m); break;
+    case TCI_P_DIGAMMA: tci_math_digamma(m); break;
+    case TCI_P_TRIGAMMA: tci_math_trigamma(m); break;
     case TCI_P_EXPM1: tci_math_expm1(m); break;
     case TCI_P_EXP2: tci_math_exp2(m); break;
     case TCI_P_SINH: tci_math_sinh(m); break;
@@ -1260,14 +1084,16 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
 
 static void tci_math_build(void)
 {
+    tci_step_inst *next = tci_math_insts;
     for (int row = 0; row < TCI_P_COUNT - TCI_P_BASE_COUNT; row++) {
         for (int wide = 0; wide < 2; wide++) {
-            tci_math m = {.insts = tci_math_insts[row][wide],
+            tci_math m = {.insts = next,
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
             tci_math_build_recipe(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             tci_math_recipes[row][wide].insts = m.insts;
             tci_math_recipes[row][wide].n = m.n;
+            next += m.n;
         }
     }
 }

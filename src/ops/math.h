@@ -6,7 +6,7 @@
 
 #include "prim.h"
 
-enum { TCI_RECIPE_MAX = 192 }; /* longest recipe, in instructions */
+enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5120 }; /* instructions of the longest, of all */
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
@@ -37,11 +37,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
-    TCI_H_TAN_SLOW_F32, TCI_H_ERFINV_F32, TCI_H_LGAMMA_F32, TCI_H_DIGAMMA_F32,
-    TCI_H_TRIGAMMA_F32,
-    TCI_H_EXP_CORE_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64,
-    TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_TAN_F64, TCI_H_ERFC_F64,
-    TCI_H_ERFINV_F64, TCI_H_LGAMMA_F64, TCI_H_DIGAMMA_F64, TCI_H_TRIGAMMA_F64,
+    TCI_H_TAN_SLOW_F32, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64, TCI_H_TAN_F64,
     TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
 } tci_helper_id;
