@@ -22,7 +22,7 @@ enum {
     TCI_MATRIX_FEW = 2,       /* or so few, of a plain product */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_SINGLE = 32,   /* rows and columns of a product of f32: fewer wait for memory */
-    TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_DEPTH = 8,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21,
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */

@@ -120,8 +120,9 @@ static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int war
 }
 
 /* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
- * lanes of so many threads, or the largest power of two that divides them. Where they are places of
- * an image they are whole rows of it, as many for every tile as can be. False: not even one. */
+ * lanes of so many threads, or the largest power of two that divides them, and those that there are
+ * where one tile has them all. Where they are places of an image they are whole rows of it, as many
+ * for every tile as can be. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
 {
     x->columns = x->own_columns = most;
@@ -136,7 +137,9 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
                                TCI_MATRIX_COLUMN_STEP);
     }
     if (x->y_axis < 0) {
-        x->lanes = x->columns & -x->columns;
+        int64_t both = x->columns | (x->n < x->columns ? x->n : 0);
+        x->lanes = (int32_t)(both & -both);
+        x->lanes = x->lanes < TCI_MATRIX_HELD ? x->columns & -x->columns : x->lanes;
         x->chunks = x->columns / x->lanes;
         return true;
     }
@@ -155,7 +158,7 @@ static bool tci_matrix_is_tile(const int64_t *tile)
     int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
     return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
            tile[2] <= TCI_MATRIX_SUMS && tile[2] * tile[1] <= sums &&
-           tile[2] % TCI_MATRIX_WARP == 0;
+           tile[2] % TCI_MATRIX_COLUMN_STEP == 0;
 }
 
 TCI_FN bool tci_matrix_is_wide(const tci_matrix *x)
@@ -259,27 +262,40 @@ static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, i
     return n;
 }
 
+/* The candidates with that many columns beside `n` of them; returns how many. */
+static int tci_matrix_weigh(const tci_matrix *found, int64_t chain, const tci_machine *machine,
+                            int64_t columns, int64_t tiles[][TCI_FORM_NUMBERS], double *costs,
+                            int n)
+{
+    for (int64_t consumers = 2; consumers >= 1; consumers--) {
+        for (int64_t sub_rows = 1; sub_rows <= 2; sub_rows++) {
+            const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns};
+            tci_matrix x = *found;
+            if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, &machine->facts)) {
+                n = tci_matrix_insert(tiles, costs, n, TCI_FORM_CANDIDATES, tile,
+                                      tci_matrix_cycles(&x, chain, machine));
+            }
+        }
+    }
+    return n;
+}
+
 TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
                                  int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     double costs[TCI_FORM_CANDIDATES];
-    int64_t chain = tci_matrix_chain_cost(k, 1), most = TCI_MATRIX_SUMS;
-    tci_matrix found, x;
+    int64_t chain = tci_matrix_chain_cost(k, 1);
+    tci_matrix x;
     int n = 0;
-    if (!tci_matrix_find(k, &found)) {
+    if (!tci_matrix_find(k, &x)) {
         return 0;
     }
-    for (int64_t consumers = 2; consumers >= 1; consumers--) {
-        for (int64_t sub_rows = 1; sub_rows <= 2; sub_rows++) {
-            for (int64_t columns = most; columns > 0; columns -= TCI_MATRIX_WARP) {
-                const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns};
-                x = found;
-                if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, &machine->facts)) {
-                    n = tci_matrix_insert(tiles, costs, n, TCI_FORM_CANDIDATES, tile,
-                                          tci_matrix_cycles(&x, chain, machine));
-                }
-            }
-        }
+    for (int64_t columns = TCI_MATRIX_SUMS; columns > 0; columns -= TCI_MATRIX_WARP) {
+        n = tci_matrix_weigh(&x, chain, machine, columns, tiles, costs, n);
+    }
+    int64_t all = tci_ceil_div(x.n, TCI_MATRIX_COLUMN_STEP) * TCI_MATRIX_COLUMN_STEP;
+    if (all % TCI_MATRIX_WARP != 0 && x.y_axis < 0) {
+        n = tci_matrix_weigh(&x, chain, machine, all, tiles, costs, n);
     }
     return n;
 }

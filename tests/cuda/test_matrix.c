@@ -186,6 +186,10 @@ static const product_case cases[] = {
     {.batch = 1, .m = 40, .n = 200, .k = 264, .a_turned = true}, /* fewer rows than a tile has */
     {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true}, /* two products of each consumer */
     {.batch = 1, .m = 3, .n = 1000, .k = 520, .b_turned = true, .bias = true}, /* few rows */
+    {.batch = 1, .m = 3000, .n = 48, .k = 16, .b_turned = true, .bias = true}, /* few products, */
+    {.batch = 1, .m = 2000, .n = 72, .k = 8, .b_turned = true}, /* and a tile of all columns */
+    {.batch = 2, .m = 1009, .n = 24, .k = 24, .a_turned = true, .residual = true},
+    {.batch = 1, .m = 4000, .n = 17, .k = 17, .bias = true},
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
