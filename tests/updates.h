@@ -1,5 +1,5 @@
 /* tests/updates.h - parameters updated by contractions and sums, where the new value may lie on the
- * old one: the same bits as where the two lie apart. After tc_test.h. */
+ * old one: the same bits as where the two lie apart. After tc_test.h and same.h. */
 #ifndef TESTS_UPDATES_H
 #define TESTS_UPDATES_H
 
@@ -154,6 +154,87 @@ TCT_UNUSED static void test_update_at_indices(tc_ctx *ctx)
         test_indexed_check(params, &want, run);
     }
     tc_program_free(f);
+}
+
+/* ---- updates of few rows at places that a run is given ---- */
+
+enum { RING = 50, RING_K = 9, RING_AT = 3, RING_WAYS = 5, RING_BYTES = 8 * RING * RING_K };
+
+static tc_tensor test_ring_now(int way, tc_tensor ring, tc_tensor at, tc_tensor rows)
+{
+    tc_tensor each = tc_expand(tc_unsqueeze(at, 1), RING_AT, RING_K);
+    switch (way) {
+    case 0: return tc_scatter(ring, 0, each, rows);
+    case 1: return tc_index_put(ring, TC_TENSORS(at), rows, false);
+    case 2: return tc_index_add(ring, 0, at, rows);
+    case 3: return tc_scatter_max(ring, 0, each, rows);
+    default: return tc_scatter(tc_neg(ring), 0, each, rows);
+    }
+}
+
+/* In: the places, the rows, and the ring, if that is no parameter. Out: rows at the places, of the
+ * old ring or of the new one, and the new one. */
+static tc_program *test_ring_make(tc_ctx *ctx, int way, tc_tensor ring, bool of_old, bool over)
+{
+    tc_tensor at = tc_input(ctx, "at", TC_I64, RING_AT);
+    tc_tensor rows = tc_input(ctx, "rows", tc_dtype_of(ring), RING_AT, RING_K);
+    tc_tensor now = test_ring_now(way, ring, at, rows), in[3] = {at, rows, ring};
+    tc_tensor seen = tc_index_select(of_old ? ring : now, 0, at);
+    tc_tensor out[2] = {seen, over ? tc_assign(ring, now) : now};
+    tc_program *f = NULL;
+    tc_compile_fn(TC_TENSORS_N(in, over ? 2 : 3), TC_TENSORS_N(out, 2), NULL, &f);
+    CHECK_MSG(f != NULL, "%s", tc_error(ctx));
+    REQUIRE(f != NULL);
+    return f;
+}
+
+static tc_buf test_ring_buf(void *data, tc_dtype t, int64_t rows)
+{
+    tc_buf b = {.data = data, .n = rows * RING_K, .dtype = (int)t};
+    return b;
+}
+
+/* The bits of a program that keeps the old ring and the new one apart, though one lies over the
+ * other; and the old one where a place is outside. */
+static void test_update_ring(tc_ctx *ctx, int way, tc_dtype t, bool of_old)
+{
+    static char old[RING_BYTES], now[RING_BYTES], got[RING_BYTES], given[RING_BYTES];
+    static char seen[2][RING_BYTES];
+    tc_tensor ring = tc_param(ctx, NULL, t, RING, RING_K);
+    tc_tensor kept = tc_input(ctx, "ring", t, RING, RING_K);
+    tc_program *over = test_ring_make(ctx, way, ring, of_old, true);
+    tc_program *apart = test_ring_make(ctx, way, kept, of_old, false);
+    tc_buf rows = test_ring_buf(given, t, RING_AT), all = test_ring_buf(old, t, RING);
+    tc_buf to[2] = {test_ring_buf(seen[0], t, RING_AT), test_ring_buf(seen[1], t, RING_AT)};
+    tc_tensor drawn = tc_cast(tc_mul(tc_randn(ctx, 3, TC_F32, RING_AT, RING_K), 8), t);
+    CHECK_EQ_INT(tc_read_as(drawn, rows), TC_OK);
+    CHECK_MSG(over->effects[0].over_old, "way %d keeps the ring apart", way);
+    memset(old, 0, sizeof(old));
+    for (int run = 0; run < 6; run++) {
+        int64_t at[RING_AT] = {run * 7, run % 2 ? -1 : run * 7, run % 3 == 2 ? RING : run};
+        tc_status wanted = run % 3 == 2 ? TC_ERR_INDEX : TC_OK;
+        tc_buf places = TC_BUF(at, RING_AT), whole = test_ring_buf(now, t, RING);
+        CHECK_EQ_INT(tc_run(over, TC_BUFS(places, rows), TC_BUFS(to[0])), wanted);
+        CHECK_EQ_INT(tc_run(apart, TC_BUFS(places, rows, all), TC_BUFS(to[1], whole)), wanted);
+        if (wanted == TC_OK) {
+            CHECK_MSG(same_bits(t, seen[0], seen[1], RING_AT * RING_K),
+                      "way %d, dtype %d, run %d reads other rows", way, (int)t, run);
+            memcpy(old, now, sizeof(old));
+        }
+        CHECK_EQ_INT(tc_read_as(ring, test_ring_buf(got, t, RING)), TC_OK);
+        CHECK_MSG(same_bits(t, got, old, RING * RING_K), "way %d, dtype %d, run %d", way, (int)t,
+                  run);
+    }
+    tc_program_free(over);
+    tc_program_free(apart);
+}
+
+TCT_UNUSED static void test_update_rings(tc_ctx *ctx, int n_dtypes)
+{
+    static const tc_dtype dtypes[] = {TC_F32, TC_I64, TC_BF16, TC_U8};
+    for (int i = 0; i < n_dtypes * RING_WAYS; i++) {
+        test_update_ring(ctx, i % RING_WAYS, dtypes[i / RING_WAYS], i % 2);
+    }
 }
 
 /* Around tiles and vectors; few and many rows. */

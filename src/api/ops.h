@@ -1059,7 +1059,9 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
+ * and is no operand. Of the parameter's dtype; broadcasts to its shape. Where value is a write into
+ * param at indices that the run is given (tc_index_put, tc_scatter, tc_index_add ...: a ring, a
+ * cache of keys and values), the elements there are all that is written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 

@@ -438,6 +438,13 @@ static void tci_c_stmt(tci_c_like *c, const tci_lstmt *st, int depth)
         tci_c_lx(c, st->x);
         tci_str_add(c->out, ";\n");
         break;
+    case TCI_L_ELSEWHERE:
+        tci_c_define(c, st->dst);
+        tci_c_base(c, st->base);
+        tci_str_add(c->out, " != ");
+        tci_c_base(c, (int)tci_dim_known(st->imm));
+        tci_str_add(c->out, ";\n");
+        break;
     case TCI_L_FAULT: tci_c_fault(c, st, depth); break;
     case TCI_L_NOTE: tci_str_printf(c->out, "/* %s */\n", st->text); break;
     default: tci_c_assign(c, st); break;

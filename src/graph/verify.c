@@ -267,9 +267,11 @@ static void tci_verify_scatter(const tci_verify *v)
     tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
                            index->rank == n->rank,
                     "has the shape of x, an index for each element of src");
-    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET &&
+    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET && n->n_in == 3 &&
                                            tci_verify_same_shape(index, x)),
                     "stores that are apart are to all of x");
+    tci_verify_that(v, n->n_in == 3 || (n->in[3]->dtype == TC_BOOL && n->in[3]->rank == 0),
+                    "one bool says whether anything is stored");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || tci_verify_le(index->shape[d], n->shape[d]),
                         "index longer than x");

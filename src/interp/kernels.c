@@ -841,7 +841,8 @@ static void tci_exec_stage(tci_exec *e, const tci_interp_stage *st)
         tci_exec_red_begin(e, &e->p->reds[st->reds[r]]);
     }
     tci_exec_section(e, &st->sections[0]);
-    if (st->n_axes > 0) {
+    bool there = st->to_operand >= 0 && e->bufs[st->from_operand] == e->bufs[st->to_operand];
+    if (st->n_axes > 0 && !there) {
         tci_exec_nest(e, st, 0);
     }
     for (int r = 0; r < st->n_reds; r++) {

@@ -83,6 +83,9 @@ static void tci_prep_shape(tci_prep *b)
         st->kind = from->kind;
         st->n_axes = from->n_axes;
         st->n_kept = from->n_kept;
+        if (!tci_kernel_copies(k, s, &st->from_operand, &st->to_operand)) {
+            st->from_operand = st->to_operand = -1;
+        }
         st->axes = tci_scratch_copy(b->s, from->axes, sizeof(int32_t) * (size_t)from->n_axes);
         st->sections = TCI_NEW_ARRAY(b->s, tci_interp_section, from->n_axes + 1);
     }

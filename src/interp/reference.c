@@ -501,8 +501,9 @@ static void tci_ref_scatter(tci_ref *r, const tci_node *n, tci_value *out)
     const tci_node *index = n->in[1];
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, n->rank, index->shape);
+    const bool stores = n->n_in == 3 || tci_ref_of(r, n->in[3])->i;
     memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
-    for (int64_t i = 0; i < tci_ref_count(index); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(index) && stores; i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int64_t to = tci_value_cast(tci_ref_of(r, index)[i], (tc_dtype)index->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, to, tci_dim_known(n->shape[axis]));

@@ -176,6 +176,7 @@ typedef struct tci_interp_red {
 typedef struct tci_interp_stage {
     uint8_t kind;
     int n_axes, n_kept;
+    int32_t from_operand, to_operand; /* it copies one to the other; -1: it does not */
     int32_t *axes;
     /* of its one axis only the points in [from, to), which are those of the block; NULL: all */
     const tci_interp_addr *from, *to;

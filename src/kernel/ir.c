@@ -727,6 +727,30 @@ TCI_FN int tci_kstore_combine(int mode)
     return -1;
 }
 
+TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to)
+{
+    const tci_kstore *copy = NULL;
+    int stores = 0;
+    bool over = false;
+    for (int w = 0; w < k->n_stores; w++) {
+        bool here = k->stores[w].stage == stage;
+        copy = here ? &k->stores[w] : copy;
+        stores += here;
+    }
+    if (stores != 1 || k->stages[stage].kind != TCI_STAGE_MAP || k->stages[stage].n_axes == 0) {
+        return false;
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        over = over || (k->stores[w].operand == copy->operand &&
+                        k->stages[k->stores[w].stage].kind == TCI_STAGE_SCATTER);
+    }
+    const tci_kinst *load = &k->insts[copy->value];
+    *from = (int)tci_dim_known(load->imm);
+    *to = copy->operand;
+    return over && load->op == TCI_K_LOAD && load->n_guards == 0 && load->x == copy->x &&
+           k->operands[*from].panel == 0 && k->operands[*from].dtype == k->operands[*to].dtype;
+}
+
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store)
 {
     bool reads = store.mode != TCI_MODE_SET || store.guard >= 0;

@@ -294,6 +294,10 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
  * places is known for a whole range of them, and has no lanes as wide as an i64. */
 TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
+/* Where a stage does nothing but copy an operand, element by element and as it is, over which a
+ * SCATTER then stores: the one it reads and the one it writes. Where both lie at one place, nothing
+ * has to be done. */
+TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 /* The first member of a joint that is the same kernel as member i. */

@@ -893,6 +893,12 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     checked = tci_lower_checked(l, checked, n->shape[axis], guard);
     put.index = tci_lower_at_checked(l, checked, n->shape[axis]);
     put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
+    if (n->n_in > 3) {
+        int stores = tci_lower_value(l, n->in[3], idx, 0);
+        put.guard = put.guard < 0 ? stores
+                                  : tci_kernel_prim(l->k, TCI_P_AND, TC_BOOL, 2, put.guard, stores,
+                                                    -1);
+    }
     return put;
 }
 

@@ -74,6 +74,16 @@ TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
     return st.dst;
 }
 
+TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_ELSEWHERE);
+    st.base = a;
+    st.imm = other;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
 TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size)
 {
     return tci_build_in_range(b, tci_build_lx(b, at), 0, tci_dim_add(size, -1));

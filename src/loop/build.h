@@ -93,6 +93,8 @@ typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
+/* Whether operand a lies elsewhere than operand b. */
+TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other);
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size);         /* 0 <= at < size */
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);

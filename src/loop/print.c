@@ -158,6 +158,9 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
+    case TCI_L_ELSEWHERE:
+        tci_str_printf(out, "p%d lies elsewhere than p%lld", st->base, (long long)st->imm);
+        break;
     case TCI_L_FAULT:
         tci_str_add(out, "index of ");
         tci_dim_print(out, st->imm);

@@ -2,7 +2,8 @@
  * are given.
  *
  * In: a tci_tile. Out: statements in the current block; outer.c, inner.c and scatter.c say how
- * one runs. */
+ * one runs. One that copies does so only where the copy lies elsewhere: an update of few elements
+ * of a large array, in place, then costs what these cost. */
 #include "stage.h"
 
 #include "inner.h"
@@ -11,12 +12,11 @@
 #include "scan.h"
 #include "scatter.h"
 
-TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
+static void tci_stage_any(tci_build *b, const tci_tile *tile, int stage)
 {
     const tci_kstage *st = &b->k->stages[stage];
     bool inner = b->k->vector == TCI_VEC_INNER;
     int next = inner && stage == tci_stage_ahead(b->k) ? tile->next_axis : -1;
-    b->stage = stage;
     switch ((tci_kstage_kind)st->kind) {
     case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
     case TCI_STAGE_MAP:
@@ -42,6 +42,20 @@ TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
             tci_stage_reduce_outer(b, stage, tile);
         }
         break;
+    }
+}
+
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
+{
+    int from, to;
+    b->stage = stage;
+    if (tci_kernel_copies(b->k, stage, &from, &to)) {
+        tci_lopen open;
+        tci_build_if(b, tci_build_elsewhere(b, from, to), &open);
+        tci_stage_any(b, tile, stage);
+        tci_build_close(b, &open);
+    } else {
+        tci_stage_any(b, tile, stage);
     }
 }
 

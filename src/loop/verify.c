@@ -161,6 +161,14 @@ static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
         break;
     }
     case TCI_L_LOCAL: v->locals[st->dst] = 1; break;
+    case TCI_L_ELSEWHERE: {
+        int other = (int)tci_dim_known(st->imm);
+        TCI_ASSERT(v->s, st->base >= 0 && st->base < v->l->n_operands && other != st->base);
+        TCI_ASSERT(v->s, other >= 0 && other < v->l->n_operands);
+        TCI_ASSERT(v->s, v->l->operands[st->base].dtype == v->l->operands[other].dtype);
+        tci_lverify_define(v, st->dst);
+        break;
+    }
     case TCI_L_PRIM: tci_lverify_prim(v, st); break;
     case TCI_L_MEM: tci_lverify_mem(v, st); break;
     case TCI_L_VAR:

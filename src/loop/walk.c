@@ -120,6 +120,7 @@ static void tci_lwalk_stmt(tci_lwalk *w, const tci_lstmt *st)
         w->known[st->dst] = tci_lwalk_lx(w, st->x, &w->indices[st->dst]);
         break;
     case TCI_L_FROM_VALUE: w->known[st->dst] = false; break;
+    case TCI_L_ELSEWHERE: w->truth[st->dst] = 1; break;
     case TCI_L_IN_RANGE: w->truth[st->dst] = tci_lwalk_in_range(w, st); break;
     case TCI_L_PRIM: {
         const int32_t *args = st->args;

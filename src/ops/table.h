@@ -331,7 +331,7 @@
       "running sum, product, least or most along an axis")                                         \
     X(TOPK, topk, 1, 1, 0, TOPK, NONE,                                                             \
       "where the first k elements of an axis stand when it is in order")                           \
-    X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
+    X(SCATTER, scatter, 3, 4, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
       "a SCATTER over an ordered index: each element of x takes in a stretch of the order")        \

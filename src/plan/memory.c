@@ -176,31 +176,38 @@ static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, in
     return needed;
 }
 
-/* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
-static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
+/* The one store to `out`, or the first, over which a SCATTER stores; -1: there are others. */
+static int tci_memory_first_store(const tci_kernel *k, int out)
 {
     int store = -1;
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *other = &k->stores[w];
+        bool over = k->stages[other->stage].kind == TCI_STAGE_SCATTER;
+        if (other->operand == out && store >= 0 && !over) {
+            return -1;
+        }
+        store = other->operand == out && store < 0 ? w : store;
+    }
+    return store;
+}
+
+static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
+{
     if (k->call) {
         return false; /* nobody knows in which order it reads and writes */
     }
-    for (int w = 0; w < k->n_stores; w++) {
-        if (k->stores[w].operand == out) {
-            if (store >= 0) {
-                return false;
-            }
-            store = w;
-        }
-    }
+    int store = tci_memory_first_store(k, out), from, to;
     if (store < 0) {
         return false; /* a body writes it */
     }
+    bool faults = k->faults && !tci_kernel_copies(k, k->stores[store].stage, &from, &to);
     int32_t *last = tci_memory_last_use(s, k);
     const bool *needed_elsewhere = tci_memory_needed_elsewhere(s, k, store);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *load = &k->insts[i];
         bool reads = load->op == TCI_K_LOAD && load->imm == in;
         if (reads && (load->x != k->stores[store].x || load->n_guards > 0 ||
-                      last[i] > k->stores[store].stage || k->faults)) {
+                      last[i] > k->stores[store].stage || faults)) {
             return false;
         }
         /* a rolled row or tile: every point must be read before it is written, by its own store

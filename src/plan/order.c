@@ -189,7 +189,8 @@ static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
 {
     tci_order o = {.a = a, .s = a->s, .g = a->g, .chunk = TCI_ORDER_CHUNK};
-    tci_node *index = a->machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
+    bool ordered = a->machine.block_threads > 0 && n->n_in == 3;
+    tci_node *index = ordered ? tci_order_index(&o, n) : NULL;
     int64_t reads = index ? tci_dim_known(index->shape[0]) : 0;
     o.keys = index ? tci_dim_known(n->shape[tci_dim_known(n->attr[0])]) : 0;
     if (reads < TCI_ORDER_READS || reads > tci_order_most || o.keys > tci_order_most) {

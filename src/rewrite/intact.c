@@ -9,10 +9,13 @@
  * The one idea: whether all indices are inside is one bool that a run computes first. It can where
  * they are what the run is given, moved and changed element by element. It reads a ramp at each
  * index, which is a fault where the index is outside, and differs from the index then: so the bool
- * is false only in a run that fails. Where an index is computed in other ways, or within a
- * repetition, effects stay as they are, and new values are kept apart to the end. */
+ * is false only in a run that fails. Of a SCATTER onto the old value it says whether anything is
+ * stored, so that no more is written than what changes. Where an index is computed in other ways,
+ * or within a repetition, effects stay as they are, and new values are kept apart to the end. */
 #include "../graph/build.h"
 #include "rewrite.h"
+
+enum { TCI_INTACT_FEW = 4095 }; /* along the axis: more may go side by side (plan/order.c) */
 
 typedef struct tci_intact {
     tci_scratch *s;
@@ -99,6 +102,22 @@ static bool tci_intact_is_given(tci_scratch *s, const tci_node_list *list)
     return all;
 }
 
+/* Few elements of a parameter are set to others. */
+static bool tci_intact_is_update(const tci_node *effect)
+{
+    const tci_node *now = tci_op_is(effect->op, TCI_IS_EFFECT) ? effect->in[1] : NULL;
+    return now && now->op == TCI_OP_SCATTER && now->in[0] == effect->in[0] &&
+           tci_dim_le(now->in[1]->shape[now->attr[0]], TCI_INTACT_FEW);
+}
+
+/* That these are set, or none of them. */
+static tci_node *tci_intact_update(const tci_intact *t, tci_node *all, const tci_node *n)
+{
+    tci_node *in[4] = {n->in[0], n->in[1], n->in[2], all};
+    return tci_intact_built(t, tci_graph_node(t->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 4,
+                                              in, n->n_attr, n->attr));
+}
+
 static tci_node *tci_intact_effect(const tci_intact *t, tci_node *all, tci_node *effect)
 {
     tci_node *old = effect->in[0];
@@ -106,6 +125,31 @@ static tci_node *tci_intact_effect(const tci_intact *t, tci_node *all, tci_node 
     tci_node *in[2] = {old, now};
     return tci_intact_built(t, tci_graph_node(t->g, effect->op, (tc_dtype)effect->dtype,
                                               effect->rank, effect->shape, 2, in, 0, NULL));
+}
+
+/* The roots, with updates and effects as they should be; what reads an updated value reads that. */
+static void tci_intact_apply(tci_intact *t, tci_node *all, const tci_node_list *list,
+                             tci_node **roots, int n)
+{
+    tci_table updates = tci_table_in(t->s, sizeof(bool));
+    tci_table now = tci_table_in(t->s, sizeof(tci_node *));
+    for (int i = 0; i < n; i++) {
+        if (tci_intact_is_update(roots[i])) {
+            *(bool *)tci_table_at(&updates, roots[i]->in[1]) = true;
+        }
+    }
+    for (int i = 0; i < list->n; i++) {
+        tci_node *was = list->items[i];
+        tci_node *over = tci_intact_built(t, tci_graph_rebuild(t->s, t->g, was, &now));
+        bool effect = tci_op_is(was->op, TCI_IS_EFFECT) && !tci_intact_is_update(was);
+        over = tci_table_has(&updates, was) ? tci_intact_update(t, all, over)
+               : effect                     ? tci_intact_effect(t, all, over)
+                                            : over;
+        tci_table_put(&now, was, over);
+    }
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
 }
 
 TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
@@ -122,11 +166,9 @@ TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, i
             tci_intact_add(&t, reads->in[1], reads->in[0]->shape[reads->attr[0]]);
         }
     }
-    tci_node *all = t.all ? tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0)) : NULL;
-    for (int i = 0; i < n && all; i++) {
-        if (tci_op_is(roots[i]->op, TCI_IS_EFFECT)) {
-            roots[i] = tci_intact_effect(&t, all, roots[i]);
-        }
+    if (t.all) {
+        tci_node *all = tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0));
+        tci_intact_apply(&t, all, &list, roots, n);
     }
     return true;
 }

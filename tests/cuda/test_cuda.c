@@ -930,6 +930,7 @@ TEST(updates_lie_where_parameters_lay)
         test_update_in_place(ctx, test_update_sizes[i]);
     }
     test_update_at_indices(ctx);
+    test_update_rings(ctx, 1);
     tc_ctx_free(ctx);
 }
 

@@ -20,9 +20,11 @@ static int counted_lock(pthread_mutex_t *lock)
 #undef pthread_mutex_lock
 #include "tc_test.h"
 
+#include "same.h"
 #include "updates.h"
 
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NO_BUFS ((tc_bufs){NULL, 0})
@@ -67,7 +69,41 @@ static void check_updates(const char *backend)
         test_update_in_place(ctx, test_update_sizes[i]);
     }
     test_update_at_indices(ctx);
+    test_update_rings(ctx, 4);
     tc_ctx_free(ctx);
+}
+
+/* Processor time of the shortest of some runs that set one row of a ring of so many. */
+static double seconds_of_row(int n)
+{
+    enum { K = 64 };
+    static float row[K];
+    tc_ctx *ctx = make("interp");
+    tc_tensor ring = tc_param(ctx, NULL, TC_F32, n, K), at = tc_input(ctx, "at", TC_I64, 1);
+    tc_tensor in = tc_input(ctx, "row", TC_F32, 1, K);
+    tc_tensor now = tc_index_put(ring, TC_TENSORS(at), in, false);
+    tc_tensor sum = tc_sum(tc_index_select(now, 0, at), TC_ALL, false);
+    tc_program *f = compile(ctx, TC_TENSORS(at, in), TC_TENSORS(sum, tc_assign(ring, now)));
+    double best = 1;
+    for (int64_t i = 0; i < 40; i++) {
+        float got;
+        clock_t begin = clock();
+        for (int k = 0; k < 4; k++) {
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&i, 1), TC_BUF(row, K)),
+                                TC_BUFS(TC_BUF(&got, 1))), TC_OK);
+        }
+        best = TCI_MIN(best, (double)(clock() - begin) / CLOCKS_PER_SEC);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return best;
+}
+
+/* A ring of megabytes is not copied for the sake of one row. */
+TEST(an_update_costs_what_changes)
+{
+    double small = seconds_of_row(64), large = seconds_of_row(32768);
+    CHECK_MSG(large < 1e-4 + 20 * small, "%g s of 32768 rows, %g s of 64", large, small);
 }
 
 TEST(updates_lie_where_parameters_lay_interp) { check_updates("interp"); }

@@ -649,6 +649,31 @@ TEST(loops)
     end();
 }
 
+/* A write into x: x is copied where the result lies elsewhere. */
+TEST(copies_of_what_is_written_into)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 50, 72), i = tc_input(ctx, "i", TC_I64, 3);
+    tci_plan *p = plan_of(tc_index_add(x, 0, i, tc_input(ctx, "y", TC_F32, 3, 72)));
+    REQUIRE(p && p->n_kernels == 1);
+    tci_launch launch;
+    tci_machine machine = {.vector_bytes = 32};
+    tci_loop *l = tci_loop_schedule(&scratch, p->kernels[0], machine, &launch);
+    tci_lstmt *elsewhere = NULL;
+    for (int b = 0; b < l->n_blocks; b++) {
+        for (int k = 0; k < l->blocks[b].n; k++) {
+            tci_lstmt *st = &l->blocks[b].stmts[k];
+            elsewhere = st->op == TCI_L_ELSEWHERE ? st : elsewhere;
+        }
+    }
+    REQUIRE(elsewhere != NULL);
+    CHECK(!complains(loop_verifier, l));
+    BREAK(loop_verifier, l, elsewhere->base, l->n_operands);
+    BREAK(loop_verifier, l, elsewhere->imm, -1);
+    BREAK(loop_verifier, l, elsewhere->imm, elsewhere->base);
+    end();
+}
+
 TEST(steps_of_the_interpreter)
 {
     begin();
