@@ -360,8 +360,11 @@ TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i)
 
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
 {
-    const tci_pnode *known = tci_pnode_of(f, tci_plan_source(n));
-    return known->root < 0 ? known->buffer : f->roots[known->root].buffer;
+    const tci_node *source = tci_plan_source(n);
+    const tci_pnode *known = tci_pnode_of(f, source);
+    /* a leaf that is an output has a root too, which copies it: when, nobody waits for */
+    bool given = tci_plan_is_leaf(source) || known->root < 0;
+    return given ? known->buffer : f->roots[known->root].buffer;
 }
 
 /* What a repetition, or a call, needs is all in memory, and read as a whole. */

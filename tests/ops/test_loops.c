@@ -245,6 +245,27 @@ TEST(mistakes_have_texts)
     tc_ctx_free(ctx);
 }
 
+/* An input that comes out as it is, too: the repetition reads what the run is given. */
+TEST(a_carry_may_be_an_output)
+{
+    float a[2] = {1, -1}, b[4] = {2, 5, -6, 9}, same[4] = {0}, y[4] = {0};
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = true};
+    tc_ctx *ctx = NULL;
+    tc_program *f = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor m = tc_input(ctx, "a", TC_F32, 2, 1, 1), x = tc_input(ctx, "b", TC_F32, 2, 1, 2);
+    tc_tensor solved = tc_solve_triangular(tc_add(m, 3), x, false, true, false);
+    tc_status status = tc_compile_fn(TC_TENSORS(m, x), TC_TENSORS(x, solved), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(a, 2), TC_BUF(b, 4)),
+                        TC_BUFS(TC_BUF(same, 4), TC_BUF(y, 4))), TC_OK);
+    CHECK(!memcmp(same, b, sizeof(b)));
+    CHECK(y[0] == 0.5f && y[1] == 1.25f && y[2] == -3 && y[3] == 4.5f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(no_step_changes_nothing)
 {
     tc_ctx *ctx = make_ctx("interp");
