@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "45c415372526e457"
+#define TCI_BUILD "300b043820d8d58d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3169,7 +3169,9 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
+ * and is no operand. Of the parameter's dtype; broadcasts to its shape. Where value is a write into
+ * param at indices that the run is given (tc_index_put, tc_scatter, tc_index_add ...: a ring, a
+ * cache of keys and values), the elements there are all that is written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 
@@ -9643,7 +9645,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
       "running sum, product, least or most along an axis")                                         \
     X(TOPK, topk, 1, 1, 0, TOPK, NONE,                                                             \
       "where the first k elements of an axis stand when it is in order")                           \
-    X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
+    X(SCATTER, scatter, 3, 4, 0, SCATTER, OWN,                                                     \
       "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(SEGMENT, segment, 4, 4, 0, SEGMENT, NONE,                                                    \
       "a SCATTER over an ordered index: each element of x takes in a stretch of the order")        \
@@ -18310,9 +18312,11 @@ static void tci_verify_scatter(const tci_verify *v)
     tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
                            index->rank == n->rank,
                     "has the shape of x, an index for each element of src");
-    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET &&
+    tci_verify_that(v, n->attr[2] == 0 || (n->attr[1] == TCI_MODE_SET && n->n_in == 3 &&
                                            tci_verify_same_shape(index, x)),
                     "stores that are apart are to all of x");
+    tci_verify_that(v, n->n_in == 3 || (n->in[3]->dtype == TC_BOOL && n->in[3]->rank == 0),
+                    "one bool says whether anything is stored");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || tci_verify_le(index->shape[d], n->shape[d]),
                         "index longer than x");
@@ -26596,8 +26600,11 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
  * The one idea: whether all indices are inside is one bool that a run computes first. It can where
  * they are what the run is given, moved and changed element by element. It reads a ramp at each
  * index, which is a fault where the index is outside, and differs from the index then: so the bool
- * is false only in a run that fails. Where an index is computed in other ways, or within a
- * repetition, effects stay as they are, and new values are kept apart to the end. */
+ * is false only in a run that fails. Of a SCATTER onto the old value it says whether anything is
+ * stored, so that no more is written than what changes. Where an index is computed in other ways,
+ * or within a repetition, effects stay as they are, and new values are kept apart to the end. */
+
+enum { TCI_INTACT_FEW = 4095 }; /* along the axis: more may go side by side (plan/order.c) */
 
 typedef struct tci_intact {
     tci_scratch *s;
@@ -26684,6 +26691,22 @@ static bool tci_intact_is_given(tci_scratch *s, const tci_node_list *list)
     return all;
 }
 
+/* Few elements of a parameter are set to others. */
+static bool tci_intact_is_update(const tci_node *effect)
+{
+    const tci_node *now = tci_op_is(effect->op, TCI_IS_EFFECT) ? effect->in[1] : NULL;
+    return now && now->op == TCI_OP_SCATTER && now->in[0] == effect->in[0] &&
+           tci_dim_le(now->in[1]->shape[now->attr[0]], TCI_INTACT_FEW);
+}
+
+/* That these are set, or none of them. */
+static tci_node *tci_intact_update(const tci_intact *t, tci_node *all, const tci_node *n)
+{
+    tci_node *in[4] = {n->in[0], n->in[1], n->in[2], all};
+    return tci_intact_built(t, tci_graph_node(t->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 4,
+                                              in, n->n_attr, n->attr));
+}
+
 static tci_node *tci_intact_effect(const tci_intact *t, tci_node *all, tci_node *effect)
 {
     tci_node *old = effect->in[0];
@@ -26691,6 +26714,31 @@ static tci_node *tci_intact_effect(const tci_intact *t, tci_node *all, tci_node 
     tci_node *in[2] = {old, now};
     return tci_intact_built(t, tci_graph_node(t->g, effect->op, (tc_dtype)effect->dtype,
                                               effect->rank, effect->shape, 2, in, 0, NULL));
+}
+
+/* The roots, with updates and effects as they should be; what reads an updated value reads that. */
+static void tci_intact_apply(tci_intact *t, tci_node *all, const tci_node_list *list,
+                             tci_node **roots, int n)
+{
+    tci_table updates = tci_table_in(t->s, sizeof(bool));
+    tci_table now = tci_table_in(t->s, sizeof(tci_node *));
+    for (int i = 0; i < n; i++) {
+        if (tci_intact_is_update(roots[i])) {
+            *(bool *)tci_table_at(&updates, roots[i]->in[1]) = true;
+        }
+    }
+    for (int i = 0; i < list->n; i++) {
+        tci_node *was = list->items[i];
+        tci_node *over = tci_intact_built(t, tci_graph_rebuild(t->s, t->g, was, &now));
+        bool effect = tci_op_is(was->op, TCI_IS_EFFECT) && !tci_intact_is_update(was);
+        over = tci_table_has(&updates, was) ? tci_intact_update(t, all, over)
+               : effect                     ? tci_intact_effect(t, all, over)
+                                            : over;
+        tci_table_put(&now, was, over);
+    }
+    for (int i = 0; i < n; i++) {
+        roots[i] = tci_table_get(&now, roots[i]);
+    }
 }
 
 TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
@@ -26707,11 +26755,9 @@ TCI_FN bool tci_rewrite_intact(tci_scratch *s, tci_graph *g, tci_node **roots, i
             tci_intact_add(&t, reads->in[1], reads->in[0]->shape[reads->attr[0]]);
         }
     }
-    tci_node *all = t.all ? tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0)) : NULL;
-    for (int i = 0; i < n && all; i++) {
-        if (tci_op_is(roots[i]->op, TCI_IS_EFFECT)) {
-            roots[i] = tci_intact_effect(&t, all, roots[i]);
-        }
+    if (t.all) {
+        tci_node *all = tci_intact_built(&t, tci_build_barrier(g, t.all, NULL, 0));
+        tci_intact_apply(&t, all, &list, roots, n);
     }
     return true;
 }
@@ -27187,6 +27233,10 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
  * places is known for a whole range of them, and has no lanes as wide as an i64. */
 TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
+/* Where a stage does nothing but copy an operand, element by element and as it is, over which a
+ * SCATTER then stores: the one it reads and the one it writes. Where both lie at one place, nothing
+ * has to be done. */
+TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 /* The first member of a joint that is the same kernel as member i. */
@@ -27933,6 +27983,30 @@ TCI_FN int tci_kstore_combine(int mode)
     case TCI_MODE_COUNT: break;
     }
     return -1;
+}
+
+TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to)
+{
+    const tci_kstore *copy = NULL;
+    int stores = 0;
+    bool over = false;
+    for (int w = 0; w < k->n_stores; w++) {
+        bool here = k->stores[w].stage == stage;
+        copy = here ? &k->stores[w] : copy;
+        stores += here;
+    }
+    if (stores != 1 || k->stages[stage].kind != TCI_STAGE_MAP || k->stages[stage].n_axes == 0) {
+        return false;
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        over = over || (k->stores[w].operand == copy->operand &&
+                        k->stages[k->stores[w].stage].kind == TCI_STAGE_SCATTER);
+    }
+    const tci_kinst *load = &k->insts[copy->value];
+    *from = (int)tci_dim_known(load->imm);
+    *to = copy->operand;
+    return over && load->op == TCI_K_LOAD && load->n_guards == 0 && load->x == copy->x &&
+           k->operands[*from].panel == 0 && k->operands[*from].dtype == k->operands[*to].dtype;
 }
 
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store)
@@ -29814,6 +29888,12 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     checked = tci_lower_checked(l, checked, n->shape[axis], guard);
     put.index = tci_lower_at_checked(l, checked, n->shape[axis]);
     put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
+    if (n->n_in > 3) {
+        int stores = tci_lower_value(l, n->in[3], idx, 0);
+        put.guard = put.guard < 0 ? stores
+                                  : tci_kernel_prim(l->k, TCI_P_AND, TC_BOOL, 2, put.guard, stores,
+                                                    -1);
+    }
     return put;
 }
 
@@ -33387,7 +33467,8 @@ static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
 {
     tci_order o = {.a = a, .s = a->s, .g = a->g, .chunk = TCI_ORDER_CHUNK};
-    tci_node *index = a->machine.block_threads > 0 ? tci_order_index(&o, n) : NULL;
+    bool ordered = a->machine.block_threads > 0 && n->n_in == 3;
+    tci_node *index = ordered ? tci_order_index(&o, n) : NULL;
     int64_t reads = index ? tci_dim_known(index->shape[0]) : 0;
     o.keys = index ? tci_dim_known(n->shape[tci_dim_known(n->attr[0])]) : 0;
     if (reads < TCI_ORDER_READS || reads > tci_order_most || o.keys > tci_order_most) {
@@ -38313,8 +38394,11 @@ TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i)
 
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
 {
-    const tci_pnode *known = tci_pnode_of(f, tci_plan_source(n));
-    return known->root < 0 ? known->buffer : f->roots[known->root].buffer;
+    const tci_node *source = tci_plan_source(n);
+    const tci_pnode *known = tci_pnode_of(f, source);
+    /* a leaf that is an output has a root too, which copies it: when, nobody waits for */
+    bool given = tci_plan_is_leaf(source) || known->root < 0;
+    return given ? known->buffer : f->roots[known->root].buffer;
 }
 
 /* What a repetition, or a call, needs is all in memory, and read as a whole. */
@@ -43637,31 +43721,38 @@ static bool *tci_memory_needed_elsewhere(tci_scratch *s, const tci_kernel *k, in
     return needed;
 }
 
-/* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
-static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
+/* The one store to `out`, or the first, over which a SCATTER stores; -1: there are others. */
+static int tci_memory_first_store(const tci_kernel *k, int out)
 {
     int store = -1;
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *other = &k->stores[w];
+        bool over = k->stages[other->stage].kind == TCI_STAGE_SCATTER;
+        if (other->operand == out && store >= 0 && !over) {
+            return -1;
+        }
+        store = other->operand == out && store < 0 ? w : store;
+    }
+    return store;
+}
+
+static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
+{
     if (k->call) {
         return false; /* nobody knows in which order it reads and writes */
     }
-    for (int w = 0; w < k->n_stores; w++) {
-        if (k->stores[w].operand == out) {
-            if (store >= 0) {
-                return false;
-            }
-            store = w;
-        }
-    }
+    int store = tci_memory_first_store(k, out), from, to;
     if (store < 0) {
         return false; /* a body writes it */
     }
+    bool faults = k->faults && !tci_kernel_copies(k, k->stores[store].stage, &from, &to);
     int32_t *last = tci_memory_last_use(s, k);
     const bool *needed_elsewhere = tci_memory_needed_elsewhere(s, k, store);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *load = &k->insts[i];
         bool reads = load->op == TCI_K_LOAD && load->imm == in;
         if (reads && (load->x != k->stores[store].x || load->n_guards > 0 ||
-                      last[i] > k->stores[store].stage || k->faults)) {
+                      last[i] > k->stores[store].stage || faults)) {
             return false;
         }
         /* a rolled row or tile: every point must be read before it is written, by its own store
@@ -46361,6 +46452,7 @@ typedef enum tci_lop {
     TCI_L_MEM,       /* mem: a load, a store or a lane operation; see tci_lmem_uses */
     TCI_L_IN_RANGE,  /* bool dst = lo <= x <= imm */
     TCI_L_TO_VALUE,  /* i64 dst = x */
+    TCI_L_ELSEWHERE, /* bool dst = operand base lies elsewhere than operand imm */
     TCI_L_COPY,      /* value dst = args[0] as it is now */
     TCI_L_FAULT,     /* i64 dst = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
     TCI_L_VAR,       /* mutable dst, first value args[0] */
@@ -46963,6 +47055,8 @@ typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
+/* Whether operand a lies elsewhere than operand b. */
+TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other);
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size);         /* 0 <= at < size */
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
@@ -47109,6 +47203,16 @@ TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
     st.x = x;
     st.lo = lo;
     st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_ELSEWHERE);
+    st.base = a;
+    st.imm = other;
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
     tci_loop_append(b->l, b->cur, st);
     return st.dst;
@@ -51047,7 +51151,8 @@ TCI_FN void tci_keep_reduce(tci_build *b, int stage)
  * are given.
  *
  * In: a tci_tile. Out: statements in the current block; outer.c, inner.c and scatter.c say how
- * one runs. */
+ * one runs. One that copies does so only where the copy lies elsewhere: an update of few elements
+ * of a large array, in place, then costs what these cost. */
 /* ---- src/loop/stage.h ---- */
 /* loop/stage.h - emits the stages of a kernel for a tile of outer points, and the pieces that other
  * schedules share. */
@@ -51065,12 +51170,11 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
 
 
 /* ---- src/loop/stage.c, continued ---- */
-TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
+static void tci_stage_any(tci_build *b, const tci_tile *tile, int stage)
 {
     const tci_kstage *st = &b->k->stages[stage];
     bool inner = b->k->vector == TCI_VEC_INNER;
     int next = inner && stage == tci_stage_ahead(b->k) ? tile->next_axis : -1;
-    b->stage = stage;
     switch ((tci_kstage_kind)st->kind) {
     case TCI_STAGE_SCATTER: tci_stage_scatter(b, stage, tile); break;
     case TCI_STAGE_MAP:
@@ -51096,6 +51200,20 @@ TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
             tci_stage_reduce_outer(b, stage, tile);
         }
         break;
+    }
+}
+
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage)
+{
+    int from, to;
+    b->stage = stage;
+    if (tci_kernel_copies(b->k, stage, &from, &to)) {
+        tci_lopen open;
+        tci_build_if(b, tci_build_elsewhere(b, from, to), &open);
+        tci_stage_any(b, tile, stage);
+        tci_build_close(b, &open);
+    } else {
+        tci_stage_any(b, tile, stage);
     }
 }
 
@@ -60106,6 +60224,9 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
+    case TCI_L_ELSEWHERE:
+        tci_str_printf(out, "p%d lies elsewhere than p%lld", st->base, (long long)st->imm);
+        break;
     case TCI_L_FAULT:
         tci_str_add(out, "index of ");
         tci_dim_print(out, st->imm);
@@ -60307,6 +60428,7 @@ static void tci_lwalk_stmt(tci_lwalk *w, const tci_lstmt *st)
         w->known[st->dst] = tci_lwalk_lx(w, st->x, &w->indices[st->dst]);
         break;
     case TCI_L_FROM_VALUE: w->known[st->dst] = false; break;
+    case TCI_L_ELSEWHERE: w->truth[st->dst] = 1; break;
     case TCI_L_IN_RANGE: w->truth[st->dst] = tci_lwalk_in_range(w, st); break;
     case TCI_L_PRIM: {
         const int32_t *args = st->args;
@@ -60503,6 +60625,14 @@ static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
         break;
     }
     case TCI_L_LOCAL: v->locals[st->dst] = 1; break;
+    case TCI_L_ELSEWHERE: {
+        int other = (int)tci_dim_known(st->imm);
+        TCI_ASSERT(v->s, st->base >= 0 && st->base < v->l->n_operands && other != st->base);
+        TCI_ASSERT(v->s, other >= 0 && other < v->l->n_operands);
+        TCI_ASSERT(v->s, v->l->operands[st->base].dtype == v->l->operands[other].dtype);
+        tci_lverify_define(v, st->dst);
+        break;
+    }
     case TCI_L_PRIM: tci_lverify_prim(v, st); break;
     case TCI_L_MEM: tci_lverify_mem(v, st); break;
     case TCI_L_VAR:
@@ -61099,6 +61229,13 @@ static void tci_c_stmt(tci_c_like *c, const tci_lstmt *st, int depth)
     case TCI_L_TO_VALUE:
         tci_c_define(c, st->dst);
         tci_c_lx(c, st->x);
+        tci_str_add(c->out, ";\n");
+        break;
+    case TCI_L_ELSEWHERE:
+        tci_c_define(c, st->dst);
+        tci_c_base(c, st->base);
+        tci_str_add(c->out, " != ");
+        tci_c_base(c, (int)tci_dim_known(st->imm));
         tci_str_add(c->out, ";\n");
         break;
     case TCI_L_FAULT: tci_c_fault(c, st, depth); break;
@@ -63888,6 +64025,7 @@ typedef struct tci_interp_red {
 typedef struct tci_interp_stage {
     uint8_t kind;
     int n_axes, n_kept;
+    int32_t from_operand, to_operand; /* it copies one to the other; -1: it does not */
     int32_t *axes;
     /* of its one axis only the points in [from, to), which are those of the block; NULL: all */
     const tci_interp_addr *from, *to;
@@ -66149,6 +66287,9 @@ static void tci_prep_shape(tci_prep *b)
         st->kind = from->kind;
         st->n_axes = from->n_axes;
         st->n_kept = from->n_kept;
+        if (!tci_kernel_copies(k, s, &st->from_operand, &st->to_operand)) {
+            st->from_operand = st->to_operand = -1;
+        }
         st->axes = tci_scratch_copy(b->s, from->axes, sizeof(int32_t) * (size_t)from->n_axes);
         st->sections = TCI_NEW_ARRAY(b->s, tci_interp_section, from->n_axes + 1);
     }
@@ -67054,7 +67195,8 @@ static void tci_exec_stage(tci_exec *e, const tci_interp_stage *st)
         tci_exec_red_begin(e, &e->p->reds[st->reds[r]]);
     }
     tci_exec_section(e, &st->sections[0]);
-    if (st->n_axes > 0) {
+    bool there = st->to_operand >= 0 && e->bufs[st->from_operand] == e->bufs[st->to_operand];
+    if (st->n_axes > 0 && !there) {
         tci_exec_nest(e, st, 0);
     }
     for (int r = 0; r < st->n_reds; r++) {
@@ -68276,8 +68418,9 @@ static void tci_ref_scatter(tci_ref *r, const tci_node *n, tci_value *out)
     const tci_node *index = n->in[1];
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, n->rank, index->shape);
+    const bool stores = n->n_in == 3 || tci_ref_of(r, n->in[3])->i;
     memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
-    for (int64_t i = 0; i < tci_ref_count(index); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(index) && stores; i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int64_t to = tci_value_cast(tci_ref_of(r, index)[i], (tc_dtype)index->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, to, tci_dim_known(n->shape[axis]));

@@ -448,6 +448,7 @@ static void fz_draw_loop(fz_draw *d, fz_step *s)
     s->attr[0] = fz_pick(d, 4);
     s->attr[1] = fz_pick(d, 2);
     s->attr[2] = fz_pick(d, 2);
+    s->attr[3] = fz_pick(d, FZ_LOOPS);
 }
 
 static void fz_draw_made(fz_draw *d, fz_step *s)

@@ -22,6 +22,7 @@ typedef enum fz_kind {
     FZ_CROSS_ENTROPY, FZ_LINEAR, FZ_LOOP, FZ_TAME, FZ_KIND_COUNT
 } fz_kind;
 
+typedef enum fz_loop { FZ_SCAN, FZ_WHILE, FZ_COND, FZ_LOOPS } fz_loop;
 typedef enum fz_data { FZ_DATA_WHOLE, FZ_DATA_UNIT, FZ_DATA_CORNERS, FZ_DATA_INDEX } fz_data;
 typedef enum fz_trust { FZ_SAME, FZ_NEAR, FZ_WILD } fz_trust;
 
@@ -327,12 +328,56 @@ static tc_status fz_loop_step(void *user, const tc_tensor *carry, const tc_tenso
     return TC_OK;
 }
 
-static tc_tensor fz_call_loop(const fz_step *s, const tc_tensor *t)
+/* The same with carry 2 for x, some times, until an element is large. */
+static tc_status fz_loop_go(void *user, const tc_tensor *carry, tc_tensor *go)
 {
-    tc_tensor last, rows;
-    tc_scan(TC_TENSORS(t[1]), TC_TENSORS(t[0]), 0, s->attr[1] != 0, fz_loop_step,
-            (void *)(uintptr_t)s, &last, &rows, 1);
-    return s->attr[2] ? rows : last;
+    (void)user;
+    *go = tc_logical_and(tc_lt(carry[1], 5), tc_all(tc_le(carry[0], 3), TC_ALL, false));
+    return TC_OK;
+}
+
+static tc_status fz_loop_on(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    tc_tensor y;
+    next[1] = tc_add(carry[1], 1);
+    next[2] = carry[2];
+    return fz_loop_step(user, carry, &carry[2], next, &y);
+}
+
+static tc_status fz_branch(void *user, const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor carry[2] = {x[0], x[1]}, next;
+    tc_status status = fz_loop_step(user, carry, x + 1, &next, y);
+    y[0] = next;
+    return status;
+}
+
+static tc_status fz_other_branch(void *user, const tc_tensor *x, tc_tensor *y)
+{
+    (void)user;
+    y[0] = tc_maximum(x[0], x[1]);
+    return TC_OK;
+}
+
+/* attr[3]: the kind of loop. */
+static tc_tensor fz_call_loop(const fz_step *s, const tc_tensor *t, tc_ctx *ctx)
+{
+    tc_tensor last[3], rows, first = tc_squeeze(tc_slice(t[0], 0, 0, 1, 1), 0);
+    void *user = (void *)(uintptr_t)s;
+    switch (s->attr[3]) {
+    case FZ_WHILE:
+        tc_while(TC_TENSORS(t[1], tc_full(ctx, 0, TC_I32), first), 0, fz_loop_go, fz_loop_on, user,
+                 last);
+        return last[0];
+    case FZ_COND:
+        tc_cond(tc_lt(tc_sum(tc_ne(t[1], 0), TC_ALL, false), 3), TC_TENSORS(t[1], first),
+                fz_branch, fz_other_branch, user, last, 1);
+        return last[0];
+    default:
+        tc_scan(TC_TENSORS(t[1]), TC_TENSORS(t[0]), 0, s->attr[1] != 0, fz_loop_step, user, last,
+                &rows, 1);
+        return s->attr[2] ? rows : last[0];
+    }
 }
 
 static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
@@ -359,7 +404,7 @@ static tc_tensor fz_call(const fz_recipe *f, int step, tc_ctx *ctx, fz_graph *g)
     case FZ_EINSUM: return fz_call_einsum(s, t);
     case FZ_CONV: case FZ_POOL: return fz_call_window(s, t);
     case FZ_LINEAR: return fz_call_linear(s, t, ctx);
-    case FZ_LOOP: return fz_call_loop(s, t);
+    case FZ_LOOP: return fz_call_loop(s, t, ctx);
     case FZ_TAME: return fz_call_tame(t[0]);
     case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
     case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY:

@@ -1,7 +1,8 @@
 /* Random graphs of every op, dtype and layout: the reference evaluator, the interpreter and native
  * code (gcc and clang, several vector widths, one thread and two, outputs in place of inputs) must
  * give the same bits; and each element of an elementwise node must be what tests/judge.h, which
- * shares no formula with them, says of its operands. Half of the graphs change parameters too.
+ * shares no formula with them, says of its operands. Half of the graphs change parameters too: one
+ * as a whole, and one row of another.
  *
  * A failing graph is cut down (outputs dropped, inner steps turned into inputs) and printed with
  * its seed; TC_TEST_SEED=N replays that graph alone, TC_TEST_SOAK=1 draws thousands. */
@@ -16,7 +17,7 @@
 
 #include "draw.h"
 
-enum { BATCH = 60, GRAPHS = 480, GRAPHS_SOAK = 6000, GUARD = 64 };
+enum { BATCH = 60, GRAPHS = 480, GRAPHS_SOAK = 6000, GUARD = 64, RING = 3 };
 
 /* ---- how a graph is executed ---- */
 
@@ -89,10 +90,13 @@ typedef struct fz_case {
     /* Half of the graphs change parameters: `runs` counts, and every other run makes `state` what
      * output `kept` is. expected is what it should be, after expected_runs. */
     bool has_state;
-    tc_tensor state, runs, outputs[FZ_MAX_OUT + 2]; /* and the effects */
+    tc_tensor state, runs, outputs[FZ_MAX_OUT + 3]; /* and the effects */
     int kept, n_outputs;
     int64_t expected_runs;
     void *expected;
+    /* What output `kept` was in the last runs, each in a row of its own. */
+    tc_tensor ring;
+    void *expected_ring;
     char text[400];                       /* what is wrong; "": nothing */
 } fz_case;
 
@@ -144,7 +148,8 @@ static void case_free(fz_case *c)
         tc_program_free(c->programs[i]);
     }
     free(c->expected);
-    c->expected = NULL;
+    free(c->expected_ring);
+    c->expected = c->expected_ring = NULL;
     fz_graph_free(&c->g);
     memset(c->in, 0, sizeof(c->in));
     memset(c->want, 0, sizeof(c->want));
@@ -198,7 +203,14 @@ static void state_open(fz_case *c, tc_ctx *ctx)
         shape[1 + i] = tc_size(y, i);
     }
     c->state = tc_param_at(ctx, NULL, 1 + tc_rank(y), shape, TC_HERE);
+    int64_t rows[2 + FZ_MAX_RANK] = {tc_dtype_of(y), RING};
+    memcpy(rows + 2, shape + 1, sizeof(*shape) * (size_t)tc_rank(y));
+    c->ring = tc_param_at(ctx, NULL, 2 + tc_rank(y), rows, TC_HERE);
     c->runs = tc_param(ctx, NULL, TC_I64);
+    tc_tensor at = tc_reshape(tc_remainder(c->runs, RING), 1), row = tc_unsqueeze(y, 0);
+    c->outputs[c->n_outputs++] = tc_assign(c->ring,
+                                           tc_index_put(c->ring, TC_TENSORS(at), row, false));
+    c->expected_ring = calloc(RING, bytes_of(y) + 1);
     tc_tensor odd = tc_bitwise_and(c->runs, 1);
     c->outputs[c->n_outputs++] = tc_assign(c->state, tc_where(odd, y, c->state));
     c->outputs[c->n_outputs++] = tc_assign(c->runs, tc_add(c->runs, 1));
@@ -215,6 +227,9 @@ static void check_state(fz_case *c, tc_status status, const void *y, const char 
     }
     int64_t runs = -1, n = tc_count(c->state);
     size_t bytes = bytes_of(c->state);
+    if (!status) {
+        memcpy((char *)c->expected_ring + (size_t)(c->expected_runs % RING) * bytes, y, bytes);
+    }
     if (!status && c->expected_runs++ % 2) {
         memcpy(c->expected, y, bytes);
     }
@@ -228,6 +243,13 @@ static void check_state(fz_case *c, tc_status status, const void *y, const char 
     } else if (!same_bits(tc_dtype_of(c->state), got, c->expected, n)) {
         complain(c, "%s: the parameter is not what output %d was", who, c->kept);
     }
+    void *rows = malloc(RING * bytes + 1);
+    tc_buf all = {.data = rows, .n = RING * n, .dtype = (int)tc_dtype_of(c->ring)};
+    if (tc_read_as(c->ring, all) ||
+        !same_bits(tc_dtype_of(c->ring), rows, c->expected_ring, RING * n)) {
+        complain(c, "%s: the ring's rows are not what output %d was", who, c->kept);
+    }
+    free(rows);
     free(got);
 }
 
@@ -530,7 +552,7 @@ static void report(const fz_case *c, int way)
 /* ---- the run ---- */
 
 static uint64_t seed_now; /* of the batch: what a crash is replayed from */
-static int64_t drawn[TCI_OP_COUNT];
+static int64_t drawn[TCI_OP_COUNT], loops[FZ_LOOPS];
 
 static void on_crash(int number)
 {
@@ -556,6 +578,11 @@ static void count_ops(const fz_case *c)
         drawn[list.items[i]->op]++;
     }
     tci_scratch_free(&s);
+    for (int i = 0; i < c->f.n; i++) {
+        if (c->f.steps[i].kind == FZ_LOOP && c->g.tensors[i].ctx) {
+            loops[c->f.steps[i].attr[3]]++;
+        }
+    }
 }
 
 /* Graphs of seeds first .. first + n - 1; false once too many have failed. */
@@ -632,6 +659,9 @@ TEST(every_op_was_drawn)
     drawn[TCI_OP_CUSTOM] = 1; /* a function of the user's: unit/test_custom.c */
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         CHECK_MSG(drawn[op] > 0, "op %s is in no random graph", tci_op_name(op));
+    }
+    for (int kind = 0; kind < FZ_LOOPS; kind++) {
+        CHECK_MSG(loops[kind] > 0, "no random graph has a loop of kind %d", kind);
     }
 }
 
