@@ -65,10 +65,38 @@ static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_sca
     {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
+/* Where nothing under- or overflows: Newton's step on the reciprocal that the unit gives, and two
+ * remainders, the last of which rounds (Markstein, IA-64 and Elementary Functions, 2000). nvcc's
+ * division makes the same steps behind a branch, which keeps elements side by side apart. */
+static const char tci_cuda_quotient_text[] =
+    "#ifdef TC_NO_PTX\n"
+    "#define tc_quotient(a, b) ((a) / (b))\n"
+    "#else\n"
+    "TC_I float tc_quotient(float a, float b) {\n    float r;\n"
+    "    asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(b));\n"
+    "    r = __fmaf_rn(r, __fmaf_rn(-b, r, 1.0f), r);\n"
+    "    float q = a * r;\n"
+    "    q = __fmaf_rn(__fmaf_rn(-b, q, a), r, q);\n"
+    "    return __fmaf_rn(__fmaf_rn(-b, q, a), r, q);\n}\n"
+    "#endif\n";
+
+static const char *tci_cuda_quotient(tci_cd *cd)
+{
+    bool is_new;
+    const char *name = tci_cd_intern(cd, "tc_quotient", &is_new);
+    if (is_new) {
+        tci_str_add(&cd->out, tci_cuda_quotient_text);
+    }
+    return name;
+}
+
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
                                         int imm)
 {
     tci_cd *cd = d->state;
+    if (p == TCI_P_DIV && t == TC_F32 && imm == TCI_DIV_NORMAL) {
+        return tci_cuda_quotient(cd);
+    }
     for (int i = 0; i < TCI_COUNT(tci_cuda_scalars) && tci_dtype_is_float(t); i++) {
         if (tci_cuda_scalars[i].prim != p) {
             continue;

@@ -241,13 +241,13 @@ static void tci_math_tanh_f32(tci_math *m)
     int scale = tci_math_exp2i(m, sum);
     int less = tci_math_2(m, TCI_P_SUB, scale, tci_math_k(m, 1.0));
     int e = tci_math_fma(m, p, scale, less);
-    int y = tci_math_2(m, TCI_P_DIV, e, tci_math_2(m, TCI_P_ADD, e, tci_math_k(m, 2.0)));
+    int y = tci_math_quotient(m, e, tci_math_2(m, TCI_P_ADD, e, tci_math_k(m, 2.0)));
     tci_math_copy_sign(m, y, x);
 }
 
-/* With E = e^-|x|: E / (1 + E) for x < 0, else 1 / (1 + E). E is scaled by 2^(n + 64) and then by
- * 2^-64, so that a subnormal E is rounded once; of the least n the first factor is 0, as in exp.
- * The polynomial runs in -r, hence the signs. */
+/* With E = e^-|x|: E / (1 + E) for x < 0, else 1 / (1 + E). E is scaled by 2^(n + 64), and what is
+ * divided by 2^64, until it is divided, so that a subnormal result is rounded once; of the least n
+ * the first factor is 0, as in exp. The polynomial runs in -r, hence the signs. */
 static void tci_math_sigmoid_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
@@ -266,10 +266,11 @@ static void tci_math_sigmoid_f32(tci_math *m)
     c[TCI_COUNT(tci_math_exp_c) + 1] = 1.0;
     int p = tci_math_poly(m, r, c, TCI_COUNT(c));
     int e = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
-    e = tci_math_2(m, TCI_P_MUL, e, tci_math_k(m, 0x1p-64));
+    int back = tci_math_k(m, 0x1p-64);
     int negative = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
-    int top = tci_math_select(m, negative, e, one);
-    tci_math_2(m, TCI_P_DIV, top, tci_math_2(m, TCI_P_ADD, one, e));
+    int top = tci_math_select(m, negative, e, tci_math_k(m, 0x1p64));
+    int y = tci_math_quotient(m, top, tci_math_fma(m, e, back, one));
+    tci_math_2(m, TCI_P_MUL, y, back);
 }
 
 /* Below 0.9: x + x P(x^2). Above: 1 - 2^q(|x|), q = log2(erfc), where 2^q = 2^n 2^r without further
@@ -306,7 +307,7 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
     p = tci_math_2(m, TCI_P_MUL, p, tci_math_exp2i(m, sum));
     int top = tci_math_poly(m, a, tci_math_mills_n, TCI_COUNT(tci_math_mills_n));
     int bottom = tci_math_poly(m, a, tci_math_mills_d, TCI_COUNT(tci_math_mills_d));
-    return tci_math_2(m, TCI_P_DIV, tci_math_2(m, TCI_P_MUL, p, top), bottom);
+    return tci_math_quotient(m, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
 /* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. From a = 14.36 on
@@ -331,7 +332,7 @@ static tci_math_pair tci_math_erfcx_f32(tci_math *m, int a)
     int two = tci_math_k(m, 2.0);
     int d = tci_math_2(m, TCI_P_ADD, a, two);
     int d_rest = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, two));
-    int back = tci_math_2(m, TCI_P_DIV, tci_math_k(m, 1.0), d);
+    int back = tci_math_quotient(m, tci_math_k(m, 1.0), d);
     int less = tci_math_2(m, TCI_P_SUB, d, tci_math_k(m, 4.0)); /* a - 2 is less + d_rest */
     int t = tci_math_2(m, TCI_P_MUL, less, back), minus_t = tci_math_1(m, TCI_P_NEG, t);
     int off = tci_math_2(m, TCI_P_ADD, tci_math_fma(m, minus_t, d, less),

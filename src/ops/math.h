@@ -7,6 +7,9 @@
 #include "prim.h"
 
 enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5120 }; /* instructions of the longest, of all */
+/* A division of f32 of which operands and quotient are normal, or 0 is divided: the same value, for
+ * which a dialect may need no branch. */
+enum { TCI_DIV_NORMAL = 1 };
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
 /* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
@@ -16,7 +19,7 @@ typedef struct tci_step_inst {
     int8_t dtype;      /* compute dtype of the value */
     uint8_t n_args;
     int16_t args[3];
-    int16_t imm;       /* ARG: which argument; LANE1: tci_helper_id */
+    int16_t imm;       /* ARG: which argument; LANE1: tci_helper_id; DIV: TCI_DIV_NORMAL or 0 */
     tci_value value;   /* CONST */
 } tci_step_inst;
 

@@ -80,6 +80,15 @@ static inline int tci_math_fma(tci_math *m, int a, int b, int c)
     return tci_math_prim(m, TCI_P_FMA, m->t, 3, a, b, c);
 }
 
+/* a / b of normal numbers with a normal quotient, or of a = 0. Of a subnormal a too where b is a
+ * power of 2. */
+static inline int tci_math_quotient(tci_math *m, int a, int b)
+{
+    int q = tci_math_2(m, TCI_P_DIV, a, b);
+    m->insts[q].imm = TCI_DIV_NORMAL;
+    return q;
+}
+
 static inline int tci_math_compare(tci_math *m, tci_prim p, int a, int b)
 {
     return tci_math_prim(m, p, TC_BOOL, 2, a, b, 0);

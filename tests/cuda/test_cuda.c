@@ -66,6 +66,13 @@ static tc_tensor curves(tc_tensor x)
 {
     return tc_add(tc_tanh(x), tc_mul(tc_gelu(x), tc_sigmoid(x)));
 }
+/* Of floats of all sizes, subnormal ones among them; all but the input's first, a whole number. */
+static tc_tensor curves_everywhere(tc_tensor x)
+{
+    tc_tensor first = tc_cast(tc_select(tc_reshape(x, M * N), 0, 0), TC_I32);
+    tc_tensor bits = tc_mul(tc_arange(x.ctx, 0, 1 << 20, 1, TC_I32), 4099);
+    return curves(tc_bitcast(tc_add(bits, first), TC_F32));
+}
 static tc_tensor power(tc_tensor x) { return tc_pow(tc_abs(x), 1.7); }
 static tc_tensor transposed(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1.0); }
 static tc_tensor flipped(tc_tensor x) { return tc_flip(tc_slice(x, 1, 3, TC_END, 2), 1); }
@@ -188,7 +195,8 @@ static const expression exact[] = {chain,   wide_range, logs,    curves,  power,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
                                    dropped, normal, dice, bits, halves_by_bits,
-                                   first_few, first_many, spread_columns, short_rows};
+                                   first_few, first_many, spread_columns, short_rows,
+                                   curves_everywhere};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)
@@ -779,6 +787,31 @@ static void compare_cases(const char *backend, bool noted)
     }
     tc_ctx_free(ctx);
     tc_ctx_free(plan);
+}
+
+/* What recipes divide is normal, so no branch keeps elements apart; what users divide is not. */
+TEST(recipes_divide_without_a_branch)
+{
+    static const expression lists[] = {curves_everywhere};
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, N);
+    tc_program *f[2] = {NULL, NULL};
+    CHECK(tc_compile(tc_sigmoid(x), &f[0]) == TC_OK && strstr(tc_source(f[0]), " tc_quotient("));
+    CHECK(tc_compile(tc_div(x, tc_exp(x)), &f[1]) == TC_OK);
+    CHECK(!strstr(tc_source(f[1]), "tc_quotient"));
+    tc_program_free(f[0]);
+    tc_program_free(f[1]);
+    tc_ctx_free(ctx);
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    tci_cuda_backend()->target(NULL, 0, &target);
+    if (target.usable) {
+        compare_expressions("cuda", lists, 1);
+    }
 }
 
 TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated", true); }
