@@ -2,6 +2,7 @@
  *
  *   point    no outer axis (any stages): everything once, scalar
  *   map      vectors along the last outer axis; outputs too large for the caches may bypass them
+ *   short    by blocks of threads: short rows side by side, each by a few neighbouring threads
  *   block    small blocks of two axes, so that every cache line is used whole
  *   square   the same in squares that are turned in registers
  *   squares  by a block of threads: squares that are turned in shared memory
@@ -29,6 +30,8 @@ enum {
     TCI_MAP_NEAR = 2,            /* times as near as those are neighbours */
     TCI_MAP_ROWS = 16, TCI_MAP_ROWS_LEAST = 4 /* of a block */
 };
+enum { TCI_SHORT_THREADS, TCI_SHORT_ROWS };
+enum { TCI_SHORT_BLOCK = 128, TCI_SHORT_MOST = 3 }; /* threads of all rows; candidates */
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
 /* Further from what has served best, by factors of two: so much dearer. */
@@ -43,6 +46,31 @@ static double tci_map_empty(const tci_ask *a)
 {
     bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_SPREAD_SHORT / 2;
     return empty ? 1.1 : 1;
+}
+
+/* Elements of the i-th piece of a row, between two cuts. */
+static int64_t tci_map_piece(const tci_ask *a, int i)
+{
+    int64_t begin = i > 0 ? tci_dim_hint(a->cuts[i - 1]) : 0;
+    return TCI_MAX(tci_dim_hint(i < a->n_cuts ? a->cuts[i] : a->n_vec) - begin, 0);
+}
+
+/* Lanes of so many threads. */
+static int64_t tci_map_lanes_of(const tci_ask *a, int64_t threads)
+{
+    return threads * (a->lanes / a->threads);
+}
+
+/* By blocks of threads: the lanes that the warps of a row have, or the few threads that take it,
+ * for each of its elements; those beyond a piece's end wait. */
+static double tci_map_idle(const tci_ask *a, int64_t threads)
+{
+    int64_t lanes = tci_map_lanes_of(a, TCI_MIN(threads, TCI_WARP));
+    int64_t all = 0, n_vec = tci_dim_hint(a->n_vec);
+    for (int i = 0; i <= a->n_cuts; i++) {
+        all += tci_ceil_div(tci_map_piece(a, i), lanes) * lanes;
+    }
+    return n_vec > 0 ? TCI_MAX((double)all / (double)n_vec, 1) : 1;
 }
 
 /* Writing a value moves it twice where its line is read first; bypassing the caches does not. */
@@ -149,10 +177,8 @@ static double tci_map_row(const tci_ask *a, int64_t lanes)
     double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
     double one = tci_map_gathers(a) ? 0.25 : 0, row = 0;
     for (int i = 0; i <= a->n_cuts; i++) {
-        int64_t begin = i > 0 ? tci_dim_hint(a->cuts[i - 1]) : 0;
-        int64_t n = tci_dim_hint(i < a->n_cuts ? a->cuts[i] : a->n_vec) - begin;
-        int64_t left = TCI_MAX(n, 0) % lanes;
-        row += (double)tci_ceil_div(TCI_MAX(n, 0), lanes) * each + (double)n * one +
+        int64_t n = tci_map_piece(a, i), left = n % lanes;
+        row += (double)tci_ceil_div(n, lanes) * each + (double)n * one +
                (left > 0 ? 1 + 3 * one * (double)left : 0);
     }
     return row;
@@ -162,7 +188,7 @@ static double tci_map_row(const tci_ask *a, int64_t lanes)
 static double tci_map_narrow(const tci_ask *a, int64_t lanes)
 {
     if (a->machine.block_threads > 0) {
-        return tci_map_off(lanes, a->lanes);
+        return tci_map_off(lanes, a->lanes) * tci_map_idle(a, TCI_WARP);
     }
     double least = tci_map_row(a, a->lanes);
     for (int64_t l = a->lanes / 2; l >= 2 && l >= a->lanes / 4; l /= 2) {
@@ -245,6 +271,74 @@ static void tci_map_note(const tci_ask *a, const int64_t *n, const tci_build *b,
 {
     (void)a, (void)b;
     tci_map_note_stream(n[TCI_MAP_STREAM] != 0, out);
+}
+
+/* ---- short ---- */
+
+/* Rows that there are. */
+static tci_dim tci_short_points(const tci_ask *a)
+{
+    tci_dim points = 1;
+    for (int i = 0; i < a->k->n_outer; i++) {
+        points = i != a->vec_axis ? tci_dim_mul(points, a->k->axes[i].size) : points;
+    }
+    return points;
+}
+
+static bool tci_short_fits(const tci_ask *a, const int64_t *n)
+{
+    int64_t threads = n[TCI_SHORT_THREADS], rows = n[TCI_SHORT_ROWS];
+    return a->is_map && a->lanes > 1 && a->machine.block_threads > 0 &&
+           tci_ask_is_power(threads, 1, TCI_WARP / 2) && tci_map_lanes_of(a, threads) > 1 &&
+           tci_ask_is_power(rows, 2, a->machine.block_threads / threads) &&
+           tci_dim_hint(tci_short_points(a)) >= rows;
+}
+
+/* As many threads as hold the longest piece of a row, and fewer. */
+static int tci_short_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    int64_t longest = 1, threads = 1;
+    int count = 0;
+    for (int i = 0; a->is_map && i <= a->n_cuts; i++) {
+        longest = TCI_MAX(longest, tci_map_piece(a, i));
+    }
+    while (threads < TCI_WARP && tci_map_lanes_of(a, threads) < longest) {
+        threads *= 2;
+    }
+    for (; threads < TCI_WARP && threads > 0 && count < TCI_SHORT_MOST; threads /= 2) {
+        n[count][TCI_SHORT_THREADS] = threads;
+        n[count++][TCI_SHORT_ROWS] = TCI_SHORT_BLOCK / threads;
+    }
+    return count;
+}
+
+static double tci_short_cost(const tci_ask *a, const int64_t *n)
+{
+    int64_t threads = n[TCI_SHORT_THREADS];
+    double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
+    return tci_ask_ns(a, 1, strided) * tci_map_idle(a, threads) *
+           tci_map_off(n[TCI_SHORT_ROWS] * threads, TCI_SHORT_BLOCK) *
+           tci_map_off(tci_map_lanes_of(a, threads), TCI_MAX(tci_dim_hint(a->n_vec), 1));
+}
+
+static void tci_short_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    b->l->threads = (int)n[TCI_SHORT_THREADS];
+    b->l->lanes = (int)tci_map_lanes_of(a, b->l->threads);
+    b->l->rows = nest.beside = (int)n[TCI_SHORT_ROWS];
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    nest.chunk = TCI_MAX(tci_ask_vectors(a, b->l->lanes), 1) * b->l->lanes; /* a row whole */
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_short_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)a, (void)b;
+    tci_str_printf(out, ", %d rows a block", (int)n[TCI_SHORT_ROWS]);
 }
 
 /* ---- block ---- */
@@ -424,12 +518,15 @@ TCI_FN const tci_form *const *tci_map_forms(void)
                                    tci_point_emit, tci_point_note};
     static const tci_form map = {"map", {"unroll", "lanes", "threads", "stream"}, tci_map_fits,
                                  tci_map_candidates, tci_map_cost, tci_map_emit, tci_map_note};
+    static const tci_form shorts = {"short", {"threads", "rows"}, tci_short_fits,
+                                    tci_short_candidates, tci_short_cost, tci_short_emit,
+                                    tci_short_note};
     static const tci_form block = {"block", {"unroll"}, tci_block_fits, tci_block_candidates,
                                    tci_block_cost, tci_block_emit, tci_block_note};
     static const tci_form square = {"square", {"stream"}, tci_turn_fits, tci_turn_candidates,
                                     tci_turn_cost, tci_turn_emit, tci_turn_note};
     static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
                                      tci_squares_emit, tci_squares_note};
-    static const tci_form *const forms[] = {&point, &map, &block, &square, &squares, NULL};
+    static const tci_form *const forms[] = {&point, &map, &shorts, &block, &square, &squares, NULL};
     return forms;
 }

@@ -225,7 +225,8 @@ static void check_blocks(const char *name, tc_tensor y, int64_t blocks, int thre
 }
 
 /* Rows that a warp or less can hold share blocks, as few threads to each as have elements, and so
- * do points of windows; where a warp would be left with some of its rows each row has a warp. */
+ * do points of windows and pieces of rows between two cuts; where a warp would be left with some of
+ * its rows each row has a warp, and a row alone has a block. */
 TEST(several_rows_a_block)
 {
     begin();
@@ -239,6 +240,11 @@ TEST(several_rows_a_block)
     check_blocks("an odd number of them", tc_softmax(odd, 1), (99999 + 7) / 8, 32 * 8);
     check_blocks("rows of 256", tc_softmax(rows, 1), 8000 / 8, 32 * 8);
     check_blocks("few rows", tc_softmax(few, 1), 100, 32);
+    tc_tensor q = tc_input(ctx, "q", TC_F32, 16, 128, 12, 64);
+    tc_tensor angle = tc_input(ctx, "angle", TC_F32, 128, 64);
+    tc_tensor heads = tc_rope(tc_transpose(q, 1, 2), angle, angle);
+    check_blocks("turned heads", heads, 16 * 12 * 128 / 16, 16 * 8);
+    check_blocks("a short row", tc_add(tc_input(ctx, "one", TC_F32, 32), 1), 1, 32);
     check_blocks("windows", tc_max_pool2d(image, &how), 16 * 64 * 28 * 28 / 256, 256);
     end();
 }
