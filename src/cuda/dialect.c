@@ -150,17 +150,16 @@ static const char *tci_cuda_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
 {
     const tci_helper *h = tci_helper_get(id);
     const char *type = cd->d.type(&cd->d, t, lanes), *mask = cd->d.type(&cd->d, TC_BOOL, lanes);
-    bool is_new, two = h->arity == 2;
+    bool is_new;
     const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
                                           tci_cd_suffix(cd, t, lanes));
     name = tci_cd_intern(cd, name, &is_new);
     if (is_new) {
         tci_cd_define_helper(cd, id);
         tci_str_printf(&cd->out,
-                       "TC_I %s %s(%s a, %s%s%s m) {\n    %s r;\n    TC_LANES(r) {\n"
-                       "        r.v[i] = m.v[i] ? %s(a.v[i]%s) : 0;\n    }\n    return r;\n}\n",
-                       type, name, type, two ? type : "", two ? " b, " : "", mask, type, h->name,
-                       two ? ", b.v[i]" : "");
+                       "TC_I %s %s(%s a, %s m) {\n    %s r;\n    TC_LANES(r) {\n"
+                       "        r.v[i] = m.v[i] ? %s(a.v[i]) : 0;\n    }\n    return r;\n}\n",
+                       type, name, type, mask, type, h->name);
     }
     return name;
 }
@@ -189,8 +188,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
         types[0] = mask;
     }
     if (p == TCI_P_LANE1) {
-        n_args = tci_helper_get(imm)->arity + 1;
-        types[n_args - 1] = mask;
+        types[1] = mask;
     }
     const char *result = info->result == 'O'   ? d->type(d, to, lanes)
                          : info->result == 'B' ? mask

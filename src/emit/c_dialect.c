@@ -261,10 +261,8 @@ TCI_FN void tci_cd_define_helper(tci_cd *cd, int id)
     if (!is_new) {
         return;
     }
-    for (int i = 0; i < TCI_COUNT(h->needs); i++) {
-        if (h->needs[i] != TCI_H_NONE) {
-            tci_cd_define_helper(cd, h->needs[i]);
-        }
+    if (h->needs != TCI_H_NONE) {
+        tci_cd_define_helper(cd, h->needs);
     }
     tci_cd_soft(cd, "TC_FMA_F32");
     tci_cd_soft(cd, "TC_FMA_F64");
@@ -284,12 +282,10 @@ static const char *tci_cd_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
     if (is_new) {
         tci_cd_env e = {cd, t, t, lanes, name, {NULL}};
         tci_cd_define_helper(cd, id);
-        e.piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
-        e.piece[1] = h->name;
-        e.piece[2] = h->arity == 2 ? "a[i], b[i]" : "a[i]";
-        tci_cd_define(&e, "static __attribute__((noinline)) $T $n($1, $B m) {\n    $T r = {0};\n"
+        e.piece[0] = h->name;
+        tci_cd_define(&e, "static __attribute__((noinline)) $T $n($T a, $B m) {\n    $T r = {0};\n"
                           "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
-                          "            r[i] = $2($3);\n        }\n    }\n    return r;\n}");
+                          "            r[i] = $1(a[i]);\n        }\n    }\n    return r;\n}");
     }
     return name;
 }
@@ -301,18 +297,16 @@ static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
     tci_cd_env env = *outer;
     tci_cd_env *e = &env;
     tci_cd *cd = e->cd;
-    e->piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
-    e->piece[1] = h->name;
-    e->piece[2] = h->arity == 2 ? "a, b" : "a";
+    e->piece[0] = h->name;
     if (e->lanes == 1) {
         tci_cd_define_helper(cd, id);
-        tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
+        tci_cd_define(e, "TC_I $T $n($T a, tc_bool m) { return m ? ($T)$1(a) : 0; }");
         return;
     }
-    e->piece[1] = cd->lanes_of(cd, id, e->t, e->lanes);
-    e->piece[3] = cd->any(cd, e->lanes);
-    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
-                     "        return $2($3, m);\n    }\n    return ($T){0};\n}");
+    e->piece[0] = cd->lanes_of(cd, id, e->t, e->lanes);
+    e->piece[1] = cd->any(cd, e->lanes);
+    tci_cd_define(e, "TC_I $T $n($T a, $B m) {\n    if (__builtin_expect($2(m), 0)) {\n"
+                     "        return $1(a, m);\n    }\n    return ($T){0};\n}");
 }
 
 /* ---- recipes ---- */
@@ -346,9 +340,6 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
     const tci_step_inst *mask = &r->insts[step->args[0]];
     tci_dialect *d = &cd->d;
     tc_dtype t = (tc_dtype)step->dtype;
-    const char *args = slow->n_args == 3
-                           ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
-                           : tci_scratch_printf(d->s, "v%d", slow->args[0]);
     const char *test = tci_scratch_printf(d->s, "%s(v%d)", cd->any(cd, lanes), step->args[0]);
     if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
         const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
@@ -358,9 +349,9 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
     return tci_scratch_printf(
         d->s,
         "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
-        "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        "        v%d = %s(v%d, %s(v%d, v%d), v%d);\n    }\n",
         step->args[2], test, i, select, step->args[0], cd->lanes_of(cd, slow->imm, t, lanes),
-        args, step->args[0], step->args[2]);
+        slow->args[0], step->args[0], step->args[2]);
 }
 
 /* The expression of a step that is a prim. */

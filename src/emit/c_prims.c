@@ -260,6 +260,46 @@ static const tci_cd_row tci_cd_rows[] = {
     {TCI_P_SHR, "1b", "#define $n(a, b) ((a) & !(b))"},
     {TCI_P_SHR, "vb", "#define $n(a, b) ((a) & ~(b))"},
     {TCI_P_MULHI, "*b", "#define $n(a, b) ((a) & (b) & 0)"},
+    {TCI_P_POWI, "1b", "#define $n(a, b) ((a) | !(b))"},
+    {TCI_P_POWI, "vb", "#define $n(a, b) ((a) | ~(b))"},
+    {TCI_P_POWI, "1u",
+     "TC_I $T $n($T a, $T b) {\n    $T r = 1;\n    for (; b; b >>= 1) {\n"
+     "        r = b & 1 ? ($T)(r * a) : r;\n        a = ($T)(a * a);\n    }\n    return r;\n}"},
+    {TCI_P_POWI, "1s",
+     "TC_I $T $n($T a, $T b) {\n    if (b < 0) {\n"
+     "        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n    }\n"
+     "    return ($T)$1(($V)a, ($V)b);\n}"},
+    {TCI_P_POWI, "vu", /* until no lane has bits of its exponent left */
+     "static __attribute__((noinline)) $T $n($T a, $T b) {\n    $T r = ($T){0} + 1;\n"
+     "    while ($2(@lt(($T){0}, b))) {\n        $T odd = ($T){0} - (b & 1);\n"
+     "        r *= (a & odd) | (1 & ~odd);\n        a *= a;\n        b >>= 1;\n    }\n"
+     "    return r;\n}"},
+    {TCI_P_POWI, "vs",
+     "TC_I $T $n($T a, $T b) {\n    $T less = ($T)(b < 0);\n"
+     "    $T back = (1 & ($T)(a == 1)) | ((($T){0} - (b & 1) | 1) & ($T)(a == -1));\n"
+     "    return (less & back) | (~less & ($T)$1(($U)a, ($U)(b & ~less)));\n}"},
+    {TCI_P_GCD, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_GCD, "1u",
+     "TC_I $T $n($T a, $T b) {\n    while (b) {\n        $T rest = a % b;\n        a = b;\n"
+     "        b = rest;\n    }\n    return a;\n}"},
+    {TCI_P_GCD, "1s",
+     "TC_I $T $n($T a, $T b) {\n"
+     "    return ($T)$1(($V)(a < 0 ? 0 - ($V)a : ($V)a), ($V)(b < 0 ? 0 - ($V)b : ($V)b));\n}"},
+    /* Stein's: `low` is the highest power of 2 that divides both, y an odd multiple of it; of x,
+     * which is halved, y is taken as often as that leaves an even one. What is negated has no bit
+     * but low, so masks reach from there up, where all bits are; `less` spreads the borrow. No mask
+     * register is in the chain from one x to the next. */
+    {TCI_P_GCD, "vu",
+     "static __attribute__((noinline)) $T $n($T a, $T b) {\n    $T low = (a | b) & -(a | b);\n"
+     "    $T odd = -(b & low), x = (odd & a) | (~odd & b), y = (odd & b) | (~odd & a);\n"
+     "    while ($2(@lt(($T){0}, x))) {\n        for (int i = 0; i < 8; i++) {\n"
+     "            $T t = y & -(x & low), d = x - t;\n"
+     "            $T less = ($T)(($I)((~x & t) | ((~x | t) & d)) >> ($W - 1));\n"
+     "            y = (less & x) | (~less & y);\n            x = ((less & -d) | (~less & d)) >> 1;\n"
+     "        }\n    }\n    return y;\n}"},
+    {TCI_P_GCD, "vs",
+     "TC_I $T $n($T a, $T b) {\n    $T m = ($T)(a < 0), k = ($T)(b < 0);\n"
+     "    return ($T)$1(($U)((a ^ m) - m), ($U)((b ^ k) - k));\n}"},
     {TCI_P_SELECT, "1fsub", "#define $n(m, a, b) ((m) ? (a) : (b))"},
     {TCI_P_SELECT, "vb", "TC_I $T $n($T m, $T a, $T b) { return (m & a) | (~m & b); }"},
     {TCI_P_BITS, "1fsu", "TC_I $R $n($T a) { union { $T a; $R r; } u; u.a = a; return u.r; }"},
@@ -621,7 +661,17 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
     int n_args = tci_prim_get(p)->arity;
     const char *text = tci_cd_find_row(p, e->t, e->lanes);
     bool is_vector = e->lanes > 1;
-    if (p == TCI_P_CAST) {
+    bool loops = (p == TCI_P_POWI || p == TCI_P_GCD) && e->t != TC_BOOL;
+    if (loops && is_vector && tci_dtype_get(e->t)->bytes * e->lanes > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
+    } else if (loops) {
+        if (tci_dtype_is_signed(e->t)) {
+            tc_dtype plain = tci_cd_uint(tci_dtype_get(e->t)->bytes);
+            e->piece[0] = cd->d.prim(&cd->d, p, plain, plain, e->lanes, 0);
+        }
+        e->piece[1] = is_vector ? cd->any(cd, e->lanes) : "";
+        tci_cd_define(e, text);
+    } else if (p == TCI_P_CAST) {
         if (is_vector) {
             tci_cd_define_cast_vector(e);
         } else {

@@ -305,19 +305,11 @@ static void tci_exec_op(tci_exec *e, const tci_interp_step *st)
     tci_exec_apply(&st->op, e->ptr[st->out], in, st->vary, st->varies ? e->n : 1, st->varies);
 }
 
-static uint64_t tci_exec_lane_value(const tci_helper *h, const char *a, const char *b)
+static uint64_t tci_exec_lane_value(const tci_helper *h, const char *a)
 {
     uint64_t bits = 0;
-    tci_value x = tci_value_load((tc_dtype)h->dtype, a);
-    tci_value y = b ? tci_value_load((tc_dtype)h->dtype, b) : x;
-    tci_value v = x;
-    if (h->f32_1) {
-        v.f = h->f32_1((float)x.f);
-    } else if (h->f64_1) {
-        v.f = h->f64_1(x.f);
-    } else if (h->i64_2) {
-        v.i = h->i64_2(x.i, y.i);
-    }
+    tci_value v = tci_value_load((tc_dtype)h->dtype, a);
+    v.f = h->f32 ? (double)h->f32((float)v.f) : h->f64(v.f);
     tci_value_store((tc_dtype)h->dtype, &bits, v);
     return bits;
 }
@@ -340,10 +332,10 @@ static bool tci_exec_any(const char *mask, int64_t n)
 static void tci_exec_lane(tci_exec *e, const tci_interp_step *st)
 {
     const tci_helper *h = tci_helper_get(st->ref);
-    const int last = h->arity, bytes = st->bytes;
-    const char *mask = e->ptr[st->in[last]];
+    const int bytes = st->bytes;
+    const char *mask = e->ptr[st->in[1]];
     const int64_t n = st->varies ? e->n : 1;
-    const int64_t mask_step = st->vary[last] ? bytes : 0;
+    const int64_t mask_step = st->vary[1] ? bytes : 0;
     char *out = e->ptr[st->out];
     memset(out, 0, (size_t)(st->varies ? n * bytes : TCI_INTERP_GROUP));
     if (!tci_exec_any(mask, mask_step ? n * bytes : bytes)) {
@@ -354,8 +346,7 @@ static void tci_exec_lane(tci_exec *e, const tci_interp_step *st)
             continue;
         }
         const char *a = e->ptr[st->in[0]] + (st->vary[0] ? i * bytes : 0);
-        const char *b = last > 1 ? e->ptr[st->in[1]] + (st->vary[1] ? i * bytes : 0) : NULL;
-        tci_exec_fill(out + i * bytes, bytes, tci_exec_lane_value(h, a, b), 1);
+        tci_exec_fill(out + i * bytes, bytes, tci_exec_lane_value(h, a), 1);
     }
     if (!st->varies) {
         tci_exec_splat(out, bytes, tci_exec_peek(out, bytes));

@@ -233,9 +233,14 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(SHL, lanes, U, y < bits ? (unsigned)x << y : 0)                                              \
     X(SHR, lanes, U, y < bits ? x >> y : 0)                                                        \
     X(SHR, lanes, I, x >> ((y & ~(bits - 1)) ? bits - 1 : y))                                      \
-    X(MULHI, lanes, U, (unsigned)x * y >> bits) X(MULHI, lanes, I, x * y >> bits)
+    X(MULHI, lanes, U, (unsigned)x * y >> bits) X(MULHI, lanes, I, x * y >> bits)                  \
+    TCI_IP_WHOLE_ROWS(X, U, I)
+#define TCI_IP_WHOLE_ROWS(X, U, I)                                                                 \
+    X(POWI, lanes, U, tci_powi_u64(x, y)) X(POWI, lanes, I, tci_powi_i64(x, y))                    \
+    X(GCD, lanes, U, tci_gcd_u64(x, y)) X(GCD, lanes, I, tci_gcd_i64(x, y))
 #define TCI_IP_RARE_ROWS(X)                                                                        \
     TCI_IP_SMALL_ROWS(X, u8, i8, 8) TCI_IP_SMALL_ROWS(X, u16, i16, 16)                             \
+    TCI_IP_WHOLE_ROWS(X, u32, i32) TCI_IP_WHOLE_ROWS(X, u64, i64)                                  \
     X(PMIN, lanes, u8, x < y ? x : y) X(PMAX, lanes, u8, x > y ? x : y)                            \
     X(PMIN, lanes, u16, x < y ? x : y) X(PMAX, lanes, u16, x > y ? x : y)                          \
     X(PMIN, lanes, u32, x < y ? x : y) X(PMAX, lanes, u32, x > y ? x : y)                          \

@@ -168,24 +168,12 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     return (double)NAN;
 }
 
-/* A helper of two integers: the one of their signedness. */
-static tci_ref_scalar tci_ref_whole(tci_helper_id of_signed, tci_helper_id of_unsigned,
-                                    tci_ref_scalar a, tci_ref_scalar b)
-{
-    tci_ref_scalar r = a;
-    const tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
-    int helper = tci_dtype_is_signed(a.t) ? of_signed : of_unsigned;
-    r.v = tci_value_cast(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, helper, args), TC_I64, a.t);
-    return r;
-}
-
 static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
 {
     tci_ref_scalar r = {{0}, tci_prim_get(p)->result == 'B' ? TC_BOOL : a.t, a.wide};
     tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
-    if (p == TCI_P_POW && !tci_dtype_is_float(a.t)) {
-        return tci_ref_whole(TCI_H_POW_I64, TCI_H_POW_U64, a, b);
-    } else if (a.wide && tci_prim_is_math(p)) {
+    p = p == TCI_P_POW && !tci_dtype_is_float(a.t) ? TCI_P_POWI : p;
+    if (a.wide && tci_prim_is_math(p)) {
         r.v.f = tci_ref_libm(p, a.v.f, b.v.f);
     } else {
         r.v = tci_prim_eval(p, a.t, r.t, 0, args);
@@ -281,7 +269,6 @@ static tci_ref_scalar tci_ref_word(int word, const tci_ref_scalar *operands,
     case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
     case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
     case TCI_W_FLOOR_DIVIDE: return tci_ref_floor_divide(args[0], args[1]);
-    case TCI_W_GCD: return tci_ref_whole(TCI_H_GCD_I64, TCI_H_GCD_U64, args[0], args[1]);
     case TCI_W_MINUS: return tci_ref_minus(args[0]);
     case TCI_P_SELECT: return args[args[0].v.i ? 1 : 2];
     case TCI_P_FMA: return tci_ref_fma(args[0], args[1], args[2]);

@@ -129,6 +129,7 @@ static int tci_prep_bool(tci_prep *b, int prim, int a0, int a1)
     case TCI_P_NOT: return tci_prep_not(b, a0);
     case TCI_P_OR:
     case TCI_P_ADD:
+    case TCI_P_GCD:
     case TCI_P_PMAX: return tci_prep_bitwise(b, TCI_P_OR, a0, a1);
     case TCI_P_XOR:
     case TCI_P_SUB: return tci_prep_bitwise(b, TCI_P_XOR, a0, a1);
@@ -138,6 +139,7 @@ static int tci_prep_bool(tci_prep *b, int prim, int a0, int a1)
     case TCI_P_AND:
     case TCI_P_MUL:
     case TCI_P_PMIN: return tci_prep_bitwise(b, TCI_P_AND, a0, a1);
+    case TCI_P_POWI: return tci_prep_bitwise(b, TCI_P_OR, a0, tci_prep_not(b, a1));
     case TCI_P_MULHI: return tci_prep_const(b, 0, b->nodes[a0].bytes);
     default: return a0; /* NEG, ABS and rounding leave a bool alone */
     }
@@ -196,17 +198,15 @@ static int tci_prep_sign(tci_prep *b, int prim, tc_dtype t, int a)
     return prim == TCI_P_NEG ? minus : tci_prep_op(b, TCI_P_PMAX, t, t, bytes, a, minus, -1);
 }
 
-static int tci_prep_lane(tci_prep *b, int helper, const int *a, int n)
+static int tci_prep_lane(tci_prep *b, int helper, int a, int mask)
 {
     tc_dtype t = (tc_dtype)tci_helper_get(helper)->dtype;
     tci_prep_node node = tci_prep_blank(TCI_PREP_LANE, tci_prep_bytes(t));
     node.ref = helper;
     node.dtype = (int8_t)t;
-    node.n_args = (uint8_t)n;
-    for (int i = 0; i < n - 1; i++) {
-        node.args[i] = a[i];
-    }
-    node.args[n - 1] = tci_prep_mask(b, a[n - 1], node.bytes);
+    node.n_args = 2;
+    node.args[0] = a;
+    node.args[1] = tci_prep_mask(b, mask, node.bytes);
     return tci_prep_add(b, node);
 }
 
@@ -216,7 +216,7 @@ TCI_FN int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm
 {
     int bytes = tci_prep_bytes(t);
     switch (prim) {
-    case TCI_P_LANE1: return tci_prep_lane(b, imm, a, n);
+    case TCI_P_LANE1: return tci_prep_lane(b, imm, a[0], a[1]);
     case TCI_P_SELECT: return tci_prep_select(b, t, a[0], a[1], a[2]);
     case TCI_P_CAST: return tci_prep_cast(b, a[0], t, to);
     case TCI_P_BITS: return a[0];

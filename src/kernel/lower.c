@@ -360,31 +360,6 @@ static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
     return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
-/* A helper of two integers: the one of their signedness. */
-static int tci_lower_whole(const tci_lower_ew *e, tci_helper_id of_signed,
-                           tci_helper_id of_unsigned, int a, int b)
-{
-    tci_kinst i = {0};
-    i.op = TCI_K_PRIM;
-    i.prim = TCI_P_LANE1;
-    i.dtype = tci_dtype_is_signed(e->t) ? TC_I64 : TC_U64;
-    i.n_args = 3;
-    i.args[0] = tci_lower_convert(e->k, a, (tc_dtype)i.dtype);
-    i.args[1] = tci_lower_convert(e->k, b, (tc_dtype)i.dtype);
-    tci_value yes = {.i = 1};
-    i.args[2] = tci_kernel_const(e->k, TC_BOOL, yes);
-    i.x = -1;
-    i.guard = -1;
-    i.imm = (int16_t)(tci_dtype_is_signed(e->t) ? of_signed : of_unsigned);
-    return tci_lower_convert(e->k, tci_kernel_inst(e->k, i), e->t);
-}
-
-static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
-{
-    return tci_dtype_is_float(e->t) ? tci_lower_p2(e, TCI_P_POW, a, b)
-                                    : tci_lower_whole(e, TCI_H_POW_I64, TCI_H_POW_U64, a, b);
-}
-
 static int tci_lower_minus(const tci_lower_ew *e, int a)
 {
     bool is_float = tci_dtype_is_float(e->t);
@@ -404,8 +379,8 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
     case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
     case TCI_W_FLOOR_DIVIDE: return tci_lower_floor_divide(e, args[0], args[1]);
     case TCI_W_MINUS: return tci_lower_minus(e, args[0]);
-    case TCI_W_GCD: return tci_lower_whole(e, TCI_H_GCD_I64, TCI_H_GCD_U64, args[0], args[1]);
-    case TCI_P_POW: return tci_lower_pow(e, args[0], args[1]);
+    case TCI_P_POW:
+        return tci_lower_p2(e, tci_dtype_is_float(e->t) ? TCI_P_POW : TCI_P_POWI, args[0], args[1]);
     case TCI_P_SELECT: return tci_lower_select(e->k, args[0], args[1], args[2]);
     case TCI_P_FMA: return tci_kernel_prim(e->k, TCI_P_FMA, e->t, 3, args[0], args[1], args[2]);
     default: break;

@@ -54,8 +54,8 @@ static void tci_lverify_prim(tci_lverify *v, const tci_lstmt *st)
             continue;
         }
         const tci_lvalue *arg = tci_lverify_use(v, st->args[i]);
-        bool mask = st->prim == TCI_P_LANE1 && (i == 2 || (i == 1 && st->args[2] < 0));
-        TCI_ASSERT(v->s, (i < p->arity || mask) && arg->lanes == to->lanes);
+        bool mask = st->prim == TCI_P_LANE1 && i == 1;
+        TCI_ASSERT(v->s, i < p->arity && arg->lanes == to->lanes);
         bool condition = mask || (st->prim == TCI_P_SELECT && i == 0);
         const tci_lvalue *like = &v->l->values[st->args[st->prim == TCI_P_SELECT ? 1 : 0]];
         TCI_ASSERT(v->s, arg->dtype == (condition ? TC_BOOL : like->dtype));

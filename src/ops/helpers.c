@@ -1,5 +1,4 @@
-/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes, POW and GCD of
- * integers.
+/* ops/helpers.c - the scalar helpers of the math library: slow paths of recipes.
  *
  * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
  * the interpreter and generated code run the same operations in the same order.
@@ -211,85 +210,30 @@ static float tc_h_log_edge_f32(float x) {
     return v.f;
 })
 
-/* Repeated squaring, wrapping. A negative exponent gives the integer part of 1 / x^|y|, and 0 for x
- * = 0. */
-TCI_HELPER(pow_i64,
-static long long tc_h_pow_i64(long long x, long long y) {
-    if (y < 0) {
-        return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
-    }
-    unsigned long long result = 1;
-    unsigned long long square = (unsigned long long)x;
-    for (unsigned long long n = (unsigned long long)y; n; n >>= 1) {
-        result = n & 1 ? result * square : result;
-        square *= square;
-    }
-    return (long long)result;
-})
-
-TCI_HELPER(pow_u64,
-static long long tc_h_pow_u64(long long x, long long y) {
-    unsigned long long result = 1;
-    unsigned long long square = (unsigned long long)x;
-    for (unsigned long long n = (unsigned long long)y; n; n >>= 1) {
-        result = n & 1 ? result * square : result;
-        square *= square;
-    }
-    return (long long)result;
-})
-
-/* Euclid's. The divisor of the least integer, which has no magnitude of its own, wraps. */
-TCI_HELPER(gcd_u64,
-static long long tc_h_gcd_u64(long long x, long long y) {
-    unsigned long long a = (unsigned long long)x;
-    unsigned long long b = (unsigned long long)y;
-    while (b) {
-        unsigned long long rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return (long long)a;
-})
-
-TCI_HELPER(gcd_i64,
-static long long tc_h_gcd_i64(long long x, long long y) {
-    unsigned long long a = (unsigned long long)x;
-    unsigned long long b = (unsigned long long)y;
-    return tc_h_gcd_u64((long long)(x < 0 ? 0 - a : a), (long long)(y < 0 ? 0 - b : b));
-})
-
-/* id, name, dtype, arity, the two helpers it needs */
 TCI_QUICK_END
 
-#define TCI_HELPER_ROW(id, word, type, n, first, second)                                           \
-    [TCI_H_##id].name = "tc_h_" #word, [TCI_H_##id].dtype = TC_##type, [TCI_H_##id].arity = n,     \
-    [TCI_H_##id].needs = {TCI_H_##first, TCI_H_##second}, [TCI_H_##id].text = tci_text_##word
+/* id, name, dtype, the helper it needs */
+#define TCI_HELPER_ROW(id, word, type, other)                                                      \
+    [TCI_H_##id].name = "tc_h_" #word, [TCI_H_##id].dtype = TC_##type,                             \
+    [TCI_H_##id].needs = TCI_H_##other, [TCI_H_##id].text = tci_text_##word
 
 static const tci_helper tci_helpers[TCI_H_COUNT] = {
-    TCI_HELPER_ROW(TRIG_SLOW_F32, trig_slow_f32, F32, 0, NONE, NONE),
-    TCI_HELPER_ROW(SIN_SLOW_F32, sin_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
-    TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
-    TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
-    TCI_HELPER_ROW(TAN_SLOW_F32, tan_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
-    TCI_HELPER_ROW(TRIG_F64, trig_f64, F64, 0, NONE, NONE),
-    TCI_HELPER_ROW(SIN_F64, sin_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(COS_F64, cos_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(TAN_F64, tan_f64, F64, 1, TRIG_F64, NONE),
-    TCI_HELPER_ROW(POW_I64, pow_i64, I64, 2, NONE, NONE),
-    TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
-    TCI_HELPER_ROW(GCD_U64, gcd_u64, U64, 2, NONE, NONE),
-    TCI_HELPER_ROW(GCD_I64, gcd_i64, I64, 2, GCD_U64, NONE),
-    [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
-    [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
-    [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
-    [TCI_H_SIN_F64].f64_1 = tc_h_sin_f64,
-    [TCI_H_COS_F64].f64_1 = tc_h_cos_f64,
-    [TCI_H_TAN_SLOW_F32].f32_1 = tc_h_tan_slow_f32,
-    [TCI_H_TAN_F64].f64_1 = tc_h_tan_f64,
-    [TCI_H_GCD_I64].i64_2 = tc_h_gcd_i64,
-    [TCI_H_GCD_U64].i64_2 = tc_h_gcd_u64,
-    [TCI_H_POW_I64].i64_2 = tc_h_pow_i64,
-    [TCI_H_POW_U64].i64_2 = tc_h_pow_u64,
+    TCI_HELPER_ROW(TRIG_SLOW_F32, trig_slow_f32, F32, NONE),
+    TCI_HELPER_ROW(SIN_SLOW_F32, sin_slow_f32, F32, TRIG_SLOW_F32),
+    TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, TRIG_SLOW_F32),
+    TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, NONE),
+    TCI_HELPER_ROW(TAN_SLOW_F32, tan_slow_f32, F32, TRIG_SLOW_F32),
+    TCI_HELPER_ROW(TRIG_F64, trig_f64, F64, NONE),
+    TCI_HELPER_ROW(SIN_F64, sin_f64, F64, TRIG_F64),
+    TCI_HELPER_ROW(COS_F64, cos_f64, F64, TRIG_F64),
+    TCI_HELPER_ROW(TAN_F64, tan_f64, F64, TRIG_F64),
+    [TCI_H_SIN_SLOW_F32].f32 = tc_h_sin_slow_f32,
+    [TCI_H_COS_SLOW_F32].f32 = tc_h_cos_slow_f32,
+    [TCI_H_LOG_EDGE_F32].f32 = tc_h_log_edge_f32,
+    [TCI_H_SIN_F64].f64 = tc_h_sin_f64,
+    [TCI_H_COS_F64].f64 = tc_h_cos_f64,
+    [TCI_H_TAN_SLOW_F32].f32 = tc_h_tan_slow_f32,
+    [TCI_H_TAN_F64].f64 = tc_h_tan_f64,
 };
 
 TCI_FN const tci_helper *tci_helper_get(int id)

@@ -191,7 +191,7 @@ static void tci_math_log_f32(tci_math *m)
     int place = tci_math_prim(m, TCI_P_CAST, TC_U32, 1, tci_math_to_bits(m, x), 0, 0);
     place = tci_math_2(m, TCI_P_SUB, place, tci_math_const(m, TC_U32, one));
     int edge = tci_math_compare(m, TCI_P_LT, tci_math_const(m, TC_U32, last), place);
-    tci_math_select(m, edge, tci_math_lane1(m, TCI_H_LOG_EDGE_F32, x, 0, edge), y);
+    tci_math_select(m, edge, tci_math_lane1(m, TCI_H_LOG_EDGE_F32, x, edge), y);
 }
 
 /* sin(x) = (-1)^n sin(r), r = x - q pi. sin: q = n. cos: q = n - 1/2, as cos(x) = sin(x + pi/2).
@@ -221,7 +221,7 @@ static void tci_math_trig_f32(tci_math *m, bool cosine)
     y = tci_math_from_bits(m, tci_math_2(m, TCI_P_XOR, tci_math_to_bits(m, y), sign));
     int size = tci_math_1(m, TCI_P_ABS, x);
     int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, tci_math_trig_bound), size);
-    int slow = tci_math_lane1(m, cosine ? TCI_H_COS_SLOW_F32 : TCI_H_SIN_SLOW_F32, x, 0, big);
+    int slow = tci_math_lane1(m, cosine ? TCI_H_COS_SLOW_F32 : TCI_H_SIN_SLOW_F32, x, big);
     tci_math_select(m, big, slow, y);
 }
 
@@ -401,7 +401,7 @@ static void tci_math_tan_f32(tci_math *m)
     y = tci_math_keep_zero(m, x, y);
     int size = tci_math_1(m, TCI_P_ABS, x);
     int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, tci_math_trig_bound), size);
-    tci_math_select(m, big, tci_math_lane1(m, TCI_H_TAN_SLOW_F32, x, 0, big), y);
+    tci_math_select(m, big, tci_math_lane1(m, TCI_H_TAN_SLOW_F32, x, big), y);
 }
 
 /* ---- recipes of both widths: the same steps, with longer polynomials for f64 ---- */
@@ -785,7 +785,7 @@ static void tci_math_copysign(tci_math *m)
     tci_math_copy_sign(m, tci_math_1(m, TCI_P_ABS, x), y);
 }
 
-/* ---- f64 recipes: the operations of the helpers, for all lanes at once ---- */
+/* ---- f64 recipes ---- */
 
 static void tci_math_exp_f64(tci_math *m)
 {
@@ -893,7 +893,7 @@ static void tci_math_turn_edges(tci_math *m, const tci_math_turn *t, int tiny, i
     int small = tci_math_compare(m, TCI_P_LT, t->size, tci_math_k(m, 0x1p-27));
     y = tci_math_select(m, small, tiny, y);
     int big = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0x1p28), t->size);
-    tci_math_select(m, big, tci_math_lane1(m, id, t->x, 0, big), y);
+    tci_math_select(m, big, tci_math_lane1(m, id, t->x, big), y);
 }
 
 static void tci_math_trig_f64(tci_math *m, bool cosine)

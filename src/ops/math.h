@@ -31,29 +31,24 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
-/* Scalar helpers (slow paths, and functions that are loops): C text that is both compiled here and
- * printed into generated code. A text is ONE static function, `T name(T a)` or `T name(T a, T b)`,
- * over + - * / fma, integer operations, local unions and static const arrays; it starts with
- * "static ", so attributes may be put before it. It may call the helpers named in needs[]: their
- * texts (and what those need) come first, each once. TC_U64 helpers take long long in the text
- * (same bits). */
+/* Scalar helpers (slow paths): C text that is both compiled here and printed into generated code. A
+ * text is ONE static function, `T name(T a)`, over + - * / fma, integer operations, local unions
+ * and static const arrays; it starts with "static ", so attributes may be put before it. It may
+ * call the helper named in `needs`: its text (and what that needs) comes first, once. */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
     TCI_H_TAN_SLOW_F32, TCI_H_TRIG_F64, TCI_H_SIN_F64, TCI_H_COS_F64, TCI_H_TAN_F64,
-    TCI_H_POW_I64, TCI_H_POW_U64, TCI_H_GCD_U64, TCI_H_GCD_I64,
     TCI_H_COUNT
 } tci_helper_id;
 
 typedef struct tci_helper {
     const char *name;      /* as in its text, e.g. "tc_h_sin_slow_f32" */
     int8_t dtype;
-    uint8_t arity;  /* 0: only called by other helpers, never by LANE1 */
-    uint8_t needs[2];      /* tci_helper_id, TCI_H_NONE when unused */
+    uint8_t needs;         /* tci_helper_id, or TCI_H_NONE */
     const char *text;      /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
-    float (*f32_1)(float); /* the compiled form: the one that fits dtype and arity, others NULL */
-    double (*f64_1)(double);
-    long long (*i64_2)(long long, long long); /* also TC_U64, reinterpreted */
+    float (*f32)(float);   /* compiled, of its dtype; neither: only other helpers call it */
+    double (*f64)(double);
 } tci_helper;
 TCI_FN const tci_helper *tci_helper_get(int id);
 TCI_FN int tci_helper_count(void);
@@ -61,8 +56,12 @@ TCI_FN int tci_helper_count(void);
 /* Value of any prim (BASE or MATH) on scalars: constant folding, the reference and the judge of
  * dialects. dtype = operands' compute dtype (for SELECT: of a and b), to = result dtype (CAST,
  * BITS, TOINT); imm as in tci_step_inst. Prims in ops/prim.c. */
-/* The high half of the exact product. */
+/* The high half of the exact product; POWI and GCD. */
 TCI_FN uint64_t tci_mulhi_u64(uint64_t a, uint64_t b);
+TCI_FN uint64_t tci_powi_u64(uint64_t a, uint64_t b);
+TCI_FN int64_t tci_powi_i64(int64_t a, int64_t b);
+TCI_FN uint64_t tci_gcd_u64(uint64_t a, uint64_t b);
+TCI_FN int64_t tci_gcd_i64(int64_t a, int64_t b);
 TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
                                const tci_value *args);
 

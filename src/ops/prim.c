@@ -72,6 +72,8 @@ static tci_value tci_prim_sign(tci_prim p, tci_value v)
     case TCI_P_NOT:                                                                                \
     case TCI_P_SHL:                                                                                \
     case TCI_P_SHR:                                                                                \
+    case TCI_P_POWI:                                                                               \
+    case TCI_P_GCD:                                                                                \
     case TCI_P_MULHI:
 
 static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
@@ -206,6 +208,42 @@ TCI_FN uint64_t tci_mulhi_u64(uint64_t a, uint64_t b)
     return (a >> 32) * (b >> 32) + (cross >> 32) + (other >> 32);
 }
 
+/* Repeated squaring. */
+TCI_FN uint64_t tci_powi_u64(uint64_t a, uint64_t b)
+{
+    uint64_t r = 1;
+    for (; b; b >>= 1) {
+        r = b & 1 ? r * a : r;
+        a *= a;
+    }
+    return r;
+}
+
+TCI_FN int64_t tci_powi_i64(int64_t a, int64_t b)
+{
+    if (b < 0) {
+        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+    }
+    return (int64_t)tci_powi_u64((uint64_t)a, (uint64_t)b);
+}
+
+/* Euclid's. */
+TCI_FN uint64_t tci_gcd_u64(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+TCI_FN int64_t tci_gcd_i64(int64_t a, int64_t b)
+{
+    uint64_t x = (uint64_t)a, y = (uint64_t)b;
+    return (int64_t)tci_gcd_u64(a < 0 ? 0 - x : x, b < 0 ? 0 - y : y);
+}
+
 /* Of narrow operands the upper bits of a product in 64 bits; of 64 bits that of unsigned ones, less
  * what the signs counted for. */
 static uint64_t tci_prim_high(tc_dtype t, tci_value a, tci_value b)
@@ -255,6 +293,10 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
         return a.u ^ b.u;
     case TCI_P_NOT:
         return t == TC_BOOL ? !a.u : ~a.u;
+    case TCI_P_POWI:
+        return tci_dtype_is_signed(t) ? (uint64_t)tci_powi_i64(a.i, b.i) : tci_powi_u64(a.u, b.u);
+    case TCI_P_GCD:
+        return tci_dtype_is_signed(t) ? (uint64_t)tci_gcd_i64(a.i, b.i) : tci_gcd_u64(a.u, b.u);
     case TCI_P_SHL:
         return tci_prim_shift(t, true, a, b);
     case TCI_P_SHR:
@@ -309,19 +351,11 @@ static tci_value tci_prim_bits(tc_dtype from, tc_dtype to, tci_value v)
 static tci_value tci_prim_lane1(int id, const tci_value *args)
 {
     const tci_helper *h = tci_helper_get(id);
-    tci_value out = {0};
-    if (!args[h->arity].i) {
-        return out; /* lane not active */
+    tci_value none = {0};
+    if (!args[1].i) {
+        return none; /* lane not active */
     }
-    switch (h->dtype) {
-    case TC_F32:
-        return tci_prim_f32(h->f32_1((float)args[0].f));
-    case TC_F64:
-        return tci_prim_f64(h->f64_1(args[0].f));
-    default:
-        out.i = h->i64_2(args[0].i, args[1].i);
-        return out;
-    }
+    return h->f32 ? tci_prim_f32(h->f32((float)args[0].f)) : tci_prim_f64(h->f64(args[0].f));
 }
 
 static tci_value tci_prim_eval_recipe(tci_prim p, tc_dtype t, const tci_value *args)

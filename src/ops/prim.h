@@ -19,6 +19,10 @@
  *   EQ LT LE           -> bool; false when either is NaN
  *   AND OR XOR NOT     bitwise on integers, logical on bool
  *   MULHI(a,b)         integers: the high half of the exact product, twice as wide; bool: 0
+ *   POWI(a,b)          integers: a to the b, wrapping; b < 0 gives the integer part of 1 / a^-b,
+ *                      and 0 where a is 0
+ *   GCD(a,b)           integers: the greatest common divisor of the magnitudes, 0 where both are 0;
+ *                      that of the least integer, which has no magnitude of its own, wraps
  *   SHL SHR            by b: b >= width (as unsigned) gives 0, for signed SHR the sign
  *   SELECT(m,a,b)      m ? a : b, m bool
  *   CAST               dtype to dtype with tc's corners: float -> int truncates, saturates,
@@ -28,10 +32,9 @@
  *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept;
  *                      NaN -> a NaN that it holds, so that cutting its bits never makes infinity
  *   TOINT              float -> signed int of the same width for values known in range (truncates)
- *   LANE1(a[,b],m)     calls a scalar helper (imm = tci_helper_id, ops/math.h) for each lane whose
- *                      mask m (bool, always the LAST operand) is true; other lanes give 0.
- *                      n_args = the helper's arity + 1. Lazy: when no lane is active the call costs
- *                      one test; slow paths are written SELECT(big, LANE1(x, big), fast) */
+ *   LANE1(a,m)         calls a scalar helper (imm = tci_helper_id, ops/math.h) for each lane whose
+ *                      mask m (bool) is true; other lanes give 0. Lazy: when no lane is active the
+ *                      call costs one test; slow paths are SELECT(big, LANE1(x, big), fast) */
 #ifndef TCI_OPS_PRIM_H
 #define TCI_OPS_PRIM_H
 
@@ -47,10 +50,10 @@
     X(EQ, "eq", 2, B, 1) X(LT, "lt", 2, B, 1) X(LE, "le", 2, B, 1) X(AND, "and", 2, S, 1)         \
     X(OR, "or", 2, S, 1) X(XOR, "xor", 2, S, 1) X(NOT, "not", 1, S, 1)                            \
     X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(MULHI, "mulhi", 2, S, 3)                      \
-    X(SELECT, "select", 3, S, 1)                                                                  \
+    X(POWI, "powi", 2, S, 60) X(GCD, "gcd", 2, S, 200) X(SELECT, "select", 3, S, 1)               \
     X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)              \
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
-/* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 or _U64). Same columns. Ulp
+/* MATH rows: f32 and f64 only (integers have POWI). Same columns. Ulp
  * bounds: tests/unit/test_math.c. */
 #define TCI_MATH_PRIMS(X)                                                                         \
     X(EXP, "exp", 1, S, 12) X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14)                       \

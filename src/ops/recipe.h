@@ -119,10 +119,9 @@ static inline int tci_math_poly(tci_math *m, int x, const double *c, int n)
     return y;
 }
 
-static inline int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
+static inline int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int mask)
 {
-    bool two = tci_helper_get(id)->arity == 2;
-    int call = tci_math_prim(m, TCI_P_LANE1, m->t, two ? 3 : 2, a, two ? b : mask, mask);
+    int call = tci_math_prim(m, TCI_P_LANE1, m->t, 2, a, mask, 0);
     m->insts[call].imm = (int16_t)id;
     return call;
 }

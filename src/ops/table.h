@@ -531,7 +531,6 @@ typedef enum tci_mode {
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
     X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
     X(MINUS, 1, VALUE)           /* the sign bit of a, false of unsigned integers */               \
-    X(GCD, 2, VALUE)             /* greatest common divisor of integers */                         \
     X(A1, 0, COMBINE)            /* further parts of the first tuple */                            \
     X(A2, 0, COMBINE)                                                                              \
     X(B1, 0, COMBINE)            /* and of the second */                                           \

@@ -152,22 +152,6 @@ static tci_value tci_rewrite_floor_divide(tc_dtype t, tci_value a, tci_value b)
     return below ? tci_rewrite_prim(TCI_P_ADD, t, y, one) : y;
 }
 
-/* A helper of two integers: the one of their signedness. */
-static tci_value tci_rewrite_whole(tc_dtype t, tci_helper_id of_signed, tci_helper_id of_unsigned,
-                                   tci_value a, tci_value b)
-{
-    const tci_value args[3] = {a, b, {.i = 1}};
-    tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
-    int helper = tci_dtype_is_signed(t) ? of_signed : of_unsigned;
-    return tci_value_cast(tci_prim_eval(TCI_P_LANE1, wide, wide, helper, args), wide, t);
-}
-
-static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
-{
-    return tci_dtype_is_float(t) ? tci_rewrite_prim(TCI_P_POW, t, a, b)
-                                 : tci_rewrite_whole(t, TCI_H_POW_I64, TCI_H_POW_U64, a, b);
-}
-
 static tci_value tci_rewrite_minus(tc_dtype t, tci_value a)
 {
     bool is_float = tci_dtype_is_float(t);
@@ -195,7 +179,6 @@ static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *ope
     case TCI_W_MIN: r.v = tci_rewrite_extreme(r.t, false, a, b); break;
     case TCI_W_MODULO: r.v = tci_rewrite_modulo(r.t, a, b); break;
     case TCI_W_FLOOR_DIVIDE: r.v = tci_rewrite_floor_divide(r.t, a, b); break;
-    case TCI_W_GCD: r.v = tci_rewrite_whole(r.t, TCI_H_GCD_I64, TCI_H_GCD_U64, a, b); break;
     case TCI_W_MINUS:
         r.v = tci_rewrite_minus(r.t, a);
         r.t = TC_BOOL;
@@ -206,7 +189,9 @@ static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *ope
         r.v = tci_prim_eval(TCI_P_FMA, r.t, r.t, 0, all);
         break;
     }
-    case TCI_P_POW: r.v = tci_rewrite_pow(r.t, a, b); break;
+    case TCI_P_POW:
+        r.v = tci_rewrite_prim(tci_dtype_is_float(r.t) ? TCI_P_POW : TCI_P_POWI, r.t, a, b);
+        break;
     default:
         r.v = tci_rewrite_prim((tci_prim)word, r.t, a, b);
         r.t = tci_prim_get((tci_prim)word)->result == 'B' ? TC_BOOL : r.t;

@@ -201,6 +201,8 @@ static bool prim_takes(tci_prim p, tc_dtype t)
     case TCI_P_SHL:
     case TCI_P_SHR:
     case TCI_P_MULHI:
+    case TCI_P_POWI:
+    case TCI_P_GCD:
         return !is_float;
     case TCI_P_SQRT:
     case TCI_P_TOINT:
@@ -243,9 +245,8 @@ static void add_prims(tc_dtype t, int lanes)
     }
     for (int id = 1; id < tci_helper_count(); id++) {
         const tci_helper *h = tci_helper_get(id);
-        if (h->name && h->arity && h->dtype == t) {
-            add_case(
-                (test_case){CASE_PRIM, TCI_P_LANE1, TCI_MEM_LOAD, t, t, lanes, id, h->arity + 1});
+        if (h->name && (h->f32 || h->f64) && h->dtype == t) {
+            add_case((test_case){CASE_PRIM, TCI_P_LANE1, TCI_MEM_LOAD, t, t, lanes, id, 2});
         }
     }
 }

@@ -33,8 +33,7 @@ static bool fits(int word, bool value, bool reduce, int arity)
     case TCI_W_MIN:
     case TCI_W_MODULO:
     case TCI_W_FLOOR_DIVIDE:
-    case TCI_W_MINUS:
-    case TCI_W_GCD: return value;
+    case TCI_W_MINUS: return value;
     case TCI_W_SPREAD:
     case TCI_W_TALLY:
     case TCI_W_OTHERS:

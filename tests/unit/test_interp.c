@@ -880,6 +880,8 @@ static bool tk_prim_takes(tci_prim p, tc_dtype t)
     case TCI_P_NOT: return !is_float;
     case TCI_P_SHL:
     case TCI_P_SHR: return tci_dtype_is_int(t);
+    case TCI_P_POWI:
+    case TCI_P_GCD:
     case TCI_P_MULHI: return !is_float;
     case TCI_P_ROUND16:
     case TCI_P_ROUNDB16: return t == TC_F32;
