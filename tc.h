@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "300b043820d8d58d"
+#define TCI_BUILD "0c88ac42b3f5174d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -35241,13 +35241,15 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
  *
  * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
  * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
- * there may be only so many rows. */
+ * there may be only so many rows. Where columns lie side by side and rows are few, memory is the
+ * limit, and long runs of it are read at least as fast as panels. */
 
 enum {
     TCI_PANELS_VECTORS = 2,  /* of a panel: what loop/tile.c makes a register tile of */
     TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
     TCI_PANELS_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
     TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
+    TCI_PANELS_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
     TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
     TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
 };
@@ -35312,12 +35314,13 @@ static bool tci_panels_look(tci_panels *p)
 static bool tci_panels_pay(tci_panels *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
-    int time = tci_plan_fastest_axis(x) == p->axis ? TCI_PANELS_MOVE : TCI_PANELS_TURN;
-    int64_t rows = 1, most = 100 * time / TCI_PANELS_GAIN;
+    bool straight = tci_plan_fastest_axis(x) == p->axis;
+    int64_t least = straight ? TCI_PANELS_FEW + 1 : 1, rows = 1;
+    int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
     for (int i = 0; i < n->rank - 1; i++) {
         rows *= TCI_MIN(tci_dim_hint(n->shape[i]), most + 1);
     }
-    return rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
+    return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
            tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
 }
 
@@ -35354,7 +35357,8 @@ TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n)
         return NULL;
     }
     tci_node *in[2] = {n->in[0], n->in[1]};
-    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
     if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
         tci_node_value_bytes(in[p.which]) > p.bytes) {
         return NULL;
@@ -51779,9 +51783,6 @@ TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
     }
     const tci_koperand *from = &k->operands[tci_kinst_number(in)];
     int64_t panel = from->panel, size = panel;
-    if (from->dtype != in->dtype) {
-        return 0;
-    }
     for (int i = p->n_inner - 1; i >= 0; i--) { /* the points of a panel are in their order */
         if (!tci_build_coef(k, in->x, axes[i], &coef) || coef != size) {
             return 0;
@@ -52328,8 +52329,9 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
 TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner)
 {
     tci_build *b = s->b;
-    const tc_dtype type = (tc_dtype)b->k->insts[s->p->vec_inst].dtype;
-    int64_t line = TCI_BLOCKED_LINE / tci_dtype_get(type)->bytes;
+    const tci_kinst *in = &b->k->insts[s->p->vec_inst];
+    int type = s->p->is_vec_there ? b->k->operands[tci_kinst_number(in)].dtype : in->dtype;
+    int64_t line = TCI_BLOCKED_LINE / tci_dtype_get((tc_dtype)type)->bytes;
     tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), s->tile);
     at = tci_lin_add(b, s->vec->base, at);
     for (int64_t skip = 0; skip < n * b->l->lanes; skip += line) {

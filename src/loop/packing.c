@@ -152,8 +152,9 @@ static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
 TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner)
 {
     tci_build *b = s->b;
-    const tc_dtype type = (tc_dtype)b->k->insts[s->p->vec_inst].dtype;
-    int64_t line = TCI_BLOCKED_LINE / tci_dtype_get(type)->bytes;
+    const tci_kinst *in = &b->k->insts[s->p->vec_inst];
+    int type = s->p->is_vec_there ? b->k->operands[tci_kinst_number(in)].dtype : in->dtype;
+    int64_t line = TCI_BLOCKED_LINE / tci_dtype_get((tc_dtype)type)->bytes;
     tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), s->tile);
     at = tci_lin_add(b, s->vec->base, at);
     for (int64_t skip = 0; skip < n * b->l->lanes; skip += line) {

@@ -256,9 +256,6 @@ TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
     }
     const tci_koperand *from = &k->operands[tci_kinst_number(in)];
     int64_t panel = from->panel, size = panel;
-    if (from->dtype != in->dtype) {
-        return 0;
-    }
     for (int i = p->n_inner - 1; i >= 0; i--) { /* the points of a panel are in their order */
         if (!tci_build_coef(k, in->x, axes[i], &coef) || coef != size) {
             return 0;

@@ -15,7 +15,8 @@
  *
  * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
  * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
- * there may be only so many rows. */
+ * there may be only so many rows. Where columns lie side by side and rows are few, memory is the
+ * limit, and long runs of it are read at least as fast as panels. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -24,6 +25,7 @@ enum {
     TCI_PANELS_LEAST = 64,   /* columns, and products of a sum, */
     TCI_PANELS_MOVE = 7,     /* time to pack an element, in those of its product with a row, */
     TCI_PANELS_TURN = 15,    /* and where columns do not lie side by side, as measured */
+    TCI_PANELS_FEW = 32,     /* rows up to which those side by side are as fast as they lie */
     TCI_PANELS_GAIN = 3,     /* percent of the time of multiplying that packing is worth, least */
     TCI_PANELS_WALK = 64     /* nodes that a factor is made of, at most */
 };
@@ -88,12 +90,13 @@ static bool tci_panels_look(tci_panels *p)
 static bool tci_panels_pay(tci_panels *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
-    int time = tci_plan_fastest_axis(x) == p->axis ? TCI_PANELS_MOVE : TCI_PANELS_TURN;
-    int64_t rows = 1, most = 100 * time / TCI_PANELS_GAIN;
+    bool straight = tci_plan_fastest_axis(x) == p->axis;
+    int64_t least = straight ? TCI_PANELS_FEW + 1 : 1, rows = 1;
+    int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
     for (int i = 0; i < n->rank - 1; i++) {
         rows *= TCI_MIN(tci_dim_hint(n->shape[i]), most + 1);
     }
-    return rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
+    return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
            tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
 }
 
@@ -130,7 +133,8 @@ TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n)
         return NULL;
     }
     tci_node *in[2] = {n->in[0], n->in[1]};
-    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    const tc_dtype made = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    p.width = TCI_PANELS_VECTORS * m->vector_bytes / tci_dtype_get(made)->bytes;
     if (p.width < 4 || !tci_panels_is_fixed(&p, in[p.which]) ||
         tci_node_value_bytes(in[p.which]) > p.bytes) {
         return NULL;

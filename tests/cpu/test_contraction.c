@@ -186,6 +186,7 @@ TEST(weights_are_packed_once_where_that_pays)
     tc_tensor straight = tc_param(ctx, w, TC_F32, 70, 100);        /* sooner where nothing turns */
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 200, false), 4 * 112 * 70);
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 400, false), 0);
+    CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 32, false), 0);
     tc_program *f = NULL, *g = NULL;
     tc_tensor in = tc_input(ctx, "x", TC_F32, 16, 70);
     tc_tensor given = tc_input(ctx, "w", TC_F32, 100, 70);
@@ -205,6 +206,42 @@ TEST(weights_are_packed_once_where_that_pays)
     tc_ctx_free(ctx);
     free(w);
     free(x);
+}
+
+/* Halves lie in panels as wide as those of what is computed, and widen as they are read. */
+static void check_half_weights(tc_dtype dtype, int vector_bits)
+{
+    enum { ROWS = 40, COLUMNS = 100, DEPTH = 203 };
+    static uint16_t x[ROWS * DEPTH], w[COLUMNS * DEPTH], y[2][ROWS * COLUMNS];
+    for (int i = 0; i < COLUMNS * DEPTH; i++) {
+        w[i] = (uint16_t)((i % 2 << 15) | (0x3c00 + i * 7919 % 1021));
+        x[i % (ROWS * DEPTH)] = (uint16_t)(0x3c00 + i * 31 % 509);
+    }
+    for (int i = 0; i < 2; i++) {
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        tc_program_info info;
+        tc_options options = {.backend = i ? "cpu" : "interp", .vector_bits = vector_bits};
+        REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+        tc_tensor in = tc_input(ctx, "x", dtype, ROWS, DEPTH);
+        tc_tensor weights = tc_borrow(ctx, w, dtype, COLUMNS, DEPTH);
+        REQUIRE(tc_compile(tc_matmul(in, tc_transpose(weights, 0, 1)), &f) == TC_OK);
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)x, sizeof(x))),
+                            TC_BUFS(TC_BUF((void *)y[i], sizeof(y[i])))), TC_OK);
+        CHECK(i == 0 || explains(f, ", columns in panels\n"));
+        tc_program_get_info(f, &info);
+        CHECK(i == 0 || info.kept_bytes >= (int64_t)sizeof(w));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    CHECK(!memcmp(y[0], y[1], sizeof(y[0])));
+}
+
+TEST(weights_of_halves)
+{
+    check_half_weights(TC_BF16, 0);
+    check_half_weights(TC_F16, 0);
+    check_half_weights(TC_BF16, 256);
 }
 
 /* Bytes kept by 16 rows times weights within the limit; the product goes to `got`. */
