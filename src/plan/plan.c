@@ -74,8 +74,15 @@ static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
     }
 }
 
+static void tci_plan_temporary(tci_scratch *s, tci_plan *p, tci_root *r)
+{
+    if (r->buffer < 0) {
+        r->buffer = tci_plan_add_buffer(s, p, TCI_BUF_TEMP, r->node, -1, tci_node_count(r->node));
+    }
+}
+
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
- * them. */
+ * them. So do results of a repetition of which all elements are cut off: its steps store them. */
 static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
 {
@@ -92,11 +99,12 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
     for (int i = 0; i < f->n_roots; i++) {
         for (int j = 0; j < f->roots[i].n_reads; j++) {
             tci_root *q = &f->roots[f->roots[i].reads[j].root];
-            bool stored = q->group != f->roots[i].group || q->kind == TCI_ROOT_SCAN;
-            if (stored && q->buffer < 0) {
-                q->buffer =
-                    tci_plan_add_buffer(s, p, TCI_BUF_TEMP, q->node, -1, tci_node_count(q->node));
+            if (q->group != f->roots[i].group || q->kind == TCI_ROOT_SCAN) {
+                tci_plan_temporary(s, p, q);
             }
+        }
+        if (f->roots[i].kind == TCI_ROOT_REPEAT) {
+            tci_plan_temporary(s, p, &f->roots[i]);
         }
     }
 }

@@ -266,6 +266,30 @@ TEST(a_carry_may_be_an_output)
     tc_ctx_free(ctx);
 }
 
+static tc_status add_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+                          tc_tensor *y)
+{
+    (void)user;
+    next[0] = tc_add(c[0], x[0]);
+    y[0] = c[0];
+    return TC_OK;
+}
+
+/* Of what a repetition makes all elements are cut off. */
+TEST(results_of_which_nothing_is_read)
+{
+    tc_ctx *ctx = make_ctx("interp");
+    tc_tensor last, y, zero = tc_full(ctx, 0, TC_F32, 2), rows = tc_full(ctx, 1, TC_F32, 3, 2);
+    float got[2] = {0, 0};
+    tc_scan(TC_TENSORS(zero), TC_TENSORS(rows), 0, false, add_body, NULL, &last, &y, 1);
+    CHECK_EQ_INT(tc_read(tc_pad(last, 0, -2, 2, 7), got, 2), TC_OK);
+    CHECK(got[0] == 7 && got[1] == 7);
+    y = tc_add(tc_pad(tc_slice(y, 0, 0, 1, 1), 1, -2, 2, 5), last);
+    CHECK_EQ_INT(tc_read(y, got, 2), TC_OK);
+    CHECK(got[0] == 8 && got[1] == 8);
+    tc_ctx_free(ctx);
+}
+
 TEST(no_step_changes_nothing)
 {
     tc_ctx *ctx = make_ctx("interp");
