@@ -507,7 +507,8 @@ TC_API tc_tensor tc_pad_mode_at(tc_tensor x, int axis, int64_t before, int64_t a
                                 const char *mode, tc_site here);
 #define tc_pad_mode(x, axis, before, after, mode)                                                  \
     tc_pad_mode_at((x), (axis), (before), (after), (mode), TC_HERE)
-/* Elements moved on by `shift` along an axis; those beyond its end come first. */
+/* Elements moved on by `shift`, which may be symbolic, along an axis; those beyond its end come
+ * first. */
 TC_API tc_tensor tc_roll_at(tc_tensor x, int64_t shift, int axis, tc_site here);
 #define tc_roll(x, shift, axis) tc_roll_at((x), (shift), (axis), TC_HERE)
 /* Turned k times by 90 degrees, from the first axis towards the second. */
@@ -540,7 +541,7 @@ TC_API tc_tensor tc_diag_embed_at(tc_tensor x, int64_t offset, int axis_a, int a
 TC_API tc_tensor tc_diag_at(tc_tensor x, int64_t offset, tc_site here);
 #define tc_diag(x, offset) tc_diag_at((x), (offset), TC_HERE)
 /* Matrices [..., rows, columns] with zeros above the diagonal, or below it (triu); the diagonal is
- * that of diagonal 0. */
+ * that of diagonal 0; `diagonal` may be symbolic. */
 TC_API tc_tensor tc_tril_at(tc_tensor x, int64_t diagonal, tc_site here);
 #define tc_tril(x, diagonal) tc_tril_at((x), (diagonal), TC_HERE)
 TC_API tc_tensor tc_triu_at(tc_tensor x, int64_t diagonal, tc_site here);

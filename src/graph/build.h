@@ -225,7 +225,7 @@ TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *s
 /* ---- ops/arrange.c ---- */
 /* Each element along the axis so many times. */
 TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
-TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, int64_t shift, int axis);
+TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, tci_dim shift, int axis);
 TCI_FN tci_node *tci_build_rot90(tci_graph *g, tci_node *x, int64_t k, int axis_a, int axis_b);
 TCI_FN tci_node *tci_build_unfold(tci_graph *g, tci_node *x, int axis, tci_dim size, tci_dim step);
 TCI_FN tci_node *tci_build_pad_mode(tci_graph *g, tci_node *x, int axis, tci_dim before,
@@ -241,8 +241,8 @@ TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset,
 TCI_FN tci_node *tci_build_diag(tci_graph *g, tci_node *x, int64_t offset);
 /* Of the elements of a matrix: column <= row + offset, or >=. */
 TCI_FN tci_node *tci_build_triangle_mask(tci_graph *g, tci_dim rows, tci_dim columns,
-                                         int64_t offset, bool lower);
-TCI_FN tci_node *tci_build_triangle(tci_graph *g, tci_node *x, int64_t offset, bool lower);
+                                         tci_dim offset, bool lower);
+TCI_FN tci_node *tci_build_triangle(tci_graph *g, tci_node *x, tci_dim offset, bool lower);
 TCI_FN tci_node *tci_build_triangle_indices(tci_graph *g, tci_dim rows, tci_dim columns,
                                             int64_t offset, bool lower);
 /* base 0: the ramp itself, else that power of base. */

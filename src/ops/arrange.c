@@ -74,30 +74,24 @@ TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_
 
 /* ---- turns ---- */
 
-/* shift is a number, so that it can be counted around an axis of known size. */
-TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, int64_t shift, int axis)
+TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, tci_dim shift, int axis)
 {
     int at;
     if (!x || !tci_build_axis(g, axis, x->rank, &at) ||
         !tci_build_check_dim(g, "the shift", shift, TC_ERR_ARGUMENT)) {
         return NULL;
     }
-    if (!tci_dim_is_known(shift)) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT, "the shift is %s: expected a number",
-                       TCI_DIM_TEXT(shift));
-        return NULL;
-    }
     if (!x->rank || x->shape[at] == 0) {
         return x;
     }
-    if (!tci_dim_is_known(x->shape[at])) {
+    if (!tci_dim_is_known(x->shape[at]) || !tci_dim_is_known(shift)) {
         tci_node *size = tci_build_size_value(g, x->shape[at], TC_I64);
         tci_node *from = tci_composite_binary(g, TCI_OP_SUB, tci_build_iota(g, x->shape[at]),
-                                              tci_composite_whole(g, shift));
+                                              tci_build_size_value(g, shift, TC_I64));
         from = tci_composite_binary(g, TCI_OP_REMAINDER, from, size);
         return tci_build_index_select(g, x, at, from);
     }
-    int64_t size = tci_dim_known(x->shape[at]), back = shift % size;
+    int64_t size = tci_dim_known(x->shape[at]), back = tci_dim_known(shift) % size;
     int64_t cut = back > 0 ? size - back : -back; /* the element that becomes the first */
     if (cut == 0) {
         return x;
@@ -396,24 +390,22 @@ TCI_FN tci_node *tci_build_diag(tci_graph *g, tci_node *x, int64_t offset)
 }
 
 TCI_FN tci_node *tci_build_triangle_mask(tci_graph *g, tci_dim rows, tci_dim columns,
-                                         int64_t offset, bool lower)
+                                         tci_dim offset, bool lower)
 {
     tci_node *row = tci_composite_ramp(g, rows, 2, 0);
     tci_node *column = tci_composite_ramp(g, columns, 2, 1);
-    row = tci_composite_binary(g, TCI_OP_ADD, row, tci_composite_whole(g, offset));
+    row = tci_composite_binary(g, TCI_OP_ADD, row, tci_build_size_value(g, offset, TC_I64));
     return tci_composite_binary(g, lower ? TCI_OP_LE : TCI_OP_GE, column, row);
 }
 
-TCI_FN tci_node *tci_build_triangle(tci_graph *g, tci_node *x, int64_t offset, bool lower)
+TCI_FN tci_node *tci_build_triangle(tci_graph *g, tci_node *x, tci_dim offset, bool lower)
 {
-    if (!x) {
+    if (!x || !tci_build_check_dim(g, "the diagonal", offset, TC_ERR_ARGUMENT)) {
         return NULL;
     }
-    if (x->rank < 2 || !tci_dim_is_known(offset)) {
-        tci_graph_fail(g, x->rank < 2 ? TC_ERR_SHAPE : TC_ERR_ARGUMENT,
-                       "x has shape %s, the offset is %s: expected matrices [..., rows, columns] "
-                       "and a number",
-                       TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(offset));
+    if (x->rank < 2) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s: expected matrices [..., rows, columns]",
+                       TCI_SHAPE_TEXT(x));
         return NULL;
     }
     const tci_dim *d = x->shape + (x->rank - 2);

@@ -77,6 +77,41 @@ TEST(sorts_of_any_size)
     tc_ctx_free(ctx);
 }
 
+/* Diagonals and shifts that follow from sizes, as the mask of rows behind those of a cache. */
+TEST(places_by_sizes)
+{
+    enum { MOST = 60 };
+    static float x[MOST], got[3][MOST], want[MOST];
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    int64_t n = TC_DIM("seen", 0, 9), m = TC_DIM("new", 1, 5), back = tc_dim_sub(0, n);
+    tc_tensor any = tc_input(ctx, "x", TC_F32, m, tc_dim_add(n, m));
+    tc_tensor y[3] = {tc_tril(any, n), tc_triu(any, tc_dim_sub(n, 1)), tc_roll(any, back, 1)};
+    tc_program *f = NULL;
+    tc_compile_fn(TC_TENSORS(any), TC_TENSORS_N(y, 3), NULL, &f);
+    CHECK_MSG(f != NULL, "%s", tc_error(y[0]));
+    for (int i = 0; i < MOST; i++) {
+        x[i] = (float)(i + 1);
+    }
+    for (int rows = 1; rows <= 4 && f; rows++) {
+        int seen = 2 * rows - 2, wide = seen + rows, all = rows * wide;
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_ND(x, rows, wide)),
+                            TC_BUFS(TC_BUF(got[0], all), TC_BUF(got[1], all), TC_BUF(got[2], all))),
+                     TC_OK);
+        tc_tensor known = tc_copy_in(ctx, x, TC_F32, rows, wide);
+        tc_tensor same[3] = {tc_tril(known, seen), tc_triu(known, seen - 1),
+                             tc_roll(known, -seen, 1)};
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQ_INT(tc_read(same[i], want, all), TC_OK);
+            CHECK_MSG(!memcmp(want, got[i], sizeof(float) * (size_t)all), "call %d, %d rows", i,
+                      rows);
+        }
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(symbolic_cases_on_interp)
 {
     os_replay("interp");
