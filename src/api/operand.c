@@ -1,0 +1,247 @@
+/* api/operand.c - see api/operand.h: what users give for an operand, as nodes.
+ *
+ * Numbers beside tensors are weak (NEP 50), so their dtype follows from the tensors'; an integer
+ * that this dtype does not hold is refused. */
+#include "operand.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+TCI_FN tc_dtype tci_ops_weak(tc_dtype t, int kind)
+{
+    static const tc_dtype alone[] = {TC_DTYPE_COUNT, TC_BOOL, TC_I64, TC_F32};
+    if (t == TC_DTYPE_COUNT || kind == 0) {
+        return kind ? alone[kind] : t;
+    }
+    if (kind == TCI_OPS_FLOAT && !tci_dtype_is_float(t)) {
+        return TC_F32;
+    }
+    return kind == TCI_OPS_INT && t == TC_BOOL ? TC_I64 : t;
+}
+
+TCI_FN bool tci_ops_is_huge(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && a->i < 0 && a->f > 0;
+}
+
+TCI_FN bool tci_ops_is_less(const tc_arg *a, const tc_arg *b) /* of integers */
+{
+    bool huge = tci_ops_is_huge(b);
+    return tci_ops_is_huge(a) == huge ? a->i < b->i : huge;
+}
+
+static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
+{
+    tci_value f = {.f = a->f}, i = {.i = a->i};
+    if (a->kind == TCI_OPS_FLOAT) {
+        return tci_value_cast(f, TC_F64, to);
+    }
+    return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
+}
+
+TCI_FN bool tci_ops_is_symbol(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
+}
+
+TCI_FN bool tci_ops_check_number(tci_frame *f, const tc_arg *a)
+{
+    bool real = a->kind == TCI_OPS_FLOAT, symbol = tci_ops_is_symbol(a);
+    bool stray = real ? tci_dim_is_stray_real(a->f)
+                      : a->kind == TCI_OPS_INT && !symbol && tci_dim_is_stray(a->i);
+    if (stray) {
+        int fault = real ? TCI_DIM_FAULT_STRAY : tci_dim_fault(a->i);
+        tci_frame_fail(f, tci_dim_fault_status(fault), "an operand is %s",
+                       tci_dim_fault_text(fault));
+    }
+    return !stray;
+}
+
+TCI_FN bool tci_ops_fits(const tc_arg *a, tc_dtype t)
+{
+    tc_dtype wide = tci_ops_is_huge(a) ? TC_U64 : TC_I64;
+    bool same_sign = t == TC_U64 ? wide == TC_U64 || a->i >= 0 : wide == TC_I64;
+    return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
+}
+
+static void tci_ops_refuse_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    const tci_dtype_info *info = tci_dtype_get(to);
+    int shift = 64 - 8 * info->bytes;
+    bool is_signed = tci_dtype_is_signed(to);
+    int64_t least = is_signed ? INT64_MIN / ((int64_t)1 << shift) : 0;
+    uint64_t most = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> shift;
+    char given[32];
+    snprintf(given, sizeof(given), tci_ops_is_huge(a) ? "%" PRIu64 : "%" PRId64, a->i);
+    tci_frame_fail(f, TC_ERR_DTYPE,
+                   "%s: given %s, expected a number that %s holds, %" PRId64 " to %" PRIu64
+                   " (a tensor of a wider dtype, or tc_cast, takes others)",
+                   what, given, info->name, least, most);
+}
+
+TCI_FN tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    if (!tci_ops_check_number(f, a)) {
+        return NULL;
+    }
+    if (tci_ops_is_symbol(a)) {
+        return tci_build_size_value(&f->ctx->graph, a->i, to);
+    }
+    if (a->kind == TCI_OPS_INT && tci_dtype_is_int(to) && !tci_ops_fits(a, to)) {
+        tci_ops_refuse_number(f, a, to, what);
+        return NULL;
+    }
+    return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
+}
+
+TCI_FN bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
+{
+    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
+                       "or 3 (floating)",
+                       what, a->kind);
+    }
+    return !f->failed;
+}
+
+TCI_FN tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    if (f->failed || !tci_ops_check_kind(f, a, what)) {
+        return NULL;
+    }
+    return a->kind ? tci_ops_number(f, a, to, what) : tci_frame_node(f, a->tensor, what);
+}
+
+TCI_FN tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const char *what)
+{
+    if (!f->failed && a->kind == TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_DTYPE, "%s is %g: expected an integer", what, a->f);
+    }
+    return tci_ops_either(f, a, t, what);
+}
+
+/* ---- of elementwise calls ---- */
+
+/* Comparing with a number that the dtype cannot hold is exact all the same: both sides go to a
+ * wider one. */
+static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind == TCI_OPS_INT && tci_dtype_is_int(t) && !tci_ops_fits(&args[i], t)) {
+            return t == TC_U64 || tci_ops_is_huge(&args[i]) ? TC_F64 : TC_I64;
+        }
+    }
+    return t;
+}
+
+TCI_FN bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
+                             const char *const *names, tci_node **nodes)
+{
+    tci_node *tensors[3];
+    int n_tensors = 0, kind = 0;
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            kind = TCI_MAX(kind, args[i].kind);
+        } else {
+            nodes[i] = tci_frame_node(f, args[i].tensor, names[i]);
+            tensors[n_tensors++] = nodes[i];
+        }
+    }
+    if (f->failed || !kind) {
+        return !f->failed;
+    }
+    tc_dtype common = n_tensors ? tci_build_common_dtype(tensors, n_tensors) : TC_DTYPE_COUNT;
+    tc_dtype dtype = tci_ops_weak(common, kind), result;
+    if (op >= 0) {
+        tci_build_ew_dtypes(op, dtype, &dtype, &result);
+        tc_dtype wider = result == TC_BOOL ? tci_ops_compare_dtype(dtype, args, n) : dtype;
+        for (int i = 0; wider != dtype && i < n; i++) {
+            nodes[i] = args[i].kind ? NULL : tci_build_cast(&f->ctx->graph, nodes[i], wider);
+        }
+        dtype = wider;
+    }
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            nodes[i] = tci_ops_number(f, &args[i], dtype, names[i]);
+        }
+        if (!nodes[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN tci_frame tci_ops_begin(const char *name, const tc_arg *args, int n, tc_site here)
+{
+    tci_frame f = tci_frame_begin(name, here);
+    const tc_arg *first = NULL;
+    for (int i = n - 1; i >= 0; i--) {
+        first = args[i].kind ? first : &args[i];
+    }
+    for (int i = 0; i < n; i++) {
+        if (!args[i].kind) {
+            tci_frame_use(&f, args[i].tensor);
+        }
+    }
+    if (!first) {
+        f.failed = true;
+        f.bad.id = TCI_NULL_NUMBERS;
+    } else if (!f.ctx) {
+        tci_frame_node(&f, first->tensor, "the operand"); /* says why it has no context */
+    }
+    for (int i = 0; i < n; i++) {
+        tci_ops_check_kind(&f, &args[i], tci_ops_nth[i]);
+    }
+    return f;
+}
+
+/* ---- tensors ---- */
+
+TCI_FN tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_site here)
+{
+    *f = tci_frame_begin(name, here);
+    tci_frame_use(f, x);
+    return tci_frame_node(f, x, tci_ops_nth[0]);
+}
+
+TCI_FN tci_node *tci_ops_over(tci_frame *f, const char *name, tc_tensor x, tc_axes axes,
+                              tc_site here)
+{
+    tci_node *n = tci_ops_one(f, name, x, here);
+    return n && (axes.all || tci_frame_list(f, axes.items, axes.n, "the axes")) ? n : NULL;
+}
+
+TCI_FN tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int n,
+                                const int64_t *list, const char *what, tc_site here)
+{
+    tci_node *x_node = tci_ops_one(f, name, x, here);
+    return x_node && tci_frame_list(f, list, n, what) ? x_node : NULL;
+}
+
+TCI_FN tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w)
+{
+    w->items = NULL;
+    if (xs.n < 1 || !xs.items) {
+        f->failed = true; /* without a tensor there is no context to keep a text in */
+        f->bad.id = TCI_NULL_EMPTY;
+        return NULL;
+    }
+    for (int i = 0; i < xs.n; i++) {
+        tci_frame_use(f, xs.items[i]);
+    }
+    for (int i = 0; i < xs.n; i++) {
+        char what[32];
+        snprintf(what, sizeof(what), "operand %d", i + 1);
+        if (!tci_frame_node(f, xs.items[i], what)) {
+            return NULL;
+        }
+    }
+    tci_node **nodes = tci_words_nodes(&f->ctx->graph, w, xs.n);
+    for (int i = 0; nodes && i < xs.n; i++) {
+        nodes[i] = tci_handle_node(xs.items[i]);
+    }
+    return nodes;
+}
