@@ -15,9 +15,16 @@
  * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
  * 16 elements, or 8 of f32; so many further are 32 bytes along k, else 16 rows.
  *
- * Invariants: tc_empty counts a stage's readers, four warps of each consumer; a buffer is written
- * only when the one who filled it before has had it taken; no barrier of the whole block after
- * tc_matrix_begin, as its warps go different ways. */
+ * Blocks that share a side write to each other's stages, so a stage is free when both have read
+ * it: a consumer says so at both, by its first warp, as a product is done for all of its warps at
+ * once. Not as a release of the cluster: no thread wrote what is ordered here, and a fence of the
+ * whole device for each step takes longer than its products. A block's loader stays until its last
+ * stages were freed, so that nothing arrives at a block that has ended.
+ *
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, of blocks that
+ * share, one of each consumer of both; a buffer is written only when the one who filled it before
+ * has had it taken; no barrier of the whole block after tc_matrix_begin, as its warps go different
+ * ways. */
 #include "matrix.h"
 
 #include <string.h>
@@ -41,7 +48,7 @@ TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
     if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
         return x->own_columns;
     }
-    int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
+    int64_t whole = x->side[which].along_k ? 8 * tci_matrix_sharing(x, which) : TCI_MATRIX_SUB;
     return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
 }
 
@@ -149,6 +156,7 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.stride[0] = bytes * side->pitch;
     map.box[0] = tci_matrix_depth(x);
     map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x);
+    map.box[1] /= tci_matrix_sharing(x, which);
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
             map.dim[map.rank] = x->batch[i];
@@ -200,6 +208,13 @@ static const char tci_cuda_matrix_ptx[] =
     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\nselp.u32 %0, 1, 0, p;\\n}\"\n"
     "            : \"=r\"(done) : \"r\"(bar), \"r\"(parity) : \"memory\");\n"
     "    } while (!done);\n}\n"
+    "TC_I void tc_barrier_arrive_at(unsigned bar, int block) {\n"
+    "    asm volatile(\"{\\n.reg .b32 at;\\nmapa.shared::cluster.u32 at, %0, %1;\\n"
+    "mbarrier.arrive.shared::cluster.b64 _, [at];\\n}\" :: \"r\"(bar), "
+    "\"r\"(block) : \"memory\");\n}\n"
+    "TC_I void tc_blocks_meet() {\n"
+    "    asm volatile(\"barrier.cluster.arrive.relaxed.aligned;\\n"
+    "barrier.cluster.wait.acquire.aligned;\" ::: \"memory\");\n}\n"
     "#define TC_LOAD_BOX(rank, list, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
     "\"d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {\" list \"}], [%2];\" "
     ":: \"r\"(to), \"l\"(map), \"r\"(bar), __VA_ARGS__ : \"memory\")\n"
@@ -213,6 +228,21 @@ static const char tci_cuda_matrix_ptx[] =
     "TC_I void tc_load_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
     "int d, int e) {\n"
     "    TC_LOAD_BOX(\"5\", \"%3, %4, %5, %6, %7\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
+    "\"r\"(e));\n}\n"
+    "#define TC_SHARE_BOX(rank, list, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
+    "\"d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {\" "
+    "list \"}], [%2], %3;\" :: \"r\"(to), \"l\"(map), \"r\"(bar), \"h\"((unsigned short)3), "
+    "__VA_ARGS__ : \"memory\")\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b) {\n"
+    "    TC_SHARE_BOX(\"2\", \"%4, %5\", \"r\"(a), \"r\"(b));\n}\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c) {\n"
+    "    TC_SHARE_BOX(\"3\", \"%4, %5, %6\", \"r\"(a), \"r\"(b), \"r\"(c));\n}\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d) {\n"
+    "    TC_SHARE_BOX(\"4\", \"%4, %5, %6, %7\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d));\n}\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d, int e) {\n"
+    "    TC_SHARE_BOX(\"5\", \"%4, %5, %6, %7, %8\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
     "\"r\"(e));\n}\n"
     "template <int n> TC_I void tc_take_registers() {\n"
     "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
@@ -288,12 +318,19 @@ static const char tci_cuda_matrix_loading[] =
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
     "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
-    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "            tc_barrier_init(tc_empty<S>(at, i), S::readers);\n        }\n"
     "        for (int i = 0; i < S::consumers; i++) {\n"
     "            tc_barrier_init(tc_ready<S>(at, i), 4);\n"
     "            tc_barrier_init(tc_taken<S>(at, i), S::last_warps);\n        }\n"
     "        tc_barrier_init(tc_done<S>(at), 4 * S::consumers);\n"
-    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
+    "        tc_barrier_init_done();\n    }\n"
+    "    if constexpr (S::blocks > 1) {\n        tc_blocks_meet();\n    } else {\n"
+    "        __syncthreads();\n    }\n}\n"
+    "template <class S> TC_I void tc_stage_free(unsigned at, int stage) {\n"
+    "    if constexpr (S::blocks > 1) {\n"
+    "        if (tc_warp<S>() % 4 == 0 && tc_warp_lane<S>() < S::blocks) {\n"
+    "            tc_barrier_arrive_at(tc_empty<S>(at, stage), tc_warp_lane<S>());\n        }\n"
+    "    } else {\n        tc_warp_arrive<S>(tc_empty<S>(at, stage));\n    }\n}\n"
     "template <class S> TC_I void tc_matrix_load(unsigned at, const tc_map *maps) {\n"
     "    int stage = 0;\n    unsigned parity = 1;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
@@ -305,6 +342,11 @@ static const char tci_cuda_matrix_loading[] =
     "            tc_barrier_expect(full, S::loaded_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
+    "            if (++stage == S::stages) {\n                stage = 0;\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n"
+    "    if constexpr (S::blocks > 1) { /* which free each other's stages, up to the last */\n"
+    "        for (int i = 0; i < S::stages; i++) {\n"
+    "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n    }\n}\n";
 
@@ -343,11 +385,11 @@ static const char tci_cuda_matrix_multiplying[] =
     "                    S::multiply(d[r], a + 512 * r + S::a_step * i, b + S::b_step * i, "
     "k + i > 0);\n                }\n            }\n"
     "            tc_products_commit();\n            tc_products_wait<1>();\n"
-    "            if (k > 0) {\n                tc_warp_arrive<S>(tc_empty<S>(at, before));\n"
+    "            if (k > 0) {\n                tc_stage_free<S>(at, before);\n"
     "            }\n            before = stage;\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n"
-    "        tc_products_wait<0>();\n        tc_warp_arrive<S>(tc_empty<S>(at, before));\n"
+    "        tc_products_wait<0>();\n        tc_stage_free<S>(at, before);\n"
     "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
@@ -524,18 +566,28 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
     }
     const tci_matrix_side *side = &x->side[which];
     char own = "mn"[which];
+    bool shared = tci_matrix_sharing(x, which) > 1;
+    const char *how = shared ? "share" : "load";
+    int rows = (side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x)) / 2;
     tci_str_printf(out,
                    "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
                    "tc_place p, int k) {\n",
                    name);
+    if (shared) { /* rows of the boxes that this block loads for both */
+        tci_str_printf(out,
+                       "        const int rows = blockIdx.x %% 2 * %d;\n        to += %d * rows;\n",
+                       rows, TCI_MATRIX_LINE);
+        tci_str_printf(out, side->along_k ? "        p.%c += rows;\n" : "        k += rows;\n",
+                       own);
+    }
     if (side->along_k) {
-        tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
+        tci_str_printf(out, "        tc_%s_box(to, map, bar, k, p.%c", how, own);
     } else {
         tci_str_printf(out,
                        "        for (int i = 0; i < %d; i++) {\n"
-                       "            tc_load_box(to + %d * i, map, bar, p.%c + %d * i, k",
-                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES, own,
-                       TCI_MATRIX_SUB);
+                       "            tc_%s_box(to + %d * i, map, bar, p.%c + %d * i, k",
+                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, how, TCI_CUDA_SUB_BYTES,
+                       own, TCI_MATRIX_SUB);
     }
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
@@ -546,22 +598,25 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
 }
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
- * batch is slowest. */
+ * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
+ * or a band has a multiple of as many rows. */
 TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
+    const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
+    band += (below - band % below) % below;
     long long each = (long long)(x->tiles_m * x->tiles_n);
     tci_str_printf(out,
                    "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0, 0};\n"
                    "        const int in = t %% %lld, first = in / %lld * %d;\n"
                    "        const int left = %lld - first, rows = left < %d ? left : %d;\n"
-                   "        p.m = (first + in %% %lld %% rows) * %d;\n"
-                   "        p.n = in %% %lld / rows * %d;\n",
+                   "        p.m = (first + in %% %lld / %d %% rows) * %d;\n"
+                   "        p.n = (in %% %lld / (%d * rows) * %d + in %% %d) * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
-                   (long long)x->tiles_n * band, x->rows, (long long)x->tiles_n * band,
-                   x->own_columns);
+                   (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
+                   beside, beside, beside, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
                        (long long)x->batch[i]);
@@ -580,7 +635,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "row_threads = %d, a_bytes = %d, "
                    "stage_bytes = %d, loaded_bytes = %d, depth = %d, k_rows = %d,\n"
                    "        a_step = %d, b_step = %d, "
-                   "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld,\n"
+                   "        blocks = %d, readers = %d\n"
                    "    };\n",
                    symbol, (long long)depth,
                    (long long)x->tiles, x->stages, x->consumers,
@@ -592,7 +648,7 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
                    x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
-                   (long long)barriers);
+                   (long long)barriers, x->shares ? 2 : 1, (x->shares ? 2 : 4) * x->consumers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"
@@ -688,12 +744,14 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
     if (n_maps > 0) {
         snprintf(maps, sizeof(maps), "tc_map maps[%d]; ", n_maps);
     }
+    bool pairs = l->matrix && l->matrix->shares;
     tci_str_printf(out,
                    "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d, %d) "
+                   "extern \"C\" __global__ void %s__launch_bounds__(%d, %d) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * warps, blocks, symbol, symbol);
+                   pairs ? "__cluster_dims__(2, 1, 1) " : "", TCI_MATRIX_WARP * warps, blocks,
+                   symbol, symbol);
 }
 
 TCI_FN void tci_cuda_skeleton_args(tci_str *out)

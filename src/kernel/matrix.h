@@ -70,6 +70,7 @@ typedef struct tci_matrix {
     int32_t lanes;        /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int32_t shares;       /* 1 + the side of which two blocks load half for each other; 0: none */
     int64_t staged_pitch; /* elements between rows of the staged sums */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
@@ -84,6 +85,12 @@ static inline int tci_matrix_align(int8_t dtype)
 static inline int tci_matrix_depth(const tci_matrix *x)
 {
     return TCI_MATRIX_LINE / tci_dtype_get((tc_dtype)x->dtype)->bytes;
+}
+
+/* How many blocks load a part each of that side's boxes? */
+static inline int tci_matrix_sharing(const tci_matrix *x, int which)
+{
+    return x->shares == 1 + which ? 2 : 1;
 }
 
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */

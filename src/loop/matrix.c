@@ -25,7 +25,8 @@ enum {
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_TURN = 4000,          /* of the hole's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,       /* cycles of a load while all units load, */
-    TCI_MATRIX_FAR = 3300,           /* of boxes of images */
+    TCI_MATRIX_FAR = 3300,           /* of boxes of images, */
+    TCI_MATRIX_BOTH = 3000,          /* and of what blocks share, which wait for each other */
     TCI_MATRIX_ISSUE = 4,            /* warps whose instructions are all that can be begun, about */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
@@ -72,6 +73,14 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine 
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
 }
 
+/* Bytes of a stage that a block asks for itself. */
+static double tci_matrix_asked_bytes(const tci_matrix *x)
+{
+    double rows = (double)x->rows / tci_matrix_sharing(x, 0);
+    return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) *
+           TCI_MATRIX_LINE;
+}
+
 /* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
  * and four warps alone wait for their own. */
 static double tci_matrix_part_of_rate(const tci_matrix *x)
@@ -94,6 +103,11 @@ static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *s
     return in;
 }
 
+static bool tci_matrix_are_in_lines(const tci_matrix *x)
+{
+    return tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
+}
+
 /* Cycles of one step of k: to multiply (f32 takes twice as long as halves, and half of its elements
  * are a step), to load as fast as the memory beside all units gives, and
  * to wait for a load that is asked for when its stage is free, all stages but one ahead. */
@@ -103,9 +117,11 @@ static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *mac
     double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
     double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
     double multiply = (double)x->rows * x->columns * TCI_MATRIX_LINE / rate;
-    bool lines = tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
-    double load = (double)tci_matrix_stage_bytes(x) / bandwidth * (lines ? 1 : TCI_MATRIX_APART);
-    double latency = x->is_boxes ? TCI_MATRIX_FAR : TCI_MATRIX_LATENCY;
+    double apart = tci_matrix_are_in_lines(x) ? 1 : TCI_MATRIX_APART;
+    double load = tci_matrix_asked_bytes(x) / bandwidth * apart;
+    double latency = x->is_boxes ? TCI_MATRIX_FAR
+                     : x->shares ? TCI_MATRIX_BOTH
+                                 : TCI_MATRIX_LATENCY;
     return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
 }
 
@@ -158,7 +174,7 @@ static bool tci_matrix_is_tile(const int64_t *tile)
     int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
     return tile[0] >= 1 && tile[0] <= 2 && tile[1] >= 1 && tile[1] <= 2 && tile[2] > 0 &&
            tile[2] <= TCI_MATRIX_SUMS && tile[2] * tile[1] <= sums &&
-           tile[2] % TCI_MATRIX_COLUMN_STEP == 0;
+           tile[2] % TCI_MATRIX_COLUMN_STEP == 0 && tile[3] >= 0 && tile[3] <= 2;
 }
 
 TCI_FN bool tci_matrix_is_wide(const tci_matrix *x)
@@ -173,10 +189,18 @@ static int tci_matrix_last_warps(const tci_matrix *x)
     return more ? TCI_MATRIX_MORE_WARPS : TCI_MATRIX_LAST_WARPS;
 }
 
+/* Tiles along the side that is not `which`: whole pairs where blocks share that. */
+static int64_t tci_matrix_tiles(const tci_matrix *x, int which, int64_t tiles)
+{
+    int blocks = tci_matrix_sharing(x, which);
+    return tci_ceil_div(tiles, blocks) * blocks;
+}
+
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
-static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tc_machine *facts)
+static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tci_machine *machine)
 {
+    const tc_machine *facts = &machine->facts;
     x->consumers = (int32_t)tile[0];
     x->sub_rows = (int32_t)tile[1];
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
@@ -186,8 +210,9 @@ static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tc_machin
     x->last_warps = tci_matrix_last_warps(x);
     x->row_threads = TCI_MIN(x->lanes / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
     x->staged_pitch = TCI_MAX(x->columns, x->lanes) + 8; /* rows begin in different banks */
-    x->tiles_m = tci_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_ceil_div(x->n, x->own_columns);
+    x->shares = (int32_t)tile[3];
+    x->tiles_m = tci_matrix_tiles(x, 1, tci_ceil_div(x->m, x->rows));
+    x->tiles_n = tci_matrix_tiles(x, 0, tci_ceil_div(x->n, x->own_columns));
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
@@ -196,7 +221,8 @@ static bool tci_matrix_shape(tci_matrix *x, const int64_t *tile, const tc_machin
     if (x->stages < TCI_MATRIX_LEAST_STAGES) {
         tci_matrix_set_buffers(x, 1, facts);
     }
-    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+    bool pairs = x->shares == 0 || (!x->is_boxes && machine->matrix_units > 1);
+    return pairs && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
@@ -236,7 +262,7 @@ static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, con
                             tci_matrix *x)
 {
     bool fits = tci_matrix_is_tile(tile) && tci_matrix_find(k, x) &&
-                tci_matrix_shape(x, tile, &machine->facts);
+                tci_matrix_shape(x, tile, machine);
     if (fits) {
         tci_matrix_set_groups(k, 1, x);
     }
@@ -262,16 +288,20 @@ static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, i
     return n;
 }
 
-/* The candidates with that many columns beside `n` of them; returns how many. */
+/* The candidates with that many columns beside `n` of them; returns how many. shares: blocks share
+ * the larger side; of less than two rounds of tiles too much time goes by while they begin. */
 static int tci_matrix_weigh(const tci_matrix *found, int64_t chain, const tci_machine *machine,
-                            int64_t columns, int64_t tiles[][TCI_FORM_NUMBERS], double *costs,
-                            int n)
+                            int64_t columns, bool shares, int64_t tiles[][TCI_FORM_NUMBERS],
+                            double *costs, int n)
 {
     for (int64_t consumers = 2; consumers >= 1; consumers--) {
         for (int64_t sub_rows = 1; sub_rows <= 2; sub_rows++) {
-            const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns};
+            int64_t larger = TCI_MATRIX_SUB * consumers * sub_rows > columns ? 1 : 2;
+            const int64_t tile[TCI_FORM_NUMBERS] = {consumers, sub_rows, columns,
+                                                    shares ? larger : 0};
             tci_matrix x = *found;
-            if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, &machine->facts)) {
+            if (tci_matrix_is_tile(tile) && tci_matrix_shape(&x, tile, machine) &&
+                (!shares || x.tiles > 2 * machine->matrix_units)) {
                 n = tci_matrix_insert(tiles, costs, n, TCI_FORM_CANDIDATES, tile,
                                       tci_matrix_cycles(&x, chain, machine));
             }
@@ -290,12 +320,14 @@ TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine
     if (!tci_matrix_find(k, &x)) {
         return 0;
     }
+    bool lines = tci_matrix_are_in_lines(&x); /* whose loads are not what takes the time */
     for (int64_t columns = TCI_MATRIX_SUMS; columns > 0; columns -= TCI_MATRIX_WARP) {
-        n = tci_matrix_weigh(&x, chain, machine, columns, tiles, costs, n);
+        n = tci_matrix_weigh(&x, chain, machine, columns, false, tiles, costs, n);
+        n = lines ? n : tci_matrix_weigh(&x, chain, machine, columns, true, tiles, costs, n);
     }
     int64_t all = tci_ceil_div(x.n, TCI_MATRIX_COLUMN_STEP) * TCI_MATRIX_COLUMN_STEP;
     if (all % TCI_MATRIX_WARP != 0 && x.y_axis < 0) {
-        n = tci_matrix_weigh(&x, chain, machine, all, tiles, costs, n);
+        n = tci_matrix_weigh(&x, chain, machine, all, false, tiles, costs, n);
     }
     return n;
 }
@@ -422,6 +454,7 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     b->l->threads = x->row_threads;
     b->l->matrix = x;
     tci_matrix_hole(b, x, 0);
-    launch->n_tasks = TCI_MIN(x->tiles, machine->matrix_units);
+    int units = machine->matrix_units;
+    launch->n_tasks = TCI_MIN(x->tiles, x->shares ? units - units % 2 : units);
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }

@@ -9,7 +9,10 @@
  * as the chain's first step wants them. The last warps, as machines of `row_threads` threads whose
  * vector is a row of the tile or one of its `chunks`, take `group_rows` rows at a time through the
  * rest of the chain while the consumers are at the next tile: that is the skeleton's hole. At the
- * block's last tile the consumers help. */
+ * block's last tile the consumers help.
+ *
+ * Two blocks may share a side: their tiles are neighbours along the other one, and each loads half
+ * of the shared side's boxes for both. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -33,11 +36,12 @@ TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* Do the consumers hold more sums than twelve warps have registers for, if each has as many? */
 TCI_FN bool tci_matrix_is_wide(const tci_matrix *x);
-/* The tiles (consumers, sub_rows, columns) that take least time by the model; returns how many. */
+/* The tiles (consumers, sub_rows, columns, shares) that take least time by the model; returns how
+ * many. */
 TCI_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *machine,
                                  int64_t tiles[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32 with a tile
- * (consumers, sub_rows, columns); -1: it does not fit. */
+ * (consumers, sub_rows, columns, shares); -1: it does not fit. */
 TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
 /* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
  * whose chain begins with stage `first`; */

@@ -840,6 +840,9 @@ static void tci_matrix_form_note(const tci_ask *a, const int64_t *n, const tci_b
     const char *read = x->n_places > 0 ? ", places" : x->is_boxes ? ", boxes" : "";
     tci_str_printf(out, "matrix unit, sums in its order, tile %dx%dx%d, %d stages%s", x->rows,
                    x->columns, tci_matrix_depth(x), x->stages, read);
+    if (x->shares) {
+        tci_str_printf(out, ", two blocks share %s", x->shares == 1 ? "rows" : "columns");
+    }
 }
 
 /* ---- attention ---- */
@@ -997,7 +1000,7 @@ TCI_FN const tci_form *const *tci_tile_forms(void)
                                     tci_spread_note};
     static const tci_form window = {"window", {"rows"}, tci_window_fits, tci_window_candidates,
                                     tci_window_cost, tci_window_form_emit, tci_window_note};
-    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns"},
+    static const tci_form matrix = {"matrix", {"consumers", "sub_rows", "columns", "shares"},
                                     tci_matrix_form_fits, tci_matrix_form_candidates,
                                     tci_matrix_form_cost, tci_matrix_form_emit,
                                     tci_matrix_form_note};

@@ -27,7 +27,8 @@ static const char emu_prelude[] =
     "#undef __FMA__\n"
     "#define __global__\n#define __noinline__\n#define __device__\n"
     "#define __forceinline__ inline\n#define __shared__ static\n"
-    "#define __launch_bounds__(...)\n#define __constant__\n#define __grid_constant__\n"
+    "#define __launch_bounds__(...)\n#define __cluster_dims__(...)\n#define __constant__\n"
+    "#define __grid_constant__\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
     "static struct { int x, y; } threadIdx, blockIdx, gridDim, blockDim;\n"
     "#define TC_NO_PTX\n"
@@ -116,9 +117,9 @@ enum { EMU_VARIANTS = 32, EMU_WORDS = 544 };
 typedef struct emu_function {
     void (*kernel[EMU_VARIANTS])(const void *);
     int (*run)(void (*)(const void *), const void *, int, int);
-    int threads;
+    int threads, cluster; /* blocks that run together */
     const tci_cuda_skeleton *skeleton; /* of a kernel with a main loop of its own, or NULL */
-    const char *(*model)(void (*)(const void *), const void *, int, int, int, long, unsigned);
+    const char *(*model)(void (*)(const void *), const void *, int, int, int, int, long, unsigned);
 } emu_function;
 
 typedef struct emu_mutation { const char *from, *to; } emu_mutation;
@@ -152,21 +153,26 @@ static tc_status emu_compiler(void *user, const char *wanted, tc_backend_compile
     return TC_OK;
 }
 
-/* For each kernel: an entry that takes a pointer, and its threads. */
+/* For each kernel: an entry that takes a pointer, its threads, and the blocks of a cluster. */
 static void emu_write_entries(FILE *file, const char *source)
 {
     const char *mark = "__launch_bounds__(";
     for (const char *at = strstr(source, mark); at; at = strstr(at + 1, mark)) {
-        int threads = 0;
+        const char *before = at;
+        int threads = 0, cluster = 1;
         char name[200] = "";
         const char *after = strchr(at, ')');
+        while (before > source && before[-1] != '\n') {
+            before--;
+        }
+        sscanf(before, "extern \"C\" __global__ void __cluster_dims__(%d", &cluster);
         sscanf(at, "__launch_bounds__(%d", &threads);
         if (threads > 0 && after && sscanf(after, ") %199[a-zA-Z0-9_](", name) == 1) {
             fprintf(file,
-                    "extern \"C\" int %s_threads = %d;\n"
+                    "extern \"C\" int %s_threads = %d;\nextern \"C\" int %s_cluster = %d;\n"
                     "extern \"C\" void %s_entry(const void *args) {\n"
                     "    %s(*(const %s_args *)args);\n}\n",
-                    name, threads, name, name, name);
+                    name, threads, name, cluster, name, name, name);
         }
     }
 }
@@ -292,14 +298,16 @@ static void *emu_module_find(void *user, void *module, const char *symbol)
         *(void **)&f->kernel[i] = emu_symbol(module, i, symbol, "_entry");
     }
     int *threads = (int *)emu_symbol(module, 0, symbol, "_threads");
+    int *cluster = (int *)emu_symbol(module, 0, symbol, "_cluster");
     *(void **)&f->run = dlsym(module, "emu_run");
     *(void **)&f->model = dlsym(module, "model_run");
     f->skeleton = (const tci_cuda_skeleton *)emu_symbol(module, 0, symbol, "_skeleton");
-    if (!f->kernel[0] || !threads || !f->run || (f->skeleton && !f->model)) {
+    if (!f->kernel[0] || !threads || !cluster || !f->run || (f->skeleton && !f->model)) {
         free(f);
         return NULL;
     }
     f->threads = *threads;
+    f->cluster = *cluster;
     emu_kernels++;
     emu_skeletons += f->skeleton != NULL;
     return f;
@@ -349,7 +357,7 @@ static tc_status emu_launch(void *user, const tc_launch *launch)
     pthread_mutex_lock(&emu_lock);
     emu_launches++;
     if (f->skeleton) {
-        why = f->model(f->kernel[emu_variant], args, blocks, (int)f->skeleton->block_x,
+        why = f->model(f->kernel[emu_variant], args, blocks, f->cluster, (int)f->skeleton->block_x,
                        (int)f->skeleton->block_y, (long)f->skeleton->shared_bytes, emu_model_seed);
     } else if (f->run(f->kernel[emu_variant], args, blocks, f->threads)) {
         why = "threads of a block took different ways to a barrier";

@@ -1,17 +1,17 @@
 /* tests/cuda/model.h - C++: what the matrix kernels' PTX means, for running their text on a CPU.
  *
- * The generated text (cuda/matrix.c) is compiled with TC_NO_PTX behind this. A block runs as
- * fibers, one for each thread, in random order, some of them slow; whatever the hardware does on
- * its own happens as late as it may, or at a random earlier moment: a box arrives when the
- * scheduler likes, a product reads shared memory and writes its registers when it is waited for at
- * the latest. So a missing wait, a wrong parity, descriptor or count gives wrong numbers, an error
- * or a deadlock here too.
+ * The generated text (cuda/matrix.c) is compiled with TC_NO_PTX behind this. The blocks of a
+ * cluster run as fibers, one for each thread, in random order, some of them slow; whatever the
+ * hardware does on its own happens as late as it may, or at a random earlier moment: a box arrives
+ * when the scheduler likes, a product reads shared memory and writes its registers when it is
+ * waited for at the latest. So a missing wait, a wrong parity, descriptor or count gives wrong
+ * numbers, an error or a deadlock here too; an arrival at a block that has ended is an error.
  *
- * Modelled: barriers with arrivals, bytes and phases; boxes of rank 2 to 5 with 128-byte swizzle
- * and zeros outside, and places of images, walked from axis to axis and image to image; products of
- * four warps from descriptors, both orders of A and B, or from A in registers, in commit groups,
- * fenced; 8x8 squares stored by a warp; warps that meet and swap. Everything else is the
- * compiler's.
+ * Modelled: barriers with arrivals, bytes and phases, also of the cluster's other block; boxes of
+ * rank 2 to 5 with 128-byte swizzle and zeros outside, for one block or for both, and places of
+ * images, walked from axis to axis and image to image; products of four warps from descriptors,
+ * both orders of A and B, or from A in registers, in commit groups, fenced; 8x8 squares stored by a
+ * warp; warps that meet and swap. Everything else is the compiler's.
  *
  * This shares its author's reading of the hardware with the text it tests. */
 #include <algorithm>
@@ -41,11 +41,13 @@ struct model_warpgroup {
     long done;            /* groups that left the queue */
 };
 
-/* places: of images, offset by at[rank] .. */
-struct model_box { unsigned to, bar; const void *map; int at[8]; bool places; };
+/* places: of images, offset by at[rank] .. ; blocks: a bit for each one it goes to */
+struct model_box { unsigned to, bar; const void *map; int at[8]; bool places; unsigned blocks; };
+
+struct model_signal { int block; unsigned bar; }; /* an arrival on its way */
 
 enum model_waits {
-    MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_ENDED
+    MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_CLUSTER, MODEL_ENDED
 };
 
 struct model_fiber {
@@ -65,18 +67,37 @@ struct model_warp {
     float swapped[32];
 };
 
+struct model_copy { float *to, four[4]; };
+
+struct model_block {
+    std::vector<model_fiber> fibers;
+    std::vector<model_warp> warps;
+    std::vector<model_warpgroup> warpgroups;
+    std::map<unsigned, model_barrier> barriers;
+    std::map<unsigned, std::deque<std::vector<model_copy>>> copies; /* of each thread */
+    std::vector<unsigned char> bytes;
+    unsigned char *memory;
+    int here, ended; /* threads */
+};
+
 static const unsigned model_start = 1040; /* of shared memory: no multiple of 1024 */
 static const char *model_error;
-static std::vector<model_fiber> model_fibers;
-static std::vector<model_warp> model_warps;
-static std::vector<model_warpgroup> model_warpgroups;
+static std::vector<model_block> model_blocks; /* of a cluster */
+static model_block *model_in;                 /* whose thread model_me runs */
 static std::vector<model_box> model_boxes;
-static std::map<unsigned, model_barrier> model_barriers;
-static unsigned char *model_memory;
-static unsigned model_bytes, model_random_state, model_me, model_block_x;
-static int model_block_here;
+static std::vector<model_signal> model_signals;
+static unsigned char *model_memory;           /* of model_in */
+static unsigned model_bytes, model_random_state, model_me, model_block_x, model_first_block;
+static int model_cluster_here;
 static bool model_runs;
 static ucontext_t model_scheduler;
+
+static void model_enter(size_t block)
+{
+    model_in = &model_blocks[block];
+    model_memory = model_in->memory;
+    blockIdx.x = (int)(model_first_block + block);
+}
 
 static unsigned model_random()
 {
@@ -94,8 +115,8 @@ static void model_fail(const char *what)
 static void model_switch(model_waits wait)
 {
     unsigned me = model_me;
-    model_fibers[me].wait = wait;
-    swapcontext(&model_fibers[me].context, &model_scheduler);
+    model_in->fibers[me].wait = wait;
+    swapcontext(&model_in->fibers[me].context, &model_scheduler);
 }
 
 /* Bytes of shared memory; never outside. */
@@ -118,8 +139,8 @@ static unsigned model_swizzle(unsigned address)
 
 static model_barrier *model_find(unsigned bar)
 {
-    auto found = model_barriers.find(bar);
-    if (found == model_barriers.end()) {
+    auto found = model_in->barriers.find(bar);
+    if (found == model_in->barriers.end()) {
         model_fail("a barrier that was never made");
         return 0;
     }
@@ -128,7 +149,7 @@ static model_barrier *model_find(unsigned bar)
 
 static void model_settle(model_barrier *b)
 {
-    if (b->pending < 0 || b->bytes < 0) {
+    if (b->pending < 0 || (b->pending == 0 && b->bytes < 0)) {
         model_fail("more arrivals or bytes than a barrier expects");
     } else if (b->pending == 0 && b->bytes == 0) {
         b->phase++;
@@ -139,7 +160,7 @@ static void model_settle(model_barrier *b)
 static void tc_barrier_init(unsigned bar, int arrivals)
 {
     model_at(bar, 8);
-    model_barriers[bar] = model_barrier{arrivals, arrivals, 0, 0};
+    model_in->barriers[bar] = model_barrier{arrivals, arrivals, 0, 0};
 }
 
 static void tc_barrier_init_done() {}
@@ -156,12 +177,34 @@ static void model_arrive(unsigned bar, int bytes)
 }
 
 static void tc_barrier_arrive(unsigned bar) { model_arrive(bar, 0); }
+
+/* Arrives later. */
+static void tc_barrier_arrive_at(unsigned bar, int block)
+{
+    model_signals.push_back(model_signal{block, bar});
+}
+
+static void model_signalled(const model_signal &s)
+{
+    size_t before = (size_t)(model_in - model_blocks.data());
+    if (s.block < 0 || s.block >= (int)model_blocks.size()) {
+        model_fail("an arrival at a block that there is not");
+        return;
+    }
+    model_enter((size_t)s.block);
+    if (model_in->ended == (int)model_in->fibers.size()) {
+        model_fail("an arrival at a block that has ended");
+    }
+    model_arrive(s.bar, 0);
+    model_enter(before);
+}
+
 static void tc_barrier_expect(unsigned bar, int bytes) { model_arrive(bar, bytes); }
 
 static void tc_barrier_wait(unsigned bar, unsigned parity)
 {
-    model_fibers[model_me].bar = bar;
-    model_fibers[model_me].parity = parity;
+    model_in->fibers[model_me].bar = bar;
+    model_in->fibers[model_me].parity = parity;
     model_switch(MODEL_BARRIER);
 }
 
@@ -244,7 +287,7 @@ static int model_tile(const model_box &box)
     return rows;
 }
 
-static void model_arrives(const model_box &box)
+static void model_arrives_here(const model_box &box)
 {
     const long long *w = ((const model_map *)box.map)->words;
     int rows = box.places ? model_places(box) : model_tile(box);
@@ -253,10 +296,27 @@ static void model_arrives(const model_box &box)
         b->bytes -= (long)(model_bytes_of(w) * w[MODEL_BOX] * rows);
         model_settle(b);
     }
+    if (model_in->ended == (int)model_in->fibers.size()) {
+        model_fail("a load outlives its block");
+    }
 }
 
-static void model_load(unsigned to, const void *map, unsigned bar, int rank, int a, int b, int c,
-                       int d, int e)
+static void model_arrives(const model_box &box)
+{
+    size_t before = (size_t)(model_in - model_blocks.data());
+    for (size_t i = 0; i < model_blocks.size(); i++) {
+        if (box.blocks >> i & 1) {
+            model_enter(i);
+            model_arrives_here(box);
+        }
+    }
+    model_enter(before);
+}
+
+static unsigned model_own() { return 1u << (model_in - model_blocks.data()); }
+
+static void model_load(unsigned blocks, unsigned to, const void *map, unsigned bar, int rank,
+                       const int *at)
 {
     const model_map *m = (const model_map *)map;
     if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_AXES] != 0 ||
@@ -270,14 +330,16 @@ static void model_load(unsigned to, const void *map, unsigned bar, int rank, int
             model_fail("a map that cannot be encoded");
         }
     }
-    model_boxes.push_back(model_box{to, bar, map, {a, b, c, d, e}, false});
+    model_box box = {to, bar, map, {0}, false, blocks};
+    memcpy(box.at, at, 5 * sizeof(*at));
+    model_boxes.push_back(box);
 }
 
 /* at: a place of each axis, its image, and offsets, which have 8 bits, of three axes 5. */
 static void model_load_places(unsigned to, const void *map, unsigned bar, int axes, const int *at)
 {
     const long long *w = ((const model_map *)map)->words;
-    model_box box = {to, bar, map, {0}, true};
+    model_box box = {to, bar, map, {0}, true, model_own()};
     long long corner = axes < 3 ? 128 : 16;
     if (to % 1024 != 0 || axes != w[MODEL_AXES] || axes != w[MODEL_RANK] - 2 ||
         w[MODEL_BOX] != 64 || w[MODEL_BOX + 1] < 1 || w[MODEL_BOX + 1] > 1024) {
@@ -319,26 +381,19 @@ static void tc_load_places(unsigned to, const void *map, unsigned bar, int a, in
     model_load_places(to, map, bar, 3, at);
 }
 
-static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b)
+template <class... C> static void tc_load_box(unsigned to, const void *map, unsigned bar, C... at)
 {
-    model_load(to, map, bar, 2, a, b, 0, 0, 0);
+    const int all[5] = {at...};
+    model_load(1u << (model_in - model_blocks.data()), to, map, bar, (int)sizeof...(at), all);
 }
 
-static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b, int c)
+template <class... C> static void tc_share_box(unsigned to, const void *map, unsigned bar, C... at)
 {
-    model_load(to, map, bar, 3, a, b, c, 0, 0);
-}
-
-static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b, int c,
-                        int d)
-{
-    model_load(to, map, bar, 4, a, b, c, d, 0);
-}
-
-static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b, int c,
-                        int d, int e)
-{
-    model_load(to, map, bar, 5, a, b, c, d, e);
+    const int all[5] = {at...};
+    if (model_blocks.size() != 2) {
+        model_fail("a load for a block that there is not");
+    }
+    model_load(3, to, map, bar, (int)sizeof...(at), all);
 }
 
 /* ---- products ---- */
@@ -437,8 +492,8 @@ static void model_multiply(const model_product &p)
 
 static model_group *model_open_group()
 {
-    model_fiber &f = model_fibers[model_me];
-    model_warpgroup &w = model_warpgroups[model_me / 128];
+    model_fiber &f = model_in->fibers[model_me];
+    model_warpgroup &w = model_in->warpgroups[model_me / 128];
     while ((long)w.groups.size() <= f.open - w.done) {
         w.groups.push_back(model_group());
         w.groups.back().committed = 0;
@@ -448,7 +503,7 @@ static model_group *model_open_group()
 
 static void model_ask(const model_product &want, float *d, const unsigned *held)
 {
-    model_fiber &f = model_fibers[model_me];
+    model_fiber &f = model_in->fibers[model_me];
     model_group *g = model_open_group();
     if (!f.fenced) {
         model_fail("a product without a fence");
@@ -484,11 +539,11 @@ static void model_issue_held(float *d, const unsigned *a, unsigned long long b, 
 template <int n> static void tc_take_registers() {}
 template <int n> static void tc_leave_registers() {}
 
-static void tc_products_begin() { model_fibers[model_me].fenced = true; }
+static void tc_products_begin() { model_in->fibers[model_me].fenced = true; }
 
 static void tc_products_commit()
 {
-    model_fiber &f = model_fibers[model_me];
+    model_fiber &f = model_in->fibers[model_me];
     model_open_group()->committed++;
     f.open++;
     f.next = 0;
@@ -515,21 +570,18 @@ static bool model_complete(model_warpgroup &w)
 
 template <int left> static void tc_products_wait()
 {
-    model_fibers[model_me].group = model_fibers[model_me].open - left;
+    model_in->fibers[model_me].group = model_in->fibers[model_me].open - left;
     model_switch(MODEL_PRODUCTS);
 }
 
 /* ---- copies ---- */
-
-struct model_copy { float *to, four[4]; };
-static std::map<unsigned, std::deque<std::vector<model_copy>>> model_copies; /* of each thread */
 
 static void model_copied(const model_copy &c) { memcpy(c.to, c.four, sizeof(c.four)); }
 
 /* Arrives at once, or as late as it may. */
 static void tc_copy_four(float *to, const float *from, bool is)
 {
-    std::deque<std::vector<model_copy>> &groups = model_copies[model_me];
+    std::deque<std::vector<model_copy>> &groups = model_in->copies[model_me];
     model_copy c = {to, {0, 0, 0, 0}};
     if (((size_t)to | (size_t)from) % 16 != 0) {
         model_fail("a copy of 16 bytes that are not aligned");
@@ -549,13 +601,13 @@ static void tc_copy_four(float *to, const float *from, bool is)
 
 static void tc_copies_commit()
 {
-    std::deque<std::vector<model_copy>> &groups = model_copies[model_me];
+    std::deque<std::vector<model_copy>> &groups = model_in->copies[model_me];
     groups.resize(groups.empty() ? 2 : groups.size() + 1);
 }
 
 template <int left> static void tc_copies_wait()
 {
-    std::deque<std::vector<model_copy>> &groups = model_copies[model_me];
+    std::deque<std::vector<model_copy>> &groups = model_in->copies[model_me];
     while ((int)groups.size() > left + 1) { /* the last one is open */
         for (const model_copy &c : groups.front()) {
             model_copied(c);
@@ -568,7 +620,7 @@ template <int left> static void tc_copies_wait()
 
 static void model_meet(bool stores)
 {
-    model_warp &w = model_warps[model_me / 32];
+    model_warp &w = model_in->warps[model_me / 32];
     if (w.here > 0 && w.stores != stores) {
         model_fail("threads of a warp meet at different places");
     }
@@ -582,9 +634,9 @@ static void __syncwarp() { model_meet(false); }
 /* What the lane of the warp whose number differs in these bits has. */
 static float tc_swap(float x, int lanes)
 {
-    model_warps[model_me / 32].swapped[model_me % 32] = x;
+    model_in->warps[model_me / 32].swapped[model_me % 32] = x;
     model_meet(false);
-    x = model_warps[model_me / 32].swapped[model_me % 32 ^ lanes];
+    x = model_in->warps[model_me / 32].swapped[model_me % 32 ^ lanes];
     model_meet(false);
     return x;
 }
@@ -623,7 +675,7 @@ template <int n> static void tc_attention_behind(float (&)[n], bool) { tc_produc
 
 static void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d)
 {
-    model_warp &w = model_warps[model_me / 32];
+    model_warp &w = model_in->warps[model_me / 32];
     unsigned squares[4] = {a, b, c, d};
     w.to[model_me % 32] = to;
     memcpy(w.squares[model_me % 32], squares, sizeof(squares));
@@ -669,7 +721,7 @@ static bool model_can_go(const model_fiber &f, unsigned thread)
         model_barrier *b = model_find(f.bar);
         return !b || (b->phase & 1) != f.parity;
     }
-    case MODEL_PRODUCTS: return model_warpgroups[thread / 128].done >= f.group;
+    case MODEL_PRODUCTS: return model_in->warpgroups[thread / 128].done >= f.group;
     default: return false;
     }
 }
@@ -678,16 +730,22 @@ static bool model_can_go(const model_fiber &f, unsigned thread)
 static void model_release(unsigned first, unsigned n, model_waits wait)
 {
     for (unsigned i = first; i < first + n; i++) {
-        if (model_fibers[i].wait == wait) {
-            model_fibers[i].wait = MODEL_READY;
+        if (model_in->fibers[i].wait == wait) {
+            model_in->fibers[i].wait = MODEL_READY;
         }
     }
 }
 
 static void model_sync_block()
 {
-    model_block_here++;
+    model_in->here++;
     model_switch(MODEL_BLOCK);
+}
+
+static void tc_blocks_meet()
+{
+    model_cluster_here++;
+    model_switch(MODEL_CLUSTER);
 }
 
 /* What happens without a thread: true if anything did. force: nothing else can. */
@@ -700,17 +758,26 @@ static bool model_advance(bool force)
         model_arrives(box);
         return true;
     }
-    for (size_t i = 0; i < model_warpgroups.size(); i++) {
-        if ((force || model_random() % 64 == 0) && model_complete(model_warpgroups[i])) {
+    if (!model_signals.empty() && (force || model_random() % 8 == 0)) {
+        size_t i = model_random() % model_signals.size();
+        model_signal signal = model_signals[i];
+        model_signals.erase(model_signals.begin() + (long)i);
+        model_signalled(signal);
+        return true;
+    }
+    for (size_t i = 0; i < model_in->warpgroups.size(); i++) {
+        if ((force || model_random() % 64 == 0) && model_complete(model_in->warpgroups[i])) {
             return true;
         }
     }
     return false;
 }
 
+/* model_enter has been called for the thread's block. */
 static void model_meetings(unsigned thread)
 {
-    model_warp &w = model_warps[thread / 32];
+    model_warp &w = model_in->warps[thread / 32];
+    unsigned threads = (unsigned)model_in->fibers.size();
     if (w.here == 32) {
         if (w.stores) {
             model_store_squares(w);
@@ -718,9 +785,16 @@ static void model_meetings(unsigned thread)
         w.here = 0;
         model_release(thread / 32 * 32, 32, MODEL_WARP);
     }
-    if (model_block_here == (int)model_fibers.size()) {
-        model_block_here = 0;
-        model_release(0, (unsigned)model_fibers.size(), MODEL_BLOCK);
+    if (model_in->here == (int)threads) {
+        model_in->here = 0;
+        model_release(0, threads, MODEL_BLOCK);
+    }
+    if (model_cluster_here == (int)(threads * model_blocks.size())) {
+        model_cluster_here = 0;
+        for (size_t i = 0; i < model_blocks.size(); i++) {
+            model_enter(i);
+            model_release(0, threads, MODEL_CLUSTER);
+        }
     }
 }
 
@@ -733,90 +807,126 @@ static void model_entry()
     model_switch(MODEL_ENDED);
 }
 
+static void model_turn(unsigned thread)
+{
+    model_fiber &f = model_in->fibers[thread];
+    model_me = thread;
+    threadIdx.x = (int)(thread % model_block_x);
+    threadIdx.y = (int)(thread / model_block_x);
+    f.wait = MODEL_READY;
+    swapcontext(&model_scheduler, &f.context);
+    model_in->ended += f.wait == MODEL_ENDED;
+    model_meetings(thread);
+}
+
+/* Can no thread of any block go on? */
+static bool model_is_stuck()
+{
+    for (size_t b = 0; b < model_blocks.size(); b++) {
+        model_enter(b);
+        for (unsigned i = 0; i < model_in->fibers.size(); i++) {
+            if (model_in->fibers[i].wait != MODEL_ENDED && model_can_go(model_in->fibers[i], i)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static int model_ended()
+{
+    int ended = 0;
+    for (const model_block &b : model_blocks) {
+        ended += b.ended;
+    }
+    return ended;
+}
+
+/* Runs the blocks of a cluster, of so many threads each. */
 static void model_schedule(unsigned threads)
 {
-    std::vector<unsigned> order(threads);
-    unsigned ended = 0;
-    for (unsigned i = 0; i < threads; i++) {
-        order[i] = i;
-    }
-    while (ended < threads && !model_error) {
+    unsigned all = threads * (unsigned)model_blocks.size();
+    while (model_ended() < (int)all && !model_error) {
         bool moved = false;
-        unsigned turn = model_random() % threads, step = model_random() % 5 * 2 + 1;
-        while (threads % step == 0 && step > 1) {
+        unsigned turn = model_random() % all, step = model_random() % 5 * 2 + 1;
+        while (all % step == 0 && step > 1) {
             step += 2;
         }
-        for (unsigned n = 0; n < threads && !model_error; n++) {
-            unsigned i = (turn + n * step) % threads;
-            if (model_fibers[i].wait == MODEL_ENDED || !model_can_go(model_fibers[i], i) ||
-                model_random() % 1024 < model_fibers[i].slow) {
-                moved = moved || model_fibers[i].wait == MODEL_READY;
+        for (unsigned n = 0; n < all && !model_error; n++) {
+            unsigned at = (turn + n * step) % all, i = at % threads;
+            model_enter(at / threads);
+            model_fiber &f = model_in->fibers[i];
+            if (f.wait == MODEL_ENDED || !model_can_go(f, i) || model_random() % 1024 < f.slow) {
+                moved = moved || f.wait == MODEL_READY;
                 continue;
             }
             moved = true;
-            model_me = i;
-            threadIdx.x = (int)(i % model_block_x);
-            threadIdx.y = (int)(i / model_block_x);
-            model_fibers[i].wait = MODEL_READY;
-            swapcontext(&model_scheduler, &model_fibers[i].context);
-            ended += model_fibers[i].wait == MODEL_ENDED;
-            model_meetings(i);
+            model_turn(i);
+            model_enter(at / threads);
             model_advance(false);
         }
-        if (!moved && !model_advance(true)) {
-            bool waits = false;
-            for (unsigned i = 0; i < threads; i++) {
-                waits = waits || (model_fibers[i].wait != MODEL_ENDED &&
-                                  model_can_go(model_fibers[i], i));
-            }
-            if (!waits && ended < threads) {
-                model_fail("a deadlock");
-            }
+        for (size_t b = 0; b < model_blocks.size() && !moved; b++) {
+            model_enter(b);
+            moved = model_advance(true);
+        }
+        if (!moved && model_is_stuck() && model_ended() < (int)all) {
+            model_fail("a deadlock");
         }
     }
-    if (!model_error && !model_boxes.empty()) {
-        model_fail("a load outlives its block");
+    if (!model_error && (!model_boxes.empty() || !model_signals.empty())) {
+        model_fail("a load or an arrival outlives its block");
     }
 }
 
-/* Runs a grid of block_x x block_y threads; NULL: all went well. */
+static void model_begin_block(size_t block, unsigned threads, char *stacks, size_t stack,
+                              unsigned slow_warps)
+{
+    unsigned warps = threads / 32;
+    model_block &b = model_blocks[block];
+    b.bytes.assign((size_t)model_bytes + 64, 0xee);
+    b.memory = b.bytes.data() + (64 - (size_t)b.bytes.data() % 64) % 64;
+    b.warps.assign(warps, model_warp());
+    b.warpgroups.assign((warps + 3) / 4, model_warpgroup());
+    b.fibers.assign(threads, model_fiber());
+    for (unsigned i = 0; i < threads; i++) {
+        bool last = i / 32 >= warps - 3;
+        bool lags = slow_warps < 2 && last == (slow_warps == 1);
+        b.fibers[i].slow = lags ? 1016 : model_random() % 64 == 0 ? 900 : 64;
+        ucontext_t *c = &b.fibers[i].context;
+        getcontext(c);
+        c->uc_stack.ss_sp = stacks + stack * i;
+        c->uc_stack.ss_size = stack;
+        c->uc_link = 0;
+        makecontext(c, model_entry, 0);
+    }
+}
+
+/* Runs a grid of block_x x block_y threads in clusters of so many blocks; NULL: all went well. */
 extern "C" const char *model_run(void (*kernel)(const void *), const void *args, int blocks,
-                                 int block_x, int block_y, long shared_bytes, unsigned seed)
+                                 int cluster, int block_x, int block_y, long shared_bytes,
+                                 unsigned seed)
 {
     const size_t stack = 1 << 16;
-    unsigned threads = (unsigned)(block_x * block_y), warps = threads / 32;
-    std::vector<char> stacks(stack * threads);
-    std::vector<unsigned char> memory((size_t)shared_bytes + 64);
-    model_memory = memory.data() + (64 - (size_t)memory.data() % 64) % 64;
+    unsigned threads = (unsigned)(block_x * block_y);
+    std::vector<char> stacks(stack * threads * (size_t)cluster);
     model_bytes = (unsigned)shared_bytes;
     model_kernel = kernel;
     model_args = args;
-    model_error = 0;
+    model_error = blocks % cluster ? "a cluster that is not whole" : 0;
     model_random_state = seed;
     model_runs = true;
     model_block_x = (unsigned)block_x;
     gridDim.x = blocks;
-    for (int block = 0; block < blocks && !model_error; block++) {
-        blockIdx.x = block;
-        memset(model_memory, 0xee, (size_t)shared_bytes);
-        model_barriers.clear();
+    for (int block = 0; block < blocks && !model_error; block += cluster) {
+        model_first_block = (unsigned)block;
+        model_cluster_here = 0;
         model_boxes.clear();
-        model_copies.clear();
-        model_warps.assign(warps, model_warp());
-        model_warpgroups.assign((warps + 3) / 4, model_warpgroup());
-        model_fibers.assign(threads, model_fiber());
-        model_block_here = 0;
-        unsigned slow_warps = seed % 3; /* consumers, the last ones, none */
-        for (unsigned i = 0; i < threads; i++) {
-            bool last = i / 32 >= warps - 3;
-            bool lags = slow_warps < 2 && last == (slow_warps == 1);
-            model_fibers[i].slow = lags ? 1016 : model_random() % 64 == 0 ? 900 : 64;
-            ucontext_t *c = &model_fibers[i].context;
-            getcontext(c);
-            c->uc_stack.ss_sp = &stacks[stack * i];
-            c->uc_stack.ss_size = stack;
-            c->uc_link = 0;
-            makecontext(c, model_entry, 0);
+        model_signals.clear();
+        model_blocks.clear();
+        model_blocks.resize((size_t)cluster);
+        for (int i = 0; i < cluster; i++) { /* slow: consumers, the last warps, none */
+            model_begin_block((size_t)i, threads, &stacks[stack * threads * (size_t)i], stack,
+                              (seed + (unsigned)i) % 3);
         }
         model_schedule(threads);
     }

@@ -262,44 +262,92 @@ TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
     tc_ctx_free(ctx);
 }
 
-/* Products of 256 x 160, whose sums take registers from the other warps. */
-TEST(wide_tiles)
+/* ---- tiles that the choice does not come to here ---- */
+
+typedef struct forced_case {
+    product_case c;
+    const char *schedule, *says;
+    bool compiles; /* NVRTC too */
+} forced_case;
+
+static const forced_case forced[] = {
+    /* 256 x 160, whose sums take registers from the other warps */
+    {{.batch = 1, .m = 261, .n = 325, .k = 328, .bias = true},
+     "consumers=2 sub_rows=2 columns=160 shares=0", "tile 256x160", true},
+    /* two blocks share columns: some with a tile of no rows, or with few columns */
+    {{.batch = 1, .m = 261, .n = 325, .k = 712, .bias = true},
+     "consumers=2 sub_rows=1 columns=192 shares=2", "share columns", true},
+    {{.batch = 1, .m = 129, .n = 72, .k = 136, .b_turned = true, .bias = true},
+     "consumers=2 sub_rows=1 columns=96 shares=2", "share columns", false},
+    {{.batch = 3, .m = 127, .n = 264, .k = 328, .b_turned = true, .residual = true},
+     "consumers=1 sub_rows=1 columns=128 shares=2", "share columns", false},
+    /* rows */
+    {{.batch = 1, .m = 261, .n = 325, .k = 712, .bias = true},
+     "consumers=2 sub_rows=1 columns=64 shares=1", "share rows", false},
+    {{.batch = 2, .m = 264, .n = 129, .k = 72, .a_turned = true, .residual = true},
+     "consumers=2 sub_rows=2 columns=64 shares=1", "share rows", true},
+    {{.batch = 1, .m = 7, .n = 512, .k = 520, .b_turned = true, .bias = true},
+     "consumers=1 sub_rows=1 columns=48 shares=1", "share rows", false},
+};
+
+/* A file that forces a schedule on every kernel of products here; path is mkstemp's. */
+static bool write_schedule(char *path, const char *schedule)
 {
-    static const product_case c = {.batch = 1, .m = 261, .n = 325, .k = 328, .bias = true};
+    static const char *const names[] = {
+        "tc_k_cast_add_contract", "tc_k_cast_add_contract_slice", "tc_k_cast_add_contract_permute",
+        "tc_k_cast_contract"};
+    int file = mkstemp(path);
+    if (file < 0) {
+        return false;
+    }
+    FILE *out = fdopen(file, "w");
+    for (int i = 0; i < TCI_COUNT(names); i++) {
+        fprintf(out, "%s: matrix %s\n", names[i], schedule);
+    }
+    return fclose(out) == 0;
+}
+
+/* Compiles c with a schedule; false: it does not compile. */
+static bool make_forced(product *p, tc_ctx *ctx, product_case c, const char *schedule)
+{
     char path[] = "/tmp/tc-test-matrix-XXXXXX";
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.schedule = path;
+    make_product(p, ctx, c);
+    tc_tensors in = {p->in, p->n_in}, out = {&p->y, 1};
+    bool made = write_schedule(path, schedule) && !tc_compile_fn(in, out, &o, &p->program);
+    CHECK_MSG(made, "%s", tc_error(ctx));
+    remove(path);
+    return made;
+}
+
+TEST(forced_tiles)
+{
     const char *why = "";
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
-    int file = mkstemp(path);
-    REQUIRE(file >= 0);
-    static const char forced[] =
-        "tc_k_cast_add_contract_slice: matrix consumers=2 sub_rows=2 columns=160\n";
-    REQUIRE(write(file, forced, sizeof(forced) - 1) == (ssize_t)sizeof(forced) - 1);
-    close(file);
-    tc_shutdown();
-    tc_ctx *ctx = open_context("emulated", 0);
-    REQUIRE(ctx);
-    product p;
-    tc_options o;
-    memset(&o, 0, sizeof(o));
-    o.schedule = path;
-    make_product(&p, ctx, c);
-    tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, &o,
-                                     &p.program);
-    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
-    if (!status) {
-        CHECK_MSG(strstr(explained(p.program), "tile 256x160"), "%s", explained(p.program));
-        for (emu_model_seed = 1; emu_model_seed <= 2; emu_model_seed++) {
-            CHECK_EQ_INT(run_product(&p), 0);
+    for (int i = 0; i < TCI_COUNT(forced); i++) {
+        product p;
+        tc_shutdown();
+        tc_ctx *ctx = open_context("emulated", 0);
+        REQUIRE(ctx);
+        if (make_forced(&p, ctx, forced[i].c, forced[i].schedule)) {
+            CHECK_MSG(strstr(explained(p.program), forced[i].says), "case %d: %s", i,
+                      explained(p.program));
+            for (emu_model_seed = 1; emu_model_seed <= 3; emu_model_seed++) {
+                int64_t wrong = run_product(&p);
+                CHECK_MSG(wrong == 0, "case %d, seed %u: %d wrong%s%s", i, emu_model_seed,
+                          (int)wrong, wrong < 0 ? ": " : "", wrong < 0 ? emu_why : "");
+            }
+            if (forced[i].compiles && tci_nvrtc_get(&why)) {
+                check_by_nvrtc(p.program);
+            }
         }
-        if (tci_nvrtc_get(&why)) {
-            check_by_nvrtc(p.program);
-        }
+        free_product(&p);
+        tc_ctx_free(ctx);
     }
-    free_product(&p);
-    tc_ctx_free(ctx);
-    remove(path);
 }
 
 /* ---- planted bugs ---- */
@@ -329,18 +377,49 @@ static const emu_mutation mutations[] = {
     {"a + 512 * r + S::a_step * i", "a + 512 * r"},
     {"boxes + group * S::sub_rows * 8192", "boxes"},
     {"k + i > 0", "1"},
-    {"tc_empty<S>(at, i), 4 * S::consumers", "tc_empty<S>(at, i), 4"},
+    {"tc_empty<S>(at, i), S::readers", "tc_empty<S>(at, i), 4"},
     {"stage = 0;\n                parity ^= 1;", "stage = 0;"},
     {"    __syncwarp();\n", ""},
     {"p.n + 64 * i", "p.n"},
     {"lane / 16 * 8", "lane / 16 * 16"},
-    {"__syncthreads();\n}\ntemplate", "}\ntemplate"},
+    {"__syncthreads();\n    }\n}\ntemplate", "}\n}\ntemplate"},
     {"+ 1023) & ~1023u", "+ 15) & ~15u"},
     {NULL, NULL}};
 
+/* Of blocks that share. */
+static const emu_mutation shared_mutations[] = {
+    {"", ""},
+    {"tc_blocks_meet();", "__syncthreads();"},
+    {"tc_empty<S>(at, i), S::readers", "tc_empty<S>(at, i), S::readers / 2"},
+    {"tc_barrier_arrive_at(tc_empty<S>(at, stage), tc_warp_lane<S>());",
+     "tc_barrier_arrive_at(tc_empty<S>(at, stage), blockIdx.x % 2);"},
+    {"i < S::stages; i++) {\n            tc_barrier_wait",
+     "i < 0; i++) {\n            tc_barrier_wait"},
+    {"tc_share_box(", "tc_load_box("},
+    {"to += 128 * rows;", ""},
+    {"p.n += rows;", ""},
+    {"blockIdx.x % 2 * 96", "0"},
+    {"% 1) * 192", "% 1) * 192 + t % 2 * 192"}, /* tiles that are no neighbours */
+    {NULL, NULL}};
+
+enum { BUG_SEEDS = 4 };
+
+/* Each of the program's variants but the first must go wrong. */
+static void check_mutations(const product *p, const emu_mutation *m)
+{
+    for (emu_variant = 0; m[emu_variant].from; emu_variant++) {
+        bool shows = false;
+        for (emu_model_seed = 1; emu_model_seed <= BUG_SEEDS && !shows; emu_model_seed++) {
+            shows = run_product(p) != 0;
+        }
+        CHECK_MSG(shows == (emu_variant > 0), "\"%s\" as \"%s\" %s", m[emu_variant].from,
+                  m[emu_variant].to, shows ? "fails" : "is not noticed");
+    }
+    emu_variant = 0;
+}
+
 TEST(planted_bugs_show)
 {
-    enum { SEEDS = 4 };
     static const product_case c = {.batch = 1, .m = 264, .n = 512, .k = 520, .residual = true};
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
@@ -353,16 +432,30 @@ TEST(planted_bugs_show)
     tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, NULL,
                                      &p.program);
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
-    for (emu_variant = 0; mutations[emu_variant].from && !status; emu_variant++) {
-        bool shows = false;
-        for (emu_model_seed = 1; emu_model_seed <= SEEDS && !shows; emu_model_seed++) {
-            shows = run_product(&p) != 0;
-        }
-        CHECK_MSG(shows == (emu_variant > 0), "\"%s\" as \"%s\" %s", mutations[emu_variant].from,
-                  mutations[emu_variant].to, shows ? "fails" : "is not noticed");
+    if (!status) {
+        check_mutations(&p, mutations);
     }
     emu_mutations = NULL;
-    emu_variant = 0;
+    free_product(&p);
+    tc_ctx_free(ctx);
+}
+
+TEST(planted_bugs_of_blocks_that_share_show)
+{
+    static const product_case c = {
+        .batch = 1, .m = 200, .n = 384, .k = 520, .b_turned = true, .bias = true};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    product p;
+    tc_shutdown();
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    emu_mutations = shared_mutations;
+    if (make_forced(&p, ctx, c, "consumers=2 sub_rows=1 columns=192 shares=2")) {
+        check_mutations(&p, shared_mutations);
+    }
+    emu_mutations = NULL;
     free_product(&p);
     tc_ctx_free(ctx);
 }
