@@ -128,6 +128,7 @@
 #include "plan/single.c"
 #include "plan/algorithm.c"
 #include "plan/pairs.c"
+#include "plan/bands.c"
 #include "plan/root.c"
 #include "plan/store.c"
 #include "plan/trail.c"

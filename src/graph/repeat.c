@@ -85,9 +85,12 @@ static tci_node *tci_repeat_outer(tci_repeat_close *c, tci_node *n, int depth)
     if (*now) {
         return *now;
     }
-    bool moves = tci_op_is(n->op, TCI_IS_VIEW) && !tci_node_is_value(n) && depth < TCI_REPEAT_VIEWS;
+    bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_DRAWN) && !tci_node_is_value(n) &&
+                 depth < TCI_REPEAT_VIEWS;
     if (moves) {
-        tci_table_put(&c->now, n->in[0], tci_repeat_outer(c, n->in[0], depth + 1));
+        for (int i = 0; i < n->n_in; i++) {
+            tci_table_put(&c->now, n->in[i], tci_repeat_outer(c, n->in[i], depth + 1));
+        }
         *now = tci_repeat_over(c, n);
     } else if (tci_op_is(n->op, TCI_IS_NUMBER) || n->op == TCI_OP_IOTA) {
         *now = n;

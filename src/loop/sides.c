@@ -23,7 +23,8 @@ enum {
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
     TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
-    TCI_BLOCKED_WORTH = 90          /* percent of the time from which turned sides are worth it */
+    TCI_BLOCKED_WORTH = 90,         /* percent of the time from which turned sides are worth it, */
+    TCI_BLOCKED_BARE = 150          /* and which tiles take that pack nothing */
 };
 
 /* ---- what fits ---- */
@@ -349,11 +350,11 @@ TCI_FN bool tci_blocked_sides(const tci_kernel *k, tci_machine machine, int lane
         return fits;
     }
     double now = p->lost * (1 + p->beside), turned = other.lost * (1 + other.beside);
-    if (!fits || 100 * turned < TCI_BLOCKED_WORTH * now) {
+    if (!fits ? 100 * turned < TCI_BLOCKED_BARE : 100 * turned < TCI_BLOCKED_WORTH * now) {
         *p = other;
-        p->is_turned = true;
+        p->is_turned = fits = true;
     }
-    return true;
+    return fits;
 }
 
 TCI_FN bool tci_blocked_has(const tci_blocked *p, int axis)

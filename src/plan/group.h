@@ -264,6 +264,9 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
 TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_pairs_taken(tci_machine machine);
+/* plan/bands.c: outputs whose attention has no array of pairs, where plan p has one; false: it has
+ * none, or they stay as they are. */
+TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
 /* plan/layout.c: which values lie in memory with their channels last; changes the roots. */
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
 /* Does the machine have a matrix unit that reads boxes of images, and may it? */

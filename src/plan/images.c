@@ -81,14 +81,15 @@ static bool tci_images_look(tci_images *m)
 TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)
 {
     const tci_node *from = n->in[0];
-    int64_t before = 1, there = 1;
+    tci_dim before = 1, there = 1;
     for (int i = 0; i < a; i++) {
-        before *= tci_dim_known(n->shape[i]);
+        before = tci_dim_mul(before, n->shape[i]);
     }
-    for (int i = 0; i < from->rank; there *= tci_dim_known(from->shape[i++])) {
-        if (there == before && from->shape[i] == n->shape[a] && tci_dim_lt(1, n->shape[a])) {
+    for (int i = 0; i < from->rank; i++) {
+        if (there == before && from->shape[i] == n->shape[a] && n->shape[a] != 1) {
             return i;
         }
+        there = tci_dim_mul(there, from->shape[i]);
     }
     return -1;
 }

@@ -134,6 +134,9 @@ static bool tci_once_kernel_is_known(const tci_kernel *k)
     for (int i = 0; i < k->n_axes; i++) {
         known = known && tci_dim_is_known(k->axes[i].size);
     }
+    for (int i = 0; i < k->n_kx; i++) { /* a size may be a value */
+        known = known && tci_dim_is_known(k->kx[i].c);
+    }
     return known;
 }
 

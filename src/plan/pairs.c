@@ -32,66 +32,16 @@
  * one behind the other. Whether the nodes of a kernel become one group plan/pattern.c decides,
  * which sees what they read; where they do not, plan/plan.c plans again without the copies. */
 #include "../graph/build.h"
-#include "group.h"
+#include "pairs.h"
 
 enum {
-    TCI_PAIRS_NODES = 64,    /* bits of a set of them */
     TCI_PAIRS_DEPTH = 256,   /* products of a pair, which are computed again */
-    TCI_PAIRS_KERNELS = 8,   /* of one set of pairs */
     TCI_PAIRS_LEVELS = 4,
     TCI_PAIRS_ROW = 8,       /* operations between a fold and what pairs read of it */
     TCI_PAIRS_BUSY = 16,     /* rows for each processor: fewer have time for an array of pairs */
     TCI_PAIRS_SHORT = 64,    /* numbers of a short head */
     TCI_PAIRS_MORE = 1       /* times as many elements as what their contraction reads */
 };
-
-/* What is known of a node of the list. */
-typedef struct tci_pairs_fact {
-    int32_t at;              /* in the list */
-    int32_t set;             /* number of the set that has it as a pair, from 1 on; 0: none */
-    int32_t index;           /* among the pairs of that set */
-    bool is_made;            /* a contraction, or pointwise over such a value of its shape */
-    bool is_output;
-} tci_pairs_fact;
-
-/* A taker or a fold: what it does to a pair, and the kernel that it is part of. */
-typedef struct tci_pairs_end {
-    tci_node *node;
-    int32_t pair;
-    uint64_t summed;         /* axes of the pair */
-    int32_t level, kernel;
-    bool folds;
-} tci_pairs_end;
-
-typedef struct tci_pairs_set {
-    int32_t number;
-    tci_node **pairs; int n_pairs, cap_pairs;  /* in the order of the list, once it is complete */
-    tci_pairs_end *ends; int n_ends, cap_ends;
-    bool fits;
-    struct {
-        uint64_t summed;
-        int32_t level;
-        uint64_t needs;      /* pairs */
-        tci_node **own;      /* per pair: its node in this kernel */
-    } kernels[TCI_PAIRS_KERNELS];
-    int n_kernels;
-    int32_t first_kernel;    /* number of the first one in the program */
-} tci_pairs_set;
-
-typedef struct tci_pairs {
-    const tci_algo *a;
-    const tci_pairs_refused *refused;
-    tci_node_list list;
-    tci_table facts;
-    int32_t *first_user, *users;   /* per place in the list */
-    tci_pairs_set *sets; int n_sets, cap_sets;
-    tci_pairs_kernels *out;        /* NULL: one kernel by itself is a set too */
-} tci_pairs;
-
-static tci_pairs_fact *tci_pairs_of(const tci_pairs *p, const tci_node *n)
-{
-    return (tci_pairs_fact *)tci_table_item(&p->facts, n);
-}
 
 /* ---- the graph ---- */
 
@@ -144,8 +94,7 @@ static void tci_pairs_read_graph(tci_pairs *p, tci_node *const *roots, int n_roo
 
 /* ---- a set of pairs ---- */
 
-/* Does contraction n sum that label of its operand? */
-static bool tci_pairs_sums(const tci_node *n, int64_t label)
+TCI_FN bool tci_pairs_sums(const tci_node *n, int64_t label)
 {
     const int64_t *out = n->attr + 3 + n->attr[0] + n->attr[1];
     for (int i = 0; i < n->rank; i++) {
@@ -167,13 +116,13 @@ static uint64_t tci_pairs_summed(const tci_node *n, int which)
     return summed;
 }
 
-/* Products of an element of contraction n, whose sizes are known. */
+/* Products of an element of contraction n, typically. */
 static double tci_pairs_depth(const tci_node *n)
 {
     double depth = 1;
     for (int i = 0; i < n->in[0]->rank; i++) {
         bool sums = tci_pairs_sums(n, n->attr[3 + i]);
-        depth *= sums ? (double)tci_dim_known(n->in[0]->shape[i]) : 1;
+        depth *= sums ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
     return depth;
 }
@@ -189,10 +138,11 @@ static double tci_pairs_count(const tci_node *n)
 }
 
 /* Is it worth computing again? On a GPU, where memory is farther away than sums, always. */
-static bool tci_pairs_is_cheap(const tci_node *n, tci_machine machine)
+static bool tci_pairs_is_cheap(const tci_pairs *p, const tci_node *n)
 {
-    if (n->op != TCI_OP_CONTRACT) {
-        return true;
+    const tci_machine machine = p->a->machine;
+    if (n->op != TCI_OP_CONTRACT || (p->bands && !tci_pairs_is_known(n))) {
+        return n->op != TCI_OP_CONTRACT || tci_pairs_depth(n) <= TCI_PAIRS_DEPTH;
     }
     bool known = tci_pairs_is_known(n) && tci_pairs_is_known(n->in[0]) &&
                  tci_pairs_is_known(n->in[1]);
@@ -204,8 +154,12 @@ static bool tci_pairs_is_cheap(const tci_node *n, tci_machine machine)
 
 /* A GPU has forms for products of f32 and of halves; a processor's unit has none for pairs of
  * halves. */
-static bool tci_pairs_is_for(const tci_node *n, tci_machine machine)
+static bool tci_pairs_is_for(const tci_pairs *p, const tci_node *n)
 {
+    const tci_machine machine = p->a->machine;
+    if (p->bands) {
+        return true;
+    }
     if (machine.block_threads == 0) {
         return !tci_dtype_is_half((tc_dtype)n->dtype) || machine.matrix_units == 0;
     }
@@ -218,7 +172,7 @@ static void tci_pairs_add(tci_pairs *p, tci_pairs_set *set, tci_node *n)
     tci_pairs_fact *fact = tci_pairs_of(p, n);
     if (fact->set != set->number) {
         set->fits = set->fits && fact->set == 0 && !fact->is_output &&
-                    tci_pairs_is_for(n, p->a->machine) && tci_pairs_is_cheap(n, p->a->machine);
+                    tci_pairs_is_for(p, n) && tci_pairs_is_cheap(p, n);
         fact->set = set->number;
         TCI_PUSH(p->a->s, set->pairs, set->n_pairs, set->cap_pairs, n);
     }
@@ -413,8 +367,7 @@ static bool tci_pairs_is_worth(const tci_pairs_set *set)
     return set->n_kernels > 1 || products > 1;
 }
 
-/* The end that node n is in some set; NULL: it is none. */
-static const tci_pairs_end *tci_pairs_end_of(const tci_pairs *p, const tci_node *n,
+TCI_FN const tci_pairs_end *tci_pairs_end_of(const tci_pairs *p, const tci_node *n,
                                              const tci_pairs_set **set)
 {
     for (int i = 0; i < n->n_in; i++) {
@@ -825,14 +778,11 @@ static void tci_pairs_build(tci_pairs *p, tci_node **roots, int n_roots)
     }
 }
 
-/* The sets of a graph. */
-static tci_pairs tci_pairs_look(const tci_algo *a, const tci_pairs_refused *refused,
-                                tci_node *const *roots, int n_roots, tci_pairs_kernels *out)
+TCI_FN void tci_pairs_look(tci_pairs *p, tci_node *const *roots, int n_roots)
 {
-    tci_pairs p = {.a = a, .refused = refused, .out = out};
-    tci_pairs_read_graph(&p, roots, n_roots);
-    tci_pairs_find(&p);
-    return p;
+    p->n_sets = 0;
+    tci_pairs_read_graph(p, roots, n_roots);
+    tci_pairs_find(p);
 }
 
 /* ---- what is left whole ---- */
@@ -895,7 +845,8 @@ TCI_FN void tci_pairs_keep_whole(const tci_algo *a, tci_node *const *roots, int 
         return;
     }
     const tci_machine machine = tci_machine_complete(a->machine);
-    tci_pairs p = tci_pairs_look(a, &none, roots, n_roots, NULL);
+    tci_pairs p = {.a = a, .refused = &none};
+    tci_pairs_look(&p, roots, n_roots);
     for (int i = 0; i < p.n_sets; i++) {
         const tci_pairs_set *set = &p.sets[i];
         bool by_halves = machine.is_fast && machine.matrix_units > 0;
@@ -930,10 +881,11 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     if (!tci_pairs_taken(a->machine)) {
         return;
     }
-    tci_pairs p = tci_pairs_look(a, refused, roots, n_roots, out);
+    tci_pairs p = {.a = a, .refused = refused, .out = out};
+    tci_pairs_look(&p, roots, n_roots);
     for (int i = 0; a->machine.block_threads > 0 && i < TCI_COUNT(rules); i++) {
         if (tci_pairs_rewrite(&p, rules[i], roots, n_roots)) {
-            p = tci_pairs_look(a, refused, roots, n_roots, out);
+            tci_pairs_look(&p, roots, n_roots);
         }
     }
     tci_pairs_build(&p, roots, n_roots);

@@ -389,11 +389,52 @@ static bool tci_plan_keeps_to(const tci_plan *p, int64_t limit)
     return limit <= 0 || (known && p->arena_bytes + p->kept_bytes <= limit);
 }
 
+/* The plan of a job's outputs. p has the buffers of inputs, and effects. */
+static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
+{
+    const tci_repeat_maker *m = &job.maker;
+    tci_scratch *s = m->s;
+    tci_table forced = tci_table_in(s, sizeof(bool));
+    job.outputs = tci_scratch_copy(s, job.outputs, sizeof(tci_node *) * (size_t)job.n_outputs);
+    tci_repeat_find(s, p, m->g, job.outputs, job.n_outputs, job.inputs, job.n_inputs, &forced,
+                    m->machine);
+    tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
+    bool has_inputs = false;
+    for (int i = 0; i < job.n_inputs; i++) {
+        has_inputs = has_inputs || job.inputs[i]->op == TCI_OP_INPUT;
+    }
+    tci_table *panels = TCI_NEW(s, tci_table);
+    *panels = tci_table_in(s, sizeof(int32_t));
+    p->panels = panels;
+    tci_algo algorithm = {.s = s,
+                          .g = m->g,
+                          .machine = m->machine,
+                          .orders = &p->orders,
+                          .forced = &forced,
+                          .changed = job.changed,
+                          .n_changed = p->n_assigns,
+                          .whole = &takers,
+                          .images = &images,
+                          .panels = has_inputs && !m->machine.is_lean ? panels : NULL};
+    tci_plan_layout(&algorithm, job.outputs, job.n_outputs);
+    tci_pairs_keep_whole(&algorithm, job.outputs, job.n_outputs);
+    tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
+    tci_pairs_kernels pairs = {.n = 0};
+    job.forced = &forced;
+    job.pairs = &pairs;
+    const tci_plan start = *p;
+    tci_plan_with_pairs(&job, &algorithm, &start, p);
+    bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
+    p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
+    tci_plan_report_regions(s, m->g, p);
+    return p;
+}
+
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
 {
-    tci_plan *p = TCI_NEW(s, tci_plan);
+    tci_plan *p = TCI_NEW(s, tci_plan), *again = TCI_NEW(s, tci_plan);
     p->why.s = s;
     p->orders.s = s;
     p->again.s = s;
@@ -411,46 +452,21 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
         outputs[i] = tci_plan_source(outputs[i]); /* it lies in memory without a copy */
     }
-    tci_table forced = tci_table_in(s, sizeof(bool));
     const tc_remat remat = machine.remat;
     const int64_t limit = machine.memory_limit;
     machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
     machine.memory_limit = 0;      /* it is the whole plan's */
-    tci_repeat_maker maker = {s, g, literals, n_literals, machine};
-    tci_repeat_find(s, p, g, outputs, n_roots, inputs, n_inputs, &forced, machine);
-    tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
-    bool has_inputs = false;
-    for (int i = 0; i < n_inputs; i++) {
-        has_inputs = has_inputs || inputs[i]->op == TCI_OP_INPUT;
-    }
-    tci_table *panels = TCI_NEW(s, tci_table);
-    *panels = tci_table_in(s, sizeof(int32_t));
-    p->panels = panels;
-    tci_algo algorithm = {.s = s,
-                          .g = g,
-                          .machine = machine,
-                          .orders = &p->orders,
-                          .forced = &forced,
-                          .changed = changed,
-                          .n_changed = p->n_assigns,
-                          .whole = &takers,
-                          .images = &images,
-                          .panels = has_inputs && !machine.is_lean ? panels : NULL};
-    tci_plan_layout(&algorithm, outputs, n_roots);
-    tci_pairs_keep_whole(&algorithm, outputs, n_roots);
-    tci_plan_algorithm(&algorithm, outputs, n_roots);
-    tci_pairs_kernels pairs = {.n = 0};
-    tci_plan_job job = {maker, inputs, n_inputs, outputs, changed, n_roots, &forced, NULL, &pairs};
-    const tci_plan start = *p;
-    tci_plan_with_pairs(&job, &algorithm, &start, p);
-    bool leaner = remat != TC_REMAT_NONE && p->n_repeats == 0;
-    p = leaner ? tci_plan_leanest(&job, p, &start, remat) : p;
-    if (panels->pages && !tci_plan_keeps_to(p, limit)) {
+    const tci_plan_job job = {{s, g, literals, n_literals, machine}, inputs, n_inputs, outputs,
+                              changed, n_roots, NULL, NULL, NULL};
+    const tci_algo bands = {.s = s, .g = g, .machine = machine};
+    tci_plan_restart(s, again, p, p);
+    p = tci_plan_of(job, p, remat);
+    p = tci_plan_bands(&bands, p, outputs, n_roots) ? tci_plan_of(job, again, remat) : p;
+    if (p->panels->pages && !tci_plan_keeps_to(p, limit)) {
         machine.remat = remat;
         machine.is_lean = true;
         return tci_plan_make(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
                              machine);
     }
-    tci_plan_report_regions(s, g, p);
     return p;
 }
