@@ -200,33 +200,34 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* ---- memory ---- */
 
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
- * storage type, $L and $W one element loaded and stored, $B the mask type, $Q lanes of a thread, $H
- * its number, $R what a shuffle is told of the threads that it is among. Counts and strides are of
- * the whole vector. */
+ * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
+ * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
+ * number, $R what a shuffle is told of the threads that it is among. Counts and strides are of the
+ * whole vector. */
 static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
-     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
-     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "        const $P w = *(const $P *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $I;\n        }\n"
      "    } else {\n        TC_LANES(r) {\n            r.v[i] = $L(p + i);\n        }\n    }\n"
      "    return r;\n}\n"},
     {TCI_MEM_LOAD_ALIGNED, "load_aligned",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
-     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n"
-     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+     "    const $P w = *(const $P *)(p + $Q * $H);\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_IF, "load_if",
-     "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    tc_pack<$S, $Q> w = {};\n"
-     "    if (m) {\n        w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n    }\n"
-     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+     "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    $P w = {};\n"
+     "    if (m) {\n        w = *(const $P *)(p + $Q * $H);\n    }\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
-     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * (TC_THREAD & 31));\n"
-     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+     "    const $P w = *(const $P *)(p + $Q * (TC_THREAD & 31));\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_STORE_ALIGNED, "store_aligned",
-     "TC_I void $n($S *p, $T x) {\n    tc_pack<$S, $Q> w;\n    TC_LANES(x) {\n"
-     "        $W(w.e + i, x.v[i]);\n    }\n"
-     "    *(tc_pack<$S, $Q> *)(p + $Q * $H) = w;\n}\n"},
+     "TC_I void $n($S *p, $T x) {\n    $P w;\n    TC_LANES(x) {\n"
+     "        $O\n    }\n"
+     "    *($P *)(p + $Q * $H) = w;\n}\n"},
     {TCI_MEM_LANE_REPEAT, "lane_repeat",
      "TC_I $E $n($T x, int lane) {\n"
      "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q$R);\n}\n"},
@@ -237,8 +238,8 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * $H;\n"
      "    n -= $Q * $H;\n"
      "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
-     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
-     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "        const $P w = *(const $P *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $I;\n        }\n"
      "        return r;\n    }\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_STRIDED, "load_strided",
@@ -250,15 +251,15 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_STORE, "store",
      "TC_I void $n($S *p, $T x) {\n    p += $Q * $H;\n"
-     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
-     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
-     "        *(tc_pack<$S, $Q> *)p = w;\n"
+     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        $P w;\n"
+     "        TC_LANES(x) {\n            $O\n        }\n"
+     "        *($P *)p = w;\n"
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
     {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * $H;\n    n -= $Q * $H;\n"
-     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
-     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
-     "        *(tc_pack<$S, $Q> *)p = w;\n        return;\n    }\n"
+     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        $P w;\n"
+     "        TC_LANES(x) {\n            $O\n        }\n"
+     "        *($P *)p = w;\n        return;\n    }\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
     {TCI_MEM_STORE_STRIDED, "store_strided",
@@ -294,8 +295,21 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
                                    tc_dtype storage, int lanes)
 {
     tci_cuda_dialect scalar = tci_cuda_scalar(d);
+    bool pairs = storage == TC_BF16 && t == TC_F32 && lanes % 2 == 0; /* of half the instructions */
     switch (letter) {
     case 'n': return name;
+    case 'P':
+        return pairs ? tci_scratch_printf(d->s, "tc_pack<tc_two, %d>", lanes / 2)
+                     : tci_scratch_printf(d->s, "tc_pack<%s, %d>", tci_dtype_get(storage)->ctype,
+                                          lanes);
+    case 'I':
+        return pairs ? "tc_half_of(w.e[i / 2], i % 2)"
+                     : tci_scratch_printf(d->s, "%s(w.e + i)", scalar.mem(d, TCI_MEM_LOAD_ONE, t,
+                                                                         storage, 1));
+    case 'O':
+        return pairs ? "w.e[i / 2] = tc_pair_bf16(x.v[i / 2 * 2], x.v[i / 2 * 2 + 1]);"
+                     : tci_scratch_printf(d->s, "%s(w.e + i, x.v[i]);",
+                                          scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1));
     case 'T': return d->type(d, t, lanes);
     case 'E': return d->type(d, t, 1);
     case 'B': return d->type(d, TC_BOOL, lanes);
@@ -408,6 +422,9 @@ static const char tci_cuda_prelude_text[] =
     "#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)\n"
     "#define __builtin_nanf(text) __int_as_float(0x7fc00000)\n"
     "#define __builtin_nan(text) __longlong_as_double(0x7ff8000000000000ll)\n"
+    "typedef unsigned __attribute__((__may_alias__)) tc_two; /* halves */\n"
+    "TC_I float tc_half_of(tc_two x, int i) {\n"
+    "    return __int_as_float((int)(i ? x & 0xffff0000u : x << 16));\n}\n"
     "template <class S, int n> struct __align__(sizeof(S) * n > 16 ? 16 : sizeof(S) * n) tc_pack "
     "{ S e[n]; };\n"
     "template <class T, class E> TC_I E tc_lane(const T &x, E mine, int thread) {\n"

@@ -287,6 +287,10 @@ TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
     b->turn_rows = tile->turn ? tile->rows : NULL;
     b->turn_axis = tile->row_axis;
     b->n_turn = tile->n_rows;
+    for (int i = 0; i < tile->n_rows * tile->n_vecs && tile->written; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_values(b, stage);
+    }
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
         if (tile->turn && i % tile->n_vecs == 0) {

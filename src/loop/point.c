@@ -48,6 +48,15 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
     }
 }
 
+TCI_FN void tci_stage_values(tci_build *b, int stage)
+{
+    for (int i = 0; i < b->k->n_stores; i++) {
+        if (b->k->stores[i].stage == stage) {
+            tci_build_value(b, b->k->stores[i].value);
+        }
+    }
+}
+
 /* All values first, then the stores: an output may be one of the inputs. */
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {

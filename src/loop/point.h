@@ -14,7 +14,8 @@ typedef struct tci_tile {
     const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
     bool turn;            /* loads that run along the rows are turned in registers */
-    bool written;         /* the last axis of a reduction, and what is met again there read once */
+    bool written;         /* the last axis of a reduction, and what is met again there read once;
+                           * of a map, what all points read before the first of them is stored */
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 
@@ -23,7 +24,8 @@ TCI_FN tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n);
 TCI_FN void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open);
 /* Binds point i of the tile. */
 TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
-/* The stage's stores at the current point. */
+/* What the stage stores at the current point, which is not stored yet; its stores. */
+TCI_FN void tci_stage_values(tci_build *b, int stage);
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
  * left unbound. */

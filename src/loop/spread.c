@@ -8,8 +8,8 @@
  * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
  * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
  * in common comes from the cache. A thread has several points along an axis that the factor with
- * the last axis lacks, so that what it reads of that factor serves all of them. Nothing changes a
- * sum's order.
+ * the last axis lacks, so that what it reads of that factor serves all of them; or of a movement
+ * all along a short axis that it stores together. Nothing changes a sum's order.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
@@ -47,6 +47,23 @@ static bool tci_spread_is_lane_by_lane(const tci_kernel *k)
     return found;
 }
 
+/* A short axis along which a map stores neighbours: -1 none. */
+static int tci_spread_together(const tci_kernel *k)
+{
+    int found = -1;
+    bool map = k->n_reds == 0 && k->n_stages == 1 && k->n_outer > 1;
+    for (int a = 0; a < k->n_outer - 1 && map && found < 0; a++) {
+        int64_t size = tci_dim_hint(k->axes[a].size);
+        bool together = size > 1 && size <= TCI_SPREAD_ROWS;
+        for (int i = 0; i < k->n_stores && together; i++) {
+            tci_dim coef = 0;
+            together = tci_build_coef(k, k->stores[i].x, a, &coef) && coef == 1;
+        }
+        found = together ? a : -1;
+    }
+    return found;
+}
+
 static bool tci_spread_fits(const tci_kernel *k)
 {
     bool reduces = k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE;
@@ -62,7 +79,8 @@ static bool tci_spread_fits(const tci_kernel *k)
         fits = tci_dim_is_known(k->axes[a].size);
     }
     int64_t last = fits ? tci_kernel_known(k, k->n_outer - 1) : 0;
-    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2);
+    bool is_short = last < (reduces ? TCI_SPREAD_SHORT : TCI_SPREAD_SHORT / 2) ||
+                    tci_spread_together(k) >= 0;
     bool is_ragged = !tci_spread_is_dot(k) && last % TCI_VLANES != 0;
     return fits && (reduces ? is_short || is_ragged || tci_spread_is_lane_by_lane(k)
                             : is_short && k->n_outer > 1);
@@ -73,7 +91,7 @@ static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
     if (!tci_spread_is_dot(k)) {
-        return -1;
+        return tci_spread_together(k);
     }
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
@@ -107,7 +125,8 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
     int64_t rows = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->size = rows > 0 ? all / rows : 0;
     for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
-        p->rows = rows % r == 0 && all / r >= busy ? r : p->rows;
+        bool worth = k->n_reds > 0 ? all / r >= busy : r == rows;
+        p->rows = rows % r == 0 && worth ? r : p->rows;
     }
     return all > 0 && all <= INT32_MAX;
 }
@@ -140,6 +159,7 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
     tile.n_rows = p->rows;
     tile.vec_axis = tile.next_axis = -1;
     tile.n_vecs = 1;
+    tile.written = b->k->n_reds == 0;
     tci_stage_all(b, &tile);
     for (int i = 0; i < p->n_axes; i++) {
         tci_build_set(b, p->axes[i], NULL);

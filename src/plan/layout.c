@@ -14,6 +14,8 @@
  * along rows, and half a network in each order would be turned all the time. */
 #include "group.h"
 
+enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
+
 /* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
 typedef struct tci_layout_want {
     int32_t axis;
@@ -87,6 +89,17 @@ static void tci_layout_pass_sums(tci_layout *l, const tci_node *n, bool summed)
     }
 }
 
+/* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
+ * is what a unit leaves then, rather than sums that the whole finishes. */
+static bool tci_layout_is_of_contract(const tci_node *n, int steps)
+{
+    bool found = n->op == TCI_OP_CONTRACT;
+    for (int i = 0; i < n->n_in && steps > 0 && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
+        found = found || tci_layout_is_of_contract(n->in[i], steps - 1);
+    }
+    return found;
+}
+
 /* What n wants of its operands, where `axis` of its own is to lie fastest. */
 static void tci_layout_pass_on(tci_layout *l, tci_node *n, int axis)
 {
@@ -95,8 +108,10 @@ static void tci_layout_pass_on(tci_layout *l, tci_node *n, int axis)
     } else if (tci_op_is_reduce(n->op)) {
         tci_layout_ask_image(l, n->in[0]);
     }
-    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
-        tci_layout_ask(l, n->in[i], axis, false);
+    bool parts = n->op == TCI_OP_CAT;
+    for (int i = 0; i < n->n_in && (parts || tci_op_is(n->op, TCI_IS_POINTWISE)); i++) {
+        tci_layout_ask(l, n->in[i], axis,
+                       parts && tci_layout_is_of_contract(n->in[i], TCI_LAYOUT_STEPS));
     }
 }
 
@@ -140,8 +155,22 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     return x;
 }
 
+/* Are sums so short, over several axes, that threads make them in vectors of filters
+ * (loop/window.c)? */
+static bool tci_layout_has_few(const tci_node *n)
+{
+    int64_t products = 1, axes = 0;
+    const int64_t *out = n->attr + n->n_attr - n->rank;
+    for (int i = 0; i < n->in[0]->rank && products <= TCI_WINDOW_FEW; i++) {
+        bool summed = tci_build_label(out, n->rank, n->attr[3 + i]) < 0;
+        axes += summed && tci_dim_lt(1, n->in[0]->shape[i]);
+        products *= summed ? tci_dim_hint(n->in[0]->shape[i]) : 1;
+    }
+    return products <= TCI_WINDOW_FEW && axes > 1;
+}
+
 /* Contraction n with its result's axes in that order. Where both operands have the last one, as in
- * a convolution of each channel by itself, so does the one that is no image in memory. */
+ * a convolution of each channel by itself, or sums are short, what is no image has it last, too. */
 static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
 {
     int64_t *attr = tci_scratch_copy(l->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
@@ -156,8 +185,9 @@ static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int
     for (int i = 0; i < attr[0] + attr[1]; i++) {
         found += labels[0][i] == out[n->rank - 1];
     }
-    for (int i = 0; i < 2 && found == 2; i++) {
-        if (in[i]->op != TCI_OP_WINDOW) {
+    for (int i = 0; i < 2 && (found == 2 || tci_layout_has_few(n)); i++) {
+        if (in[i]->op != TCI_OP_WINDOW &&
+            tci_build_label(labels[i], in[i]->rank, out[n->rank - 1]) >= 0) {
             in[i] = tci_layout_operand(l, in[i], labels[i], out[n->rank - 1]);
         }
     }

@@ -487,6 +487,11 @@ static tc_tensor sc_last_pool(tc_tensor x)
     const last_case how = {1, 0, 0, 0, 3, 2, 1};
     return tc_max(sc_last_windows(tc_unsqueeze(x, 0), &how, -INFINITY), TC_AXES(-1, -2), false);
 }
+/* Three channels and zeros, which lie together in the result, around an image. */
+static tc_tensor sc_channels_together(tc_tensor x)
+{
+    return tc_permute(tc_pad(tc_pad(tc_pad(x, 0, 0, 1, 0), 1, 2, 2, 0), 2, 3, 3, 0), 1, 2, 0);
+}
 /* To the image and to the filter at once. */
 static tc_tensor sc_gradient(tc_tensor x, const image_case *c)
 {
@@ -596,6 +601,7 @@ static const schedule_case schedule_cases[] = {
     {"points", TC_I64, {4104}, 1, sc_windows_few},
     {"points", TC_F32, {4800}, 1, sc_windows_four},
     {"points by 256 threads, 8 each", TC_F32, {106272}, 1, sc_windows_rows},
+    {"points by 256 threads, 4 each", TC_BF16, {3, 60, 70}, 3, sc_channels_together},
     {"vector 4 lanes, windows by 128 threads, 8 each", TC_F32, {123456}, 1, sc_last_same},
     {"vector 8 lanes, windows by 128 threads, 4 each", TC_BF16, {123456}, 1, sc_last_same},
     {"vector 2 lanes, windows by 128 threads, 8 each", TC_F64, {123456}, 1, sc_last_same},

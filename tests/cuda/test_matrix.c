@@ -989,6 +989,21 @@ static void ranks_network(tc_ctx *ctx, network *m)
     }
 }
 
+/* An image of three channels, and parts of a value from convolutions of another one. */
+static void parts_network(tc_ctx *ctx, network *m)
+{
+    const tc_conv half = {.stride = {2, 2}}, same = {.padding = {1, 1}}, one = {.stride = {1, 1}};
+    tc_tensor *in = m->inputs, x = tc_input(ctx, "x", TC_BF16, 2, 3, 57, 65);
+    int *n = &m->n_inputs;
+    in[(*n)++] = x;
+    x = tc_relu(conv_norm(ctx, x, 64, 3, half, in, n));
+    tc_tensor y = tc_relu(conv_norm(ctx, x, 32, 1, one, in, n)), parts[2];
+    parts[0] = tc_relu(conv_norm(ctx, y, 64, 1, one, in, n));
+    parts[1] = tc_relu(conv_norm(ctx, y, 72, 3, same, in, n));
+    y = tc_relu(conv_norm(ctx, tc_cat(TC_TENSORS_N(parts, 2), 1), 64, 1, one, in, n));
+    m->outputs[m->n_outputs++] = tc_cast(y, TC_F32);
+}
+
 typedef void make_network(tc_ctx *, network *);
 
 /* bf16 numbers about 0, of a filter so small that its sums are about 1; heap. */
@@ -1088,6 +1103,16 @@ TEST(channels_stay_last_between_convolutions)
         SKIP("there is no C++ compiler");
     }
     check_network(residual_network, 20, 4, 8);
+}
+
+/* Each part is finished where it is made, and the whole a copy of them: a launch for each of five
+ * convolutions and for that, two that copy filters. */
+TEST(parts_of_a_value_lie_with_channels_last)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    check_network(parts_network, 8, 1, 4);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)
