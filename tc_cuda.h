@@ -20,9 +20,16 @@
  * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
  * 16 elements, or 8 of f32; so many further are 32 bytes along k, else 16 rows.
  *
- * Invariants: tc_empty counts a stage's readers, four warps of each consumer; a buffer is written
- * only when the one who filled it before has had it taken; no barrier of the whole block after
- * tc_matrix_begin, as its warps go different ways. */
+ * Blocks that share a side write to each other's stages, so a stage is free when both have read
+ * it: a consumer says so at both, by its first warp, as a product is done for all of its warps at
+ * once. Not as a release of the cluster: no thread wrote what is ordered here, and a fence of the
+ * whole device for each step takes longer than its products. A block's loader stays until its last
+ * stages were freed, so that nothing arrives at a block that has ended.
+ *
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, of blocks that
+ * share, one of each consumer of both; a buffer is written only when the one who filled it before
+ * has had it taken; no barrier of the whole block after tc_matrix_begin, as its warps go different
+ * ways. */
 /* ---- src/cuda/matrix.h ---- */
 /* cuda/matrix.h - the main loop of contractions on Hopper's matrix units, as text; and what a
  * module says of such a kernel, so that it is known wherever the cubin comes from. */
@@ -109,7 +116,7 @@ TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
     if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
         return x->own_columns;
     }
-    int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
+    int64_t whole = x->side[which].along_k ? 8 * tci_matrix_sharing(x, which) : TCI_MATRIX_SUB;
     return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
 }
 
@@ -217,6 +224,7 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.stride[0] = bytes * side->pitch;
     map.box[0] = tci_matrix_depth(x);
     map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x);
+    map.box[1] /= tci_matrix_sharing(x, which);
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
             map.dim[map.rank] = x->batch[i];
@@ -268,6 +276,13 @@ static const char tci_cuda_matrix_ptx[] =
     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\nselp.u32 %0, 1, 0, p;\\n}\"\n"
     "            : \"=r\"(done) : \"r\"(bar), \"r\"(parity) : \"memory\");\n"
     "    } while (!done);\n}\n"
+    "TC_I void tc_barrier_arrive_at(unsigned bar, int block) {\n"
+    "    asm volatile(\"{\\n.reg .b32 at;\\nmapa.shared::cluster.u32 at, %0, %1;\\n"
+    "mbarrier.arrive.shared::cluster.b64 _, [at];\\n}\" :: \"r\"(bar), "
+    "\"r\"(block) : \"memory\");\n}\n"
+    "TC_I void tc_blocks_meet() {\n"
+    "    asm volatile(\"barrier.cluster.arrive.relaxed.aligned;\\n"
+    "barrier.cluster.wait.acquire.aligned;\" ::: \"memory\");\n}\n"
     "#define TC_LOAD_BOX(rank, list, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
     "\"d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {\" list \"}], [%2];\" "
     ":: \"r\"(to), \"l\"(map), \"r\"(bar), __VA_ARGS__ : \"memory\")\n"
@@ -281,6 +296,21 @@ static const char tci_cuda_matrix_ptx[] =
     "TC_I void tc_load_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
     "int d, int e) {\n"
     "    TC_LOAD_BOX(\"5\", \"%3, %4, %5, %6, %7\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
+    "\"r\"(e));\n}\n"
+    "#define TC_SHARE_BOX(rank, list, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
+    "\"d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {\" "
+    "list \"}], [%2], %3;\" :: \"r\"(to), \"l\"(map), \"r\"(bar), \"h\"((unsigned short)3), "
+    "__VA_ARGS__ : \"memory\")\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b) {\n"
+    "    TC_SHARE_BOX(\"2\", \"%4, %5\", \"r\"(a), \"r\"(b));\n}\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c) {\n"
+    "    TC_SHARE_BOX(\"3\", \"%4, %5, %6\", \"r\"(a), \"r\"(b), \"r\"(c));\n}\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d) {\n"
+    "    TC_SHARE_BOX(\"4\", \"%4, %5, %6, %7\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d));\n}\n"
+    "TC_I void tc_share_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d, int e) {\n"
+    "    TC_SHARE_BOX(\"5\", \"%4, %5, %6, %7, %8\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
     "\"r\"(e));\n}\n"
     "template <int n> TC_I void tc_take_registers() {\n"
     "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
@@ -356,12 +386,19 @@ static const char tci_cuda_matrix_loading[] =
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
     "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
-    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "            tc_barrier_init(tc_empty<S>(at, i), S::readers);\n        }\n"
     "        for (int i = 0; i < S::consumers; i++) {\n"
     "            tc_barrier_init(tc_ready<S>(at, i), 4);\n"
     "            tc_barrier_init(tc_taken<S>(at, i), S::last_warps);\n        }\n"
     "        tc_barrier_init(tc_done<S>(at), 4 * S::consumers);\n"
-    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
+    "        tc_barrier_init_done();\n    }\n"
+    "    if constexpr (S::blocks > 1) {\n        tc_blocks_meet();\n    } else {\n"
+    "        __syncthreads();\n    }\n}\n"
+    "template <class S> TC_I void tc_stage_free(unsigned at, int stage) {\n"
+    "    if constexpr (S::blocks > 1) {\n"
+    "        if (tc_warp<S>() % 4 == 0 && tc_warp_lane<S>() < S::blocks) {\n"
+    "            tc_barrier_arrive_at(tc_empty<S>(at, stage), tc_warp_lane<S>());\n        }\n"
+    "    } else {\n        tc_warp_arrive<S>(tc_empty<S>(at, stage));\n    }\n}\n"
     "template <class S> TC_I void tc_matrix_load(unsigned at, const tc_map *maps) {\n"
     "    int stage = 0;\n    unsigned parity = 1;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
@@ -373,6 +410,11 @@ static const char tci_cuda_matrix_loading[] =
     "            tc_barrier_expect(full, S::loaded_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
+    "            if (++stage == S::stages) {\n                stage = 0;\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n"
+    "    if constexpr (S::blocks > 1) { /* which free each other's stages, up to the last */\n"
+    "        for (int i = 0; i < S::stages; i++) {\n"
+    "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n    }\n}\n";
 
@@ -411,11 +453,11 @@ static const char tci_cuda_matrix_multiplying[] =
     "                    S::multiply(d[r], a + 512 * r + S::a_step * i, b + S::b_step * i, "
     "k + i > 0);\n                }\n            }\n"
     "            tc_products_commit();\n            tc_products_wait<1>();\n"
-    "            if (k > 0) {\n                tc_warp_arrive<S>(tc_empty<S>(at, before));\n"
+    "            if (k > 0) {\n                tc_stage_free<S>(at, before);\n"
     "            }\n            before = stage;\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n"
-    "        tc_products_wait<0>();\n        tc_warp_arrive<S>(tc_empty<S>(at, before));\n"
+    "        tc_products_wait<0>();\n        tc_stage_free<S>(at, before);\n"
     "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
@@ -592,18 +634,28 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
     }
     const tci_matrix_side *side = &x->side[which];
     char own = "mn"[which];
+    bool shared = tci_matrix_sharing(x, which) > 1;
+    const char *how = shared ? "share" : "load";
+    int rows = (side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x)) / 2;
     tci_str_printf(out,
                    "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
                    "tc_place p, int k) {\n",
                    name);
+    if (shared) { /* rows of the boxes that this block loads for both */
+        tci_str_printf(out,
+                       "        const int rows = blockIdx.x %% 2 * %d;\n        to += %d * rows;\n",
+                       rows, TCI_MATRIX_LINE);
+        tci_str_printf(out, side->along_k ? "        p.%c += rows;\n" : "        k += rows;\n",
+                       own);
+    }
     if (side->along_k) {
-        tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
+        tci_str_printf(out, "        tc_%s_box(to, map, bar, k, p.%c", how, own);
     } else {
         tci_str_printf(out,
                        "        for (int i = 0; i < %d; i++) {\n"
-                       "            tc_load_box(to + %d * i, map, bar, p.%c + %d * i, k",
-                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES, own,
-                       TCI_MATRIX_SUB);
+                       "            tc_%s_box(to + %d * i, map, bar, p.%c + %d * i, k",
+                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, how, TCI_CUDA_SUB_BYTES,
+                       own, TCI_MATRIX_SUB);
     }
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
@@ -614,22 +666,25 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
 }
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
- * batch is slowest. */
+ * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
+ * or a band has a multiple of as many rows. */
 TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
+    const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
+    band += (below - band % below) % below;
     long long each = (long long)(x->tiles_m * x->tiles_n);
     tci_str_printf(out,
                    "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0, 0};\n"
                    "        const int in = t %% %lld, first = in / %lld * %d;\n"
                    "        const int left = %lld - first, rows = left < %d ? left : %d;\n"
-                   "        p.m = (first + in %% %lld %% rows) * %d;\n"
-                   "        p.n = in %% %lld / rows * %d;\n",
+                   "        p.m = (first + in %% %lld / %d %% rows) * %d;\n"
+                   "        p.n = (in %% %lld / (%d * rows) * %d + in %% %d) * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
-                   (long long)x->tiles_n * band, x->rows, (long long)x->tiles_n * band,
-                   x->own_columns);
+                   (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
+                   beside, beside, beside, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
                        (long long)x->batch[i]);
@@ -648,7 +703,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "row_threads = %d, a_bytes = %d, "
                    "stage_bytes = %d, loaded_bytes = %d, depth = %d, k_rows = %d,\n"
                    "        a_step = %d, b_step = %d, "
-                   "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld,\n"
+                   "        blocks = %d, readers = %d\n"
                    "    };\n",
                    symbol, (long long)depth,
                    (long long)x->tiles, x->stages, x->consumers,
@@ -660,7 +716,7 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
                    x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
-                   (long long)barriers);
+                   (long long)barriers, x->shares ? 2 : 1, (x->shares ? 2 : 4) * x->consumers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
                    "}\n"
@@ -756,12 +812,14 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
     if (n_maps > 0) {
         snprintf(maps, sizeof(maps), "tc_map maps[%d]; ", n_maps);
     }
+    bool pairs = l->matrix && l->matrix->shares;
     tci_str_printf(out,
                    "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d, %d) "
+                   "extern \"C\" __global__ void %s__launch_bounds__(%d, %d) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * warps, blocks, symbol, symbol);
+                   pairs ? "__cluster_dims__(2, 1, 1) " : "", TCI_MATRIX_WARP * warps, blocks,
+                   symbol, symbol);
 }
 
 TCI_FN void tci_cuda_skeleton_args(tci_str *out)
@@ -2692,10 +2750,38 @@ static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_sca
     {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
+/* Where nothing under- or overflows: Newton's step on the reciprocal that the unit gives, and two
+ * remainders, the last of which rounds (Markstein, IA-64 and Elementary Functions, 2000). nvcc's
+ * division makes the same steps behind a branch, which keeps elements side by side apart. */
+static const char tci_cuda_quotient_text[] =
+    "#ifdef TC_NO_PTX\n"
+    "#define tc_quotient(a, b) ((a) / (b))\n"
+    "#else\n"
+    "TC_I float tc_quotient(float a, float b) {\n    float r;\n"
+    "    asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(b));\n"
+    "    r = __fmaf_rn(r, __fmaf_rn(-b, r, 1.0f), r);\n"
+    "    float q = a * r;\n"
+    "    q = __fmaf_rn(__fmaf_rn(-b, q, a), r, q);\n"
+    "    return __fmaf_rn(__fmaf_rn(-b, q, a), r, q);\n}\n"
+    "#endif\n";
+
+static const char *tci_cuda_quotient(tci_cd *cd)
+{
+    bool is_new;
+    const char *name = tci_cd_intern(cd, "tc_quotient", &is_new);
+    if (is_new) {
+        tci_str_add(&cd->out, tci_cuda_quotient_text);
+    }
+    return name;
+}
+
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
                                         int imm)
 {
     tci_cd *cd = d->state;
+    if (p == TCI_P_DIV && t == TC_F32 && imm == TCI_DIV_NORMAL) {
+        return tci_cuda_quotient(cd);
+    }
     for (int i = 0; i < TCI_COUNT(tci_cuda_scalars) && tci_dtype_is_float(t); i++) {
         if (tci_cuda_scalars[i].prim != p) {
             continue;
@@ -2799,33 +2885,34 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* ---- memory ---- */
 
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
- * storage type, $L and $W one element loaded and stored, $B the mask type, $Q lanes of a thread, $H
- * its number, $R what a shuffle is told of the threads that it is among. Counts and strides are of
- * the whole vector. */
+ * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
+ * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
+ * number, $R what a shuffle is told of the threads that it is among. Counts and strides are of the
+ * whole vector. */
 static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
-     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
-     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "        const $P w = *(const $P *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $I;\n        }\n"
      "    } else {\n        TC_LANES(r) {\n            r.v[i] = $L(p + i);\n        }\n    }\n"
      "    return r;\n}\n"},
     {TCI_MEM_LOAD_ALIGNED, "load_aligned",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
-     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n"
-     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+     "    const $P w = *(const $P *)(p + $Q * $H);\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_IF, "load_if",
-     "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    tc_pack<$S, $Q> w = {};\n"
-     "    if (m) {\n        w = *(const tc_pack<$S, $Q> *)(p + $Q * $H);\n    }\n"
-     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+     "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    $P w = {};\n"
+     "    if (m) {\n        w = *(const $P *)(p + $Q * $H);\n    }\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
-     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * (TC_THREAD & 31));\n"
-     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+     "    const $P w = *(const $P *)(p + $Q * (TC_THREAD & 31));\n"
+     "    TC_LANES(r) {\n        r.v[i] = $I;\n    }\n    return r;\n}\n"},
     {TCI_MEM_STORE_ALIGNED, "store_aligned",
-     "TC_I void $n($S *p, $T x) {\n    tc_pack<$S, $Q> w;\n    TC_LANES(x) {\n"
-     "        $W(w.e + i, x.v[i]);\n    }\n"
-     "    *(tc_pack<$S, $Q> *)(p + $Q * $H) = w;\n}\n"},
+     "TC_I void $n($S *p, $T x) {\n    $P w;\n    TC_LANES(x) {\n"
+     "        $O\n    }\n"
+     "    *($P *)(p + $Q * $H) = w;\n}\n"},
     {TCI_MEM_LANE_REPEAT, "lane_repeat",
      "TC_I $E $n($T x, int lane) {\n"
      "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q$R);\n}\n"},
@@ -2836,8 +2923,8 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * $H;\n"
      "    n -= $Q * $H;\n"
      "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
-     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
-     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "        const $P w = *(const $P *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $I;\n        }\n"
      "        return r;\n    }\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_LOAD_STRIDED, "load_strided",
@@ -2849,15 +2936,15 @@ static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = 
      "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
     {TCI_MEM_STORE, "store",
      "TC_I void $n($S *p, $T x) {\n    p += $Q * $H;\n"
-     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
-     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
-     "        *(tc_pack<$S, $Q> *)p = w;\n"
+     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        $P w;\n"
+     "        TC_LANES(x) {\n            $O\n        }\n"
+     "        *($P *)p = w;\n"
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
     {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * $H;\n    n -= $Q * $H;\n"
-     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
-     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
-     "        *(tc_pack<$S, $Q> *)p = w;\n        return;\n    }\n"
+     "    if (n >= $Q && TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        $P w;\n"
+     "        TC_LANES(x) {\n            $O\n        }\n"
+     "        *($P *)p = w;\n        return;\n    }\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
     {TCI_MEM_STORE_STRIDED, "store_strided",
@@ -2893,8 +2980,21 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
                                    tc_dtype storage, int lanes)
 {
     tci_cuda_dialect scalar = tci_cuda_scalar(d);
+    bool pairs = storage == TC_BF16 && t == TC_F32 && lanes % 2 == 0; /* of half the instructions */
     switch (letter) {
     case 'n': return name;
+    case 'P':
+        return pairs ? tci_scratch_printf(d->s, "tc_pack<tc_two, %d>", lanes / 2)
+                     : tci_scratch_printf(d->s, "tc_pack<%s, %d>", tci_dtype_get(storage)->ctype,
+                                          lanes);
+    case 'I':
+        return pairs ? "tc_half_of(w.e[i / 2], i % 2)"
+                     : tci_scratch_printf(d->s, "%s(w.e + i)", scalar.mem(d, TCI_MEM_LOAD_ONE, t,
+                                                                         storage, 1));
+    case 'O':
+        return pairs ? "w.e[i / 2] = tc_pair_bf16(x.v[i / 2 * 2], x.v[i / 2 * 2 + 1]);"
+                     : tci_scratch_printf(d->s, "%s(w.e + i, x.v[i]);",
+                                          scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1));
     case 'T': return d->type(d, t, lanes);
     case 'E': return d->type(d, t, 1);
     case 'B': return d->type(d, TC_BOOL, lanes);
@@ -3007,6 +3107,9 @@ static const char tci_cuda_prelude_text[] =
     "#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)\n"
     "#define __builtin_nanf(text) __int_as_float(0x7fc00000)\n"
     "#define __builtin_nan(text) __longlong_as_double(0x7ff8000000000000ll)\n"
+    "typedef unsigned __attribute__((__may_alias__)) tc_two; /* halves */\n"
+    "TC_I float tc_half_of(tc_two x, int i) {\n"
+    "    return __int_as_float((int)(i ? x & 0xffff0000u : x << 16));\n}\n"
     "template <class S, int n> struct __align__(sizeof(S) * n > 16 ? 16 : sizeof(S) * n) tc_pack "
     "{ S e[n]; };\n"
     "template <class T, class E> TC_I E tc_lane(const T &x, E mine, int thread) {\n"

@@ -295,7 +295,8 @@ static const tci_cd_row tci_cd_rows[] = {
      "    while ($2(@lt(($T){0}, x))) {\n        for (int i = 0; i < 8; i++) {\n"
      "            $T t = y & -(x & low), d = x - t;\n"
      "            $T less = ($T)(($I)((~x & t) | ((~x | t) & d)) >> ($W - 1));\n"
-     "            y = (less & x) | (~less & y);\n            x = ((less & -d) | (~less & d)) >> 1;\n"
+     "            y = (less & x) | (~less & y);\n"
+     "            x = ((less & -d) | (~less & d)) >> 1;\n"
      "        }\n    }\n    return y;\n}"},
     {TCI_P_GCD, "vs",
      "TC_I $T $n($T a, $T b) {\n    $T m = ($T)(a < 0), k = ($T)(b < 0);\n"

@@ -12,6 +12,7 @@
  * once. A value of which nobody wants anything stays as it was written. So does all of the graph
  * where a wanted contraction is also summed over its places, as by norms that learn: such sums go
  * along rows, and half a network in each order would be turned all the time. */
+#include "../graph/build.h"
 #include "group.h"
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
