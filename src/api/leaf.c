@@ -161,8 +161,9 @@ static bool tci_leaf_has_data(tci_frame *f, const void *data, tc_dtype dtype, in
 }
 
 /* What the leaves with memory share: checks, and the extent of the view. False: failed. */
-static bool tci_leaf_view(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes,
-                          const int64_t *strides, tci_words *dense, tci_leaf_span *span)
+static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                          const int64_t *sizes, const int64_t *strides, tci_words *dense,
+                          tci_leaf_span *span)
 {
     int64_t given = dtype;
     if (!tci_frame_dtype(f, "the data", &given, 1) || !tci_leaf_check(f, dtype, rank, sizes) ||
@@ -179,9 +180,12 @@ static bool tci_leaf_view(tci_frame *f, tc_dtype dtype, int rank, const int64_t 
         tci_leaf_span_of(rank, sizes, strides ? strides : own, tci_dtype_get(dtype)->bytes, span);
     if (!fits) {
         tci_frame_fail(f, TC_ERR_LIMIT, "the strides reach beyond what memory can address");
-        tci_words_put(&f->ctx->graph, dense, NULL);
     }
-    return fits;
+    if (!fits || !tci_leaf_has_data(f, data, dtype, span->hi - span->lo)) {
+        tci_words_put(&f->ctx->graph, dense, NULL);
+        return false;
+    }
+    return true;
 }
 
 TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype, int rank,
@@ -189,13 +193,10 @@ TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype,
 {
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(f, dtype, rank, sizes, strides, &dense, &span)) {
+    if (!tci_leaf_view(f, data, dtype, rank, sizes, strides, &dense, &span)) {
         return NULL;
     }
     tci_graph *g = &f->ctx->graph;
-    if (!tci_leaf_has_data(f, data, dtype, span.hi - span.lo)) {
-        return tci_words_put(g, &dense, NULL);
-    }
     if (!tci_dtype_is_aligned(dtype, data)) {
         const tci_dtype_info *info = tci_dtype_get(dtype);
         tci_frame_fail(f, TC_ERR_ARGUMENT,
@@ -229,13 +230,10 @@ TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
 {
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(f, dtype, rank, sizes, strides, &dense, &span)) {
+    if (!tci_leaf_view(f, data, dtype, rank, sizes, strides, &dense, &span)) {
         return NULL;
     }
     tci_graph *g = &f->ctx->graph;
-    if (!tci_leaf_has_data(f, data, dtype, span.hi - span.lo)) {
-        return tci_words_put(g, &dense, NULL);
-    }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
     for (int i = 0; i < rank; i++) {

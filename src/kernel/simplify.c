@@ -74,18 +74,21 @@ TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels)
 
 /* ---- splitting ---- */
 
+/* Takes the last term of the sum *x: what *coef stands before. *x: the terms before; -1: none. */
+static tci_kx tci_kernel_take_term(const tci_kernel *k, int *x, tci_dim *coef)
+{
+    tci_kx e = k->kx[*x];
+    *x = e.op == TCI_KX_ADD ? e.a : -1;
+    e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+    *coef = e.op == TCI_KX_MUL ? e.c : 1;
+    return e.op == TCI_KX_MUL ? k->kx[e.a] : e;
+}
+
 static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
 {
-    tci_dim factor = 0;
-    for (;;) {
-        tci_kx e = k->kx[x];
-        int rest = e.op == TCI_KX_ADD ? e.a : -1;
-        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        tci_dim coef = 1;
-        if (e.op == TCI_KX_MUL) {
-            coef = e.c;
-            e = k->kx[e.a];
-        }
+    tci_dim factor = 0, coef;
+    while (x >= 0) {
+        tci_kx e = tci_kernel_take_term(k, &x, &coef);
         if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
             tci_dim f = tci_dim_div(c, coef), size = k->axes[tci_kx_number(&e)].size;
             if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
@@ -94,11 +97,8 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
                 *axis = tci_kx_number(&e);
             }
         }
-        if (rest < 0) {
-            return factor;
-        }
-        x = rest;
     }
+    return factor;
 }
 
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
@@ -120,23 +120,14 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *facto
 /* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */
 static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
 {
-    for (;;) {
-        tci_kx e = k->kx[x];
-        int rest = e.op == TCI_KX_ADD ? e.a : -1;
-        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        tci_dim coef = 1;
-        if (e.op == TCI_KX_MUL) {
-            coef = e.c;
-            e = k->kx[e.a];
-        }
+    tci_dim coef;
+    while (x >= 0) {
+        tci_kx e = tci_kernel_take_term(k, &x, &coef);
         if (e.op == TCI_KX_AXIS && e.c == axis) {
             return coef;
         }
-        if (rest < 0) {
-            return 0;
-        }
-        x = rest;
     }
+    return 0;
 }
 
 /* The sums whose axes a merge changes: whole index expressions, and what is divided inside them.

@@ -88,7 +88,7 @@ static void run(const tc_program *f, float *to)
     static float x[ROWS * WIDTH], w[LAYERS][WIDTH * WIDTH];
     tc_buf in[LAYERS + 1], out[LAYERS + 1];
     for (int i = 0; i < LAYERS * WIDTH * WIDTH; i++) {
-        w[0][i] = 0.2f * (float)cos(0.7 * i);
+        w[i / (WIDTH * WIDTH)][i % (WIDTH * WIDTH)] = 0.2f * (float)cos(0.7 * i);
     }
     for (int i = 0; i < ROWS * WIDTH; i++) {
         x[i] = (float)sin(i);
