@@ -699,11 +699,12 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
     tci_spread p;
     tci_spread_is_kernel(a, &p);
     double off = (double)n[0] / (double)p.rows;
-    if (a->is_map) { /* storing together what is loaded apart */
-        return (p.row_axis < 0 ? 1 : 0.9) * off * a->ns;
+    off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
+    if (a->is_map) { /* a short axis is stored together */
+        return p.row_axis < 0 ? a->ns : off * a->ns;
     }
     double ns = tci_tile_has_dot(a->k) ? tci_tile_in_place(a, a->ns) : a->ns;
-    ns *= 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
+    ns *= off;
     return TCI_MAX(ns, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
 }
 
