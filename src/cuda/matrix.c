@@ -244,6 +244,11 @@ static const char tci_cuda_matrix_ptx[] =
     "int d, int e) {\n"
     "    TC_SHARE_BOX(\"5\", \"%4, %5, %6, %7, %8\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
     "\"r\"(e));\n}\n"
+    "#endif\n";
+
+/* Registers, products, what leaves them. */
+static const char tci_cuda_matrix_products_ptx[] =
+    "#ifndef TC_NO_PTX\n"
     "template <int n> TC_I void tc_take_registers() {\n"
     "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" :: \"n\"(n));\n}\n"
     "template <int n> TC_I void tc_leave_registers() {\n"
@@ -401,6 +406,7 @@ static const char tci_cuda_matrix_multiplying[] =
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
+    tci_str_add(out, tci_cuda_matrix_products_ptx);
     tci_str_add(out, tci_cuda_matrix_places);
     tci_str_add(out, tci_cuda_matrix_loading);
     tci_str_add(out, tci_cuda_matrix_multiplying);

@@ -143,7 +143,6 @@ TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
     const tci_kernel *k = of->k;
     tci_loop *l = tci_loop_make(of->s, k);
     tci_build *b = tci_build_make(of->s, k, l);
-    l->threads = l->lanes = 1;
     l->matrix = x;
     int local = tci_build_local(b, TC_F32, TCI_MAX(n_given, n_makes), 0);
     l->locals[local].is_given = true;

@@ -12,7 +12,7 @@ TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k)
 {
     tci_loop *l = TCI_NEW(s, tci_loop);
     l->s = s;
-    l->lanes = 1;
+    l->lanes = l->threads = l->rows = 1;
     l->note = "";
     l->n_operands = k->n_operands;
     l->operands = tci_scratch_copy(s, k->operands, sizeof(*k->operands) * (size_t)k->n_operands);

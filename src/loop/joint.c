@@ -47,7 +47,6 @@ TCI_FN tci_loop *tci_joint_schedule(tci_scratch *s, const tci_kernel *k, tci_mac
     machine.has_work = false;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
-    l->threads = l->rows = 1;
     l->n_tasks = 0;
     for (int i = 0; i < k->n_members; i++) {
         const tci_kernel *m = k->members[i];

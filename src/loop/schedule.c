@@ -238,7 +238,6 @@ TCI_FN tci_loop *tci_sched_build(const tci_ask *a, const tci_sched *s, tci_launc
     tci_loop *l = tci_loop_make(a->s, a->k);
     tci_build *b = tci_build_make(a->s, a->k, l);
     memset(launch, 0, sizeof(*launch));
-    l->threads = l->rows = 1;
     b->waits = a->machine.block_threads > 0;
     s->form->emit(a, s->n, b, launch);
     if (!l->matrix) {
