@@ -299,8 +299,8 @@ static void check_plan(const problem *p)
     tc_program_get_info(p->program, &info);
     CHECK_MSG(first && strstr(first + 1, "gradients of attention"), "%s:\n%s", p->c.name, text);
     CHECK_MSG(strstr(text, "attention by steps"), "%s:\n%s", p->c.name, text);
-    CHECK_MSG((strstr(first, "by 128 threads") != NULL) == p->c.threads, "%s:\n%s", p->c.name,
-              text);
+    CHECK_MSG((strstr(first, "attention by 128 threads") != NULL) == p->c.threads, "%s:\n%s",
+              p->c.name, text);
     CHECK_MSG(info.n_kernels == 4 || (p->c.groups && info.n_kernels <= 6), "%s: %d kernels\n%s",
               p->c.name, info.n_kernels, text);
     CHECK_MSG((strstr(first, "longest first") != NULL) == p->c.causal, "%s:\n%s", p->c.name, text);
