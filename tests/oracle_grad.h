@@ -37,6 +37,27 @@ static tc_tensor orc_constant(const orc_case *c, const st_file *arrays, const js
     return tc_copy_in_at(c->ctx, a->data, d->dtype, rank, sizes, NULL, TC_HERE);
 }
 
+/* The constant in the shape of y, whose sizes may be symbols: each element by its number. */
+static tc_tensor orc_shaped(const orc_case *c, tc_tensor constant, tc_tensor y)
+{
+    int rank = tc_rank(y);
+    int64_t stride = 1;
+    tc_tensor at = TC_NONE;
+    if (!c->symbolic || rank == 0 || rank != tc_rank(constant)) {
+        return constant;
+    }
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        tc_tensor here = tc_arange(c->ctx, 0, tc_size(y, axis), 1, TC_I64);
+        here = tc_mul(here, stride);
+        for (int i = axis + 1; i < rank; i++) {
+            here = tc_unsqueeze(here, -1);
+        }
+        at = at.ctx ? tc_add(at, here) : here;
+        stride *= tc_size(constant, axis);
+    }
+    return tc_index(tc_reshape(constant, stride), TC_TENSORS(at));
+}
+
 static tc_tensor orc_loss(orc_case *c, const st_file *arrays)
 {
     tc_tensor loss = TC_NONE;
@@ -47,7 +68,8 @@ static tc_tensor orc_loss(orc_case *c, const st_file *arrays)
         }
         tc_dtype wide = tc_dtype_of(c->outputs[i]) == TC_F64 ? TC_F64 : TC_F32;
         tc_tensor y = tc_cast(c->outputs[i], wide);
-        tc_tensor part = tc_sum(tc_mul(y, tc_cast(orc_constant(c, arrays, cot), wide)), TC_ALL, 0);
+        tc_tensor factor = orc_shaped(c, orc_constant(c, arrays, cot), y);
+        tc_tensor part = tc_sum(tc_mul(y, tc_cast(factor, wide)), TC_ALL, 0);
         loss = loss.ctx ? tc_add(loss, part) : part;
     }
     return loss;

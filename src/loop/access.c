@@ -500,6 +500,7 @@ static int tci_access_guard_value(tci_build *b, int i)
                                            : TCI_MAX(g.mask, g.condition);
 }
 
+/* Checked where the point is that it is for: lanes behind a row's end have no index. */
 static int tci_access_fault(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -509,8 +510,10 @@ static int tci_access_fault(tci_build *b, int i)
     tci_lstmt st = tci_loop_stmt(TCI_L_FAULT);
     st.args[0] = tci_build_value(b, inst->args[0]);
     st.imm = inst->imm;
-    st.dst = tci_loop_value(b->l, TC_I64, 1, b->l->values[st.args[0]].block);
-    tci_loop_append(b->l, b->l->values[st.args[0]].block, st);
+    int block = tci_build_floor(b, inst->axes);
+    block = tci_build_deeper(b, block, b->l->values[st.args[0]].block);
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
     return st.dst;
 }
 

@@ -103,7 +103,7 @@ TCI_FN void tci_build_note(tci_build *b, const char *text)
     tci_loop_append(b->l, b->cur, st);
 }
 
-static int tci_build_deeper(const tci_build *b, int x, int y)
+TCI_FN int tci_build_deeper(const tci_build *b, int x, int y)
 {
     return b->l->blocks[x].depth >= b->l->blocks[y].depth ? x : y;
 }

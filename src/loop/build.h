@@ -148,6 +148,8 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
 TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st);
 /* deepest branch among their bindings */
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
+/* The one of two blocks, one within the other, that is within. */
+TCI_FN int tci_build_deeper(const tci_build *b, int x, int y);
 TCI_FN int tci_build_mutable(tci_build *b, int first);
 TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value);
 TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* declares an array */

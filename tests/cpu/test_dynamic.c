@@ -95,6 +95,42 @@ TEST(weights_in_panels)
     tc_ctx_free(ctx);
 }
 
+/* A computed index is checked where there is an element, in vectors and one by one: not in the
+ * lanes that a row of unknown size leaves empty. */
+TEST(indices_of_rows_of_any_length)
+{
+    static float table[64], got[8], want;
+    for (int bits = 0; bits <= 512; bits = bits ? 2 * bits : 128) {
+        tc_options o = {.backend = "cpu", .no_disk_cache = true, .vector_bits = bits ? bits : -1};
+        tc_ctx *ctx = NULL;
+        tc_program *f = NULL;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        for (int i = 0; i < 64; i++) {
+            table[i] = (float)(i * 7 % 11);
+        }
+        int64_t n = TC_DIM("n", 1, 1024);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, n);
+        tc_tensor row = tc_arange(ctx, 0, tc_size(x, 0), 1, TC_I64);
+        tc_tensor at = tc_add(row, tc_mul(tc_unsqueeze(row, -1), 8));
+        tc_tensor y = tc_sum(tc_index(tc_copy_in(ctx, table, TC_F32, 64), TC_TENSORS(at)),
+                             TC_AXES(1), false);
+        CHECK_OK(tc_compile(tc_add(y, x), &f));
+        for (int m = 1; f && m <= 8; m++) {
+            static float zeros[8];
+            CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(zeros, m)), TC_BUFS(TC_BUF(got, m))));
+            for (int i = 0; i < m; i++) {
+                want = 0;
+                for (int j = 0; j < m; j++) {
+                    want += table[8 * i + j];
+                }
+                CHECK_CLOSE(got[i], want, 0);
+            }
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
 /* Bits do not depend on who runs the kernels, nor on how many threads. */
 TEST(the_bits_of_the_interpreter)
 {
