@@ -680,6 +680,16 @@ static bool tci_spread_form_fits(const tci_ask *a, const int64_t *n)
     return n[0] == 1 || (p.row_axis >= 0 && tci_kernel_known(a->k, p.row_axis) % n[0] == 0);
 }
 
+/* So many rows, half and twice as many, one. */
+static int tci_tile_around(int rows, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    n[0][0] = rows;
+    n[1][0] = rows / 2;
+    n[2][0] = 2 * rows;
+    n[3][0] = 1;
+    return 4;
+}
+
 static int tci_spread_candidates(const tci_ask *a,
                                  int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
@@ -687,11 +697,7 @@ static int tci_spread_candidates(const tci_ask *a,
     if (!tci_spread_is_kernel(a, &p)) {
         return 0;
     }
-    n[0][0] = p.rows;
-    n[1][0] = p.rows / 2;
-    n[2][0] = 2 * p.rows;
-    n[3][0] = 1;
-    return 4;
+    return tci_tile_around(p.rows, n);
 }
 
 static double tci_spread_cost(const tci_ask *a, const int64_t *n)
@@ -760,11 +766,7 @@ static int tci_window_candidates(const tci_ask *a,
     if (!tci_window_is_kernel(a, 0, &p)) {
         return 0;
     }
-    n[0][0] = p.rows;
-    n[1][0] = p.rows / 2;
-    n[2][0] = 2 * p.rows;
-    n[3][0] = 1;
-    return 4;
+    return tci_tile_around(p.rows, n);
 }
 
 /* Bounded by memory or arithmetic, where there are threads enough. */
