@@ -447,6 +447,15 @@ TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin n
     }
 }
 
+TCI_FN void tci_build_neighbours(tci_build *b, int axis, tci_lin first, int n,
+                                 const tci_bind **binds)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t last = tci_kernel_known(b->k, axis) - n + i;
+        binds[i] = tci_build_bind(b, tci_lin_plus(first, i), i, last, false, -1);
+    }
+}
+
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes)
 {
     int block = 0;

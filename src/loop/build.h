@@ -128,6 +128,9 @@ TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
+/* An axis of known size at `first` and the n - 1 places behind it, all within the axis. */
+TCI_FN void tci_build_neighbours(tci_build *b, int axis, tci_lin first, int n,
+                                 const tci_bind **binds);
 /* The n digits, the last one lowest, of a number in [0, the product of their sizes). */
 TCI_FN void tci_build_split(tci_build *b, int n, const int64_t *sizes, tci_lin number,
                             tci_lin *digits);

@@ -149,9 +149,8 @@ TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_
         tci_build_set(b, p->axes[i], binds[i]);
     }
     tci_lin first = tci_lin_mul(b, row, p->rows);
-    for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
-        int64_t last = tci_kernel_known(b->k, p->row_axis) - p->rows + r;
-        rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
+    if (p->row_axis >= 0) {
+        tci_build_neighbours(b, p->row_axis, first, p->rows, rows);
     }
     tci_tile tile = {0};
     tile.row_axis = p->row_axis;

@@ -175,9 +175,8 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
         tci_build_if(b, tci_build_inside(b, number, p->size), &open);
     }
     tci_lin first = tci_window_bind(b, p, number);
-    for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
-        int64_t last = tci_kernel_known(b->k, p->row_axis) - p->rows + r;
-        rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
+    if (p->row_axis >= 0) {
+        tci_build_neighbours(b, p->row_axis, first, p->rows, rows);
     }
     tci_tile tile = {0};
     tile.row_axis = p->row_axis;
