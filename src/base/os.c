@@ -394,17 +394,28 @@ TCI_FN void tci_os_may_cancel(int state)
 
 /* ---- processors ---- */
 
-static int tci_os_affinity_count(void)
+/* Where processors have masks: 65,536 of them. */
+#if defined(__linux__) && defined(SYS_sched_getaffinity) && defined(SYS_gettid)
+#define TCI_OS_MASK_WORDS 1024
+#define TCI_OS_MASK_BITS (8 * (int)sizeof(unsigned long))
+
+static int tci_os_mask_count(const unsigned long *mask, long bytes)
 {
-#if defined(__linux__) && defined(SYS_sched_getaffinity)
-    unsigned long mask[1024]; /* 65,536 processors */
-    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
     int n = 0;
     for (size_t i = 0; bytes > 0 && i < (size_t)bytes / sizeof(mask[0]); i++) {
         for (unsigned long bits = mask[i]; bits; bits &= bits - 1) {
             n++;
         }
     }
+    return n;
+}
+#endif
+
+static int tci_os_affinity_count(void)
+{
+#ifdef TCI_OS_MASK_WORDS
+    unsigned long mask[TCI_OS_MASK_WORDS];
+    int n = tci_os_mask_count(mask, syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask));
     if (n) {
         return n;
     }
@@ -480,5 +491,51 @@ TCI_FN int tci_os_cpu_count(void)
     }
     return TCI_MAX(n, 1);
 }
+
+#ifdef TCI_OS_MASK_WORDS
+TCI_FN int tci_os_cpu(void)
+{
+    return sched_getcpu();
+}
+
+TCI_FN int32_t tci_os_thread(void)
+{
+    return (int32_t)syscall(SYS_gettid);
+}
+
+TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before)
+{
+    unsigned long mask[TCI_OS_MASK_WORDS];
+    long bytes = syscall(SYS_sched_getaffinity, (long)thread, sizeof(mask), mask);
+    if (bytes <= 0 || cpu < 0 || TCI_MAX(cpu, before) >= 8 * bytes) {
+        return;
+    }
+    if (before >= 0) {
+        mask[before / TCI_OS_MASK_BITS] |= 1ul << (before % TCI_OS_MASK_BITS);
+    }
+    mask[cpu / TCI_OS_MASK_BITS] &= ~(1ul << (cpu % TCI_OS_MASK_BITS));
+    if (tci_os_mask_count(mask, bytes)) {
+        (void)syscall(SYS_sched_setaffinity, (long)thread, (size_t)bytes, mask);
+    }
+}
+
+#undef TCI_OS_MASK_WORDS
+#undef TCI_OS_MASK_BITS
+#else
+TCI_FN int tci_os_cpu(void)
+{
+    return -1;
+}
+
+TCI_FN int32_t tci_os_thread(void)
+{
+    return -1;
+}
+
+TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before)
+{
+    (void)thread, (void)cpu, (void)before;
+}
+#endif
 
 #undef TCI_OS_OTHERS_WRITE

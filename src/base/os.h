@@ -92,5 +92,12 @@ TCI_FN void tci_os_may_cancel(int state);
 
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);
+/* The processor that the calling thread runs on at the moment, and the system's number of the
+ * thread; -1 where the system has none. */
+TCI_FN int tci_os_cpu(void);
+TCI_FN int32_t tci_os_thread(void);
+/* Takes a processor from those that a thread may run on, if others are left, and gives back the one
+ * that was taken before (-1: none was). */
+TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before);
 
 #endif

@@ -72,6 +72,7 @@ extern int nanosleep(const struct timespec *wanted, struct timespec *left);
 extern int pipe2(int ends[2], int flags);
 extern int pthread_condattr_setclock(pthread_condattr_t *attributes, int clock);
 extern int pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+extern int sched_getcpu(void);
 extern int sigaddset(sigset_t *set, int sig);
 extern int sigdelset(sigset_t *set, int sig);
 extern int sigemptyset(sigset_t *set);

@@ -17,9 +17,13 @@
  * Sleeping: a worker sets `asleep` under its lock, then looks at the ticket again; the owner writes
  * the ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The
  * owner's own wait for the last worker works the same way round. Waking is dear, so who is awake
- * wakes some of the others (a tree). Nobody spins where threads are more than processors. Workers
- * block all signals. In a child made by fork no worker exists (of OpenMP neither): the child works
- * alone. */
+ * wakes some of the others (a tree). Where other threads of the host program keep processors busy,
+ * as those of an OpenMP library that spin for milliseconds behind their last loop, the system often
+ * wakes a worker on the owner's processor, where it takes from the owner what it does itself: so
+ * who sleeps is kept off that processor before it is woken. Nobody spins where threads are more
+ * than processors. Workers block all signals. In a child made by fork no worker exists (of OpenMP
+ * neither): the child works alone.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -183,6 +187,8 @@ typedef struct tci_pool_worker {
     uint64_t seen;    /* ticket that was current when it was made */
     tci_mutex lock;   /* of its sleep */
     int32_t asleep;   /* atomic; written by the worker under the lock */
+    int32_t id;       /* the system's, behind the first sleep; under the lock */
+    int32_t off;      /* the processor it is kept off, or -1; under the lock */
     tci_cond wake;
 } tci_pool_worker;
 
@@ -200,6 +206,7 @@ static struct {
     uint64_t ticket;            /* atomic: generation << 32 | threads; 0 threads: workers leave */
     uint64_t gate;              /* atomic: generation << 32 | shut | workers inside */
     int32_t owner_asleep;       /* atomic */
+    int32_t owner_cpu;          /* where it runs; -1: not known, or workers may run there too */
     int64_t spin_ns;            /* atomic */
 } tci_pool = {.lock = TCI_MUTEX_INIT, .done = TCI_COND_INIT, .spin_ns = TCI_POOL_SPIN_NS};
 
@@ -271,6 +278,7 @@ static uint64_t tci_pool_wait_ticket(tci_pool_worker *w, uint64_t seen)
         }
     } while (tci_pool_may_spin(&round, &since, spin_ns));
     pthread_mutex_lock(&w->lock);
+    w->id = w->id ? w->id : tci_os_thread();
     __atomic_store_n(&w->asleep, 1, __ATOMIC_SEQ_CST);
     while ((ticket = __atomic_load_n(&tci_pool.ticket, __ATOMIC_SEQ_CST)) == seen) {
         pthread_cond_wait(&w->wake, &w->lock);
@@ -280,10 +288,20 @@ static uint64_t tci_pool_wait_ticket(tci_pool_worker *w, uint64_t seen)
     return ticket;
 }
 
+/* The worker's lock is held. */
+static void tci_pool_keep_off(tci_pool_worker *w, int cpu)
+{
+    if (w->id > 0 && cpu >= 0 && cpu != w->off) {
+        tci_os_keep_off(w->id, cpu, w->off);
+        w->off = cpu;
+    }
+}
+
 static void tci_pool_wake(tci_pool_worker *w)
 {
     if (__atomic_load_n(&w->asleep, __ATOMIC_SEQ_CST)) {
         pthread_mutex_lock(&w->lock);
+        tci_pool_keep_off(w, tci_pool.owner_cpu);
         pthread_cond_signal(&w->wake);
         pthread_mutex_unlock(&w->lock);
     }
@@ -397,6 +415,7 @@ static bool tci_pool_add_worker(void)
     }
     w->index = tci_pool.n_workers + 1;
     w->seen = tci_pool.ticket;
+    w->off = -1;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     sigset_t all, before;
@@ -451,6 +470,7 @@ static bool tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
         int64_t spin_ns = tci_pool_spin_ns(o, staff + 1);
         int cancel = tci_os_no_cancel(); /* the workers use what lies on this stack */
         tci_pool.job = *job;
+        tci_pool.owner_cpu = staff < tci_pool_cores() ? tci_os_cpu() : -1;
         __atomic_store_n(&tci_pool.spin_ns, spin_ns, __ATOMIC_RELAXED);
         tci_pool_announce((uint32_t)staff + 1);
         tci_pool_wake_below(0, staff + 1);

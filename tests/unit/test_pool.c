@@ -1,11 +1,14 @@
 /* tests/unit/test_pool.c - the worker pool: every task once, whatever the number of threads; life
  * and fork; the floating-point environment. */
+#define _GNU_SOURCE 1 /* CPU_SET */
 #include "inside.h"
 #include "tc_test.h"
 
 #include <dirent.h>
 #include <fenv.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +68,78 @@ static bool pool_threads_become(int wanted)
         usleep(1000);
     }
     return false;
+}
+
+/* What a worker finds that the caller met in a run. */
+typedef struct pool_met {
+    int32_t came;              /* atomic: a worker is in */
+    int owner;                 /* the processor of the caller */
+    int32_t thread;            /* the worker's */
+    bool apart, given_back;
+} pool_met;
+
+static bool pool_may_run_on(int cpu)
+{
+    unsigned long mask[1024] = {0};
+    int bits = 8 * (int)sizeof(mask[0]);
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+    return bytes > 0 && (mask[cpu / bits] >> (cpu % bits) & 1);
+}
+
+static void pool_meet(void *arg, int worker, int64_t begin, int64_t end)
+{
+    pool_met *met = arg;
+    (void)begin, (void)end;
+    if (worker) {
+        met->thread = tci_os_thread();
+        met->apart = !pool_may_run_on(met->owner);
+        met->given_back = pool_may_run_on(1 - met->owner);
+        __atomic_store_n(&met->came, 1, __ATOMIC_RELEASE);
+    }
+    while (!__atomic_load_n(&met->came, __ATOMIC_ACQUIRE)) {
+        usleep(100); /* so that a task is left for the worker */
+    }
+}
+
+static bool pool_is_asleep(int32_t thread)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+    FILE *f = fopen(path, "r");
+    bool read = f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
+    if (f) {
+        fclose(f);
+    }
+    return read && state == 'S';
+}
+
+TEST(who_sleeps_is_kept_off_the_callers_processor)
+{
+#ifdef _OPENMP
+    SKIP("the threads are OpenMP's");
+#endif
+    cpu_set_t before, one;
+    if (tci_os_cpu_count() < 2 || !pool_may_run_on(0) || !pool_may_run_on(1)) {
+        SKIP("needs the first two processors");
+    }
+    tc_options o = {.spin_us = -1};
+    pool_met met = {0};
+    tci_pool_run(&o, 2, 2, 1, pool_meet, &met); /* makes the worker */
+    pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+    for (int round = 0; round < 4; round++) {
+        while (!pool_is_asleep(met.thread)) {
+            usleep(100);
+        }
+        CPU_ZERO(&one);
+        CPU_SET(round & 1, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+        met = (pool_met){.owner = round & 1};
+        tci_pool_run(&o, 2, 2, 1, pool_meet, &met);
+        pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+        CHECK(met.apart);
+        CHECK(met.given_back);
+    }
+    tci_pool_shutdown();
 }
 
 TEST(does_every_task_once)
