@@ -703,6 +703,8 @@ TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
     keep->inst = inst;
     keep->local = local;
     keep->stage = stage;
+    keep->first = INT32_MIN;
+    keep->last = INT32_MAX;
     keep->coef = TCI_NEW_ARRAY(b->s, tci_dim, b->k->n_axes + 1);
     keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
     TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
@@ -713,9 +715,10 @@ static const tci_lkeep *tci_build_kept(const tci_build *b, int i, bool *fill)
 {
     *fill = false;
     for (int j = 0; j < b->n_keeps; j++) {
-        if (b->keeps[j]->inst == i) {
-            *fill = b->keeps[j]->stage == b->stage;
-            return b->keeps[j];
+        const tci_lkeep *keep = b->keeps[j];
+        if (keep->inst == i && keep->first <= b->stage && b->stage <= keep->last) {
+            *fill = keep->stage == b->stage;
+            return keep;
         }
     }
     return NULL;

@@ -43,12 +43,12 @@ typedef struct tci_lplace {
 } tci_lplace;
 
 /* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
- * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
- * it. */
+ * over the kernel's axes. Stage `stage` stores the value where it computes it, the others from
+ * `first` to `last` load it. */
 typedef struct tci_lkeep {
     int32_t inst;
     int32_t local;      /* or ~operand: it lies there, and no stage stores it */
-    int32_t stage;
+    int32_t stage, first, last;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
     tci_dim *coef;
@@ -161,7 +161,7 @@ TCI_FN int tci_build_copy(tci_build *b, int value);
 /* Kernel values, loop/build.c; loads, guards and indices, loop/access.c. */
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l);
 TCI_FN int tci_build_value(tci_build *b, int inst);
-/* Starts keeping `inst` in an array; its base, coefficients and origins are 0. */
+/* Starts keeping `inst` in an array, for all stages; its base, coefficients and origins are 0. */
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);

@@ -22,7 +22,10 @@ enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
 
 /* ---- keeping costly values of a row ---- */
 
-typedef struct tci_rows_kept { int32_t inst, first; int64_t elements; } tci_rows_kept;
+typedef struct tci_rows_kept {
+    int32_t inst, first, last;   /* stages between which it is there */
+    int64_t elements;
+} tci_rows_kept;
 typedef struct tci_rows_keeps { tci_rows_kept *items; int n, cap; int64_t room; } tci_rows_keeps;
 
 static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
@@ -45,13 +48,24 @@ static bool tci_rows_are_apart(const tci_kernel *k, int first, int later)
     return apart;
 }
 
-static bool tci_rows_is_kept(const tci_rows_keeps *keeps, int inst)
+static bool tci_rows_is_kept(const tci_rows_keeps *keeps, int inst, int stage)
 {
     bool kept = false;
     for (int i = 0; i < keeps->n; i++) {
-        kept = kept || keeps->items[i].inst == inst;
+        const tci_rows_kept *at = &keeps->items[i];
+        kept = kept || (at->inst == inst && at->first <= stage && stage <= at->last);
     }
     return kept;
+}
+
+/* The last stage that walks the same rows in turn. */
+static int tci_rows_last(const tci_kernel *k, int first)
+{
+    int last = first;
+    while (last + 1 < k->n_stages && !tci_rows_are_apart(k, first, last + 1)) {
+        last++;
+    }
+    return last;
 }
 
 /* Marks what a stage stores and folds. */
@@ -91,7 +105,7 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
     tci_rows_mark_roots(k, later, late);
     for (int i = k->n_insts - 1; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
-        if (!late[i] || tci_rows_is_kept(keeps, i)) {
+        if (!late[i] || tci_rows_is_kept(keeps, i, later)) {
             continue;
         }
         int64_t bytes = elements * tci_dtype_get((tc_dtype)in->dtype)->bytes;
@@ -100,7 +114,7 @@ static void tci_rows_keep_between(const tci_ask *a, int first, int later, tci_ro
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && a->machine.block_threads > 0);
         if (row && early[i] && bytes <= keeps->room && costly) {
-            tci_rows_kept kept = {i, first, elements};
+            tci_rows_kept kept = {i, first, tci_rows_last(k, first), elements};
             TCI_PUSH(a->s, keeps->items, keeps->n, keeps->cap, kept);
             keeps->room -= bytes;
             continue;
@@ -136,6 +150,8 @@ TCI_FN void tci_rows_keep(const tci_ask *a, tci_build *b)
         const tci_kstage *stage = &k->stages[kept->first];
         int local = tci_build_local(b, (tc_dtype)k->insts[kept->inst].dtype, kept->elements, 0);
         tci_lkeep *keep = tci_build_keep(b, kept->inst, local, kept->first);
+        keep->first = kept->first;
+        keep->last = kept->last;
         int64_t step = 1;
         for (int axis = stage->n_axes - 1; axis >= 0; axis--) {
             keep->coef[stage->axes[axis]] = step;

@@ -16,6 +16,7 @@ typedef struct attention {
     tc_dtype dtype;     /* f32 if none is said */
     bool late;          /* the cotangent follows from the result */
     bool forward;       /* the result is one of the program's */
+    bool drops;         /* weights */
     bool wild;          /* cotangents are -0, infinite and NaN here and there */
     int kernels;        /* of the program on the CPU; 0: those that fit the machine */
 } attention;
@@ -120,7 +121,7 @@ static tc_tensor attend(tc_ctx *ctx, attention c, const tc_tensor *x, tc_tensor 
         scores = tc_add(scores, x[3]);
     }
     *weights = tc_softmax(scores, -1);
-    tc_tensor y = tc_matmul(*weights, v);
+    tc_tensor y = tc_matmul(c.drops ? tc_dropout(*weights, 0.25, 7) : *weights, v);
     return c.groups ? tc_reshape(y, c.heads, c.queries, c.dv) : y;
 }
 
@@ -240,6 +241,18 @@ TEST(gradients_keep_no_scores)
          .mask = CAUSAL, .late = true, .forward = true, .kernels = 3},
         {.name = "f64", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
          .dtype = TC_F64, .kernels = 2},
+        {.name = "dropped", .heads = 2, .queries = 150, .keys = 150, .d = 24, .dv = 24,
+         .drops = true, .kernels = 2},
+        {.name = "dropped, causal", .heads = 2, .queries = 150, .keys = 150, .d = 24, .dv = 24,
+         .mask = CAUSAL, .drops = true, .forward = true, .kernels = 3},
+        {.name = "dropped, late", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
+         .drops = true, .late = true, .forward = true, .kernels = 4},
+        {.name = "dropped, f64", .heads = 2, .queries = 120, .keys = 130, .d = 16, .dv = 16,
+         .drops = true, .forward = true, .dtype = TC_F64, .kernels = 3},
+        {.name = "dropped, bf16", .heads = 2, .queries = 150, .keys = 150, .d = 32, .dv = 32,
+         .drops = true, .forward = true, .dtype = TC_BF16},
+        {.name = "dropped, shared keys", .heads = 6, .queries = 70, .keys = 150, .d = 16,
+         .dv = 16, .groups = 3, .drops = true, .kernels = 3},
         {.name = "shared keys", .heads = 6, .queries = 70, .keys = 150, .d = 16, .dv = 16,
          .groups = 3, .kernels = 3},
         {.name = "shared keys, causal", .heads = 6, .queries = 150, .keys = 150, .d = 16, .dv = 16,
