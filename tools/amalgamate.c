@@ -144,7 +144,8 @@ static void add_built(text *t, const char *name, const char *kind, const char *o
                       const char *doc)
 {
     bool loss = !strcmp(kind, "LOSS");
-    text takes = {0}, names = {0}, gives = {0};
+    text takes = {0}, names = {0}, gives = {0}, none = {0};
+    add(&none, "", "", "");
     add(&takes, "", "", "");
     add(&names, "", "", "");
     add(&gives, "", "", "");
@@ -154,14 +155,21 @@ static void add_built(text *t, const char *name, const char *kind, const char *o
         add(&takes, takes.n ? ", tc_arg " : "tc_arg ", operand, "");
         add(&names, names.n ? ", " : "", operand, "");
         add(&gives, "TC_ARG(", operand, "), ");
+        if (at[strcspn(at, ",)")] == ',') { /* TCI_ELSE(operand, number) */
+            const char *number = at + strcspn(at, ",") + 2;
+            add(&none, none.n ? ", " : ";\n * TC_NONE: ", operand, " ");
+            add_n(&none, number, strcspn(number, ")"));
+        }
     }
-    add(t, "/* ", doc, !strcmp(kind, "FLOAT") ? "; float */\n" : " */\n");
+    add(t, "/* ", doc, !strcmp(kind, "FLOAT") ? "; float" : "");
+    add(t, none.at, " */\n", "");
     add(t, "TC_API tc_tensor tc_", name, "_at(\n    ");
     add(t, takes.at, loss ? ",\n    tc_reduction reduction" : "", ", tc_site here);\n");
     add(t, "#define tc_", name, "(");
     add(t, names.at, loss ? ", reduction" : "", ") \\\n    tc_");
     add(t, name, "_at( \\\n        ", gives.at);
     add(t, loss ? "(reduction), " : "", "TC_HERE)", "\n");
+    free(none.at);
     free(takes.at);
     free(names.at);
     free(gives.at);
@@ -175,7 +183,9 @@ static text make_ops(void)
         "/* ---- elementwise: operands are tensors or C numbers ----\n"
         " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands\n"
         " * meet unless its line says: bool; float (a float dtype stays, others give f32); not of\n"
-        " * bool, of integers (else TC_ERR_DTYPE). TC_ERR_HANDLE: no operand is a tensor. */\n");
+        " * bool, of integers (else TC_ERR_DTYPE). Integers wrap; a float function is NaN where it\n"
+        " * has no value and infinite at a pole. TC_ERR_HANDLE: no operand is a tensor;\n"
+        " * TC_ERR_DTYPE: a number that the integer dtype does not hold. */\n");
 #define X(id, name, arity, rule, cost, value, gradient, doc) \
     add_elementwise(&t, #name, arity, #rule, doc);
     TCI_EW_OPS(X)
@@ -191,10 +201,13 @@ static text make_ops(void)
         add(&t,
             loss ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
                  : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
-            loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, or TC_REDUCE_NONE "
-                   "(else\n * TC_ERR_ARGUMENT). */\n"
-                 : " * TC_NONE stands for the default of an operand that has one "
-                   "(tc_op_params). f16 and\n * bf16 are computed in f32 and rounded once. */\n",
+            loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, "
+                   "each\n * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. "
+                   "*/\n"
+                 : " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the "
+                   "operands\n * meet or, where its line says float, f32 of integers. f16 and bf16 "
+                   "are computed in f32\n * and rounded once. TC_ERR_HANDLE: no operand is a "
+                   "tensor. */\n",
             "");
 #define X(id, name, arity, kind, operands, formula, doc)                                          \
     if (loss == !strcmp(#kind, "LOSS")) {                                                         \

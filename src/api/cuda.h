@@ -11,13 +11,15 @@
 extern "C" {
 #endif
 
-/* bytes >= 0, aligned to 256. TC_ERR_BACKEND: no GPU works here; TC_ERR_MEMORY. The caller
- * frees. */
+/* bytes >= 0, aligned to 256. TC_ERR_ARGUMENT: less, or memory is NULL; TC_ERR_BACKEND: no GPU
+ * works here; TC_ERR_MEMORY. The caller frees. */
 TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory);
 /* On the GPU of that number (tc_options.device); elsewhere programs copy what lies there. */
 TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory);
 TC_API void tc_cuda_free(void *memory); /* NULL is fine */
-/* Either side may be memory of the host or of the device. Returns when the bytes are there. */
+/* Either side may be memory of the host or of the device. Returns when the bytes are there.
+ * TC_ERR_ARGUMENT: bytes < 0, or NULL where there are some; TC_ERR_BACKEND: no GPU works here, or
+ * it refuses. */
 TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
 /* A queue (tc_run_async) whose kernels go to a CUDA stream of the user on the GPU of that number: a
  * CUstream or cudaStream_t, NULL for the legacy default stream. What is on the stream before

@@ -4,7 +4,9 @@
 /* ---- elementwise: operands are tensors or C numbers ----
  * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
  * meet unless its line says: bool; float (a float dtype stays, others give f32); not of
- * bool, of integers (else TC_ERR_DTYPE). TC_ERR_HANDLE: no operand is a tensor. */
+ * bool, of integers (else TC_ERR_DTYPE). Integers wrap; a float function is NaN where it
+ * has no value and infinite at a pole. TC_ERR_HANDLE: no operand is a tensor;
+ * TC_ERR_DTYPE: a number that the integer dtype does not hold. */
 /* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);
 #define tc_neg(a) tc_neg_at(TC_ARG(a), TC_HERE)
@@ -47,7 +49,7 @@ TC_API tc_tensor tc_silu_at(tc_arg a, tc_site here);
 /* error function; float */
 TC_API tc_tensor tc_erf_at(tc_arg a, tc_site here);
 #define tc_erf(a) tc_erf_at(TC_ARG(a), TC_HERE)
-/* a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf; float */
+/* a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf (arXiv 1606.08415); float */
 TC_API tc_tensor tc_gelu_at(tc_arg a, tc_site here);
 #define tc_gelu(a) tc_gelu_at(TC_ARG(a), TC_HERE)
 /* max(a, 0), NaN stays; not of bool */
@@ -158,7 +160,7 @@ TC_API tc_tensor tc_mul_at(tc_arg a, tc_arg b, tc_site here);
 /* a / b, always in floats; float */
 TC_API tc_tensor tc_div_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_div(a, b) tc_div_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a to the b; not of bool */
+/* a to the b; of integers, a negative b: truncated, and 0 of 0; not of bool */
 TC_API tc_tensor tc_pow_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_pow(a, b) tc_pow_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a * b + c; of f32 and f64 rounded once; not of bool */
@@ -296,39 +298,44 @@ TC_API tc_tensor tc_argmin_at(tc_tensor x, int axis, bool keepdims, tc_site here
 #define tc_argmin(x, axis, keepdims) tc_argmin_at((x), (axis), (keepdims), TC_HERE)
 
 /* ---- made of elementwise ops: operands are tensors or C numbers ----
- * TC_NONE stands for the default of an operand that has one (tc_op_params). f16 and
- * bf16 are computed in f32 and rounded once. */
-/* x above 0, else x * negative_slope */
+ * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
+ * meet or, where its line says float, f32 of integers. f16 and bf16 are computed in f32
+ * and rounded once. TC_ERR_HANDLE: no operand is a tensor. */
+/* x above 0, else x * negative_slope;
+ * TC_NONE: negative_slope 0.01 */
 TC_API tc_tensor tc_leaky_relu_at(
     tc_arg x, tc_arg negative_slope, tc_site here);
 #define tc_leaky_relu(x, negative_slope) \
     tc_leaky_relu_at( \
         TC_ARG(x), TC_ARG(negative_slope), TC_HERE)
-/* x above 0, else alpha * (exp(x) - 1); float */
+/* x above 0, else alpha * (exp(x) - 1) (arXiv 1511.07289); float;
+ * TC_NONE: alpha 1 */
 TC_API tc_tensor tc_elu_at(
     tc_arg x, tc_arg alpha, tc_site here);
 #define tc_elu(x, alpha) \
     tc_elu_at( \
         TC_ARG(x), TC_ARG(alpha), TC_HERE)
-/* x above 0, else alpha * (exp(x / alpha) - 1); float */
+/* x above 0, else alpha * (exp(x / alpha) - 1) (arXiv 1704.07483); float;
+ * TC_NONE: alpha 1 */
 TC_API tc_tensor tc_celu_at(
     tc_arg x, tc_arg alpha, tc_site here);
 #define tc_celu(x, alpha) \
     tc_celu_at( \
         TC_ARG(x), TC_ARG(alpha), TC_HERE)
-/* elu scaled so that mean 0 and variance 1 stay; float */
+/* elu scaled so that mean 0 and variance 1 stay (arXiv 1706.02515); float */
 TC_API tc_tensor tc_selu_at(
     tc_arg x, tc_site here);
 #define tc_selu(x) \
     tc_selu_at( \
         TC_ARG(x), TC_HERE)
-/* x * tanh(softplus(x)); float */
+/* x * tanh(softplus(x)) (arXiv 1908.08681); float */
 TC_API tc_tensor tc_mish_at(
     tc_arg x, tc_site here);
 #define tc_mish(x) \
     tc_mish_at( \
         TC_ARG(x), TC_HERE)
-/* log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold; float */
+/* log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold; float;
+ * TC_NONE: beta 1, threshold 20 */
 TC_API tc_tensor tc_softplus_at(
     tc_arg x, tc_arg beta, tc_arg threshold, tc_site here);
 #define tc_softplus(x, beta, threshold) \
@@ -340,13 +347,15 @@ TC_API tc_tensor tc_logsigmoid_at(
 #define tc_logsigmoid(x) \
     tc_logsigmoid_at( \
         TC_ARG(x), TC_HERE)
-/* x nearer to 0 by lambd, 0 within it */
+/* x nearer to 0 by lambd, 0 within it;
+ * TC_NONE: lambd 0.5 */
 TC_API tc_tensor tc_softshrink_at(
     tc_arg x, tc_arg lambd, tc_site here);
 #define tc_softshrink(x, lambd) \
     tc_softshrink_at( \
         TC_ARG(x), TC_ARG(lambd), TC_HERE)
-/* x, 0 within lambd of 0 */
+/* x, 0 within lambd of 0;
+ * TC_NONE: lambd 0.5 */
 TC_API tc_tensor tc_hardshrink_at(
     tc_arg x, tc_arg lambd, tc_site here);
 #define tc_hardshrink(x, lambd) \
@@ -364,7 +373,8 @@ TC_API tc_tensor tc_threshold_at(
 #define tc_threshold(x, threshold, value) \
     tc_threshold_at( \
         TC_ARG(x), TC_ARG(threshold), TC_ARG(value), TC_HERE)
-/* x cut to [min_val, max_val] */
+/* x cut to [min_val, max_val];
+ * TC_NONE: min_val -1, max_val 1 */
 TC_API tc_tensor tc_hardtanh_at(
     tc_arg x, tc_arg min_val, tc_arg max_val, tc_site here);
 #define tc_hardtanh(x, min_val, max_val) \
@@ -382,19 +392,20 @@ TC_API tc_tensor tc_hardsigmoid_at(
 #define tc_hardsigmoid(x) \
     tc_hardsigmoid_at( \
         TC_ARG(x), TC_HERE)
-/* x * hardsigmoid(x); float */
+/* x * hardsigmoid(x) (arXiv 1905.02244); float */
 TC_API tc_tensor tc_hardswish_at(
     tc_arg x, tc_site here);
 #define tc_hardswish(x) \
     tc_hardswish_at( \
         TC_ARG(x), TC_HERE)
-/* gelu, its normal distribution approximated by tanh; float */
+/* gelu, its normal distribution approximated by tanh (arXiv 1606.08415); float */
 TC_API tc_tensor tc_gelu_tanh_at(
     tc_arg x, tc_site here);
 #define tc_gelu_tanh(x) \
     tc_gelu_tanh_at( \
         TC_ARG(x), TC_HERE)
-/* log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing; float */
+/* log(x / (1 - x)), x cut to [eps, 1 - eps]; an eps of -1 cuts nothing; float;
+ * TC_NONE: eps -1 */
 TC_API tc_tensor tc_logit_at(
     tc_arg x, tc_arg eps, tc_site here);
 #define tc_logit(x, eps) \
@@ -406,13 +417,15 @@ TC_API tc_tensor tc_lerp_at(
 #define tc_lerp(x, end, weight) \
     tc_lerp_at( \
         TC_ARG(x), TC_ARG(end), TC_ARG(weight), TC_HERE)
-/* x + value * tensor1 * tensor2 */
+/* x + value * tensor1 * tensor2;
+ * TC_NONE: value 1 */
 TC_API tc_tensor tc_addcmul_at(
     tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
 #define tc_addcmul(x, tensor1, tensor2, value) \
     tc_addcmul_at( \
         TC_ARG(x), TC_ARG(tensor1), TC_ARG(tensor2), TC_ARG(value), TC_HERE)
-/* x + value * tensor1 / tensor2; float */
+/* x + value * tensor1 / tensor2; float;
+ * TC_NONE: value 1 */
 TC_API tc_tensor tc_addcdiv_at(
     tc_arg x, tc_arg tensor1, tc_arg tensor2, tc_arg value, tc_site here);
 #define tc_addcdiv(x, tensor1, tensor2, value) \
@@ -432,8 +445,8 @@ TC_API tc_tensor tc_rad2deg_at(
         TC_ARG(x), TC_HERE)
 
 /* ---- losses of elements: operands as above, then the reduction ----
- * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, or TC_REDUCE_NONE (else
- * TC_ERR_ARGUMENT). */
+ * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, each
+ * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. */
 /* squared error */
 TC_API tc_tensor tc_mse_loss_at(
     tc_arg input, tc_arg target,
@@ -448,42 +461,48 @@ TC_API tc_tensor tc_l1_loss_at(
 #define tc_l1_loss(input, target, reduction) \
     tc_l1_loss_at( \
         TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
-/* half the squared error over beta, from beta on the absolute error less beta / 2 */
+/* half the squared error over beta, from beta on the absolute error less beta / 2;
+ * TC_NONE: beta 1 */
 TC_API tc_tensor tc_smooth_l1_loss_at(
     tc_arg input, tc_arg target, tc_arg beta,
     tc_reduction reduction, tc_site here);
 #define tc_smooth_l1_loss(input, target, beta, reduction) \
     tc_smooth_l1_loss_at( \
         TC_ARG(input), TC_ARG(target), TC_ARG(beta), (reduction), TC_HERE)
-/* half the squared error, beyond delta a line */
+/* half the squared error, beyond delta the line that goes on from it (Huber, 1964);
+ * TC_NONE: delta 1 */
 TC_API tc_tensor tc_huber_loss_at(
     tc_arg input, tc_arg target, tc_arg delta,
     tc_reduction reduction, tc_site here);
 #define tc_huber_loss(input, target, delta, reduction) \
     tc_huber_loss_at( \
         TC_ARG(input), TC_ARG(target), TC_ARG(delta), (reduction), TC_HERE)
-/* -(target * log(input) + (1 - target) * log(1 - input)), each log at least -100 */
+/* -(target * log(input) + (1 - target) * log(1 - input)), each log at least -100;
+ * TC_NONE: weight 1 */
 TC_API tc_tensor tc_binary_cross_entropy_at(
     tc_arg input, tc_arg target, tc_arg weight,
     tc_reduction reduction, tc_site here);
 #define tc_binary_cross_entropy(input, target, weight, reduction) \
     tc_binary_cross_entropy_at( \
         TC_ARG(input), TC_ARG(target), TC_ARG(weight), (reduction), TC_HERE)
-/* binary cross entropy of sigmoid(input); pos_weight counts the targets of 1 */
+/* binary cross entropy of sigmoid(input); pos_weight counts the targets of 1;
+ * TC_NONE: weight 1, pos_weight 1 */
 TC_API tc_tensor tc_binary_cross_entropy_with_logits_at(
     tc_arg input, tc_arg target, tc_arg weight, tc_arg pos_weight,
     tc_reduction reduction, tc_site here);
 #define tc_binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) \
     tc_binary_cross_entropy_with_logits_at( \
         TC_ARG(input), TC_ARG(target), TC_ARG(weight), TC_ARG(pos_weight), (reduction), TC_HERE)
-/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2 */
+/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2;
+ * TC_NONE: full 0, eps 1e-6 */
 TC_API tc_tensor tc_gaussian_nll_loss_at(
     tc_arg input, tc_arg target, tc_arg var, tc_arg full, tc_arg eps,
     tc_reduction reduction, tc_site here);
 #define tc_gaussian_nll_loss(input, target, var, full, eps, reduction) \
     tc_gaussian_nll_loss_at( \
         TC_ARG(input), TC_ARG(target), TC_ARG(var), TC_ARG(full), TC_ARG(eps), (reduction), TC_HERE)
-/* max(0, margin - target * (input1 - input2)) */
+/* max(0, margin - target * (input1 - input2));
+ * TC_NONE: margin 0 */
 TC_API tc_tensor tc_margin_ranking_loss_at(
     tc_arg input1, tc_arg input2, tc_arg target, tc_arg margin,
     tc_reduction reduction, tc_site here);
@@ -497,7 +516,8 @@ TC_API tc_tensor tc_soft_margin_loss_at(
 #define tc_soft_margin_loss(input, target, reduction) \
     tc_soft_margin_loss_at( \
         TC_ARG(input), TC_ARG(target), (reduction), TC_HERE)
-/* input for targets of 1, max(0, margin - input) for those of -1 */
+/* input for targets of 1, max(0, margin - input) for those of -1;
+ * TC_NONE: margin 1 */
 TC_API tc_tensor tc_hinge_embedding_loss_at(
     tc_arg input, tc_arg target, tc_arg margin,
     tc_reduction reduction, tc_site here);

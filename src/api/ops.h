@@ -10,7 +10,10 @@
  * TC_ERR_MEMORY; a poisoned operand is returned as it is. TC_ERR_SHAPE, TC_ERR_DTYPE and
  * TC_ERR_AXIS tell of operands and axes that do not fit what stands at the call, TC_ERR_ARGUMENT of
  * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
- * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. */
+ * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. What a comment
+ * does not say: the result has the shape and dtype of the first operand; tensors of different
+ * dtypes meet as in torch (u16, u32 and u64 as in NumPy), their shapes broadcast as in
+ * NumPy; axes and sizes that the call does not name stay as they are. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -26,11 +29,12 @@ typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_r
 #include "ops.gen.h"
 
 /* ---- choice and conversion ---- */
-/* c ? a : b, element by element; c counts as true where it is not 0. */
+/* c ? a : b, element by element; c, of any dtype, counts as true where it is not 0. The three
+ * broadcast; the result has the dtype in which a and b meet. */
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here);
 #define tc_where(c, a, b) tc_where_at(TC_ARG(c), TC_ARG(a), TC_ARG(b), TC_HERE)
-/* float -> int truncates, saturates, NaN gives 0; int -> int wraps; to bool: not 0; else to nearest
- * even. */
+/* From any dtype to any: float -> int truncates, saturates, NaN gives 0; int -> int wraps; to bool:
+ * not 0; else to nearest even. */
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 #define tc_cast(x, dtype) tc_cast_at((x), (dtype), TC_HERE)
 /* The same bits as another dtype of the same size (else TC_ERR_DTYPE; bool has none): those of an
@@ -39,7 +43,8 @@ TC_API tc_tensor tc_bitcast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 #define tc_bitcast(x, dtype) tc_bitcast_at((x), (dtype), TC_HERE)
 
 /* ---- made from nothing ---- */
-/* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number or a 0-d tensor. */
+/* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number, which an integer dtype holds but for its
+ * fraction (else TC_ERR_DTYPE), or a 0-d tensor. */
 TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
                             tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
@@ -48,16 +53,18 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 #define tc_zeros(ctx, ...) tc_full(ctx, 0, __VA_ARGS__)
 /* Ones: tc_ones(ctx, TC_F32, 3, 4). */
 #define tc_ones(ctx, ...) tc_full(ctx, 1, __VA_ARGS__)
-/* start, start + step, ... before stop. Floats are computed in f64 and rounded once; of integers
- * start and step lose their fractions first, as in torch, which change no count: from 0.5 to 2 by
- * 0.5 are 0 0 0. */
+/* start, start + step, ... before stop, [n], none where stop is not on the way: numbers all three
+ * (TC_ERR_ARGUMENT: a tensor, a step of 0), any dtype but bool. Floats are computed in f64 and
+ * rounded once; of integers start and step lose their fractions first, as in torch, which change no
+ * count: from 0.5 to 2 by 0.5 are 0 0 0. */
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
     tc_arange_at((ctx), TC_ARG(start), TC_ARG(stop), TC_ARG(step), (dtype), TC_HERE)
 
-/* `steps` numbers (or 0-d tensors) from start to stop, both of them among these, in even steps;
- * logspace: base to the power of each. Computed in f64 and rounded once. */
+/* `steps` elements, 0 or more, from start to stop (numbers or 0-d tensors), both of them among
+ * these, in even steps: [steps] of any dtype but bool. logspace: base to the power of each.
+ * Computed in f64 and rounded once. */
 TC_API tc_tensor tc_linspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t steps,
                                 tc_dtype dtype, tc_site here);
 #define tc_linspace(ctx, start, stop, steps, dtype)                                                \
@@ -66,7 +73,8 @@ TC_API tc_tensor tc_logspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t 
                                 tc_dtype dtype, tc_site here);
 #define tc_logspace(ctx, start, stop, steps, base, dtype)                                          \
     tc_logspace_at((ctx), TC_ARG(start), TC_ARG(stop), (steps), (base), (dtype), TC_HERE)
-/* Rows and columns, [2, n] i64, of the elements of a matrix that tc_tril or tc_triu keeps. */
+/* Rows and columns, [2, n] i64, of the elements of a matrix that tc_tril or tc_triu keeps, row by
+ * row. TC_ERR_ARGUMENT: a negative or symbolic number. */
 TC_API tc_tensor tc_tril_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, int64_t offset,
                                     tc_site here);
 #define tc_tril_indices(ctx, rows, columns, offset)                                                \
@@ -78,7 +86,8 @@ TC_API tc_tensor tc_triu_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, 
 
 /* ---- random numbers: functions of a key ----
  * The key is a C integer or a 0-d tensor of an integer dtype, taken as u64. An element is a
- * function of the key and of its row-major index alone (Philox4x32-10), so the same key gives the
+ * function of the key and of its row-major index alone (Philox4x32-10: Salmon et al., "Parallel
+ * random numbers: as easy as 1, 2, 3", 2011), so the same key gives the
  * same bits on every backend, whatever the sizes, fusion, vectors and threads are. Two calls with
  * one key give the same numbers; calls that are to be independent get keys of their own, from
  * tc_fold_in. A key that is an input or a parameter makes a program draw anew in each run without
@@ -94,7 +103,8 @@ typedef struct tc_keys {
     uint64_t given;
 } tc_keys;
 #define tc_next_key(keys) tc_fold_in((keys)->key, (keys)->given++)
-/* tc_random_bits(ctx, key, TC_U32, 3, 4): all bits of an integer dtype, each 0 or 1 alike. */
+/* tc_random_bits(ctx, key, TC_U32, 3, 4): all bits of an integer dtype (not bool), each 0 or 1
+ * alike. */
 TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
                                    tc_site here);
 #define tc_random_bits(ctx, key, ...)                                                              \
@@ -106,15 +116,15 @@ TC_API tc_tensor tc_rand_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype
                             tc_site here);
 #define tc_rand(ctx, key, ...)                                                                     \
     tc_rand_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Normal, of mean 0 and variance 1 (Box and Muller). */
+/* Normal, of mean 0 and variance 1, in a float dtype (Box and Muller, 1958). */
 TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 #define tc_randn(ctx, key, ...)                                                                    \
     tc_randn_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* tc_randint(ctx, key, 0, 10, TC_I32, 3, 4): integers from low to high - 1, all alike to one part
- * in 2^64 / (high - low). low and high are numbers (TC_ERR_ARGUMENT: none lies between them, or the
- * dtype does not hold them) or 0-d tensors of integers, where low is the result if it is not less
- * than high. */
+/* tc_randint(ctx, key, 0, 10, TC_I32, 3, 4): of an integer dtype, low to high - 1, all alike to one
+ * part in 2^64 / (high - low). low and high are numbers (TC_ERR_ARGUMENT: none lies between them,
+ * or the dtype does not hold them) or 0-d tensors of integers, where low is the result if it is not
+ * less than high. */
 TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high, int n,
                                const int64_t *dtype_and_sizes, tc_site here);
 #define tc_randint(ctx, key, low, high, ...)                                                       \
@@ -124,15 +134,16 @@ TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high,
 TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
 /* Places along the last axis of p [..., n], drawn with probabilities in proportion to it (floats, 0
- * or more, not all 0): [..., samples] i64. Without replacement none twice: TC_ERR_ARGUMENT if there
- * are more samples than elements. */
+ * or more, not all 0): [..., samples] i64. Without replacement none twice. TC_ERR_ARGUMENT: p is
+ * 0-d or no float, samples is negative, or without replacement more than n. */
 TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacement, tc_arg key,
                                    tc_site here);
 #define tc_multinomial(p, samples, replacement, key)                                               \
     tc_multinomial_at((p), (samples), (replacement), TC_ARG(key), TC_HERE)
 /* softmax((logits + noise) / tau) along an axis, of Gumbel's noise: close to one place drawn with
- * the probabilities softmax(logits), and with a gradient. hard: 1 at the largest and 0 elsewhere,
- * with that gradient. TC_ERR_ARGUMENT: tau is not above 0. */
+ * the probabilities softmax(logits), and with a gradient (Jang, Gu and Poole, arXiv 1611.01144).
+ * hard: 1 at the largest and 0 elsewhere, with that gradient. Integers count as f32.
+ * TC_ERR_ARGUMENT: tau is not above 0, or logits are 0-d. */
 TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, int axis,
                                       tc_arg key, tc_site here);
 #define tc_gumbel_softmax(logits, tau, hard, axis, key)                                            \
@@ -143,18 +154,20 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
 TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
 #define tc_dropout(x, p, key) tc_dropout_at((x), TC_ARG(p), TC_ARG(key), TC_HERE)
 
-/* ---- over axes ---- */
-/* Sum / count; integers and bool in f32. */
+/* ---- over axes: what is reduced drops its axes, or keeps them with size 1 where keepdims ---- */
+/* Sum / count, NaN over nothing; integers and bool in f32. */
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_mean(x, axes, keepdims) tc_mean_at((x), (axes), (keepdims), TC_HERE)
 /* Variance: the sum of squared differences from the mean over (count - correction), in one pass
- * over x; 1 is the unbiased estimate of a sample, 0 the variance of these very elements. NaN where
- * nothing is left to divide by. Integers and bool in f32; f16 and bf16 are computed in f32. */
+ * over x (parts joined as by Chan, Golub and LeVeque, 1979); 1 is the unbiased estimate of a
+ * sample, 0 the variance of these very elements. NaN where nothing is left to divide by. Integers
+ * and bool in f32; f16 and bf16 are computed in f32. TC_ERR_ARGUMENT: the correction is not
+ * finite. */
 TC_API tc_tensor tc_var_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
                            tc_site here);
 #define tc_var(x, axes, correction, keepdims)                                                      \
     tc_var_at((x), (axes), (correction), (keepdims), TC_HERE)
-/* The square root of the variance. */
+/* The square root of the variance, with its errors. */
 TC_API tc_tensor tc_std_at(tc_tensor x, tc_axes axes, double correction, bool keepdims,
                            tc_site here);
 #define tc_std(x, axes, correction, keepdims)                                                      \
@@ -165,10 +178,11 @@ TC_API void tc_var_mean_at(tc_tensor x, tc_axes axes, double correction, bool ke
                            tc_tensor *var, tc_tensor *mean, tc_site here);
 #define tc_var_mean(x, axes, correction, keepdims, var, mean)                                      \
     tc_var_mean_at((x), (axes), (correction), (keepdims), (var), (mean), TC_HERE)
-/* Running sum along an axis; integers and bool in i64. */
+/* Running sum along an axis, of x's shape; bool and integers in i64, u16 and up in u64. */
 TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumsum(x, axis) tc_cumsum_at((x), (axis), TC_HERE)
-/* Running product, in the dtypes of a sum; running log(sum(exp(x))), without overflow. */
+/* Running product, in the dtypes of a sum; running log(sum(exp(x))), without overflow, integers and
+ * bool in f32. */
 TC_API tc_tensor tc_cumprod_at(tc_tensor x, int axis, tc_site here);
 #define tc_cumprod(x, axis) tc_cumprod_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_logcumsumexp_at(tc_tensor x, int axis, tc_site here);
@@ -184,17 +198,19 @@ TC_API void tc_cummin_at(tc_tensor x, int axis, tc_tensor *values, tc_tensor *in
                          tc_site here);
 #define tc_cummin(x, axis, values, indices)                                                        \
     tc_cummin_at((x), (axis), (values), (indices), TC_HERE)
-/* tc_min and tc_max of the same axes. */
+/* tc_min and tc_max of the same axes, with their errors. */
 TC_API void tc_aminmax_at(tc_tensor x, tc_axes axes, bool keepdims, tc_tensor *least,
                           tc_tensor *most, tc_site here);
 #define tc_aminmax(x, axes, keepdims, least, most)                                                 \
     tc_aminmax_at((x), (axes), (keepdims), (least), (most), TC_HERE)
-/* The k-th smallest element along an axis, k from 1 on, and where it stands. */
+/* The k-th smallest element along an axis, and where it stands (i64). TC_ERR_ARGUMENT: k is not
+ * from 1 to its size. */
 TC_API void tc_kthvalue_at(tc_tensor x, int64_t k, int axis, bool keepdims, tc_tensor *values,
                            tc_tensor *indices, tc_site here);
 #define tc_kthvalue(x, k, axis, keepdims, values, indices)                                         \
     tc_kthvalue_at((x), (k), (axis), (keepdims), (values), (indices), TC_HERE)
-/* The median along an axis, the lower of two in the middle, and where it stands; NaN if one is. */
+/* The median along an axis, the lower of two in the middle, and where it stands (i64); NaN if one
+ * is. Here and below TC_ERR_SHAPE: the axis has no elements. */
 TC_API void tc_median_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
                          tc_tensor *indices, tc_site here);
 #define tc_median(x, axis, keepdims, values, indices)                                              \
@@ -204,20 +220,22 @@ TC_API void tc_nanmedian_at(tc_tensor x, int axis, bool keepdims, tc_tensor *val
                             tc_tensor *indices, tc_site here);
 #define tc_nanmedian(x, axis, keepdims, values, indices)                                           \
     tc_nanmedian_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
-/* The element that an axis has most often, the least of several, and where it stands last. */
+/* The element that an axis has most often, the least of several, and where it stands last (i64). */
 TC_API void tc_mode_at(tc_tensor x, int axis, bool keepdims, tc_tensor *values,
                        tc_tensor *indices, tc_site here);
 #define tc_mode(x, axis, keepdims, values, indices)                                                \
     tc_mode_at((x), (axis), (keepdims), (values), (indices), TC_HERE)
 /* How many elements of all of x lie in each of `bins` even bins from low to high; where these are
- * equal, from the least to the largest of x. Others are left out. x's dtype, a float. */
+ * equal, from the least to the largest of x. Others are left out. [bins] of x's dtype.
+ * TC_ERR_ARGUMENT: x is no float, there are no bins, or low is not <= high. */
 TC_API tc_tensor tc_histc_at(tc_tensor x, int64_t bins, double low, double high, tc_site here);
 #define tc_histc(x, bins, low, high) tc_histc_at((x), (bins), (low), (high), TC_HERE)
-/* How many elements of x, of an integer dtype, are 0, 1, ... size - 1, in i64; or the sums of their
- * weights, of x's shape. Others are left out. */
+/* How many elements of x, of an integer dtype, are 0, 1, ... size - 1: [size] i64; or the sums of
+ * their weights, of x's shape (TC_NONE: none), in the weights' dtype. Others are left out. */
 TC_API tc_tensor tc_bincount_at(tc_tensor x, tc_tensor weights, int64_t size, tc_site here);
 #define tc_bincount(x, weights, size) tc_bincount_at((x), (weights), (size), TC_HERE)
-/* Whether each element of x is in the list. */
+/* Whether each element of x is in the list, of any shape: bool; compared in the dtype in which they
+ * meet. */
 TC_API tc_tensor tc_isin_at(tc_tensor x, tc_tensor list, tc_site here);
 #define tc_isin(x, list) tc_isin_at((x), (list), TC_HERE)
 /* The k largest elements along an axis, largest first, or the smallest, smallest first: to *values,
@@ -237,12 +255,15 @@ TC_API void tc_sort_at(tc_tensor x, int axis, bool descending, tc_tensor *values
 /* The indices of tc_sort. */
 TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site here);
 #define tc_argsort(x, axis, descending) tc_argsort_at((x), (axis), (descending), TC_HERE)
+/* exp(x) / sum of exp(x) along an axis, and the logarithm of that, neither of which overflows;
+ * integers and bool in f32. */
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_softmax(x, axis) tc_softmax_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_log_softmax(x, axis) tc_log_softmax_at((x), (axis), TC_HERE)
 /* (x - mean) / sqrt(variance + eps) * weight + bias; the variance divides by the count. weight and
- * bias have the sizes of the axes, or are TC_NONE. */
+ * bias have the sizes of the axes (else TC_ERR_SHAPE), or are TC_NONE; eps is a number or 0-d.
+ * Integers and bool in f32. TC_ERR_AXIS: no axes. Ba, Kiros and Hinton, arXiv 1607.06450. */
 TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, tc_tensor bias,
                                   tc_arg eps, tc_site here);
 #define tc_layer_norm(x, axes, weight, bias, eps)                                                  \
@@ -257,93 +278,107 @@ TC_API tc_tensor tc_materialize_at(tc_tensor x, tc_site here);
  * stored */
 TC_API tc_tensor tc_nofuse_at(tc_tensor x, tc_site here);
 #define tc_nofuse(x) tc_nofuse_at((x), TC_HERE)
-/* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target
- * holds class indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end)
- * fails the run. */
+/* Mean of -log_softmax(logits)[target] over the targets, 0-d, in the dtype of the logits (f32 of
+ * integers). logits [N, C], [N, C, ...] or [C]; target holds class indices, integers: [N],
+ * [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end) fails the run with
+ * TC_ERR_INDEX. */
 TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here);
 #define tc_cross_entropy(logits, target) tc_cross_entropy_at((logits), (target), TC_HERE)
 
-/* ---- made of other calls: floats are computed in f32 or f64 and rounded once; integers and bool
- * count as f32 unless a line says otherwise; eps keeps divisors above 0 ---- */
-/* x, at least min and at most max, each a tensor, a number or TC_NONE; one is given. */
+/* ---- made of other calls: floats are computed in f32 or f64 and rounded once to the dtype of the
+ * first operand; integers and bool count as f32 unless a line says otherwise; eps keeps divisors
+ * above 0 ---- */
+/* x, at least min and at most max, each a tensor, a number or TC_NONE; one is given (else
+ * TC_ERR_ARGUMENT). All broadcast, in the dtype in which they meet. */
 TC_API tc_tensor tc_clamp_at(tc_tensor x, tc_arg min, tc_arg max, tc_site here);
 #define tc_clamp(x, min, max) tc_clamp_at((x), TC_ARG(min), TC_ARG(max), TC_HERE)
-/* value where mask is not 0, else x; of x's dtype. */
+/* value where mask is not 0, else x; all broadcast; of x's dtype. */
 TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc_site here);
 #define tc_masked_fill(x, mask, value) tc_masked_fill_at((x), (mask), TC_ARG(value), TC_HERE)
-/* Numbers in place of NaN and the infinities; TC_NONE: 0, and the dtype's largest and lowest. */
+/* Numbers in place of NaN and the infinities; TC_NONE: 0, and the dtype's largest and lowest. Of
+ * integers x itself. */
 TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg neginf,
                                   tc_site here);
 #define tc_nan_to_num(x, nan, posinf, neginf)                                                      \
     tc_nan_to_num_at((x), TC_ARG(nan), TC_ARG(posinf), TC_ARG(neginf), TC_HERE)
-/* How many bits are 1; of integers. */
+/* How many bits are 1; of integers, in x's dtype. */
 TC_API tc_tensor tc_popcount_at(tc_tensor x, tc_site here);
 #define tc_popcount(x) tc_popcount_at((x), TC_HERE)
-/* The first half along an axis times the sigmoid of the second. */
+/* The first half along an axis, of an even size 2 n, times the sigmoid of the second: n along
+ * it. */
 TC_API tc_tensor tc_glu_at(tc_tensor x, int axis, tc_site here);
 #define tc_glu(x, axis) tc_glu_at((x), (axis), TC_HERE)
-/* Rotary embedding: x * cosine + (-second half, first half of the last axis) * sine. */
+/* Rotary embedding: x * cosine + (-second half, first half of the last axis) * sine, where that
+ * axis has an even size; all broadcast. Su et al., arXiv 2104.09864, in the order of GPT-NeoX. */
 TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_site here);
 #define tc_rope(x, cosine, sine) tc_rope_at((x), (cosine), (sine), TC_HERE)
 /* log(sum(exp(x))) that does not overflow before its result. */
 TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_logsumexp(x, axes, keepdims) tc_logsumexp_at((x), (axes), (keepdims), TC_HERE)
 /* (sum of |x|^p)^(1/p): 2 is that of Euclid and Frobenius, INFINITY the largest |x|, -INFINITY the
- * smallest, 0 how many are not 0. */
+ * smallest (TC_ERR_SHAPE: of nothing), 0 how many are not 0. */
 TC_API tc_tensor tc_norm_at(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here);
 #define tc_norm(x, p, axes, keepdims) tc_norm_at((x), (p), (axes), (keepdims), TC_HERE)
-/* x / max(norm along the axis, eps). */
+/* x / max(p-norm along the axis, eps). */
 TC_API tc_tensor tc_normalize_at(tc_tensor x, double p, int axis, double eps, tc_site here);
 #define tc_normalize(x, p, axis, eps) tc_normalize_at((x), (p), (axis), (eps), TC_HERE)
-/* The slices along an axis whose p-norm is above maxnorm, scaled down to it. */
+/* x with the slices along an axis whose p-norm is above maxnorm scaled down to it. TC_ERR_ARGUMENT:
+ * x has fewer than two axes, p is not above 0, or maxnorm is negative. */
 TC_API tc_tensor tc_renorm_at(tc_tensor x, double p, int axis, double maxnorm, tc_site here);
 #define tc_renorm(x, p, axis, maxnorm) tc_renorm_at((x), (p), (axis), (maxnorm), TC_HERE)
-/* Differences of neighbours along an axis, n times; prepend and append (or TC_NONE) are joined to x
- * before. Of x's dtype; of bool whether they differ. */
+/* Differences of neighbours along an axis, n times (negative: TC_ERR_ARGUMENT), which has n
+ * elements less, or none; prepend and append (or TC_NONE) are joined to x before, as by tc_cat. In
+ * the dtype of these; of bool whether they differ. */
 TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend, tc_tensor append,
                             tc_site here);
 #define tc_diff(x, n, axis, prepend, append)                                                       \
     tc_diff_at((x), (n), (axis), (prepend), (append), TC_HERE)
-/* The integral of y along an axis by trapezoids between points at x (1-d or like y), or dx apart
- * where x is TC_NONE. */
+/* The integral of y along an axis, which is dropped, by trapezoids between points at x (1-d or like
+ * y), or dx apart where x is TC_NONE. */
 TC_API tc_tensor tc_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis, tc_site here);
 #define tc_trapezoid(y, x, dx, axis) tc_trapezoid_at((y), (x), (dx), (axis), TC_HERE)
-/* The same from the first point to each later one. */
+/* The same from the first point to each later one: one element less along the axis. */
 TC_API tc_tensor tc_cumulative_trapezoid_at(tc_tensor y, tc_tensor x, double dx, int axis,
                                             tc_site here);
 #define tc_cumulative_trapezoid(y, x, dx, axis)                                                    \
     tc_cumulative_trapezoid_at((y), (x), (dx), (axis), TC_HERE)
-/* The cross product of vectors of 3 along an axis; in the dtype in which they meet. */
+/* The cross product of vectors of 3 along an axis (else TC_ERR_SHAPE); the others broadcast; in the
+ * dtype in which they meet. */
 TC_API tc_tensor tc_cross_at(tc_tensor a, tc_tensor b, int axis, tc_site here);
 #define tc_cross(a, b, axis) tc_cross_at((a), (b), (axis), TC_HERE)
-/* The Kronecker product: each element of a times all of b; in the dtype in which they meet. */
+/* The Kronecker product: each element of a times all of b; the size of an axis, counted from the
+ * last, is the product of both; in the dtype in which they meet. */
 TC_API tc_tensor tc_kron_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_kron(a, b) tc_kron_at((a), (b), TC_HERE)
-/* The cosine of the angle between vectors along an axis of what they broadcast to. */
+/* The cosine of the angle between vectors along an axis of what they broadcast to, which is
+ * dropped; a norm counts as eps at least. */
 TC_API tc_tensor tc_cosine_similarity_at(tc_tensor x1, tc_tensor x2, int axis, double eps,
                                          tc_site here);
 #define tc_cosine_similarity(x1, x2, axis, eps)                                                    \
     tc_cosine_similarity_at((x1), (x2), (axis), (eps), TC_HERE)
-/* The p-norm of x1 - x2 + eps along the last axis. */
+/* The p-norm of x1 - x2 + eps, which broadcast, along the last axis. */
 TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, double eps,
                                          bool keepdims, tc_site here);
 #define tc_pairwise_distance(x1, x2, p, eps, keepdims)                                             \
     tc_pairwise_distance_at((x1), (x2), (p), (eps), (keepdims), TC_HERE)
-/* The p-norms of the differences of each of the rows [..., n, d] and each of [..., m, d]. */
+/* The p-norms of the differences of each of the rows [..., n, d] and each of [..., m, d]: [..., n,
+ * m]. */
 TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here);
 #define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
-/* softmax(query key^T * scale + mask) value over [..., rows, width]; mask is TC_NONE, numbers, or
- * bool, true where a key is seen; is_causal: no key behind its query; scale 0: 1 / sqrt(width).
- * Where query is [..., heads, rows, width] key and value may have fewer heads, a number that
- * divides it: neighbouring heads of query share one. Of bf16 and f16 scores and softmax are f32,
- * and its values are rounded. */
+/* softmax(query key^T * scale + mask) value: query [..., q, width], key [..., k, width], value
+ * [..., k, v], result [..., q, v] (Vaswani et al., arXiv 1706.03762); mask broadcasts to [..., q,
+ * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: no key behind its
+ * query, counted from the first of both; scale 0: 1 / sqrt(width). Where query is [..., heads,
+ * rows, width] key and value may have fewer heads, a number that divides it: neighbouring heads of
+ * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key,
                                                     tc_tensor value, tc_tensor mask,
                                                     bool is_causal, double scale, tc_site here);
 #define tc_scaled_dot_product_attention(query, key, value, mask, is_causal, scale)                 \
     tc_scaled_dot_product_attention_at((query), (key), (value), (mask), (is_causal), (scale),      \
                                        TC_HERE)
-/* x / sqrt(mean of squares + eps) * weight over axes; weight broadcasts, or is TC_NONE. */
+/* x / sqrt(mean of squares over axes + eps) * weight; weight broadcasts, or is TC_NONE. Zhang and
+ * Sennrich, arXiv 1910.07467. */
 TC_API tc_tensor tc_rms_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, double eps,
                                 tc_site here);
 #define tc_rms_norm(x, axes, weight, eps)                                                          \
@@ -351,32 +386,35 @@ TC_API tc_tensor tc_rms_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, dou
 /* (x - mean) / sqrt(var + eps) * weight + bias for each channel of x [N, C, ...]: by the mean and
  * variance of the batch in training, else by running_mean and running_var. These are not changed:
  * tc_var_mean gives the batch's, and tc_assign keeps what they are mixed to. All [C]; weight and
- * bias may be TC_NONE, in training the first two too. */
+ * bias may be TC_NONE, in training the first two too. Ioffe and Szegedy, arXiv 1502.03167. */
 TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor running_var,
                                   tc_tensor weight, tc_tensor bias, bool training, double eps,
                                   tc_site here);
 #define tc_batch_norm(x, running_mean, running_var, weight, bias, training, eps)                   \
     tc_batch_norm_at((x), (running_mean), (running_var), (weight), (bias), (training), (eps),      \
                      TC_HERE)
-/* The same by the mean and variance of each group of channels of each image. */
+/* The same by the mean and variance of each group of channels of each image, x [N, C, ...]; groups
+ * divide C (else TC_ERR_SHAPE). Wu and He, arXiv 1803.08494. */
 TC_API tc_tensor tc_group_norm_at(tc_tensor x, int64_t groups, tc_tensor weight, tc_tensor bias,
                                   double eps, tc_site here);
 #define tc_group_norm(x, groups, weight, bias, eps)                                                \
     tc_group_norm_at((x), (groups), (weight), (bias), (eps), TC_HERE)
-/* The same by those of each channel of each image. */
+/* The same by those of each channel of each image, x [N, C, ...] with an axis more. */
 TC_API tc_tensor tc_instance_norm_at(tc_tensor x, tc_tensor weight, tc_tensor bias, double eps,
                                      tc_site here);
 #define tc_instance_norm(x, weight, bias, eps)                                                     \
     tc_instance_norm_at((x), (weight), (bias), (eps), TC_HERE)
-/* x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta. */
+/* x / (k + alpha * mean of the squares of `size` neighbouring channels)^beta, x [N, C, ...] with an
+ * axis more, size 1 to 1024 (else TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alpha, double beta,
                                            double k, tc_site here);
 #define tc_local_response_norm(x, size, alpha, beta, k)                                            \
     tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
-/* Rows of weight [rows, width] that an index names, added, averaged or the largest taken of each
- * bag: mode "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or what
- * lies between two offsets into index [n] (the last one is an end where include_last_offset). Rows
- * of padding_idx do not count (TC_END: all do); an empty bag is 0. Sums may weigh each element. */
+/* Rows of weight [rows, width] that an index (integers) names, added, averaged or the largest taken
+ * of each bag, [bags, width]: mode "sum", "mean" (also NULL) or "max". A bag is a row of index
+ * [bags, length], or what lies between two offsets into index [n] (the last one is an end where
+ * include_last_offset). Rows of padding_idx, from the end where negative, do not count (TC_END: all
+ * do); an empty bag is 0. Sums alone may weigh each element (else TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
                                      const char *mode, tc_tensor per_sample_weights,
                                      bool include_last_offset, int64_t padding_idx, tc_site here);
@@ -386,35 +424,39 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
                         (include_last_offset), (padding_idx), TC_HERE)
 
 /* The selective scan of state spaces, h[t] = exp(delta[t] a) h[t - 1] + delta[t] b[t] u[t] from 0
- * on, and y[t] = c[t] h[t] + d u[t]: u and delta [batch, length, width], a [width, states], b and c
- * [batch, length, states], d [width] or TC_NONE. log2(length) steps over all states at once. */
+ * on, and y[t] = c[t] h[t] + d u[t], of u's shape: u and delta [batch, length, width], a [width,
+ * states], b and c [batch, length, states], d [width] or TC_NONE (Gu and Dao, arXiv 2312.00752).
+ * log2(length) steps over all states at once. */
 TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
                                 tc_tensor d, tc_site here);
 #define tc_ssm_scan(u, delta, a, b, c, d)                                                          \
     tc_ssm_scan_at((u), (delta), (a), (b), (c), (d), TC_HERE)
 
-/* ---- losses of rows and classes; the last operand is the reduction, as above ---- */
+/* ---- losses of rows and classes; TC_REDUCE_MEAN and TC_REDUCE_SUM give one number, 0-d,
+ * TC_REDUCE_NONE one for each row, [N] or [N, ...], or for each element where there are no rows.
+ * Else TC_ERR_ARGUMENT ---- */
 /* -input at its target's class: [N, C], [N, C, ...] or [C] of logarithms, and integers without C.
  * Each counts by the weight [C] of its class (TC_NONE: 1), those of ignore_index not at all; the
- * mean is over what counts. A class outside 0..C-1 fails the run. */
+ * mean is over what counts. A class outside -C..C-1 fails the run with TC_ERR_INDEX. */
 TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
                                 int64_t ignore_index, tc_reduction reduction, tc_site here);
 #define tc_nll_loss(input, target, weight, ignore_index, reduction)                                \
     tc_nll_loss_at((input), (target), (weight), (ignore_index), (reduction), TC_HERE)
 /* The same of logits, through log_softmax. target may hold probabilities instead, floats of input's
- * shape; the mean is then over all rows. label_smoothing, 0 to 1, is how much of it is spread over
- * all classes. */
+ * shape; the mean is then over all rows. label_smoothing, 0 to 1 (else TC_ERR_ARGUMENT), is how
+ * much of it is spread over all classes. */
 TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
                                           int64_t ignore_index, tc_reduction reduction,
                                           double label_smoothing, tc_site here);
 #define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
     tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
                              (label_smoothing), TC_HERE)
-/* -log of the probability of all ways to say targets [batch, labels] in time, where each place
- * emits the label, the same once more, or a blank: log_probs [time, batch, classes], of which
- * sequence i has input_lengths[i] times and target_lengths[i] labels ([batch], integers). The mean
- * is of what each target has by label. Inf where there is no way; zero_infinity: 0, as is its
- * gradient. */
+/* -log of the probability of all ways to say targets [batch, labels] (integers) in time, where each
+ * place emits the label, the same once more, or a blank (a class): log_probs [time, batch,
+ * classes], time a number, of which sequence i has input_lengths[i] times and target_lengths[i]
+ * labels ([batch], integers). The mean is of what each target has by label. Inf where there is no
+ * way; zero_infinity: 0, as is its gradient. Graves et al., "Connectionist temporal
+ * classification", 2006. */
 TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
                                 tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
                                 bool zero_infinity, tc_site here);
@@ -422,38 +464,43 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
                     zero_infinity)                                                                 \
     tc_ctc_loss_at((log_probs), (targets), (input_lengths), (target_lengths), (blank),             \
                    (reduction), (zero_infinity), TC_HERE)
-/* target * (log(target) - input), or with log_target that of exp(target). */
+/* target * (log(target) - input), or with log_target that of exp(target); both broadcast. The mean
+ * is over all elements. */
 TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
                               tc_reduction reduction, tc_site here);
 #define tc_kl_div(input, target, log_target, reduction)                                            \
     tc_kl_div_at((input), (target), (log_target), (reduction), TC_HERE)
 /* exp(input) - target * input, or without log_input input - target * log(input + eps); full adds
- * Stirling's approximation of log(target!). */
+ * Stirling's approximation of log(target!), for targets above 1. Both broadcast. */
 TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool log_input,
                                         bool full, double eps, tc_reduction reduction,
                                         tc_site here);
 #define tc_poisson_nll_loss(input, target, log_input, full, eps, reduction)                        \
     tc_poisson_nll_loss_at((input), (target), (log_input), (full), (eps), (reduction), TC_HERE)
 /* The mean over classes of max(0, margin - input[target] + input)^p, p 1 or 2, times the weight [C]
- * of the target (TC_NONE: 1); input [N, C] and target [N], or [C] and []. */
+ * of the target (TC_NONE: 1); input [N, C] and target [N] of integers, or [C] and [] (else, and of
+ * another p, TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,
                                          double margin, tc_tensor weight, tc_reduction reduction,
                                          tc_site here);
 #define tc_multi_margin_loss(input, target, p, margin, weight, reduction)                          \
     tc_multi_margin_loss_at((input), (target), (p), (margin), (weight), (reduction), TC_HERE)
-/* The mean over classes of binary cross entropy with logits, times a weight or TC_NONE. */
+/* The mean over classes, the last axis, of binary cross entropy with logits, times a weight that
+ * broadcasts, or TC_NONE: input and target [N, C] or [C]. */
 TC_API tc_tensor tc_multilabel_soft_margin_loss_at(tc_tensor input, tc_tensor target,
                                                    tc_tensor weight, tc_reduction reduction,
                                                    tc_site here);
 #define tc_multilabel_soft_margin_loss(input, target, weight, reduction)                           \
     tc_multilabel_soft_margin_loss_at((input), (target), (weight), (reduction), TC_HERE)
-/* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for those of -1. */
+/* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for those of -1: x1 and x2 [N,
+ * D] or [D], target [N] or 0-d. */
 TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tensor target,
                                              double margin, tc_reduction reduction, tc_site here);
 #define tc_cosine_embedding_loss(x1, x2, target, margin, reduction)                                \
     tc_cosine_embedding_loss_at((x1), (x2), (target), (margin), (reduction), TC_HERE)
-/* max(0, margin + distance to positive - distance to negative) of rows; swap: the nearer of anchor
- * and positive to negative counts. */
+/* max(0, margin + distance to positive - distance to negative) of rows, the distances those of
+ * tc_pairwise_distance; swap: the nearer of anchor and positive to negative counts.
+ * TC_ERR_ARGUMENT: a margin that is not above 0, or different ranks. */
 TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
                                            tc_tensor negative, double margin, double p, double eps,
                                            bool swap, tc_reduction reduction, tc_site here);
@@ -462,22 +509,23 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
                               (reduction), TC_HERE)
 
 /* ---- movement: no element changes its value, and nothing is copied ---- */
-/* Same elements in row-major order under another shape; one size may be -1. */
+/* Same elements in row-major order under another shape (TC_ERR_SHAPE: of another count); one size
+ * may be -1, what the others leave. */
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
 #define tc_reshape(x, ...) \
     tc_reshape_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Axis i of the result is axis order[i] of x. */
+/* Axis i of the result is axis order[i] of x; each axis once (else TC_ERR_AXIS). */
 TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here);
 #define tc_permute(x, ...) \
     tc_permute_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* The two axes swapped. */
 TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site here);
 #define tc_transpose(x, axis_a, axis_b) tc_transpose_at((x), (axis_a), (axis_b), TC_HERE)
-/* Repeats axes of size 1, and adds axes in front; -1 keeps a size. */
+/* Repeats axes of size 1 (TC_ERR_SHAPE: another is to), and adds axes in front; -1 keeps a size. */
 TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
 #define tc_expand(x, ...) \
     tc_expand_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* Removes the axis if its size is 1. */
+/* Removes the axis if its size is 1, else x itself. */
 TC_API tc_tensor tc_squeeze_at(tc_tensor x, int axis, tc_site here);
 #define tc_squeeze(x, axis) tc_squeeze_at((x), (axis), TC_HERE)
 /* Adds an axis of size 1, which becomes axis `axis` of the result. */
@@ -485,7 +533,7 @@ TC_API tc_tensor tc_unsqueeze_at(tc_tensor x, int axis, tc_site here);
 #define tc_unsqueeze(x, axis) tc_unsqueeze_at((x), (axis), TC_HERE)
 /* x[start:stop:step] along an axis by Python's rules: bounds count from the end when negative, and
  * are cut to the axis; TC_END is an open end. With a negative step, TC_END as stop means down to
- * element 0. */
+ * element 0. TC_ERR_ARGUMENT: a step of 0, or a symbolic bound that may be negative. */
 TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop, int64_t step,
                              tc_site here);
 #define tc_slice(x, axis, start, stop, step) \
@@ -493,7 +541,8 @@ TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop,
 /* The elements along an axis in reverse order. */
 TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here);
 #define tc_flip(x, axis) tc_flip_at((x), (axis), TC_HERE)
-/* So many elements of value before and after along an axis; negative counts cut off. */
+/* So many elements of value (a number or 0-d, cast to x's dtype) before and after along an axis;
+ * negative counts cut off. TC_ERR_SHAPE: more than there is. */
 TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
                            tc_site here);
 #define tc_pad(x, axis, before, after, value)                                                      \
@@ -501,8 +550,9 @@ TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after,
 /* tc_range(x, 0, 2, 5): elements 2, 3 and 4 along an axis, a slice by step 1. */
 #define tc_range(x, axis, start, stop)                                                             \
     tc_slice_at((x), (axis), (start), (stop), 1, TC_HERE)
-/* The same, but with elements of x: mode "reflect" (the edge itself not repeated), "replicate" or
- * "circular". */
+/* The same, but with elements of x: mode "reflect" (the edge itself not repeated: at most the size
+ * less 1), "replicate" (of an axis that has some) or "circular" (at most the size; else
+ * TC_ERR_SHAPE). TC_ERR_ARGUMENT: another mode. */
 TC_API tc_tensor tc_pad_mode_at(tc_tensor x, int axis, int64_t before, int64_t after,
                                 const char *mode, tc_site here);
 #define tc_pad_mode(x, axis, before, after, mode)                                                  \
@@ -511,15 +561,17 @@ TC_API tc_tensor tc_pad_mode_at(tc_tensor x, int axis, int64_t before, int64_t a
  * first. */
 TC_API tc_tensor tc_roll_at(tc_tensor x, int64_t shift, int axis, tc_site here);
 #define tc_roll(x, shift, axis) tc_roll_at((x), (shift), (axis), TC_HERE)
-/* Turned k times by 90 degrees, from the first axis towards the second. */
+/* Turned k times by 90 degrees, from the first axis towards the second (TC_ERR_AXIS: the same). */
 TC_API tc_tensor tc_rot90_at(tc_tensor x, int64_t k, int axis_a, int axis_b, tc_site here);
 #define tc_rot90(x, k, axis_a, axis_b) tc_rot90_at((x), (k), (axis_a), (axis_b), TC_HERE)
-/* Windows of `size` elements along an axis, each `step` after the one before: the axis counts
- * windows, a new last axis their elements. */
+/* Windows of `size` elements along an axis of n, each `step` after the one before: the axis counts
+ * windows, (n - size) / step + 1, a new last axis their elements. TC_ERR_SHAPE: none fits, or one
+ * of the two is less than 1. */
 TC_API tc_tensor tc_unfold_at(tc_tensor x, int axis, int64_t size, int64_t step, tc_site here);
 #define tc_unfold(x, axis, size, step) tc_unfold_at((x), (axis), (size), (step), TC_HERE)
 /* Element [i, j, ...] is number offset + i * strides[0] + j * strides[1] + ... of x in row-major
- * order; the gradient adds those read several times. The sizes are numbers. */
+ * order; the gradient adds those read several times. Sizes and strides are numbers.
+ * TC_ERR_ARGUMENT: symbols, or elements outside of x. */
 TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
                                   const int64_t *strides, int64_t offset, tc_site here);
 #define tc_as_strided(x, n, sizes, strides, offset)                                                \
@@ -528,16 +580,19 @@ TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int 
  * to grids[n - 1]; xy: of [m1, m0, ...], as pictures have them. */
 TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here);
 #define tc_meshgrid(xs, xy, grids) tc_meshgrid_at((xs), (xy), (grids), TC_HERE)
-/* The elements whose place along axis_b is `offset` after that along axis_a, as a last axis. */
+/* The elements whose place along axis_b is `offset` after that along axis_a, as a last axis in the
+ * place of both; none where the offset is beyond them. TC_ERR_AXIS: the axes are one. */
 TC_API tc_tensor tc_diagonal_at(tc_tensor x, int64_t offset, int axis_a, int axis_b, tc_site here);
 #define tc_diagonal(x, offset, axis_a, axis_b)                                                     \
     tc_diagonal_at((x), (offset), (axis_a), (axis_b), TC_HERE)
-/* Zeros with x's last axis on such a diagonal of the two axes of the result. */
+/* Zeros with x's last axis, of n elements, on such a diagonal of the two axes of the result, of n +
+ * |offset| each. */
 TC_API tc_tensor tc_diag_embed_at(tc_tensor x, int64_t offset, int axis_a, int axis_b,
                                   tc_site here);
 #define tc_diag_embed(x, offset, axis_a, axis_b)                                                   \
     tc_diag_embed_at((x), (offset), (axis_a), (axis_b), TC_HERE)
-/* The diagonal of a matrix, or the matrix of a diagonal. */
+/* The diagonal of a matrix, or the matrix of a diagonal: [m, n] gives one axis, [n] two (else
+ * TC_ERR_SHAPE). */
 TC_API tc_tensor tc_diag_at(tc_tensor x, int64_t offset, tc_site here);
 #define tc_diag(x, offset) tc_diag_at((x), (offset), TC_HERE)
 /* Matrices [..., rows, columns] with zeros above the diagonal, or below it (triu); the diagonal is
@@ -546,7 +601,8 @@ TC_API tc_tensor tc_tril_at(tc_tensor x, int64_t diagonal, tc_site here);
 #define tc_tril(x, diagonal) tc_tril_at((x), (diagonal), TC_HERE)
 TC_API tc_tensor tc_triu_at(tc_tensor x, int64_t diagonal, tc_site here);
 #define tc_triu(x, diagonal) tc_triu_at((x), (diagonal), TC_HERE)
-/* [..., C r r, H, W] as [..., C, H r, W r], and back. */
+/* [..., C r r, H, W] as [..., C, H r, W r], and back (Shi et al., arXiv 1609.05158). TC_ERR_SHAPE:
+ * the factor is less than 1 or does not divide. */
 TC_API tc_tensor tc_pixel_shuffle_at(tc_tensor x, int64_t upscale_factor, tc_site here);
 #define tc_pixel_shuffle(x, upscale_factor) tc_pixel_shuffle_at((x), (upscale_factor), TC_HERE)
 TC_API tc_tensor tc_pixel_unshuffle_at(tc_tensor x, int64_t downscale_factor, tc_site here);
@@ -559,8 +615,8 @@ TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, 
                                          tc_site here);
 #define tc_repeat_interleave(x, repeats, axis, size)                                               \
     tc_repeat_interleave_at((x), TC_ARG(repeats), (axis), (size), TC_HERE)
-/* x with src, of its dtype, in the place of tc_slice, of one element along an axis, or of
- * tc_diagonal. */
+/* x with src, of its dtype and the shape of what it replaces, in the place of tc_slice, of one
+ * element along an axis, or of tc_diagonal. */
 TC_API tc_tensor tc_slice_scatter_at(tc_tensor x, tc_tensor src, int axis, int64_t start,
                                      int64_t stop, int64_t step, tc_site here);
 #define tc_slice_scatter(x, src, axis, start, stop, step)                                          \
@@ -573,7 +629,8 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
                                         int axis_b, tc_site here);
 #define tc_diagonal_scatter(x, src, offset, axis_a, axis_b)                                        \
     tc_diagonal_scatter_at((x), (src), (offset), (axis_a), (axis_b), TC_HERE)
-/* tc_cat(TC_TENSORS(a, b), 0): joined along an axis; the other sizes are equal. */
+/* tc_cat(TC_TENSORS(a, b), 0): joined along an axis, in the dtype in which all meet; one tensor or
+ * more, none 0-d, the other sizes equal (else TC_ERR_SHAPE). */
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 
@@ -594,7 +651,8 @@ TC_API void tc_chunk_at(tc_tensor x, int chunks, int axis, tc_tensor *parts, tc_
 #define tc_chunk(x, chunks, axis, parts) tc_chunk_at((x), (chunks), (axis), (parts), TC_HERE)
 TC_API void tc_unbind_at(tc_tensor x, int axis, tc_tensor *parts, int n, tc_site here);
 #define tc_unbind(x, axis, parts, n) tc_unbind_at((x), (axis), (parts), (n), TC_HERE)
-/* Element `index` along an axis, from the end where negative, without that axis. */
+/* Element `index` along an axis, from the end where negative, without that axis. TC_ERR_ARGUMENT:
+ * there is no such element. */
 TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here);
 #define tc_select(x, axis, index) tc_select_at((x), (axis), (index), TC_HERE)
 /* tc_tile(x, 2, 3): all of x so many times along each axis; axes of size 1 come in front where one
@@ -603,26 +661,28 @@ TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site 
 #define tc_tile(x, ...)                                                                            \
     tc_tile_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 
-/* ---- reading at indices: -n..-1 count from the end; outside of that the run fails with
- * TC_ERR_INDEX ---- */
-/* result[i, j, ...] = x[i, index[i, j, ...], ...] for axis 1; shape of index. */
+/* ---- reading at indices, of any integer dtype (else TC_ERR_DTYPE): -n..-1 count from the end;
+ * outside of that the run fails with TC_ERR_INDEX ---- */
+/* result[i, j, ...] = x[i, index[i, j, ...], ...] for axis 1; shape of index, which has x's rank
+ * and off the axis no larger sizes. */
 TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_gather(x, axis, index) tc_gather_at((x), (axis), (index), TC_HERE)
-/* Whole slices of x along an axis, chosen by a 1-d index. */
+/* Whole slices of x along an axis, chosen by a 1-d index, whose size the axis has then. */
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_index_select(x, axis, index) tc_index_select_at((x), (axis), (index), TC_HERE)
 
-/* tc_gather of x and index as broadcast to each other off the axis. */
+/* tc_gather of x and index, of equal rank, as broadcast to each other off the axis. */
 TC_API tc_tensor tc_take_along_dim_at(tc_tensor x, tc_tensor index, int axis, tc_site here);
 #define tc_take_along_dim(x, index, axis) tc_take_along_dim_at((x), (index), (axis), TC_HERE)
 /* tc_index(x, TC_TENSORS(i, TC_NONE, k)) is x[i, :, k]: an index for each of the first axes of x,
- * TC_NONE for all of one. Indices broadcast; their axes stand where the first of them is, or in
- * front where an axis of all lies between them. */
+ * TC_NONE for all of one; one at least is given. Indices broadcast; their axes stand where the
+ * first of them is, or in front where an axis of all lies between them. No masks:
+ * tc_masked_select. */
 TC_API tc_tensor tc_index_at(tc_tensor x, tc_tensors indices, tc_site here);
 #define tc_index(x, indices) tc_index_at((x), (indices), TC_HERE)
 /* How many elements of a sorted list [n], or [..., n] beside values [..., m], are less than each
- * value; no greater, if right. i64; NaN is greater than all else. bucketize takes the values
- * first. */
+ * value; no greater, if right. i64, in the shape of values; NaN is greater than all else. bucketize
+ * takes the values first. Numbers are compared in the dtype in which both meet. */
 TC_API tc_tensor tc_searchsorted_at(tc_tensor sorted, tc_tensor values, bool right, tc_site here);
 #define tc_searchsorted(sorted, values, right)                                                     \
     tc_searchsorted_at((sorted), (values), (right), TC_HERE)
@@ -632,7 +692,8 @@ TC_API tc_tensor tc_bucketize_at(tc_tensor x, tc_tensor boundaries, bool right, 
 /* ---- results as many as values have it: `size` is how many there is room for, *count (0-d i64)
  * how many there are; NULL: not wanted. What is beyond the count is 0, what is beyond the size is
  * left out. On a mistake both are handles that say it. ---- */
-/* The elements of x where the mask (bool) is true, in order. x and mask broadcast. */
+/* The elements of x where the mask (bool, else TC_ERR_DTYPE) is true, in order, [size]. x and mask
+ * broadcast. */
 TC_API void tc_masked_select_at(tc_tensor x, tc_tensor mask, int64_t size, tc_tensor *values,
                                 tc_tensor *count, tc_site here);
 #define tc_masked_select(x, mask, size, values, count)                                             \
@@ -643,9 +704,10 @@ TC_API void tc_nonzero_at(tc_tensor x, int64_t size, tc_tensor *indices, tc_tens
 #define tc_nonzero(x, size, indices, count)                                                        \
     tc_nonzero_at((x), (size), (indices), (count), TC_HERE)
 
-/* The slices of x along an axis that differ, in order, or in place of each run of equal ones
- * (consecutive); *inverse: which of them each slice of x is; *counts [size]: how many of each there
- * are. Slices of more than one element: at most 256 are ordered. */
+/* The slices of x along an axis that differ, `size` of them along it, in order, or in place of each
+ * run of equal ones (consecutive); *inverse [n], i64: which of them each of the n slices of x is;
+ * *counts [size], i64: how many of each there are. To be ordered a slice has at most 256 elements
+ * (else TC_ERR_LIMIT). */
 TC_API void tc_unique_at(tc_tensor x, int axis, int64_t size, tc_tensor *values,
                          tc_tensor *inverse, tc_tensor *counts, tc_tensor *count, tc_site here);
 #define tc_unique(x, axis, size, values, inverse, counts, count)                                   \
@@ -667,7 +729,7 @@ TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_te
 #define tc_scatter_add(x, axis, index, src)                                                        \
     tc_scatter_add_at((x), (axis), (index), (src), TC_HERE)
 /* x with elements of src in their places; of several for one place the last one is taken. Shapes
- * and dtypes of this and the next two are those of tc_scatter_add. */
+ * and dtypes of this and the next three are those of tc_scatter_add. */
 TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here);
 #define tc_scatter(x, axis, index, src) tc_scatter_at((x), (axis), (index), (src), TC_HERE)
 /* The least of x's element and those of src for its place; NaN if one is. */
@@ -685,17 +747,17 @@ TC_API tc_tensor tc_scatter_prod_at(tc_tensor x, int axis, tc_tensor index, tc_t
                                     tc_site here);
 #define tc_scatter_prod(x, axis, index, src)                                                       \
     tc_scatter_prod_at((x), (axis), (index), (src), TC_HERE)
-/* x with whole slices of src added to those along an axis that a 1-d index names: src has x's
- * shape, but along the axis as many slices as there are indices. */
+/* x with whole slices of src added to those along an axis that a 1-d index names: src has x's dtype
+ * and shape, but along the axis as many slices as there are indices. */
 TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                  tc_site here);
 #define tc_index_add(x, axis, index, src)                                                          \
     tc_index_add_at((x), (axis), (index), (src), TC_HERE)
 
-/* x with src, which broadcasts to tc_index(x, indices), in those places; or added to them, if
- * accumulate. Of several elements for one place one is taken; sums have the order of src. One mask
- * (bool) over x's first axes may stand for the indices: its true elements take the rows of src in
- * order, or all the one that there is. */
+/* x with src, of its dtype, which broadcasts to tc_index(x, indices), in those places; or added to
+ * them, if accumulate. Of several elements for one place one is taken; sums have the order of src.
+ * One mask (bool) over x's first axes may stand for the indices: its true elements take the rows of
+ * src in order, or all the one that there is. */
 TC_API tc_tensor tc_index_put_at(tc_tensor x, tc_tensors indices, tc_tensor src, bool accumulate,
                                  tc_site here);
 #define tc_index_put(x, indices, src, accumulate)                                                  \
@@ -705,42 +767,46 @@ TC_API tc_tensor tc_index_fill_at(tc_tensor x, int axis, tc_tensor index, tc_arg
                                   tc_site here);
 #define tc_index_fill(x, axis, index, value)                                                       \
     tc_index_fill_at((x), (axis), (index), TC_ARG(value), TC_HERE)
-/* x with the elements of src, in order, where the mask (bool) is true; x and mask broadcast. */
+/* x with the elements of src, of its dtype, in order, where the mask (bool) is true; x and mask
+ * broadcast. */
 TC_API tc_tensor tc_masked_scatter_at(tc_tensor x, tc_tensor mask, tc_tensor src, tc_site here);
 #define tc_masked_scatter(x, mask, src) tc_masked_scatter_at((x), (mask), (src), TC_HERE)
 
-/* ---- contractions: products accumulate in f32 for f16, bf16 and f32, in f64 for f64; integers
- * wrap ---- */
-/* As NumPy: 1-d operands count as a row and a column and lose that axis; leading axes broadcast. */
+/* ---- contractions: in the dtype in which the operands meet; products accumulate in f32 for f16,
+ * bf16 and f32, in f64 for f64; integers wrap; not of bool ---- */
+/* [..., i, k] times [..., k, j] is [..., i, j], as NumPy: 1-d operands count as a row and a column
+ * and lose that axis; leading axes broadcast. TC_ERR_SHAPE: the k differ, or one is 0-d. */
 TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_matmul(a, b) tc_matmul_at((a), (b), TC_HERE)
-/* [n, i, k] times [n, k, j]. */
+/* [n, i, k] times [n, k, j]: [n, i, j]; no other ranks. */
 TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_bmm(a, b) tc_bmm_at((a), (b), TC_HERE)
 /* tc_einsum("bij,bjk->bik", TC_TENSORS(a, b)): one letter an axis, a repeated letter is a diagonal,
  * letters that the result lacks are summed, "..." stands for leading axes; without "->" the result
  * has the letters that stand once, in alphabetical order. Any number of operands, taken from left
- * to right. */
+ * to right. TC_ERR_ARGUMENT: the spec does not parse, or is NULL; TC_ERR_SHAPE: a letter has two
+ * sizes. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
-/* x with weight [out, in] along its last axis, and bias [out] or TC_NONE. */
+/* x [..., in] times the transpose of weight [out, in], and bias [out] or TC_NONE: [..., out]. */
 TC_API tc_tensor tc_linear_at(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here);
 #define tc_linear(x, weight, bias) tc_linear_at((x), (weight), (bias), TC_HERE)
-/* The rows of weight [n, width] that an index of any shape names: [..., width]. */
+/* The rows of weight [n, width] that an index of integers and any shape names: [..., width]. */
 TC_API tc_tensor tc_embedding_at(tc_tensor index, tc_tensor weight, tc_site here);
 #define tc_embedding(index, weight) tc_embedding_at((index), (weight), TC_HERE)
-/* 1 where a new last axis of so many classes is the index (integers), else 0: i64. */
+/* 1 where a new last axis of so many classes (0 or more) is the index (integers), else 0: i64. */
 TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here);
 #define tc_one_hot(index, classes) tc_one_hot_at((index), (classes), TC_HERE)
 
-/* Of vectors: a[i] b[j], and the sum of a[i] b[i]. */
+/* Of vectors: a[i] b[j], [n, m], and the sum of a[i] b[i], 0-d (TC_ERR_SHAPE: of two sizes). */
 TC_API tc_tensor tc_outer_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_outer(a, b) tc_outer_at((a), (b), TC_HERE)
 TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_dot(a, b) tc_dot_at((a), (b), TC_HERE)
 /* Sums of products along pairs of axes, one of a and one of b each: tc_tensordot(a, b,
- * TC_AXES(-1), TC_AXES(0)). The result has the other axes of a, then those of b. */
+ * TC_AXES(-1), TC_AXES(0)). The result has the other axes of a, then those of b. TC_ERR_AXIS: the
+ * lists have not as many axes, or one twice; TC_ERR_LIMIT: more than 52 axes. */
 TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_axes axes_b,
                                  tc_site here);
 #define tc_tensordot(a, b, axes_a, axes_b)                                                         \
@@ -754,14 +820,14 @@ TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_ax
  * the last layer's state after each step; the other results are the last states of all layers.
  * NULL: not wanted, and on a mistake all are handles that say it. In x's dtype; the steps are one
  * tc_scan, so that steps and batch may be symbolic ---- */
-/* Gates: input, forget, cell, output. */
+/* Gates: input, forget, cell, output (Hochreiter and Schmidhuber, 1997, with Gers' forget gate). */
 TC_API void tc_lstm_at(tc_tensor x, tc_tensor h0, tc_tensor c0, tc_tensors weights,
                        bool bidirectional, bool batch_first, tc_tensor *output, tc_tensor *h,
                        tc_tensor *c, tc_site here);
 #define tc_lstm(x, h0, c0, weights, bidirectional, batch_first, output, h, c)                      \
     tc_lstm_at((x), (h0), (c0), (weights), (bidirectional), (batch_first), (output), (h), (c),     \
                TC_HERE)
-/* Gates: reset, update, new. */
+/* Gates: reset, update, new (Cho et al., arXiv 1406.1078, as cuDNN has it). */
 TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidirectional,
                       bool batch_first, tc_tensor *output, tc_tensor *h, tc_site here);
 #define tc_gru(x, h0, weights, bidirectional, batch_first, output, h)                              \
@@ -769,12 +835,12 @@ TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidire
 
 /* ---- bytes for floats: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) stands for (q - zero_point) *
  * scale; both are numbers or 0-d tensors, or have one axis, which lies along `axis` of x ---- */
-/* The nearest byte, even ones first; beyond them the last one, and 0 of NaN. */
+/* The nearest byte of floats, even ones first; beyond them the last one, and 0 of NaN. */
 TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, int axis,
                                 tc_dtype dtype, tc_site here);
 #define tc_quantize(x, scale, zero_point, axis, dtype)                                             \
     tc_quantize_at((x), TC_ARG(scale), TC_ARG(zero_point), (axis), (dtype), TC_HERE)
-/* f32; differentiable by the scale. */
+/* f32 (f64 where the scale is a tensor of it); differentiable by the scale. */
 TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, int axis,
                                   tc_site here);
 #define tc_dequantize(q, scale, zero_point, axis)                                                  \
@@ -788,8 +854,10 @@ TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_te
     tc_qmatmul_at((a), TC_ARG(scale_a), TC_ARG(zero_a), (b), TC_ARG(scale_b), TC_ARG(zero_b),      \
                   TC_HERE)
 
-/* ---- sparse matrices: lists [elements], times dense [k, n]. Elements of one place add up, an
- * index outside of its axis is TC_ERR_INDEX, the gradients are those of values and dense ---- */
+/* ---- sparse matrices: lists [elements], times dense [k, n]: [rows, n] in the dtype in which
+ * values and dense meet. Indices are integers, and one outside of its axis is TC_ERR_INDEX in the
+ * run; elements of one place add up, the gradients are those of values and dense. TC_ERR_SHAPE: a
+ * list is not 1-d or they differ in length, or dense is no matrix ---- */
 /* values[e] stand at (rows[e], columns[e]) of [n_rows, k]. */
 TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor values,
                                   int64_t n_rows, tc_tensor dense, tc_site here);
@@ -801,34 +869,38 @@ TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor
 #define tc_csr_matmul(starts, columns, values, dense)                                              \
     tc_csr_matmul_at((starts), (columns), (values), (dense), TC_HERE)
 
-/* ---- square matrices [..., n, n] of floats, n a number of at most 4096; leading axes broadcast. A
- * program does not grow with n: steps of columns are repeated, from 65 on in blocks whose triangles
- * are solved by their inverses. What has no solution is inf or NaN. ---- */
-/* x where a x = b; b [..., n, k] or [..., n]. Elimination with the largest pivot of each column. */
+/* ---- square matrices [..., n, n] of floats, n a number of at most 4096 (else TC_ERR_LIMIT);
+ * leading axes broadcast. A program does not grow with n: steps of columns are repeated, from 65 on
+ * in blocks whose triangles are solved by their inverses. What has no solution is inf or NaN.
+ * ---- */
+/* x where a x = b; b [..., n, k] or [..., n], of a's dtype (else TC_ERR_DTYPE). Elimination with
+ * the largest pivot of each column. */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_solve(a, b) tc_solve_at((a), (b), TC_HERE)
-/* The same of a triangle of a, which alone is read; x a = b if not left; with ones on the diagonal
- * if unitriangular. */
+/* The same of a triangle of a, which alone is read; x a = b, b [..., k, n], if not left; with ones
+ * on the diagonal if unitriangular. b is a matrix. */
 TC_API tc_tensor tc_solve_triangular_at(tc_tensor a, tc_tensor b, bool upper, bool left,
                                         bool unitriangular, tc_site here);
 #define tc_solve_triangular(a, b, upper, left, unitriangular)                                      \
     tc_solve_triangular_at((a), (b), (upper), (left), (unitriangular), TC_HERE)
-/* The triangle whose product with its transpose is x, symmetric and positive definite. */
+/* The lower triangle l with l l^T = x, symmetric and positive definite, or the upper one u with u^T
+ * u = x. */
 TC_API tc_tensor tc_cholesky_at(tc_tensor x, bool upper, tc_site here);
 #define tc_cholesky(x, upper) tc_cholesky_at((x), (upper), TC_HERE)
+/* The inverse, [..., n, n]. */
 TC_API tc_tensor tc_inv_at(tc_tensor x, tc_site here);
 #define tc_inv(x) tc_inv_at((x), TC_HERE)
-/* The determinant; its sign, and the log of what it is without it. */
+/* The determinant, [...]; its sign, and the log of what it is without it. NULL: not wanted. */
 TC_API tc_tensor tc_det_at(tc_tensor x, tc_site here);
 #define tc_det(x) tc_det_at((x), TC_HERE)
 TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here);
 #define tc_slogdet(x, sign, logabsdet) tc_slogdet_at((x), (sign), (logabsdet), TC_HERE)
-/* n factors x; of the inverse where n is negative. */
+/* n factors x, or the inverse where n is negative; the identity where n is 0. */
 TC_API tc_tensor tc_matrix_power_at(tc_tensor x, int64_t n, tc_site here);
 #define tc_matrix_power(x, n) tc_matrix_power_at((x), (n), TC_HERE)
 
-/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256;
- * NULL: not wanted, and on a mistake all are handles that say it ---- */
+/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256
+ * (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say it ---- */
 /* x = q r: q [..., m, k] with orthogonal columns of length 1, r [..., k, n] an upper triangle. */
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
 #define tc_qr(x, q, r) tc_qr_at((x), (q), (r), TC_HERE)
@@ -837,31 +909,32 @@ TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
 TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here);
 #define tc_eigh(x, values, vectors) tc_eigh_at((x), (values), (vectors), TC_HERE)
 /* x = u diag(s) vh: u [..., m, k], the singular values s [..., k] from the largest on, vh
- * [..., k, n]. */
+ * [..., k, n]. Jacobi's rotations on one side (Hestenes, 1958), as for eigenvalues. */
 TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
 #define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
 
-/* ---- Fourier transforms along an axis of a known size: any number of points, as n log n. A
- * complex number is a pair of real and imaginary part, so that complex x is [..., 2]; `axis` does
- * not count that last axis. n points, or 0 for the size of the axis: it is cut, or zeros follow.
- * norm says where the sums are divided: "backward" (NULL) by n in the inverse, "forward" by n in
- * the other, "ortho" by its root in both. Integers count as f32. ---- */
-/* result[k] = sum of x[j] exp(-2 pi i j k / n), and back. */
+/* ---- Fourier transforms along an axis of a known size: 1 to 2^30 points (else TC_ERR_ARGUMENT),
+ * as n log n (Cooley and Tukey; large primes by Bluestein). A complex number is a pair of real and
+ * imaginary part, so that complex x is [..., 2]; `axis` does not count that last axis. n points, or
+ * 0 for the size of the axis: it is cut, or zeros follow. norm says where the sums are divided:
+ * "backward" (NULL) by n in the inverse, "forward" by n in the other, "ortho" by its root in both.
+ * Integers count as f32. ---- */
+/* result[k] = sum of x[j] exp(-2 pi i j k / n), [..., n, 2], and back. */
 TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_ifft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_ifft(x, n, axis, norm) tc_ifft_at((x), (n), (axis), (norm), TC_HERE)
-/* Of real x, no pairs: places 0 to n / 2 of the result, as the others mirror these. And back to n
- * real numbers, 0: 2 * (size - 1). */
+/* Of real x, no pairs: places 0 to n / 2 of the result, [..., n / 2 + 1, 2], as the others mirror
+ * these. And back to n real numbers, 0: 2 * (size - 1). */
 TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_rfft(x, n, axis, norm) tc_rfft_at((x), (n), (axis), (norm), TC_HERE)
 TC_API tc_tensor tc_irfft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_irfft(x, n, axis, norm) tc_irfft_at((x), (n), (axis), (norm), TC_HERE)
 
-/* ---- complex numbers, which are such pairs; shapes before the last axis broadcast. A gradient is
- * that of a function of both parts ---- */
-/* Of real and imaginary parts; of size and angle; and the parts, the size and the angle, in
- * [-pi, pi], of each number. */
+/* ---- complex numbers, which are such pairs (TC_ERR_SHAPE: the last axis is not 2); shapes before
+ * the last axis broadcast. A gradient is that of a function of both parts ---- */
+/* Of real and imaginary parts; of size and angle, in radians; and the parts, the size and the
+ * angle, in [-pi, pi], of each number, without the last axis. */
 TC_API tc_tensor tc_complex_at(tc_tensor real, tc_tensor imag, tc_site here);
 #define tc_complex(real, imag) tc_complex_at((real), (imag), TC_HERE)
 TC_API tc_tensor tc_polar_at(tc_tensor abs, tc_tensor angle, tc_site here);
@@ -891,14 +964,18 @@ TC_API tc_tensor tc_complex_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_complex_matmul(a, b) tc_complex_matmul_at((a), (b), TC_HERE)
 
 /* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
- * image without the batch axis. Options are numbers for these axes in their order. ---- */
+ * image without the batch axis. Options are numbers for these axes in their order, those behind are
+ * not read; TC_ERR_ARGUMENT: a negative one. Along each axis of n elements with padding on both
+ * sides a window of k, dilated by d, stands (n + 2 padding - d (k - 1) - 1) / stride + 1 times;
+ * TC_ERR_SHAPE: nowhere. ---- */
 /* Zero fields mean 1 (paddings: 0). */
 typedef struct tc_conv {
     int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
     int64_t groups;
     int64_t output_padding[3]; /* of transposed ones: more elements at the far side */
 } tc_conv;
-/* weight [O, C / groups, kernel], bias [O] or TC_NONE; options NULL: defaults.
+/* weight [O, C / groups, kernel], bias [O] or TC_NONE, of x's dtype (any but bool), to [N, O, ...];
+ * options NULL: defaults. TC_ERR_ARGUMENT: groups do not divide C and O.
  * tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
 TC_API tc_tensor tc_conv1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
                               tc_site here);
@@ -910,7 +987,8 @@ TC_API tc_tensor tc_conv3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, con
                               tc_site here);
 #define tc_conv3d(x, weight, bias, ...) tc_conv3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
 /* The transpose of a convolution: weight [C, O / groups, kernel]; along each axis of n
- * (n - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 elements. */
+ * (n - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 elements.
+ * TC_ERR_ARGUMENT: output_padding is neither less than the stride nor than the dilation. */
 TC_API tc_tensor tc_conv_transpose1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
                                         const tc_conv *options, tc_site here);
 #define tc_conv_transpose1d(x, weight, bias, ...)                                                  \
@@ -930,7 +1008,8 @@ typedef struct tc_pool {
     bool exclude_pad; /* averages: padding does not count */
     int64_t divisor;  /* averages: what sums are divided by; 0: how many elements count */
 } tc_pool;
-/* The largest of each window; padding never wins and is at most half of the kernel. */
+/* The largest of each window, of any dtype; padding never wins and is at most half of the kernel,
+ * which is given along each axis (else TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_max_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool1d(x, ...) tc_max_pool1d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
@@ -951,14 +1030,15 @@ TC_API void tc_max_pool3d_with_indices_at(tc_tensor x, const tc_pool *options, t
                                           tc_tensor *indices, tc_site here);
 #define tc_max_pool3d_with_indices(x, options, values, indices)                                    \
     tc_max_pool3d_with_indices_at((x), (options), (values), (indices), TC_HERE)
-/* The mean of each window; of integers without the fraction. No dilation. */
+/* The mean of each window; of integers without the fraction, not of bool. No dilation
+ * (TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_avg_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_avg_pool1d(x, ...) tc_avg_pool1d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_avg_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_avg_pool2d(x, ...) tc_avg_pool2d_at((x), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_avg_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_avg_pool3d(x, ...) tc_avg_pool3d_at((x), (__VA_ARGS__), TC_HERE)
-/* The p-th root of the sum of |x|^p over each window. */
+/* The p-th root of the sum of |x|^p over each window, of floats; p is not 0 (TC_ERR_ARGUMENT). */
 TC_API tc_tensor tc_lp_pool1d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
 #define tc_lp_pool1d(x, p, ...) tc_lp_pool1d_at((x), (p), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_lp_pool2d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
@@ -967,7 +1047,7 @@ TC_API tc_tensor tc_lp_pool3d_at(tc_tensor x, double p, const tc_pool *options, 
 #define tc_lp_pool3d(x, p, ...) tc_lp_pool3d_at((x), (p), (__VA_ARGS__), TC_HERE)
 /* tc_adaptive_avg_pool2d(x, 7, 7): means of as many windows along each axis as the sizes say;
  * window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for all,
- * -1 keeps x's. */
+ * -1 keeps x's. Of floats (the largest: of any dtype). */
 TC_API tc_tensor tc_adaptive_avg_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
 #define tc_adaptive_avg_pool1d(x, ...)                                                             \
     tc_adaptive_avg_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -1005,7 +1085,8 @@ TC_API void tc_adaptive_max_pool3d_with_indices_at(tc_tensor x, tc_tensor *value
 #define tc_adaptive_max_pool3d_with_indices(x, values, indices, ...)                               \
     tc_adaptive_max_pool3d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
                                            TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* The windows of images of two axes as columns: [N, C * kernel elements, windows]. stride 0: 1. */
+/* The windows of images of two axes, [N, C, H, W] or [C, H, W], as columns: [N, C * kernel
+ * elements, windows], or without N. stride 0: 1. */
 TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_im2col(x, ...) tc_im2col_at((x), (__VA_ARGS__), TC_HERE)
 /* Its transpose: an image of two sizes, in which the elements of all windows over a place are
@@ -1013,8 +1094,8 @@ TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here)
 TC_API tc_tensor tc_col2im_at(tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
                               tc_site here);
 #define tc_col2im(x, n, sizes, ...) tc_col2im_at((x), (n), (sizes), (__VA_ARGS__), TC_HERE)
-/* Each axis of the image has a size or a factor, of which floor(n * factor) follows. mode NULL:
- * "nearest". */
+/* Each axis of the image has a size or a factor (TC_ERR_ARGUMENT: both or none), of which
+ * floor(n * factor) follows. mode NULL: "nearest". */
 typedef struct tc_interpolation {
     const char *mode; /* "nearest", "nearest-exact", "area"; of one axis "linear", of two "bilinear"
                        * and "bicubic", of three "trilinear" */
@@ -1023,14 +1104,15 @@ typedef struct tc_interpolation {
     bool align_corners;          /* the ends are the centres of the first and last elements */
     bool recompute_scale_factor; /* coordinates follow from the sizes, not from the factors */
 } tc_interpolation;
-/* x [N, C, ...] in other sizes; integers are rounded between their elements.
- * tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64, 64}}) */
+/* x [N, C, ...] with one to three more axes, in other sizes, at least 1; integers are rounded
+ * between their elements. tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64,
+ * 64}}) */
 TC_API tc_tensor tc_interpolate_at(tc_tensor x, const tc_interpolation *options, tc_site here);
 #define tc_interpolate(x, ...) tc_interpolate_at((x), (__VA_ARGS__), TC_HERE)
 /* x [N, C, H, W] at the points of grid [N, h, w, 2], whose columns, -1 .. 1, go through the last
  * axis and the one before; or x [N, C, D, H, W], grid [N, d, h, w, 3]. mode "bilinear" (NULL),
  * "nearest" or, of two axes, "bicubic"; padding_mode, for points outside, "zeros" (NULL), "border"
- * or "reflection". */
+ * or "reflection". Both of one float dtype and one N; [N, C, h, w], or [N, C, d, h, w]. */
 TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
                                    const char *padding_mode, bool align_corners, tc_site here);
 #define tc_grid_sample(x, grid, mode, padding_mode, align_corners)                                 \
@@ -1043,8 +1125,8 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
                              tc_site here);
 #define tc_param(ctx, data, ...)                                                                   \
     tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* The same with the value of any tensor, which is evaluated: tc_param_from(tc_randn(ctx, key,
- * TC_F32, 784, 512)). */
+/* The same with the value, shape and dtype of any tensor, which is evaluated (with the errors of
+ * tc_eval): tc_param_from(tc_randn(ctx, key, TC_F32, 784, 512)). */
 TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
 #define tc_param_from(value) tc_param_from_at((value), TC_HERE)
 /* The parameter itself, which has this name from now on: tc_save and tc_load go by it. The name is

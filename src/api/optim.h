@@ -34,9 +34,10 @@ TC_API tc_status tc_sgd_at(const tc_tensor *params, const tc_tensor *grads, int 
     tc_sgd_at((params), (grads), (n), TC_ARG(rate), (options), (effects), (n_effects), TC_HERE)
 
 /* m and v, the running means of g and of its square, by beta1 and beta2 and corrected for their
- * beginning at 0: w -= rate * m / (sqrt(v) + eps). weight_decay * w is added to g first; tc_adamw
- * takes rate * weight_decay * w off w instead. tc_lion: w -= rate * (sign(beta1 * m + (1 - beta1) *
- * g) + weight_decay * w), then m = beta2 * m + (1 - beta2) * g. */
+ * beginning at 0: w -= rate * m / (sqrt(v) + eps) (Kingma and Ba, arXiv 1412.6980). weight_decay *
+ * w is added to g first; tc_adamw takes rate * weight_decay * w off w instead (Loshchilov and
+ * Hutter, arXiv 1711.05101). tc_lion: w -= rate * (sign(beta1 * m + (1 - beta1) * g) + weight_decay
+ * * w), then m = beta2 * m + (1 - beta2) * g (Chen et al., arXiv 2302.06675). */
 typedef struct tc_adam_options {
     double beta1, beta2, eps, weight_decay; /* 0.9, 0.999 (lion: 0.99), 1e-8, 0 */
 } tc_adam_options;
@@ -60,7 +61,7 @@ TC_API tc_status tc_lion_at(const tc_tensor *params, const tc_tensor *grads, int
  * sqrt(max(1, rows / columns)) * step, where the step is m = momentum * m + (1 - momentum) * g, or
  * what comes next of it, (1 - momentum) * g + momentum * m, with its singular values brought near
  * to 1 by five steps of an iteration of Newton and Schulz, in f32 (f64 of f64); after rate *
- * weight_decay * w is taken off w. */
+ * weight_decay * w is taken off w (Jordan et al., "Muon: an optimizer for hidden layers", 2024). */
 typedef struct tc_muon_options {
     double momentum, weight_decay; /* 0.95, 0 */
     bool heavy_ball;               /* m itself, without the look ahead */
@@ -72,8 +73,8 @@ TC_API tc_status tc_muon_at(const tc_tensor *params, const tc_tensor *grads, int
     tc_muon_at((params), (grads), (n), TC_ARG(rate), (options), (effects), (n_effects), TC_HERE)
 
 /* tc_clip_grads(grads, n, most, clipped): the gradients, all times most / norm where the norm of
- * all of them together is above `most`, a number or a 0-d tensor; clipped may be grads. Returns the
- * norm, f32. */
+ * all of them together is above `most`, a number or a 0-d tensor, in their own dtypes; clipped may
+ * be grads. Returns the norm, f32 and 0-d, or what went wrong, as all of clipped tell then. */
 TC_API tc_tensor tc_clip_grads_at(const tc_tensor *grads, int n, tc_arg most, tc_tensor *clipped,
                                   tc_site here);
 #define tc_clip_grads(grads, n, most, clipped)                                                     \

@@ -122,7 +122,7 @@ TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here);
  * exempts a value. */
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 #define tc_keep(t) tc_keep_at((t), TC_HERE)
-/* t itself; a kept value then stays until its scope ends. */
+/* t itself, whatever it is; a kept value then stays until its scope ends. */
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----

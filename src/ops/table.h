@@ -80,7 +80,7 @@
     X(GELU, gelu, 1, FLOAT, CALL, GELU(A),                                                         \
       DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
           MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
-      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
+      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf (arXiv 1606.08415)")                              \
     X(RELU, relu, 1, NUMERIC, EXACT, MAX(A, K(0)),                                                 \
       DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
     X(FLOOR, floor, 1, NUMERIC, EXACT, FLOOR(A), FLAT, "largest integer not above")                \
@@ -151,7 +151,7 @@
                 MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
           WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
                 MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
-      "a to the b")                                                                                \
+      "a to the b; of integers, a negative b: truncated, and 0 of 0")                              \
     X(FMA, fma, 3, NUMERIC, PLAIN, FMA(A, B, C), DABC(MUL(G, B), MUL(G, A), G),                    \
       "a * b + c; of f32 and f64 rounded once")                                                    \
     X(MAXIMUM, maximum, 2, SAME, EXACT, MAX(A, B),                                                 \
@@ -369,17 +369,17 @@
       WHERE(LT(K(0), A), A, MUL(A, B)), "x above 0, else x * negative_slope")                      \
     X(ELU, elu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                         \
       WHERE(LT(K(0), A), A, MUL(B, EXPM1(WHERE(LT(K(0), A), K(0), A)))),                           \
-      "x above 0, else alpha * (exp(x) - 1)")                                                      \
+      "x above 0, else alpha * (exp(x) - 1) (arXiv 1511.07289)")                                   \
     X(CELU, celu, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(alpha, 1),                                       \
       WHERE(LT(K(0), A), A, MUL(B, EXPM1(DIV(WHERE(LT(K(0), A), K(0), A), B)))),                   \
-      "x above 0, else alpha * (exp(x / alpha) - 1)")                                              \
+      "x above 0, else alpha * (exp(x / alpha) - 1) (arXiv 1704.07483)")                           \
     X(SELU, selu, 1, FLOAT, TCI_GIVEN(x),                                                          \
       MUL(K(1.0507009873554805),                                                                   \
           WHERE(LT(K(0), A), A,                                                                    \
                 MUL(K(1.6732632423543772), EXPM1(WHERE(LT(K(0), A), K(0), A))))),                  \
-      "elu scaled so that mean 0 and variance 1 stay")                                             \
+      "elu scaled so that mean 0 and variance 1 stay (arXiv 1706.02515)")                          \
     X(MISH, mish, 1, FLOAT, TCI_GIVEN(x), MUL(A, TANH(LOGADDEXP(A, K(0)))),                        \
-      "x * tanh(softplus(x))")                                                                     \
+      "x * tanh(softplus(x)) (arXiv 1908.08681)")                                                  \
     X(SOFTPLUS, softplus, 3, FLOAT, TCI_GIVEN(x) TCI_ELSE(beta, 1) TCI_ELSE(threshold, 20),        \
       WHERE(LT(C, MUL(A, B)), A, DIV(LOGADDEXP(MUL(A, B), K(0)), B)),                              \
       "log(1 + exp(beta * x)) / beta, x where beta * x is above the threshold")                    \
@@ -404,12 +404,12 @@
     X(HARDSWISH, hardswish, 1, FLOAT, TCI_GIVEN(x),                                                \
       WHERE(LT(A, K(-3)), K(0),                                                                    \
             WHERE(LT(K(3), A), A, MUL(MUL(A, ADD(A, K(3))), K(0.16666666666666667)))),             \
-      "x * hardsigmoid(x)")                                                                        \
+      "x * hardsigmoid(x) (arXiv 1905.02244)")                                                     \
     X(GELU_TANH, gelu_tanh, 1, FLOAT, TCI_GIVEN(x),                                                \
       MUL(MUL(K(0.5), A),                                                                          \
           ADD(K(1), TANH(MUL(K(0.7978845608028654),                                                \
                              ADD(A, MUL(K(0.044715), MUL(A, SQUARE(A)))))))),                      \
-      "gelu, its normal distribution approximated by tanh")                                        \
+      "gelu, its normal distribution approximated by tanh (arXiv 1606.08415)")                     \
     X(LOGIT, logit, 2, FLOAT, TCI_GIVEN(x) TCI_ELSE(eps, -1),                                      \
       SUB(LOG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))),                    \
           LOG1P(NEG(WHERE(LT(A, B), B, WHERE(LT(SUB(K(1), B), A), SUB(K(1), B), A))))),            \
@@ -439,7 +439,7 @@
     X(HUBER_LOSS, huber_loss, 3, LOSS, TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(delta, 1),      \
       WHERE(LE(ABS(SUB(A, B)), C), MUL(K(0.5), SQUARE(SUB(A, B))),                                 \
             MUL(C, SUB(ABS(SUB(A, B)), MUL(K(0.5), C)))),                                          \
-      "half the squared error, beyond delta a line")                                               \
+      "half the squared error, beyond delta the line that goes on from it (Huber, 1964)")          \
     X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1),                                      \
       MUL(C, NEG(ADD(MUL(B, WHERE(EQ(A, K(0)), K(-100),                                            \
