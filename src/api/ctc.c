@@ -100,6 +100,11 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
                              tc_rank(log_probs), tc_rank(targets), tc_rank(input_lengths),
                              tc_rank(target_lengths));
     }
+    const int64_t classes = tc_size(log_probs, 2);
+    if (blank < 0 || (tci_dim_is_known(classes) && blank >= classes)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "blank is %lld: expected one of %s classes",
+                             (long long)blank, TCI_DIM_TEXT(classes));
+    }
     tc_tensor lengths = tc_cast(target_lengths, TC_I64);
     tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(targets, 1), 1, TC_I64);
     tc_tensor used = tc_lt(place, tc_unsqueeze(lengths, -1));

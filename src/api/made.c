@@ -56,6 +56,17 @@ TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *for
     return tci_made_end(m, tci_frame_end(&f, NULL));
 }
 
+TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what)
+{
+    tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
+    if (tci_frame_list(&f, items, n, what)) {
+        tci_frame_leave(&f);
+        return true;
+    }
+    m->bad = tci_made_end(m, tci_frame_end(&f, NULL));
+    return false;
+}
+
 TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
 {
     return tc_cast_at(x, (tc_dtype)tci_dtype_get(m->dtype)->compute, m->here);
@@ -324,7 +335,8 @@ TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend,
     }
     x = tci_is_none(prepend) ? x : tc_cat(TC_TENSORS(prepend, x), axis);
     x = tci_is_none(append) ? x : tc_cat(TC_TENSORS(x, append), axis);
-    for (; n > 0 && !tc_status_of(x); n--) {
+    const int64_t enough = tc_rank(x) > 0 ? tci_dim_most(tc_size(x, axis)) : 1; /* none is left */
+    for (n = TCI_MIN(n, TCI_MAX(enough, 1)); n > 0 && !tc_status_of(x); n--) {
         tc_tensor after = tc_slice(x, axis, 1, TC_END, 1);
         tc_tensor before = tc_slice(x, axis, 0, tc_size(after, axis), 1);
         x = tc_dtype_of(x) == TC_BOOL ? tc_ne(after, before) : tc_sub(after, before);
@@ -339,7 +351,7 @@ static tc_tensor tci_made_areas(const tci_made *m, tc_tensor y, tc_tensor x, dou
     y = tci_made_wide(m, y);
     tc_tensor after = tc_slice(y, axis, 1, TC_END, 1);
     tc_tensor heights = tc_add(after, tc_slice(y, axis, 0, tc_size(after, axis), 1));
-    if (tci_is_none(x)) {
+    if (tci_is_none(x) || tc_status_of(heights)) {
         return tc_mul(heights, 0.5 * dx);
     }
     int of_x = tc_rank(x) == 1 && tc_rank(y) > 1 ? 0 : axis;
@@ -477,6 +489,10 @@ TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_ax
     if (tc_status_of(b)) {
         return tci_made_end(&m, tc_neg(b));
     }
+    if (!tci_made_list(&m, axes_a.items, axes_a.n, "the axes of a") ||
+        !tci_made_list(&m, axes_b.items, axes_b.n, "the axes of b")) {
+        return m.bad;
+    }
     const int rank_a = tc_rank(a), rank_b = tc_rank(b), n = axes_a.n;
     if (rank_a + rank_b > TCI_MADE_LETTERS) {
         return tci_made_fail(&m, TC_ERR_LIMIT, "ranks %d and %d: expected at most %d axes", rank_a,
@@ -600,12 +616,13 @@ static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
     return tci_frame_end(&f, f.failed ? NULL : tci_build_matmul_wide(&f.ctx->graph, na, nb));
 }
 
-/* What query, key and a mask that is added meet in. */
+/* What query, key and a mask that is added meet in; f32 where that is no float. */
 static tc_dtype tci_made_met(tc_tensor query, tc_tensor key, tc_tensor mask)
 {
     tc_dtype t = tci_dtype_promote(tc_dtype_of(query), tc_dtype_of(key));
     bool adds = !tci_is_none(mask) && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
-    return adds ? tci_dtype_promote(t, tc_dtype_of(mask)) : t;
+    t = adds ? tci_dtype_promote(t, tc_dtype_of(mask)) : t;
+    return tci_dtype_is_float(t) ? t : TC_F32;
 }
 
 /* Of halves scores and softmax are f32, and the weights are rounded. */
@@ -697,13 +714,16 @@ TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor
     tc_tensor mean = tci_made_channels(&m, running_mean, x);
     tc_tensor var = tci_made_channels(&m, running_var, x);
     if (training) {
-        int over[TCI_MADE_RANK], n = 0;
-        for (int i = 0; i < rank; i++) {
-            if (i != 1) { /* all axes but that of the channels */
-                over[n++] = i;
-            }
+        tci_words w;
+        int *over = tci_words_ints(&m.ctx->graph, &w, rank);
+        if (!over) {
+            return tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");
         }
-        tc_var_mean_at(y, TC_AXES_N(over, n), 0, true, &var, &mean, here);
+        for (int i = 0; i + 1 < rank; i++) {
+            over[i] = i + (i > 0); /* all axes but that of the channels */
+        }
+        tc_var_mean_at(y, TC_AXES_N(over, rank - 1), 0, true, &var, &mean, here);
+        tci_words_put(&m.ctx->graph, &w, NULL);
     }
     y = tc_mul(tc_sub(y, mean), tc_rsqrt(tc_add(var, eps)));
     return tci_made_round(&m, tci_made_affine(y, tci_made_channels(&m, weight, x),
@@ -842,8 +862,12 @@ static tc_tensor tci_made_grid(const tci_made *m, tc_tensors xs, bool xy, int ow
 
 TC_API void tc_meshgrid_at(tc_tensors xs, bool xy, tc_tensor *grids, tc_site here)
 {
-    for (int i = 0; i < xs.n; i++) {
+    for (int i = 0; grids && i < xs.n; i++) {
         tci_made m;
+        if (!xs.items) {
+            grids[i] = tc_cat(xs, 0); /* which tells that there is none */
+            continue;
+        }
         grids[i] = tci_made_begin(&m, "tc_meshgrid", xs.items[i], here)
                        ? tci_made_end(&m, tci_made_grid(&m, xs, xy, i))
                        : m.bad;
@@ -907,6 +931,9 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
         b.n = tc_size(offsets, 0);
     }
     tc_tensor rows = tci_made_wide(&m, tc_index_select(weight, 0, flat));
+    if (tc_status_of(rows)) {
+        return tci_made_end(&m, rows);
+    }
     padding_idx = padding_idx < 0 ? tc_dim_add(tc_size(weight, 0), padding_idx) : padding_idx;
     tc_tensor counts = padding_idx == TC_END ? tc_eq(flat, flat) : tc_ne(flat, padding_idx);
     counts = tc_unsqueeze(counts, 1);
@@ -1245,7 +1272,7 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
     tci_words_put(&m.ctx->graph, &w, NULL);
     tc_tensor noise = tc_neg(tc_log(tc_maximum(tc_neg(tc_log1p(tc_neg(u))), 0x1p-100)));
     tc_tensor y = tc_softmax(tc_div(tc_add(wide, noise), tau), axis);
-    if (hard) { /* a value of 0 and 1 beside the gradient of y */
+    if (hard && !tc_status_of(y)) { /* a value of 0 and 1 beside the gradient of y */
         tc_tensor most = tc_argmax(y, axis, true);
         tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(y, axis), 1, TC_I64);
         for (int i = axis < 0 ? axis + rank : axis; i + 1 < rank; i++) {
@@ -1286,6 +1313,10 @@ TC_API tc_tensor tc_one_hot_at(tc_tensor index, int64_t classes, tc_site here)
     if (!tci_dtype_is_int(tc_dtype_of(index))) {
         return tci_made_fail(&m, TC_ERR_DTYPE, "index is %s: expected integers",
                              tci_dtype_get(tc_dtype_of(index))->name);
+    }
+    if (tci_dim_is_known(classes) && classes < 0) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "%lld classes: expected 0 or more",
+                             (long long)classes);
     }
     tc_tensor at = tc_arange(m.ctx->handle, 0, classes, 1, TC_I64);
     return tci_made_end(&m, tc_cast(tc_eq(tc_unsqueeze(index, -1), at), TC_I64));

@@ -23,6 +23,8 @@ TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site h
 TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y);
 TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
+/* That there is a list, as tci_frame_list; false: the end, and m->bad tells. */
+TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what);
 /* x in the dtype that this computes in. */
 TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x);
 /* The end, rounded to the dtype of the result. */

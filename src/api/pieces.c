@@ -17,15 +17,17 @@
 static bool tci_pieces_begin(tci_made *m, const char *name, tc_tensor x, int axis, tc_tensor *parts,
                              int n, tc_site here)
 {
-    const bool begun = tci_made_begin(m, name, x, here);
-    const tc_tensor whole = begun ? tc_slice(x, axis, 0, TC_END, 1) : m->bad;
-    for (int i = 0; tc_status_of(whole) && i < n; i++) {
-        parts[i] = whole;
+    tc_tensor whole = TC_NONE;
+    bool begun = tci_made_begin(m, name, x, here) && tci_made_list(m, parts, n, "the parts");
+    if (begun) {
+        whole = tc_slice(x, axis, 0, TC_END, 1);
+        m->bad = tc_status_of(whole) ? tci_made_end(m, whole) : whole;
+        begun = !tc_status_of(whole);
     }
-    if (begun && tc_status_of(whole)) {
-        tci_made_end(m, whole);
+    for (int i = 0; !begun && parts && i < n; i++) {
+        parts[i] = m->bad;
     }
-    return !tc_status_of(whole);
+    return begun;
 }
 
 static void tci_pieces_refuse(const tci_made *m, tc_tensor x, int axis, const char *pieces,
@@ -75,6 +77,12 @@ TC_API void tc_split_with_sizes_at(tc_tensor x, int n, const int64_t *sizes, int
     tci_made m;
     int64_t end = 0;
     if (!tci_pieces_begin(&m, "tc_split_with_sizes", x, axis, parts, n, here)) {
+        return;
+    }
+    if (!tci_made_list(&m, sizes, n, "the sizes")) {
+        for (int i = 0; i < n; i++) {
+            parts[i] = m.bad;
+        }
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -145,7 +153,7 @@ TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here
 TC_API tc_tensor tc_stack_at(tc_tensors xs, int axis, tc_site here)
 {
     tci_made m;
-    if (!xs.n) {
+    if (xs.n < 1 || !xs.items) {
         return tc_cat(xs, axis); /* which tells that there is none */
     }
     if (!tci_made_begin(&m, "tc_stack", xs.items[0], here)) {
@@ -167,7 +175,8 @@ TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site 
 {
     tci_made m;
     tci_words w;
-    if (!tci_made_begin(&m, "tc_tile", x, here)) {
+    if (!tci_made_begin(&m, "tc_tile", x, here) ||
+        !tci_made_list(&m, repeats, n, "the repeats")) {
         return m.bad;
     }
     const int own = tc_rank(x), rank = TCI_MAX(own, n);

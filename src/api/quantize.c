@@ -19,7 +19,11 @@ static tc_arg tci_quantize_along(tc_arg a, tc_tensor x, int axis, tc_site here)
     if (a.kind || tc_rank(a.tensor) != 1) {
         return a;
     }
-    for (int i = axis < 0 ? axis + tc_rank(x) : axis; i + 1 < tc_rank(x); i++) {
+    const int rank = tc_rank(x), at = axis < 0 ? axis + rank : axis;
+    if (at < 0 || (at && at >= rank)) {
+        return tci_arg_tensor(tc_flip(x, axis)); /* which tells that there is no such axis */
+    }
+    for (int i = at; i + 1 < rank; i++) {
         a.tensor = tc_unsqueeze(a.tensor, -1);
     }
     return a;
@@ -119,6 +123,12 @@ static tc_tensor tci_sparse_product(const tci_made *m, tc_tensor rows, tc_tensor
                                     tc_tensor values, int64_t n_rows, tc_tensor dense)
 {
     tc_site here = m->here;
+    const int64_t count = tc_size(values, 0);
+    if (tc_size(columns, 0) != count || tc_size(rows, 0) != count) {
+        return tci_made_fail(m, TC_ERR_SHAPE, "%s values, %s columns and %s rows: expected as many "
+                             "of each", TCI_DIM_TEXT(count), TCI_DIM_TEXT(tc_size(columns, 0)),
+                             TCI_DIM_TEXT(tc_size(rows, 0)));
+    }
     tc_tensor parts = tc_mul(tc_unsqueeze(values, 1), tc_index_select(dense, 0, columns));
     tc_tensor zero = tc_full(m->ctx->handle, 0, tc_dtype_of(parts), n_rows, tc_size(dense, 1));
     return tci_made_end(m, tc_index_add(zero, 0, rows, parts));

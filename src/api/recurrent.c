@@ -113,6 +113,25 @@ static bool tci_recurrent_fits(const tci_recurrent *r, int side, int64_t in)
     return fits;
 }
 
+/* States before the first step, where they are given. */
+static bool tci_recurrent_check_states(tci_recurrent *r, tc_tensor x, tc_tensor *bad)
+{
+    const int64_t sizes[3] = {r->layers * r->sides, tc_size(x, 1), r->width};
+    for (int i = 0; i < r->cell->states; i++) {
+        const tc_tensor h = r->given[i];
+        if (tci_is_none(h) || tci_recurrent_has_shape(h, 3, sizes)) {
+            continue;
+        }
+        *bad = tc_status_of(h) ? tc_neg_at(tci_arg_tensor(h), r->m.here)
+                               : tci_made_fail(&r->m, TC_ERR_SHAPE, "state %d before the first "
+                                               "step has rank %d or another size than [%d, %s, %s]",
+                                               i + 1, tc_rank(h), r->layers * r->sides,
+                                               TCI_DIM_TEXT(sizes[1]), TCI_DIM_TEXT(sizes[2]));
+        return false;
+    }
+    return true;
+}
+
 /* Finds out how many layers there are. x is [steps, batch, in]. */
 static bool tci_recurrent_check(tci_recurrent *r, tc_tensor x, tc_tensor *bad)
 {
@@ -143,7 +162,7 @@ static bool tci_recurrent_check(tci_recurrent *r, tc_tensor x, tc_tensor *bad)
             return false;
         }
     }
-    return true;
+    return tci_recurrent_check_states(r, x, bad);
 }
 
 /* ---- layers ---- */
@@ -239,6 +258,10 @@ static void tci_recurrent_call(const tci_cell *cell, tc_tensor x, const tc_tenso
 {
     tci_recurrent r = {.cell = cell, .weights = weights, .sides = bidirectional ? 2 : 1};
     if (!tci_made_begin(&r.m, cell->name, x, here)) {
+        tci_recurrent_set(cell, r.m.bad, output, states);
+        return;
+    }
+    if (!tci_made_list(&r.m, weights.items, weights.n, "the weights")) {
         tci_recurrent_set(cell, r.m.bad, output, states);
         return;
     }

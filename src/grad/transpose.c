@@ -94,11 +94,12 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
     }
     tci_dim elements = tci_dim_mul(p.kernel[0], p.kernel[1]);
     const tci_dim rows = x->rank >= 2 ? x->shape[x->rank - 2] : 0;
-    if ((x->rank != 2 && x->rank != 3) || n_sizes != 2 || !tci_dim_divides(elements, rows)) {
+    if ((x->rank != 2 && x->rank != 3) || n_sizes != 2 || !sizes ||
+        !tci_dim_divides(elements, rows)) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "x has shape %s, and %d sizes are given: expected [N, C * %s, patches] and "
-                       "the sizes of an image's two axes",
-                       TCI_SHAPE_TEXT(x), n_sizes, TCI_DIM_TEXT(elements));
+                       "x has shape %s, and %d sizes are given%s: expected [N, C * %s, patches] "
+                       "and the sizes of an image's two axes",
+                       TCI_SHAPE_TEXT(x), n_sizes, sizes ? "" : " at NULL", TCI_DIM_TEXT(elements));
         return NULL;
     }
     const tci_image image = {.n = 2, .batched = x->rank == 3};

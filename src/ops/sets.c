@@ -67,6 +67,9 @@ TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keep
         return NULL;
     }
     tci_dim n = x->rank ? x->shape[at] : 1;
+    if (x->rank && !tci_build_can_read(g, "x", x, at, 1)) {
+        return NULL;
+    }
     tci_node *place = tci_sets_kth(g, x, at, tci_dim_div(tci_dim_add(n, 1), 2));
     if (place && tci_dtype_is_float((tc_dtype)x->dtype)) {
         tc_axes one = {&at, 1, false};
@@ -200,7 +203,8 @@ TCI_FN tci_node *tci_build_histc(tci_graph *g, tci_node *x, tci_dim bins, double
         return NULL;
     }
     tc_dtype t = (tc_dtype)x->dtype;
-    x = tci_build_cast(g, x, tci_composite_math(x));
+    bool fits = tci_build_check_shape(g, 1, &bins, t);
+    x = fits ? tci_build_cast(g, x, tci_composite_math(x)) : NULL;
     if (!x) {
         return NULL;
     }

@@ -518,9 +518,9 @@ static bool tci_adaptive_sizes(tci_graph *g, const tci_image *image, int n_sizes
                                const tci_dim *sizes, tci_dim *out)
 {
     const int n = image->n;
-    if (n_sizes != n && n_sizes != 1) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT, "%d sizes are given: expected %d, or one for all",
-                       n_sizes, n);
+    if ((n_sizes != n && n_sizes != 1) || !sizes) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "%d sizes are given%s: expected %d, or one for all",
+                       n_sizes, sizes ? "" : " at NULL", n);
         return false;
     }
     out[0] = image->sizes[0];

@@ -551,6 +551,88 @@ TEST(lists_that_cannot_be)
     CHECK_EQ_INT(tc_eval_many(negative), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_grad_at(x, NULL, 2, &g, at), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
+    check_poison(at.line, tc_tile_at(x, 2, NULL, at), "tc_tile", TC_ERR_ARGUMENT,
+                 "the repeats: given a list of 2 at NULL");
+    check_poison(at.line, tc_tile_at(x, -2, sizes, at), "tc_tile", TC_ERR_ARGUMENT, "of -2");
+    check_poison(at.line, tc_tensordot_at(x, x, no_axes, axes_below, at), "tc_tensordot",
+                 TC_ERR_ARGUMENT, "the axes of a: given a list of 2 at NULL");
+    check_poison(at.line, tc_adaptive_avg_pool2d_at(image, 2, NULL, at), "tc_adaptive_avg_pool2d",
+                 TC_ERR_ARGUMENT, "2 sizes are given at NULL");
+    check_poison(at.line, tc_col2im_at(v, 2, NULL, &(tc_pool){.kernel = {2, 2}}, at), "tc_col2im",
+                 TC_ERR_SHAPE, "2 sizes are given at NULL");
+    CHECK_HAS(tc_error(tc_stack_at(none, 0, at)), "the list of tensors is empty");
+    CHECK_HAS(tc_error(tc_stack_at(negative, 0, at)), "the list of tensors is empty");
+    tc_tensor parts[3];
+    tc_meshgrid_at(none, false, parts, at);
+    CHECK_HAS(tc_error(parts[1]), "the list of tensors is empty");
+    tc_split_with_sizes_at(x, 2, NULL, 0, parts, at);
+    check_poison(at.line, parts[1], "tc_split_with_sizes", TC_ERR_ARGUMENT, "the sizes: given");
+    tc_gru_at(image, TC_NONE, none, false, false, &parts[0], &parts[1], at);
+    check_poison(at.line, parts[1], "tc_gru", TC_ERR_ARGUMENT, "the weights: given a list of 2");
+    tc_meshgrid_at((tc_tensors){&v, 1}, false, NULL, at);
+    tc_split_at(x, 1, 0, NULL, 3, at);
+    CHECK_HAS(tc_error(ctx), "tc_split: the parts: given a list of 3 at NULL");
+    tc_unbind_at(x, 0, NULL, 3, at);
+    tc_chunk_at(x, 3, 0, NULL, at);
+    CHECK_HAS(tc_error(ctx), "tc_chunk: the parts");
+    end();
+}
+
+/* What calls that are made of others refuse in their own name. */
+TEST(calls_made_of_others)
+{
+    begin();
+    tc_tensor empty = tc_input(ctx, "empty", TC_F32, 3, 0), got[3];
+    tc_tensor floats = tc_input(ctx, "floats", TC_F32, 2, 3);
+    float one;
+    POISON(tc_embedding_bag(floats, x, TC_NONE, "sum", TC_NONE, false, TC_END), "tc_embedding_bag",
+           TC_ERR_DTYPE, "the index has dtype f32");
+    POISON(tc_coo_matmul(i64, i64, w5, 3, x), "tc_coo_matmul", TC_ERR_SHAPE, "5 values");
+    POISON(tc_csr_matmul(i64, i64, w5, x), "tc_csr_matmul", TC_ERR_SHAPE, "4 columns");
+    POISON(tc_one_hot(i64, -1), "tc_one_hot", TC_ERR_ARGUMENT, "-1 classes");
+    POISON(tc_histc(v, INT64_MAX, 0, 1), "tc_histc", TC_ERR_LIMIT, "more elements than memory");
+    tc_median(empty, 1, false, &got[0], &got[1]);
+    CHECK_EQ_INT(tc_status_of(got[0]), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(got[1]), TC_ERR_SHAPE);
+    POISON(tc_ctc_loss(tc_input(ctx, "p", TC_F32, 9, 4, 5), tc_input(ctx, "t", TC_I32, 4, 3), i64,
+                       i64, 5, TC_REDUCE_MEAN, false),
+           "tc_ctc_loss", TC_ERR_ARGUMENT, "blank is 5: expected one of 5 classes");
+    tc_tensor q = tc_full(ctx, 2, TC_I32, 3, 4);
+    q = tc_scaled_dot_product_attention(q, q, tc_full(ctx, 3, TC_I32, 3, 4), TC_NONE, false, 0);
+    CHECK_EQ_INT(tc_dtype_of(q), TC_F32); /* and its weights are no integers */
+    CHECK_EQ_INT(tc_read(tc_max(q, TC_ALL, false), &one, 1), TC_OK);
+    CHECK(one == 3);
+    tc_tensor steps = tc_input(ctx, "steps", TC_F32, 5, 2, 3);
+    tc_tensors weights = TC_TENSORS(tc_input(ctx, "ih", TC_F32, 12, 3),
+                                    tc_input(ctx, "hh", TC_F32, 12, 4));
+    tc_gru(steps, x, weights, false, false, &got[0], &got[1]);
+    POISON(got[0], "tc_gru", TC_ERR_SHAPE, "state 1 before the first step has rank 2");
+    tc_gru(steps, tc_exp(tc_cat(TC_TENSORS(), 0)), weights, false, false, &got[0], &got[1]);
+    CHECK_HAS(tc_error(got[1]), "the list of tensors is empty");
+    end();
+}
+
+/* Axes and counts that would take for ever if they were counted up to. */
+TEST(far_axes_of_calls_made_of_others)
+{
+    static const int far[] = {INT_MIN, INT_MIN + 1, -1000000, -3, 2, 1000000, INT_MAX};
+    begin();
+    for (int i = 0; i < (int)(sizeof(far) / sizeof(far[0])); i++) {
+        POISON(tc_trapezoid(x, v, 1, far[i]), "tc_trapezoid", TC_ERR_AXIS, "out of range");
+        POISON(tc_quantize(x, v, 0, far[i], TC_I8), "tc_quantize", TC_ERR_AXIS, "out of range");
+        POISON(tc_gumbel_softmax(x, 1, true, far[i], 1), "tc_gumbel_softmax", TC_ERR_AXIS,
+               "out of range");
+        POISON(tc_diff(x, INT64_MAX, far[i], TC_NONE, TC_NONE), "tc_diff", TC_ERR_AXIS,
+               "out of range");
+    }
+    CHECK_EQ_INT(tc_size(tc_diff(x, INT64_MAX, 1, TC_NONE, TC_NONE), 1), 0);
+    CHECK_EQ_INT(tc_size(tc_diff(x, 3, 1, TC_NONE, TC_NONE), 1), 1);
+    int64_t sizes[41] = {TC_F32};
+    for (int i = 1; i < 41; i++) {
+        sizes[i] = i == 2 ? 3 : 1;
+    }
+    tc_tensor deep = tc_input_at(ctx, "deep", 41, sizes, TC_HERE);
+    CHECK_EQ_INT(tc_rank(tc_batch_norm(deep, TC_NONE, TC_NONE, TC_NONE, TC_NONE, true, 1e-5)), 40);
     end();
 }
 
