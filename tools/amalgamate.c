@@ -183,8 +183,8 @@ static text make_ops(void)
         "/* ---- elementwise: operands are tensors or C numbers ----\n"
         " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands\n"
         " * meet unless its line says: bool; float (a float dtype stays, others give f32); not of\n"
-        " * bool, of integers (else TC_ERR_DTYPE). Integers wrap; a float function is NaN where it\n"
-        " * has no value and infinite at a pole. TC_ERR_HANDLE: no operand is a tensor;\n"
+        " * bool, of integers (else TC_ERR_DTYPE). Integers wrap; a float function is NaN where\n"
+        " * it has no value and infinite at a pole. TC_ERR_HANDLE: no operand is a tensor;\n"
         " * TC_ERR_DTYPE: a number that the integer dtype does not hold. */\n");
 #define X(id, name, arity, rule, cost, value, gradient, doc) \
     add_elementwise(&t, #name, arity, #rule, doc);

@@ -4,8 +4,8 @@
 /* ---- elementwise: operands are tensors or C numbers ----
  * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
  * meet unless its line says: bool; float (a float dtype stays, others give f32); not of
- * bool, of integers (else TC_ERR_DTYPE). Integers wrap; a float function is NaN where it
- * has no value and infinite at a pole. TC_ERR_HANDLE: no operand is a tensor;
+ * bool, of integers (else TC_ERR_DTYPE). Integers wrap; a float function is NaN where
+ * it has no value and infinite at a pole. TC_ERR_HANDLE: no operand is a tensor;
  * TC_ERR_DTYPE: a number that the integer dtype does not hold. */
 /* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);

@@ -432,9 +432,9 @@ TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_te
 #define tc_ssm_scan(u, delta, a, b, c, d)                                                          \
     tc_ssm_scan_at((u), (delta), (a), (b), (c), (d), TC_HERE)
 
-/* ---- losses of rows and classes; TC_REDUCE_MEAN and TC_REDUCE_SUM give one number, 0-d,
- * TC_REDUCE_NONE one for each row, [N] or [N, ...], or for each element where there are no rows.
- * Else TC_ERR_ARGUMENT ---- */
+/* ---- losses of rows and classes; the last operand is the reduction, as above ----
+ * TC_REDUCE_MEAN and TC_REDUCE_SUM give one number, 0-d, TC_REDUCE_NONE one for each row, [N] or
+ * [N, ...], or for each element where there are no rows. Else TC_ERR_ARGUMENT. */
 /* -input at its target's class: [N, C], [N, C, ...] or [C] of logarithms, and integers without C.
  * Each counts by the weight [C] of its class (TC_NONE: 1), those of ignore_index not at all; the
  * mean is over what counts. A class outside -C..C-1 fails the run with TC_ERR_INDEX. */
@@ -854,10 +854,11 @@ TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_te
     tc_qmatmul_at((a), TC_ARG(scale_a), TC_ARG(zero_a), (b), TC_ARG(scale_b), TC_ARG(zero_b),      \
                   TC_HERE)
 
-/* ---- sparse matrices: lists [elements], times dense [k, n]: [rows, n] in the dtype in which
- * values and dense meet. Indices are integers, and one outside of its axis is TC_ERR_INDEX in the
- * run; elements of one place add up, the gradients are those of values and dense. TC_ERR_SHAPE: a
- * list is not 1-d or they differ in length, or dense is no matrix ---- */
+/* ---- sparse matrices: lists [elements], times dense [k, n] ----
+ * The result is [rows, n] in the dtype in which values and dense meet. Indices are integers, and
+ * one outside of its axis is TC_ERR_INDEX in the run; elements of one place add up, the gradients
+ * are those of values and dense. TC_ERR_SHAPE: a list is not 1-d or they differ in length, or dense
+ * is no matrix. */
 /* values[e] stand at (rows[e], columns[e]) of [n_rows, k]. */
 TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor values,
                                   int64_t n_rows, tc_tensor dense, tc_site here);
@@ -869,10 +870,10 @@ TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor
 #define tc_csr_matmul(starts, columns, values, dense)                                              \
     tc_csr_matmul_at((starts), (columns), (values), (dense), TC_HERE)
 
-/* ---- square matrices [..., n, n] of floats, n a number of at most 4096 (else TC_ERR_LIMIT);
- * leading axes broadcast. A program does not grow with n: steps of columns are repeated, from 65 on
- * in blocks whose triangles are solved by their inverses. What has no solution is inf or NaN.
- * ---- */
+/* ---- square matrices [..., n, n] of floats ----
+ * n is a number of at most 4096 (else TC_ERR_LIMIT); leading axes broadcast. A program does not
+ * grow with n: steps of columns are repeated, from 65 on in blocks whose triangles are solved by
+ * their inverses. What has no solution is inf or NaN. */
 /* x where a x = b; b [..., n, k] or [..., n], of a's dtype (else TC_ERR_DTYPE). Elimination with
  * the largest pivot of each column. */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
@@ -913,12 +914,12 @@ TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_si
 TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
 #define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
 
-/* ---- Fourier transforms along an axis of a known size: 1 to 2^30 points (else TC_ERR_ARGUMENT),
- * as n log n (Cooley and Tukey; large primes by Bluestein). A complex number is a pair of real and
- * imaginary part, so that complex x is [..., 2]; `axis` does not count that last axis. n points, or
- * 0 for the size of the axis: it is cut, or zeros follow. norm says where the sums are divided:
- * "backward" (NULL) by n in the inverse, "forward" by n in the other, "ortho" by its root in both.
- * Integers count as f32. ---- */
+/* ---- Fourier transforms along an axis of a known size ----
+ * 1 to 2^30 points (else TC_ERR_ARGUMENT), as n log n (Cooley and Tukey; large primes by
+ * Bluestein). A complex number is a pair of real and imaginary part, so that complex x is [..., 2];
+ * `axis` does not count that last axis. n points, or 0 for the size of the axis: it is cut, or
+ * zeros follow. norm says where the sums are divided: "backward" (NULL) by n in the inverse,
+ * "forward" by n in the other, "ortho" by its root in both. Integers count as f32. */
 /* result[k] = sum of x[j] exp(-2 pi i j k / n), [..., n, 2], and back. */
 TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)
@@ -963,11 +964,10 @@ TC_API tc_tensor tc_complex_log_at(tc_tensor x, tc_site here);
 TC_API tc_tensor tc_complex_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_complex_matmul(a, b) tc_complex_matmul_at((a), (b), TC_HERE)
 
-/* ---- images: x is [N, C, ...] with one, two or three more axes, as the call's name says, or one
- * image without the batch axis. Options are numbers for these axes in their order, those behind are
- * not read; TC_ERR_ARGUMENT: a negative one. Along each axis of n elements with padding on both
- * sides a window of k, dilated by d, stands (n + 2 padding - d (k - 1) - 1) / stride + 1 times;
- * TC_ERR_SHAPE: nowhere. ---- */
+/* ---- images: x is [N, C, ...], with as many axes more as the name says, or without N ----
+ * Options are numbers for these axes in their order, those behind are not read; TC_ERR_ARGUMENT: a
+ * negative one. Along each axis of n elements with padding on both sides a window of k, dilated by
+ * d, stands (n + 2 padding - d (k - 1) - 1) / stride + 1 times; TC_ERR_SHAPE: nowhere. */
 /* Zero fields mean 1 (paddings: 0). */
 typedef struct tc_conv {
     int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
