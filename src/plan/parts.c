@@ -1,7 +1,6 @@
 /* plan/parts.c - contractions whose sums are made another way than product by product.
  *
- * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out, or NULL where it
- * is left alone:
+ * In: a CONTRACT whose sums have many products. Out, or NULL where it is left alone:
  *
  *   rows    every element read once or a few times, and neighbours in memory are summed (dot,
  *           matrix . vector): a SUM of products, which has the lanes and the cuts of any reduction
@@ -49,6 +48,7 @@ typedef struct tci_parts {
     tci_scratch *s;
     tci_graph *g;
     const tci_node *n;
+    tc_dtype sum;                /* of products and sums: n's, f32 for halves */
     tci_node *in[2];
     int64_t *labels[2];
     const int64_t *out;
@@ -298,9 +298,9 @@ static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
     for (int i = 0; i < rank; i++) {
         attr[at++] = labels[i];
     }
-    tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, TC_F32, rank, shape, 2, in, at, attr);
+    tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, p->sum, rank, shape, 2, in, at, attr);
     return n_axes == 0 ? sum
-                       : tci_graph_node(p->g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &sum,
+                       : tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &sum,
                                         n_axes, axes);
 }
 
@@ -312,35 +312,31 @@ static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_p
     }
     tci_node *in[2] = {before, tci_parts_sum(p, c)};
     return !before ? in[1]
-                   : tci_graph_node(p->g, TCI_OP_ADD, TC_F32, p->n->rank, p->n->shape, 2, in, 0,
+                   : tci_graph_node(p->g, TCI_OP_ADD, p->sum, p->n->rank, p->n->shape, 2, in, 0,
                                     NULL);
 }
 
-/* Operands in f32, where they are halves. */
+static tci_node *tci_parts_cast(const tci_parts *p, tci_node *x, tc_dtype t)
+{
+    return x->dtype == t
+               ? x
+               : tci_graph_node(p->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+}
+
+/* Operands of the dtype of the sums. */
 static void tci_parts_widen(tci_parts *p)
 {
     for (int k = 0; k < 2; k++) {
-        tci_node *x = p->in[k];
-        if (x->dtype != TC_F32) {
-            p->in[k] = tci_graph_node(p->g, TCI_OP_CAST, TC_F32, x->rank, x->shape, 1, &x, 0, NULL);
-        }
+        p->in[k] = tci_parts_cast(p, p->in[k], p->sum);
     }
 }
 
 /* Fills what n is; false where it is left alone whatever its sizes. */
 static bool tci_parts_begin(tci_parts *p)
 {
-    const tci_node *n = p->n;
-    return (n->dtype == TC_F32 || tci_dtype_is_half((tc_dtype)n->dtype)) && tci_parts_look(p) &&
-           tci_node_count(n) != 0;
-}
-
-static tci_node *tci_parts_narrow(const tci_parts *p, tci_node *sum)
-{
-    const tci_node *n = p->n;
-    return n->dtype == TC_F32 ? sum
-                              : tci_graph_node(p->g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
-                                               n->shape, 1, &sum, 0, NULL);
+    tc_dtype t = (tc_dtype)p->n->dtype;
+    p->sum = tci_dtype_is_half(t) ? TC_F32 : t;
+    return tci_parts_look(p) && tci_node_count(p->n) != 0;
 }
 
 /* ---- rows ---- */
@@ -378,23 +374,26 @@ static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whol
     }
     shape[n->rank] = turned[rank] = x->shape[x->rank - 1];
     order[rank] = rank;
-    x = tci_graph_node(p->g, TCI_OP_PERMUTE, TC_F32, x->rank, turned, 1, &x, x->rank, order);
-    x = tci_graph_node(p->g, TCI_OP_RESHAPE, TC_F32, all, shape, 1, &x, 0, NULL);
-    return tci_graph_node(p->g, TCI_OP_EXPAND, TC_F32, all, whole, 1, &x, 0, NULL);
+    x = tci_graph_node(p->g, TCI_OP_PERMUTE, p->sum, x->rank, turned, 1, &x, x->rank, order);
+    x = tci_graph_node(p->g, TCI_OP_RESHAPE, p->sum, all, shape, 1, &x, 0, NULL);
+    return tci_graph_node(p->g, TCI_OP_EXPAND, p->sum, all, whole, 1, &x, 0, NULL);
 }
 
-/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out. */
+/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out, also
+ * below a cast. */
 static void tci_parts_unpermute(tci_parts *p, int k)
 {
-    while (p->in[k]->op == TCI_OP_PERMUTE && !tci_table_has(p->a->forced, p->in[k])) {
-        const tci_node *x = p->in[k];
+    tci_node *whole = p->in[k], *x = whole;
+    bool below = x->op == TCI_OP_CAST && !tci_table_has(p->a->forced, x);
+    x = below && x->in[0]->op == TCI_OP_PERMUTE ? x->in[0] : x;
+    for (; x->op == TCI_OP_PERMUTE && !tci_table_has(p->a->forced, x); x = x->in[0]) {
         int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
         for (int i = 0; i < x->rank; i++) {
             labels[x->attr[i]] = p->labels[k][i];
         }
         p->labels[k] = labels;
-        p->in[k] = x->in[0];
     }
+    p->in[k] = tci_parts_cast(p, x, (tc_dtype)whole->dtype);
 }
 
 /* The order of n's axes in which those that only the smaller operand has are behind the others, so
@@ -465,8 +464,8 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
     whole[n->rank] = p.sizes[0];
     tci_node *in[2] = {tci_parts_spread(&p, 0, whole), tci_parts_spread(&p, 1, whole)};
     tci_node *product =
-        tci_graph_node(a->g, TCI_OP_MUL, TC_F32, n->rank + 1, whole, 2, in, 0, NULL);
-    return tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &product, 1, &last);
+        tci_graph_node(a->g, TCI_OP_MUL, p.sum, n->rank + 1, whole, 2, in, 0, NULL);
+    return tci_graph_node(a->g, TCI_OP_SUM, p.sum, n->rank, n->shape, 1, &product, 1, &last);
 }
 
 /* ---- parts ---- */
@@ -498,5 +497,5 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n)
     }
     tci_str_printf(a->orders, "contract of %lld products a sum: %lld parts of %lld\n",
                    (long long)products, (long long)chains, (long long)(p.length * inner));
-    return tci_parts_narrow(&p, sum);
+    return tci_parts_cast(&p, sum, (tc_dtype)n->dtype);
 }

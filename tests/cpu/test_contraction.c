@@ -508,6 +508,54 @@ TEST(other_contractions)
 
 /* Columns are packed by each call, and yet a thread takes its share of the tasks bit by bit where
  * there are many threads, so that others can help it. */
+/* Small whole numbers, whose sums are exact in every dtype: few rows, and few results of very many
+ * products. */
+static void check_whole_numbers(tc_dtype stored, tc_dtype sum, int m, int n, int k)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    double *got = malloc((size_t)(m * n) * sizeof(*got));
+    int8_t *a = malloc((size_t)(m * k)), *b = malloc((size_t)(n * k));
+    for (int i = 0; i < m * k; i++) {
+        a[i] = (int8_t)(i * 5 % 11 - 5);
+    }
+    for (int i = 0; i < n * k; i++) {
+        b[i] = (int8_t)(i * 3 % 7 - 3);
+    }
+    CHECK(tc_ctx_make(&ctx, &(tc_options){.threads = 1}) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_I8, m, k), w = tc_input(ctx, "w", TC_I8, n, k);
+    tc_tensor y = tc_matmul(tc_cast(tc_cast(x, stored), sum),
+                            tc_cast(tc_transpose(tc_cast(w, stored), 0, 1), sum));
+    CHECK(tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(tc_cast(y, TC_F64)), NULL, &f) == TC_OK);
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(a, m * k), TC_BUF(b, n * k)), TC_BUFS(TC_BUF(got, m * n))) ==
+          TC_OK);
+    for (int i = 0; i < m * n; i++) {
+        int64_t want = 0;
+        for (int j = 0; j < k; j++) {
+            want += a[i / n * k + j] * b[i % n * k + j];
+        }
+        CHECK_MSG(got[i] == (double)want, "dtypes %d, %d, %d x %d x %d: number %d is %g, not %lld",
+                  stored, sum, m, n, k, i, got[i], (long long)want);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    free(a);
+    free(b);
+    free(got);
+}
+
+TEST(few_rows_and_long_sums_of_all_dtypes)
+{
+    static const tc_dtype pairs[][2] = {{TC_F64, TC_F64}, {TC_I8, TC_I32},  {TC_I64, TC_I64},
+                                        {TC_I32, TC_I64}, {TC_I8, TC_I16},  {TC_F32, TC_F64},
+                                        {TC_F64, TC_F32}, {TC_BF16, TC_F32}};
+    for (int i = 0; i < (int)(sizeof(pairs) / sizeof(pairs[0])); i++) {
+        check_whole_numbers(pairs[i][0], pairs[i][1], 1, 37, 601);
+        check_whole_numbers(pairs[i][0], pairs[i][1], 3, 64, 300);
+        check_whole_numbers(pairs[i][0], pairs[i][1], 2, 2, 70001);
+    }
+}
+
 TEST(many_threads_take_short_ranges)
 {
     static const product p = {"512", 512, 512, 512, B_TURNED, 0};

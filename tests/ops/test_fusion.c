@@ -411,6 +411,28 @@ TEST(a_product_of_few_rows_streams_the_weight)
     tc_ctx_free(ctx);
 }
 
+/* So is one of any other dtype, also below the cast that makes sums of bytes. */
+TEST(a_product_of_few_rows_streams_a_weight_of_any_dtype)
+{
+    const struct { tc_dtype stored, sum; } cases[] = {
+        {TC_F64, TC_F64}, {TC_BF16, TC_BF16}, {TC_I64, TC_I64}, {TC_I32, TC_I32},
+        {TC_I8, TC_I32},  {TC_U8, TC_I32},    {TC_F32, TC_F64},
+    };
+    open_ctx();
+    for (int i = 0; i < (int)(sizeof(cases) / sizeof(cases[0])); i++) {
+        tc_tensor w = tc_input(ctx, "w", cases[i].stored, 512, 600);
+        tc_tensor x = tc_input(ctx, "x", cases[i].stored, 1, 600);
+        tc_tensor a = tc_cast(x, cases[i].sum), b = tc_cast(tc_transpose(w, 0, 1), cases[i].sum);
+        for (int late = 0; late < 2; late++) {
+            b = late ? tc_transpose(tc_cast(w, cases[i].sum), 0, 1) : b;
+            PLAN((x, w), tc_matmul(a, b));
+            KERNELS(1);
+            CHECK_MSG(strstr(why, "class LANES(64)"), "case %d, %d: %s", i, late, why);
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
 /* What reads two groups goes where most bytes are not read again, whichever is newer. */
 TEST(a_reader_joins_where_most_is_saved)
 {
