@@ -166,6 +166,7 @@
 #include "loop/panel.c"
 #include "loop/sides.c"
 #include "loop/blocks.c"
+#include "loop/twos.c"
 #include "loop/packing.c"
 #include "loop/blocked.c"
 #include "loop/matrix.c"

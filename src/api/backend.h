@@ -68,6 +68,9 @@ typedef struct tc_backend_target {
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
      * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
+    /* a processor that multiplies pairs of bf16 (VDPBF16PS) twice as fast as it does f32: code of
+     * dialect "c" may where TC_PAIRS is defined, and is plain C that does the same elsewhere */
+    bool has_pairs;
     tc_machine machine;  /* as asked of the device; zero: nothing is known */
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */

@@ -498,11 +498,13 @@
  * or not; a composite (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds
  * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16) whose
  * sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1 or
- * TC_MATRIX=0 refuses them); a GPU reduces in more lanes, and a program of symbolic sizes in an
- * order for all of them, so their sums may differ in the last bits from a processor's and from
- * those of a program of fixed sizes. options.reproducible or TC_REPRODUCIBLE=1 allows only orders
- * that all of them share: then every backend, and programs of symbolic and of fixed sizes, agree in
- * every bit. What that costs, parallel or accurate orders of long sums above all, tc_explain says.
+ * TC_MATRIX=0 refuses them); products of bf16 by pairs (AVX512_BF16; PAIRS in tc_explain, refused
+ * in the same way), for which numbers below 2^-126 are zero; a GPU reduces in more lanes, and a
+ * program of symbolic sizes in an order for all of them, so their sums may differ in the last bits
+ * from a processor's and from those of a program of fixed sizes. options.reproducible or
+ * TC_REPRODUCIBLE=1 allows only orders that all of them share: then every backend, and programs of
+ * symbolic and of fixed sizes, agree in every bit. What that costs, parallel or accurate orders of
+ * long sums above all, tc_explain says.
  *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
@@ -633,7 +635,7 @@
  *   TC_KEEP         1: keep generated sources and objects, and compile with -g
  *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
- *   TC_MATRIX       0: contractions never use matrix units
+ *   TC_MATRIX       0: contractions never use matrix units, or pairs of bf16
  *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_FUSION       0: each op that computes has a kernel of its own
  *   TC_SCHEDULE     file of schedules to force: lines KERNEL: SCHEDULE, as explained

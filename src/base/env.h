@@ -19,7 +19,7 @@
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
-    X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
+    X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units, or pairs of bf16")             \
     X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
     X(FUSION, "TC_FUSION", "0: each op that computes has a kernel of its own")                     \
     X(SCHEDULE, "TC_SCHEDULE", "file of schedules to force: lines KERNEL: SCHEDULE, as explained") \

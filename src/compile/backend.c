@@ -94,6 +94,7 @@ static tci_machine tci_backend_machine_of(const tci_target *t)
     m.vector_bytes = t->vector_bytes;
     m.block_threads = t->block_threads;
     m.matrix_units = t->matrix_units;
+    m.has_pairs = t->has_pairs;
     m.no_exchange = t->no_exchange;
     m.joins = !t->no_exchange; /* in tc's own dialects */
     m.facts = t->machine;
@@ -133,6 +134,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     const tc_dialect *own = calls->own_dialect;
     bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
+    b->target.has_pairs = spelled && target.has_pairs;
     b->target.no_exchange = !spelled;
     b->target.machine = target.machine;
     b->target.has_fma = true;
@@ -189,6 +191,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     tci_machine m = tci_backend_machine_of(&b->target);
     m.has_work = b->calls && !b->calls->launch;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
+    m.has_pairs = m.has_pairs && o->matrix >= 0;
     m.reproducible = o->reproducible;
     m.apart = o->fusion < 0;
     m.remat = o->remat;

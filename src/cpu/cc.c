@@ -134,6 +134,15 @@ static const char *const tci_cc_common_flags[] = {
     "-fPIC",          "-ffp-contract=off",     "-fwrapv", "-fno-strict-aliasing",
     "-fno-math-errno", "-fno-stack-protector", "-w",      NULL};
 
+/* Constants in the pages of the code. A page of constants alone may never be asked for, where all
+ * that is read of it is masked; and while it is not there each such read takes a hundred times as
+ * long. */
+#if defined(__ELF__)
+#define TCI_CC_NEAR_CONSTANTS "-Wl,-z,noseparate-code"
+#else
+#define TCI_CC_NEAR_CONSTANTS "-w"
+#endif
+
 static void tci_cc_list(tci_cc_task *t, const char *const *list)
 {
     for (; *list; list++) {
@@ -169,6 +178,7 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
     tci_cc_arg(t, "-o");
     tci_cc_arg(t, output);
     if (kind != TCI_CC_TCC) {
+        tci_cc_arg(t, TCI_CC_NEAR_CONSTANTS);
         tci_cc_arg(t, "-x");
         tci_cc_arg(t, "c");
     }

@@ -271,6 +271,10 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_str_add(c->out, comma);
         tci_c_value(c, st->args[1]);
     }
+    if (uses & TCI_LMEM_THIRD) {
+        tci_str_add(c->out, comma);
+        tci_c_value(c, st->args[2]);
+    }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(c->out, comma);
         tci_c_lx(c, st->n);

@@ -523,6 +523,26 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
+    {TCI_MEM_LOAD_PAIRS, "load_pairs", "#define $n(p) (*(const $A *)(p))", NULL},
+    {TCI_MEM_DOT_PAIRS, "dot_pairs",
+     "#if defined(TC_PAIRS) && TC_GCC && __GNUC__ >= 10\n"
+     "#pragma GCC target(\"avx512bf16\")\n"
+     "#if __GNUC__ < 13\n"
+     "typedef short $n_half __attribute__((vector_size(4 * $L)));\n"
+     "#else\n"
+     "typedef __bf16 $n_half __attribute__((vector_size(4 * $L)));\n"
+     "#endif\n"
+     "#define $n(c, a, b) __builtin_ia32_dpbf16ps_v$Lsf(c, ($n_half)(b), ($n_half)(a))\n"
+     "#elif defined(TC_PAIRS)\n"
+     "TC_I $T $n($T c, $T a, $T b) {\n"
+     "    __asm__(\"vdpbf16ps %2, %1, %0\" : \"+v\"(c) : \"v\"(b), \"v\"(a));\n    return c;\n}\n"
+     "#else\n"
+     "TC_I $T $n($T c, $T a, $T b) {\n"
+     "    $U x = ($U)a, y = ($U)b;\n"
+     "    c = $4(($T)(x & 0xffff0000u), ($T)(y & 0xffff0000u), c);\n"
+     "    return $4(($T)(x << 16), ($T)(y << 16), c);\n}\n"
+     "#endif",
+     NULL},
     {TCI_MEM_STORE_PAIRS, "store_pairs",
      "TC_I void $n(void *p, $T a, $T b) {\n"
      "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
@@ -605,7 +625,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
     e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
-    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1) : "";
+    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1)
+                  : m == TCI_MEM_DOT_PAIRS
+                      ? cd->d.prim(&cd->d, TCI_P_FMA, e->t, e->t, e->lanes, 0)
+                      : "";
     tci_cd_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
 }
 
@@ -692,7 +715,7 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
     if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
         return tci_cd_mem_tile(cd, m);
     }
-    if (m == TCI_MEM_STORE_PAIRS) {
+    if (m == TCI_MEM_STORE_PAIRS || m == TCI_MEM_LOAD_PAIRS) {
         storage = compute; /* it rounds nothing: bf16 values are the upper halves */
     }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {

@@ -42,6 +42,13 @@
  *             A DOT of up to n products is its chain.
  *   A stage that keeps axes has a CHAIN or SPLIT over its other axes for each of their points;
  *   vectors lie along the last kept axis.
+ *   PAIRS     besides one of these two orders: a DOT of factors that are bf16, where a processor
+ *             may take two products at a time (VDPBF16PS). It adds one after the other, in the same
+ *             order and with the same roundings, but for numbers below 2^-126: a factor of such a
+ *             size, and a sum, counts as zero. So results are those of the order bit for bit where
+ *             there are no such numbers, and agree between executors within
+ *                 |difference| <= sum over those k of |a b| + 2^-126 (K + 2)
+ *             and what the roundings of such a difference make of it.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
  *             unit, which is fixed for a shape. The interpreter computes the chain, so results
  *             agree between executors within
@@ -90,8 +97,8 @@
  * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
  * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
  * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
- * of a BLOCK_SCAN; SPLIT, MATRIX and TF32 are for a DOT in f32
- * alone. */
+ * of a BLOCK_SCAN; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
+ * in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -191,6 +198,7 @@ typedef struct tci_kred {
     int32_t inst;    /* the RED instruction that stands for the result */
     uint8_t order;   /* tci_korder */
     int32_t order_n; /* its number, 0 where it has none */
+    bool pairs;      /* a DOT of bf16 in f32: PAIRS, besides CHAIN or SPLIT */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;

@@ -55,6 +55,7 @@ typedef struct tci_machine {
     /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
      * it */
     int matrix_units;
+    bool has_pairs;   /* contractions of bf16 may be made of pairs (kernel/ir.h) */
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/class.c) */

@@ -247,3 +247,37 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
            (machine.block_threads > 0 ? tci_matrix_fits_blocks(&x)
                                       : tci_matrix_fits_processor(k, &x, machine));
 }
+
+/* ---- pairs ---- */
+
+/* Is the value a bf16, widened? Filled in for the instructions up to `inst`. */
+static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
+{
+    const tci_kinst *in = &k->insts[inst];
+    if (known[inst] != 0) {
+        return known[inst] > 0;
+    }
+    bool is = in->dtype == TC_F32;
+    switch (in->op) {
+    case TCI_K_CONST: is = is && tci_round_bf16((float)in->value.f) == (float)in->value.f; break;
+    case TCI_K_LOAD:
+        is = is && k->operands[tci_kinst_number(in)].dtype == TC_BF16 && in->value.u == 0;
+        break;
+    case TCI_K_PRIM:
+        is = is && (in->prim == TCI_P_ROUNDB16 ||
+                    (in->prim == TCI_P_SELECT && tci_matrix_is_bf16(k, in->args[1], known) &&
+                     tci_matrix_is_bf16(k, in->args[2], known)));
+        break;
+    default: is = false; break;
+    }
+    known[inst] = is ? 1 : -1;
+    return is;
+}
+
+TCI_FN bool tci_matrix_has_pairs(const tci_kernel *k, const tci_kred *red, tci_machine machine)
+{
+    int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);
+    return machine.has_pairs && machine.block_threads == 0 && red->op == TCI_RED_DOT &&
+           red->dtype == TC_F32 && k->vector == TCI_VEC_OUTER &&
+           tci_matrix_is_bf16(k, red->in[0], known) && tci_matrix_is_bf16(k, red->in[1], known);
+}

@@ -93,6 +93,8 @@ static inline int tci_matrix_sharing(const tci_matrix *x, int which)
     return x->shares == 1 + which ? 2 : 1;
 }
 
+/* Are both factors of the DOT bf16, and does the machine multiply pairs of these? */
+TCI_FN bool tci_matrix_has_pairs(const tci_kernel *k, const tci_kred *red, tci_machine machine);
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit

@@ -26,7 +26,7 @@
  * adds it to those before in memory: a block is a part where that can be, else a second array of
  * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
  * memory. */
-#include "packing.h"
+#include "twos.h"
 
 enum { TCI_BLOCKED_STEPS = 4 /* inner points of a tile that are written out */ };
 
@@ -94,6 +94,10 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
     const tci_kstage *st = &b->k->stages[s->p->stage];
     const tci_kred *red = &b->k->reds[s->p->red];
     tci_lopen open;
+    if (s->p->pairs) {
+        tci_twos_dot(s, tile, number, acc, from, to);
+        return;
+    }
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
     open.st.unroll = TCI_BLOCKED_STEPS;
     for (int i = 0; i < s->p->n_inner; i++) {
@@ -353,8 +357,10 @@ static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     if (s->row) {
+        bool halves = s->p->pairs && !s->p->row_by_vector; /* elements of the row panel */
+        s->row_base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
         s->row->origin[s->p->row_axis] = at;
-        s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+        s->row->base = tci_lin_mul(b, s->row_base, halves ? 2 : 1);
     }
     tci_blocked_set_others(s, &s->p->of_rows, s->zero);
     body(s);

@@ -36,6 +36,7 @@ typedef struct tci_blocked {
     int64_t n_depths;
     int64_t part;           /* products of a part of the sums (class SPLIT), 0: they are chains */
     bool is_part;           /* every block is a part */
+    bool pairs;             /* panels hold pairs of points (class PAIRS, loop/twos.h) */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
     int64_t inner;          /* points of the inner axes behind the cut one */

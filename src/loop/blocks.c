@@ -68,6 +68,10 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     }
     p->n_depths = tci_ceil_div(size, p->depth) * before;
     p->is_part = part > 0 && p->depth == part;
+    /* no pair belongs to two parts, or begins in the block before */
+    bool even = p->part % 2 == 0 && (p->depth * p->inner % 2 == 0 || p->n_depths == 1) &&
+                (before == 1 || size * p->inner % 2 == 0);
+    p->pairs = k->reds[p->red].pairs && !p->keeps && (p->part == 0 || p->is_part || even);
     return true;
 }
 
@@ -89,8 +93,9 @@ static double tci_blocked_thread_ns(const tci_kernel *k, tci_machine machine, in
         points *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
     }
     double pack_ns = tci_blocked_pack_ns(k, machine, lanes, p, width);
+    double column_cycles = width / tci_blocked_ports(k, machine, p);
     double tile_ns = points / (m->ghz * lanes) *
-                     (width / m->ports + tci_blocked_row_cycles(k, lanes, p));
+                     (column_cycles + tci_blocked_row_cycles(k, lanes, p));
     return TCI_MAX(blocks / threads, 1) * pack_ns + blocks * tiles * tile_ns / threads +
            (pack_ns + tile_ns) / 2;
 }
@@ -119,7 +124,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, tci_machine machine, int
 {
     int64_t columns = tci_dim_known(p->of_columns.size), tile = (int64_t)p->unroll * lanes;
     int64_t bytes = tci_dtype_get((tc_dtype)k->reds[p->red].dtype)->bytes;
-    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes);
+    int64_t block = TCI_BLOCKED_PANEL / (p->depth * p->inner * bytes) * (p->pairs ? 2 : 1);
     block = TCI_MAX(TCI_MIN(block, TCI_BLOCKED_COLUMNS), 1);
     if (p->fused) {
         int pieces = TCI_BLOCKED_PIECES * tci_machine_threads(&machine);
@@ -197,13 +202,14 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    p->is_row_there = tci_blocked_rows_are_there(k, machine, p);
+    p->is_row_there = !p->pairs && tci_blocked_rows_are_there(k, machine, p);
     int64_t columns = tci_dim_known(p->of_columns.size);
     int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
     for (int i = 0; i < p->n_inner; i++) {
         bytes *= tci_kernel_known(k, st->axes[i]);
     }
     p->is_vec_there = p->is_vec_there && tci_blocked_panel(k, p) == (int64_t)p->unroll * lanes;
+    p->pairs = p->pairs && !p->is_vec_there;
     bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
                   p->is_turned || p->of_rows.n_axes > 1 ||
                   (!few && tci_blocked_is_crowded(k, p));

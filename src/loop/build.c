@@ -534,8 +534,10 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
                  ? b->cur
                  : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
     }
-    if (st.args[1] >= 0) {
-        at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
+    for (int i = 1; i < 3; i++) {
+        if (st.args[i] >= 0) {
+            at = tci_build_deeper(b, at, b->l->values[st.args[i]].block);
+        }
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_build_is_aligned(b, &st)) {
@@ -724,17 +726,64 @@ static const tci_lkeep *tci_build_kept(const tci_build *b, int i, bool *fill)
     return NULL;
 }
 
-/* Where the value of the current point lies. */
-static int tci_build_keep_offset(tci_build *b, const tci_lkeep *keep)
+/* at + the sum of these coefs over the current point. */
+static tci_lin tci_build_keep_sum(tci_build *b, const tci_lkeep *keep, tci_lin at,
+                                  const tci_dim *coef)
 {
-    tci_lin at = keep->base;
     for (int a = 0; a < b->k->n_axes; a++) {
-        if (keep->coef[a] != 0) {
+        if (coef[a] != 0) {
             tci_lin from = tci_lin_add(b, b->bind[a]->at, tci_lin_mul(b, keep->origin[a], -1));
-            at = tci_lin_add(b, at, tci_lin_mul(b, from, keep->coef[a]));
+            at = tci_lin_add(b, at, tci_lin_mul(b, from, coef[a]));
         }
     }
-    return tci_build_lx(b, at);
+    return at;
+}
+
+TCI_FN int tci_build_pair(tci_build *b, int upper, int lower)
+{
+    tci_value half = {.u = 16};
+    int low[2] = {tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &lower, 0),
+                  tci_build_const(b, TC_U32, half)};
+    int both[2] = {tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &upper, 0),
+                   tci_build_prim(b, TCI_P_SHR, TC_U32, 2, low, 0)};
+    int bits = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
+    return tci_build_prim(b, TCI_P_BITS, TC_F32, 1, &bits, 0);
+}
+
+static void tci_build_keep_lower(tci_build *b, tci_lstmt st, tci_mem load, int lanes)
+{
+    tci_lstmt old = st;
+    old.mem = (uint8_t)load;
+    old.args[0] = -1;
+    st.args[0] = tci_build_pair(b, tci_build_mem(b, old, TC_F32, lanes, b->cur), st.args[0]);
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* Stores half a pair: the upper one alone, the lower one beside it. */
+static void tci_build_keep_half(tci_build *b, const tci_lkeep *keep, tci_lstmt st, tci_mem load,
+                                int lanes)
+{
+    tci_lopen open;
+    tci_dim known;
+    int at = tci_build_lx(b, tci_build_keep_sum(b, keep, tci_lin_const(0), keep->point));
+    int half = tci_lx_make(b->l, TCI_LX_MOD, at, -1, 2);
+    tci_lin pair = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, at, -1, 2));
+    tci_lin to = tci_build_keep_sum(b, keep, keep->base, keep->coef);
+    st.x = tci_build_lx(b, tci_lin_add(b, to, tci_lin_mul(b, pair, keep->pair_step)));
+    if (tci_lx_is_const(b->l, half, &known)) {
+        if (known == 0) {
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        } else {
+            tci_build_keep_lower(b, st, load, lanes);
+        }
+        return;
+    }
+    tci_build_if(b, tci_build_in_range(b, half, 0, 0), &open);
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_in_range(b, half, 1, 1), &open);
+    tci_build_keep_lower(b, st, load, lanes);
+    tci_build_close(b, &open);
 }
 
 static tci_mem tci_build_keep_mem(bool write, bool whole, bool strided)
@@ -753,8 +802,8 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
     bool write = value >= 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    tci_mem load = TCI_MEM_LOAD_ONE;
     st.base = ~keep->local;
-    st.x = tci_build_keep_offset(b, keep);
     st.mem = write ? TCI_MEM_STORE_ONE : TCI_MEM_LOAD_ONE;
     vec = vec && keep->coef[b->vec_axis] != 0 ? vec : NULL;
     int lanes = vec ? b->l->lanes : 1;
@@ -762,11 +811,18 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
         bool whole = vec->n < 0 || keep->is_padded;
         st.imm = keep->coef[b->vec_axis];
         st.n = whole ? -1 : vec->n;
-        st.mem = (uint8_t)tci_build_keep_mem(write, whole, st.imm != 1);
+        load = tci_build_keep_mem(false, whole, st.imm != 1);
+        st.mem = (uint8_t)(write ? tci_build_keep_mem(true, whole, st.imm != 1) : load);
     }
     if (write) {
         st.args[0] = tci_build_widen(b, value, lanes);
     }
+    if (keep->point) {
+        TCI_ASSERT(b->s, write);
+        tci_build_keep_half(b, keep, st, load, lanes);
+        return value;
+    }
+    st.x = tci_build_lx(b, tci_build_keep_sum(b, keep, keep->base, keep->coef));
     return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, lanes, b->cur);
 }
 

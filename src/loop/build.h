@@ -53,6 +53,11 @@ typedef struct tci_lkeep {
     tci_lin base;
     tci_dim *coef;
     tci_lin *origin;
+    /* Not NULL: of pairs of neighbouring points, the coefs of a point's number. Its values are
+     * bf16; that of an even point is the upper half of an f32, that of the next one the lower, and
+     * such pairs lie pair_step elements apart. Who loads them does so itself (loop/twos.h). */
+    tci_dim *point;
+    int64_t pair_step;
 } tci_lkeep;
 
 typedef struct tci_build {
@@ -165,6 +170,8 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
+/* A pair (tci_lkeep.point) of two values that are bf16. */
+TCI_FN int tci_build_pair(tci_build *b, int upper, int lower);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);

@@ -259,6 +259,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 {
     switch (m) {
     case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_PAIRS:
     case TCI_MEM_LOAD_ALIGNED:
     case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
@@ -297,6 +298,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
     case TCI_MEM_STORE_PAIRS:
         return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
+    case TCI_MEM_DOT_PAIRS:
+        return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_THIRD;
     default: return 0;
     }
 }

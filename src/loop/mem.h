@@ -53,6 +53,11 @@ typedef enum tci_mem {
     TCI_MEM_TILES_END,
     /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
     TCI_MEM_STORE_PAIRS,
+    /* T f(const S *p): a pair of bf16 in each lane, which is an f32 by its bits */
+    TCI_MEM_LOAD_PAIRS,
+    /* T f(T c, T a, T b) of such pairs: the product of the upper halves is added to c, then that of
+     * the lower ones; numbers below 2^-126 may count as zero */
+    TCI_MEM_DOT_PAIRS,
     /* The rest only by blocks of threads. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,

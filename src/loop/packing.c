@@ -11,6 +11,8 @@
  * others are at 0. */
 #include "packing.h"
 
+#include "twos.h"
+
 enum {
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
@@ -32,11 +34,11 @@ static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
 }
 
 /* Positions of the inner points: `step` elements apart. */
-static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
+static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_dim *coef, int64_t step)
 {
     const tci_kstage *st = &s->b->k->stages[s->p->stage];
     for (int i = s->p->n_inner - 1; i >= s->p->cut; i--) {
-        keep->coef[st->axes[i]] = step;
+        coef[st->axes[i]] = step;
         step *= tci_kernel_known(s->b->k, st->axes[i]);
     }
 }
@@ -59,37 +61,67 @@ TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side 
     }
 }
 
+/* Keeps a factor in `local`, whose inner points lie `step` elements apart, or pairs of them. */
+static tci_lkeep *tci_blocked_keep(tci_blocked_state *s, int inst, int local, int64_t step,
+                                   bool pairs)
+{
+    tci_lkeep *keep = tci_build_keep(s->b, inst, local, -1);
+    if (pairs) {
+        keep->point = TCI_NEW_ARRAY(s->b->s, tci_dim, s->b->k->n_axes + 1);
+        keep->pair_step = step;
+        keep->is_padded = true;
+    }
+    tci_blocked_inner_coefs(s, pairs ? keep->point : keep->coef, pairs ? 1 : step);
+    return keep;
+}
+
+/* The panel of the row factor. Pairs along a row are filled in as bf16. */
+static void tci_blocked_make_rows(tci_blocked_state *s, int64_t rows)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    int64_t lanes = b->l->lanes, panels = p->fused ? tci_dim_known(p->n_tiles) : 1;
+    tc_dtype type = (tc_dtype)b->k->insts[p->row_inst].dtype;
+    if (p->row_by_vector) {
+        s->row_step = tci_ceil_div(rows, lanes) * lanes;
+        s->row_elements = s->row_step * s->steps;
+    } else {
+        s->row_step = tci_ceil_div(s->steps, lanes) * lanes + TCI_BLOCKED_PAD;
+        s->row_elements = s->row_step * rows;
+    }
+    if (p->is_row_there) {
+        return;
+    }
+    int panel = tci_blocked_local(b, s->row_elements * panels, type);
+    s->row_pairs = panel;
+    bool along = p->pairs && !p->row_by_vector;
+    if (along) {
+        panel = tci_build_local(b, TC_BF16, 2 * s->row_elements * panels, 0);
+        b->l->locals[panel].work = b->l->locals[s->row_pairs].work;
+    }
+    s->row = tci_blocked_keep(s, p->row_inst, panel, p->row_by_vector ? s->row_step : 1,
+                              p->pairs && p->row_by_vector);
+    tci_blocked_side_coefs(s, &p->of_rows, s->row,
+                           p->row_by_vector ? 1 : (along ? 2 : 1) * s->row_step);
+}
+
 TCI_FN void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
 {
     tci_build *b = s->b;
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[s->p->red];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
+    s->steps = p->pairs ? tci_ceil_div(depth, 2) : depth;
     s->tile = (int64_t)p->unroll * lanes;
-    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
-    if (p->row_by_vector) {
-        s->row_step = tci_ceil_div(rows, lanes) * lanes;
-        s->row_elements = s->row_step * depth;
-    } else {
-        s->row_step = tci_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
-        s->row_elements = s->row_step * rows;
-    }
+    s->tile_step = p->fused ? 0 : s->tile * s->steps + TCI_BLOCKED_PAD;
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
-    tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    int64_t vec_elements = p->fused ? s->tile * depth
+    int64_t vec_elements = p->fused ? s->tile * s->steps
                                     : s->tile_step * tci_ceil_div(p->columns, s->tile);
-    int64_t row_panels = p->fused ? tci_dim_known(p->n_tiles) : 1;
-    if (!p->is_row_there) {
-        int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
-        s->row = tci_build_keep(b, p->row_inst, row_panel, -1);
-        tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
-        tci_blocked_side_coefs(s, &p->of_rows, s->row, p->row_by_vector ? 1 : s->row_step);
-    }
-    int vec_panel = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_inst])
-                                    : tci_blocked_local(b, vec_elements, vec_type);
-    s->vec = tci_build_keep(b, p->vec_inst, vec_panel, -1);
+    tci_blocked_make_rows(s, rows);
+    s->vec_pairs = p->is_vec_there ? ~tci_kinst_number(&b->k->insts[p->vec_inst])
+                                   : tci_blocked_local(b, vec_elements, vec_type);
+    s->vec = tci_blocked_keep(s, p->vec_inst, s->vec_pairs, s->tile, p->pairs);
     s->vec->is_padded = true;
-    tci_blocked_inner_coefs(s, s->vec, s->tile);
     tci_blocked_side_coefs(s, &p->of_columns, s->vec, 1);
     s->partial = s->total = s->zeros = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
@@ -155,9 +187,10 @@ TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner)
     const tci_kinst *in = &b->k->insts[s->p->vec_inst];
     int type = s->p->is_vec_there ? b->k->operands[tci_kinst_number(in)].dtype : in->dtype;
     int64_t line = TCI_BLOCKED_LINE / tci_dtype_get((tc_dtype)type)->bytes;
-    tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), s->tile);
+    int64_t wide = s->p->pairs && s->p->is_vec_there ? 2 : 1; /* elements of a step and column */
+    tci_lin at = tci_lin_mul(b, tci_lin_plus(inner, TCI_BLOCKED_AHEAD), wide * s->tile);
     at = tci_lin_add(b, s->vec->base, at);
-    for (int64_t skip = 0; skip < n * b->l->lanes; skip += line) {
+    for (int64_t skip = 0; skip < wide * n * b->l->lanes; skip += line) {
         tci_blocked_fetch_at(b, ~s->vec->local, tci_lin_plus(at, skip));
     }
 }
@@ -168,7 +201,7 @@ static void tci_blocked_fetch(tci_build *b, int inst)
     tci_blocked_fetch_at(b, tci_kinst_number(in), tci_build_kx(b, in->x));
 }
 
-TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind *const *vecs,
                                       int64_t inner, int64_t columns)
 {
     tci_build *b = s->b;
@@ -260,9 +293,18 @@ TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     return vecs;
 }
 
+/* Steps of the panels in the block at hand: an index expression. */
+static int tci_blocked_steps(tci_blocked_state *s)
+{
+    tci_loop *l = s->b->l;
+    int points = tci_build_lx(s->b, tci_lin_mul(s->b, s->depth, s->p->inner));
+    int more = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 1), 0);
+    return s->p->pairs ? tci_lx_make(l, TCI_LX_DIV, more, -1, 2) : points;
+}
+
 /* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
  * lanes, which loads turn in registers. Returns the first inner point that is left. */
-static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
+static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind *const *vecs)
 {
     tci_build *b = s->b;
     int axis = b->k->stages[s->p->stage].axes[0];
@@ -279,7 +321,15 @@ static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_b
     b->turn_rows = rows;
     b->turn_axis = axis;
     b->n_turn = (int)lanes;
-    for (int i = 0; i < n * lanes; i++) {
+    for (int64_t r = 0; r < lanes && s->p->pairs; r += 2) {
+        tci_lin point = tci_lin_add(b, at, tci_lin_mul(b, s->first, -1));
+        int step = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, point), -1, 2);
+        s->step = tci_lin_plus(tci_build_let(b, step), r / 2);
+        s->places[0] = rows[r];
+        s->places[1] = rows[r + 1];
+        tci_twos_pack(s);
+    }
+    for (int i = 0; i < n * lanes && !s->p->pairs; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
         tci_build_set(b, axis, rows[i % lanes]);
         tci_build_value(b, s->p->vec_inst);
@@ -331,9 +381,9 @@ static void tci_blocked_clear_rest(tci_blocked_state *s, int64_t count)
         return;
     }
     int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->vec_inst].dtype, zero);
-    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
-    tci_lin point = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
-    tci_lin at = tci_lin_plus(tci_lin_mul(b, point, s->tile), count / lanes * lanes);
+    int steps = tci_blocked_steps(s);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), steps, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, step, s->tile), count / lanes * lanes);
     tci_stage_array_set(b, tci_stage_tuple_of(s->vec->local, -1),
                         tci_build_lx(b, tci_lin_add(b, s->vec->base, at)),
                         tci_stage_tuple_of(none, -1));
@@ -374,6 +424,22 @@ static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64
     tci_build_close(b, &open);
 }
 
+/* The vectors s->vecs at two points each, of the block; where all are packed, the two at hand. */
+static void tci_blocked_pack_twos(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lin done = tci_lin_const(0);
+    if (tci_blocked_packs_all(s->p)) {
+        tci_twos_pack(s);
+        return;
+    }
+    if (s->p->squares) {
+        done = tci_blocked_pack_squares(s, s->n_vecs, s->vecs);
+        done = tci_lin_add(b, done, tci_lin_mul(b, s->first, -1));
+    }
+    tci_twos_walk(s, tci_build_lx(b, done), tci_build_lx(b, s->depth), 0, tci_twos_pack);
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
@@ -384,6 +450,12 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
     }
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
     tci_lin first = s->first, depth = s->depth;
+    s->vecs = vecs;
+    s->n_vecs = n;
+    if (tci_twos_by_two(s->p)) {
+        tci_blocked_pack_twos(s);
+        return;
+    }
     if (s->p->squares) {
         s->first = tci_blocked_pack_squares(s, n, vecs);
         s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
@@ -457,12 +529,24 @@ TCI_FN void tci_blocked_columns(tci_blocked_state *s, int chunk,
     }
 }
 
+static void tci_blocked_pack_all(tci_blocked_state *s)
+{
+    tci_blocked_columns(s, s->chunk, tci_blocked_pack_vectors);
+}
+
 TCI_FN void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
 {
     if (s->p->is_vec_there) {
         return;
     }
-    tci_lopen *open = tci_blocked_packs_all(s->p) ? tci_blocked_open(s, 0) : NULL;
+    bool all = tci_blocked_packs_all(s->p);
+    if (all && tci_twos_by_two(s->p)) {
+        s->chunk = chunk;
+        tci_twos_walk(s, tci_lx_const(s->b->l, 0), tci_build_lx(s->b, s->depth), 0,
+                       tci_blocked_pack_all);
+        return;
+    }
+    tci_lopen *open = all ? tci_blocked_open(s, 0) : NULL;
     s->vec->stage = s->p->stage;
     tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
     s->vec->stage = -1;
@@ -534,16 +618,20 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
     tci_lopen *inner = tci_blocked_open(s, runs);
     tci_blocked_pack_run(s);
     tci_blocked_close(s, runs, inner);
+    if (p->pairs) {
+        tci_lin of_tile = tci_lin_add(b, row, tci_lin_mul(b, first->at, -1));
+        of_tile = tci_lin_mul(b, of_tile, s->row_step);
+        tci_twos_finish_row(s, tci_lin_add(b, s->row_base, of_tile));
+    }
     tci_blocked_set_others(s, side, s->zero);
     tci_build_set(b, p->row_axis, NULL);
     tci_build_close(b, &open);
 }
 
-/* Values of all rows for each inner point, as vectors along the rows. */
-static void tci_blocked_pack_across(tci_blocked_state *s)
+/* Values of all rows at the points at hand, as vectors along the rows. */
+static void tci_blocked_pack_point(tci_blocked_state *s)
 {
     tci_build *b = s->b;
-    tci_lopen *open = tci_blocked_open(s, 0);
     const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
     int64_t lanes = b->l->lanes, n = s->at.n_rows;
     for (int64_t r = 0; r < n; r += lanes) {
@@ -552,9 +640,25 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
         tci_dim lo = tci_dim_add(first->lo, r);
         tci_build_set(b, s->p->row_axis,
                       tci_build_bind(b, tci_lin_plus(first->at, r), lo, hi, true, count));
-        tci_build_value(b, s->p->row_inst);
+        if (tci_twos_by_two(s->p)) {
+            tci_twos_pack_rows(s, r);
+        } else {
+            tci_build_value(b, s->p->row_inst);
+        }
     }
     tci_build_set(b, s->p->row_axis, NULL);
+}
+
+static void tci_blocked_pack_across(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    if (tci_twos_by_two(s->p)) {
+        tci_twos_walk(s, tci_lx_const(b->l, 0), tci_build_lx(b, s->depth), 0,
+                       tci_blocked_pack_point);
+        return;
+    }
+    tci_lopen *open = tci_blocked_open(s, 0);
+    tci_blocked_pack_point(s);
     tci_blocked_close(s, 0, open);
 }
 

@@ -14,6 +14,14 @@ typedef struct tci_blocked_state {
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
+    int64_t steps;          /* of a block at most: inner points, or pairs of them (loop/twos.h), */
+    int vec_pairs, row_pairs; /* whose panels are these, */
+    tci_lin row_base;       /* that of the rows at hand from here on; and while one is filled or */
+    tci_lin step;           /* multiplied the number of a pair, the places of its points, and the */
+    const tci_bind *places[2]; /* vectors and sums of the tile */
+    const tci_bind *const *vecs;
+    int n_vecs;
+    const tci_stage_tuple *acc;
     int block;              /* number of the depth block: lx */
     tci_lin before;         /* products of a point before the block */
     const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
@@ -40,7 +48,7 @@ TCI_FN void tci_blocked_set_others(tci_blocked_state *s, const tci_blocked_side 
 /* The vectors of the panel that are multiplied a few inner points behind `inner`. */
 TCI_FN void tci_blocked_fetch_panel(tci_blocked_state *s, int n, tci_lin inner);
 /* What the vectors will be made of `inner` inner points later, or `columns` further. */
-TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+TCI_FN void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind *const *vecs,
                                       int64_t inner, int64_t columns);
 /* Each tile of columns fetches some of the rows that are packed after its own. */
 TCI_FN void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number);

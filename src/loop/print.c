@@ -74,7 +74,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "swap_low",
         "swap_high",      "prefetch",  "fence",
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
-        "tiles_end",      "store_pairs",
+        "tiles_end",      "store_pairs", "load_pairs", "dot_pairs",
         "barrier",      "load_aligned",
         "store_aligned",  "load_if",   "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
@@ -103,6 +103,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     if (uses & TCI_LMEM_SECOND) {
         tci_str_add(out, ", ");
         tci_lprint_value(out, l, st->args[1]);
+    }
+    if (uses & TCI_LMEM_THIRD) {
+        tci_str_add(out, ", ");
+        tci_lprint_value(out, l, st->args[2]);
     }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(out, ", n ");

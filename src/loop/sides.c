@@ -218,6 +218,11 @@ static double tci_blocked_column_cycles(const tci_kernel *k, int lanes, const tc
     return TCI_BLOCKED_MOVE * (parted ? lanes / run : 1);
 }
 
+TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p)
+{
+    return machine.facts.ports * (k->reds[p->red].pairs ? 2 : 1);
+}
+
 TCI_FN double tci_blocked_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
                                   const tci_blocked *p, double columns)
 {
@@ -239,9 +244,10 @@ static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int l
         depth *= (double)tci_kernel_known(k, k->stages[p->stage].axes[i]);
     }
     double store = tci_blocked_stores_rows(k, p) ? 0 : TCI_BLOCKED_SCATTER * lanes;
-    return machine.facts.ports * (tci_blocked_column_cycles(k, lanes, p) / rows +
-                                  tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
-                                  store / TCI_MAX(depth, 1));
+    return tci_blocked_ports(k, machine, p) *
+           (tci_blocked_column_cycles(k, lanes, p) / rows +
+            tci_blocked_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) +
+            store / TCI_MAX(depth, 1));
 }
 
 TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)

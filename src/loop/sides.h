@@ -21,6 +21,8 @@ TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blo
 /* The columns of the panels that the vector factor lies in, one whole vector behind the other; 0:
  * it lies in none. */
 TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p);
+/* Vectors of columns that are multiplied at a point in a cycle: by pairs two for each port. */
+TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_blocked *p);
 /* Do the lines that a tile of columns reads of the vector factor, one for each point of the only

@@ -486,7 +486,8 @@ static double tci_packed_cost(const tci_ask *a, const int64_t *n)
                     tci_tile_slower_of(a, vectors, rows, unroll);
     bool plain = p.of_columns.n_axes == 1 && !p.is_turned; /* whose packing p.pays weighs */
     double packed = p.pays ? plain ? 1 : 1 + p.beside : 1.5;
-    return a->ns * p.lost * packed * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
+    double ns = p.pairs ? tci_ask_ns(a, 0.5, 1) : a->ns;
+    return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * TCI_MAX(slower, 1);
 }
 
 typedef struct tci_packed { const tci_blocked *p; bool on_unit; } tci_packed;
@@ -552,9 +553,9 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_blocked p;
     (void)b;
     tci_packed_plan(a, n, &p);
-    tci_str_printf(out, ", packed %dx%d, tile %dx%d%s", (int)(p.depth * p.inner), (int)p.columns,
-                   (int)(p.base + (p.extra > 0)), p.unroll,
-                   p.is_vec_there ? ", columns in panels" : "");
+    tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s", (int)(p.depth * p.inner),
+                   (int)p.columns, (int)(p.base + (p.extra > 0)), p.unroll,
+                   p.pairs ? ", pairs" : "", p.is_vec_there ? ", columns in panels" : "");
 }
 
 /* ---- a CPU's matrix unit ---- */

@@ -109,6 +109,9 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     if (uses & TCI_LMEM_SECOND) {
         TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
     }
+    if (uses & TCI_LMEM_THIRD) {
+        TCI_ASSERT(v->s, tci_lverify_use(v, st->args[2])->lanes == lanes);
+    }
     if (uses & TCI_LMEM_DST) {
         bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE ||
                    st->mem == TCI_MEM_LANE_REPEAT;

@@ -65,7 +65,8 @@ static int64_t tci_lwalk_count(const tci_lwalk *w, const tci_lstmt *st)
     if (uses & TCI_LMEM_COUNT) {
         return tci_lwalk_lx(w, st->n, &n) ? n : 0;
     }
-    return one ? 1 : st->mem == TCI_MEM_STORE_PAIRS ? 2 * n : n;
+    bool pairs = st->mem == TCI_MEM_STORE_PAIRS || st->mem == TCI_MEM_LOAD_PAIRS;
+    return one ? 1 : pairs ? 2 * n : n;
 }
 
 static void tci_lwalk_access(const tci_lwalk *w, const tci_lstmt *st)

@@ -3,11 +3,14 @@
  * In: a kernel before it is scheduled, the kind of machine. Out: where its vectors lie, and for
  * each reduction the class that kernel/ir.h defines. The one idea: results follow from the class
  * alone, so it is a function of shape, layout, dtype and the kind of machine (a processor, or
- * blocks of threads; with a matrix unit or without), and never of what a size typically is or how
- * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
+ * blocks of threads; with a matrix unit or without, or with pairs), and never of what a size
+ * typically is or how fast a machine is. Where a size is a symbol the class is one that serves its
+ * whole range.
  *
  *   MATRIX    products of halves that a matrix unit takes (kernel/matrix.c)
  *   TF32      such products of f32, where math may be fast
+ *   PAIRS     besides SPLIT or CHAIN: contractions of bf16 on a processor that multiplies pairs of
+ *             these, whatever their shape
  *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
@@ -418,12 +421,17 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
             red->order_n = part;
         }
     }
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        red->pairs = !machine.reproducible && tci_matrix_has_pairs(k, red, machine);
+    }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         const tci_koperand *factor =
             &k->operands[tci_kinst_number(&k->insts[k->reds[0].in[0]])];
         bool half = tci_dtype_is_half((tc_dtype)factor->dtype);
         k->reds[0].order = half ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
         k->reds[0].order_n = 0;
+        k->reds[0].pairs = false;
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k, machine);

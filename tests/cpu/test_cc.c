@@ -207,7 +207,7 @@ TEST(a_compiler_that_dies_unheard_does_no_harm)
     begin();
     void (*old)(int) = signal(SIGCHLD, SIG_IGN);
     tc_options o = default_options();
-    outcome r = with_script(spoiling_script("cc \"$@\"; head -c 6000 \"$o\" >\"$o.x\"; "
+    outcome r = with_script(spoiling_script("cc \"$@\"; head -c 600 \"$o\" >\"$o.x\"; "
                                             "mv \"$o.x\" \"$o\"; kill -9 $$"),
                             &o);
     CHECK_HAS(r.error, "cannot be loaded");

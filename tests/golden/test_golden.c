@@ -36,6 +36,8 @@ static const made_for gpu = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
 static const made_for packing = {{.vector_bytes = 64, .has_work = true}, tci_dialect_c, NULL};
 static const made_for panels = {{.vector_bytes = 32, .has_work = true}, tci_dialect_c,
                                   "packed rows=2 unroll=1 depth=16 columns=16"};
+static const made_for pairs = {{.vector_bytes = 64, .has_work = true, .has_pairs = true},
+                               tci_dialect_c, "packed rows=2 unroll=1 depth=16 columns=16"};
 static const made_for unit = {{.vector_bytes = 64, .has_work = true, .matrix_units = 1},
                               tci_dialect_c, NULL};
 static const made_for opencl = {{.vector_bytes = 0}, opencl_dialect, NULL};
@@ -431,6 +433,15 @@ TEST(tiles)
     tc_ctx *ctx = open_ctx();
     tc_tensor x = tc_input(ctx, "x", TC_BF16, 128, 96), w = tc_input(ctx, "w", TC_BF16, 96, 96);
     check_on("tiles", TC_TENSORS(x, w), tc_cast(tc_matmul(x, w), TC_BF16), unit);
+    tc_ctx_free(ctx);
+}
+
+/* The same in panels of pairs; the last one is half a pair. */
+TEST(pairs)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 32, 35), w = tc_input(ctx, "w", TC_BF16, 35, 32);
+    check_on("pairs", TC_TENSORS(x, w), tc_matmul(x, w), pairs);
     tc_ctx_free(ctx);
 }
 

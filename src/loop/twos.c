@@ -1,0 +1,255 @@
+/* loop/twos.c - panels of a contraction of bf16 that hold two points in each element.
+ *
+ * In: a block of a contraction of class PAIRS. Out: statements that fill the panels with pairs of
+ * neighbouring inner points, and the loop that multiplies these.
+ *
+ * A pair is an f32 by its bits: the even point's bf16 above, the next one's below, +0 behind an odd
+ * number of points. So the panels are those of f32, half as deep, and an instruction that adds the
+ * upper product and then the lower one (VDPBF16PS) adds them in the order of the points.
+ *
+ * How a pair is made: where there is one inner axis two points are evaluated together; else each
+ * comes alone, in order, and the second one is put beside the first (tci_lkeep.point). A row of the
+ * row factor is written in long runs, as bf16 side by side, and then each two change places.
+ *
+ * What it should take: a tile of R rows and V vectors does R V instructions for two points, of
+ * which a Zen 5 begins two in a cycle (128 flops, so 515 GFLOP/s of a core at 4.03 GHz; each waits
+ * 6 cycles for the one before, so a tile needs 12), beside R + V loads. Matmul 512 has a floor of
+ * 0.52 ms on one thread, of f32 of 1.04 ms; packing costs what it did and weighs twice as much. */
+#include "twos.h"
+
+enum { TCI_TWOS_STEPS = 2 /* pairs of a tile that are written out */ };
+
+TCI_FN bool tci_twos_by_two(const tci_blocked *p)
+{
+    return p->pairs && p->n_inner == 1 && p->of_columns.n_axes == 1;
+}
+
+static void tci_twos_at(tci_blocked_state *s, tci_lin step, bool two,
+                         void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    int64_t last = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]) - 1;
+    tci_lin at = tci_lin_add(b, s->first, tci_lin_mul(b, step, 2));
+    s->step = step;
+    s->places[0] = tci_build_bind(b, at, 0, last - two, false, -1);
+    s->places[1] = two ? tci_build_bind(b, tci_lin_plus(at, 1), 1, last, false, -1) : NULL;
+    body(s);
+}
+
+TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
+                           void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t size = tci_kernel_known(b->k, b->k->stages[s->p->stage].axes[0]);
+    int end = tci_lx_make(l, TCI_LX_DIV, to, -1, 2);
+    tci_lin step =
+        tci_lin_var(b, tci_build_for(b, tci_lx_make(l, TCI_LX_DIV, from, -1, 2), end, 1, &open));
+    open.st.unroll = unroll;
+    if (size > 1) {
+        tci_twos_at(s, step, true, body);
+    }
+    tci_build_close(b, &open);
+    if (size % 2 != 0) { /* only the last block may end with half a pair */
+        int half = tci_lx_make(l, TCI_LX_MOD, to, -1, 2);
+        tci_build_if(b, tci_build_in_range(b, half, 1, 1), &open);
+        tci_twos_at(s, tci_build_let(b, end), false, body);
+        tci_build_close(b, &open);
+    }
+}
+
+/* The pair of an instruction at these places. */
+static int tci_twos_value(tci_blocked_state *s, int inst)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[s->p->stage].axes[0];
+    tci_build_set(b, axis, s->places[0]);
+    int value = tci_build_value(b, inst);
+    if (s->places[1]) {
+        tci_build_set(b, axis, s->places[1]);
+        value = tci_build_pair(b, value, tci_build_value(b, inst));
+    }
+    tci_build_set(b, axis, NULL);
+    return tci_build_widen(b, value, b->l->lanes);
+}
+
+static void tci_twos_put(tci_blocked_state *s, int local, tci_lin at, int value)
+{
+    tci_stage_array_set(s->b, tci_stage_tuple_of(local, -1), tci_build_lx(s->b, at),
+                        tci_stage_tuple_of(value, -1));
+}
+
+/* Vector i of the columns at s->step, in elements of the panel. */
+static tci_lin tci_twos_vector_at(tci_blocked_state *s, tci_lin step, int64_t i)
+{
+    tci_build *b = s->b;
+    int64_t wide = s->p->is_vec_there ? 2 : 1; /* elements of a pair */
+    tci_lin at = tci_lin_add(b, s->vec->base, tci_lin_mul(b, step, wide * s->tile));
+    return tci_lin_plus(at, wide * i * b->l->lanes);
+}
+
+TCI_FN void tci_twos_pack(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    int kept = s->vec->inst;
+    s->vec->inst = -1; /* stored here */
+    for (int i = 0; i < s->n_vecs; i++) {
+        tci_build_set(b, s->p->vec_axis, s->vecs[i]);
+        int value = tci_twos_value(s, s->p->vec_inst);
+        tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, s->step, i), value);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    s->vec->inst = kept;
+}
+
+TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip)
+{
+    tci_build *b = s->b;
+    int kept = s->row->inst;
+    s->row->inst = -1;
+    int value = tci_twos_value(s, s->p->row_inst);
+    tci_lin at = tci_lin_add(b, s->row_base, tci_lin_mul(b, s->step, s->row_step));
+    tci_twos_put(s, s->row_pairs, tci_lin_plus(at, skip), value);
+    s->row->inst = kept;
+}
+
+static int tci_twos_shifted(tci_build *b, tci_prim p, int word)
+{
+    tci_value half = {.u = 16};
+    int args[2] = {word, tci_build_const(b, TC_U32, half)};
+    return tci_build_prim(b, p, TC_U32, 2, args, 0);
+}
+
+TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t lanes = l->lanes;
+    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    tci_value zero = {.u = 0};
+    tci_dim known = 1;
+    at = tci_build_let(b, tci_build_lx(b, at));
+    if (!tci_lx_is_const(l, points, &known) || tci_dim_known(known) % 2 != 0) {
+        st.mem = TCI_MEM_STORE_ONE;
+        st.base = ~s->row->local;
+        st.x = tci_lx_make(l, TCI_LX_ADD, tci_build_lx(b, tci_lin_mul(b, at, 2)), points, 0);
+        st.args[0] = tci_build_const(b, TC_F32, zero);
+        tci_build_mem(b, st, TC_F32, 1, b->cur);
+    }
+    int vectors = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 2 * lanes - 1), 0);
+    vectors = tci_lx_make(l, TCI_LX_DIV, vectors, -1, 2 * lanes);
+    int i = tci_build_for(b, tci_lx_const(l, 0), vectors, 1, &open);
+    at = tci_lin_add(b, at, tci_lin_mul(b, tci_lin_var(b, i), lanes));
+    st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD;
+    st.base = ~s->row_pairs;
+    st.x = tci_build_lx(b, at);
+    int pairs = tci_build_mem(b, st, TC_F32, l->lanes, b->cur);
+    int word = tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &pairs, 0);
+    int both[2] = {tci_twos_shifted(b, TCI_P_SHL, word), tci_twos_shifted(b, TCI_P_SHR, word)};
+    word = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
+    tci_twos_put(s, s->row_pairs, at, tci_build_prim(b, TCI_P_BITS, TC_F32, 1, &word, 0));
+    tci_build_close(b, &open);
+}
+
+/* ---- multiplying ---- */
+
+/* The pair of row r of the tile, in each lane. */
+static int tci_twos_row(tci_blocked_state *s, tci_lin step, int64_t r)
+{
+    tci_build *b = s->b;
+    bool across = s->p->row_by_vector;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    tci_lin at = tci_lin_add(b, s->row_base, tci_lin_mul(b, step, across ? s->row_step : 1));
+    st.mem = TCI_MEM_LOAD_ONE;
+    st.base = ~s->row_pairs;
+    st.x = tci_build_lx(b, tci_lin_plus(at, r * (across ? 1 : s->row_step)));
+    return tci_build_widen(b, tci_build_mem(b, st, TC_F32, 1, b->cur), b->l->lanes);
+}
+
+static void tci_twos_add(tci_blocked_state *s, tci_lin step, const int *vecs)
+{
+    tci_build *b = s->b;
+    int n_vecs = s->n_vecs;
+    for (int r = 0; r < s->at.n_rows; r++) {
+        int row = tci_twos_row(s, step, r);
+        for (int i = 0; i < n_vecs; i++) {
+            tci_stage_tuple acc = s->acc[r * n_vecs + i];
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_DOT_PAIRS;
+            st.args[0] = acc.part[0];
+            st.args[1] = row;
+            st.args[2] = vecs[i];
+            int sum = tci_build_mem(b, st, TC_F32, b->l->lanes, b->cur);
+            tci_stage_assign(b, acc, tci_stage_tuple_of(sum, -1));
+        }
+    }
+}
+
+/* The columns as they are read, which stay in the panel for the other row tiles. */
+static void tci_twos_add_read(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[s->p->stage].axes[0], kept = s->vec->inst;
+    int *vecs = TCI_NEW_ARRAY(b->s, int, s->n_vecs + 1);
+    bool stays = tci_dim_known(s->p->n_tiles) > 1;
+    for (int i = 0; i < 2 && s->places[i]; i++) {
+        tci_build_set(b, axis, s->places[i]);
+        tci_blocked_fetch_vectors(s, s->n_vecs, s->vecs, 0, s->tile);
+        tci_build_set(b, axis, NULL);
+    }
+    s->vec->inst = -1;
+    for (int i = 0; i < s->n_vecs; i++) {
+        tci_build_set(b, s->p->vec_axis, s->vecs[i]);
+        vecs[i] = tci_twos_value(s, s->p->vec_inst);
+        if (stays) {
+            tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, s->step, i), vecs[i]);
+        }
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    s->vec->inst = kept;
+    tci_twos_add(s, s->step, vecs);
+}
+
+TCI_FN void tci_twos_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                          const tci_stage_tuple *acc, int from, int to)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int axis = b->k->stages[s->p->stage].axes[0];
+    int *vecs = TCI_NEW_ARRAY(b->s, int, tile->n_vecs + 1);
+    s->acc = acc;
+    s->vecs = tile->vecs;
+    s->n_vecs = tile->n_vecs;
+    if (s->packs) {
+        tci_twos_walk(s, from, to, TCI_TWOS_STEPS, tci_twos_add_read);
+        return;
+    }
+    int end = tci_lx_make(l, TCI_LX_ADD, to, tci_lx_const(l, 1), 0);
+    end = tci_lx_make(l, TCI_LX_DIV, end, -1, 2);
+    from = tci_lx_make(l, TCI_LX_DIV, from, -1, 2);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, from, end, 1, &open));
+    open.st.unroll = TCI_TWOS_STEPS;
+    if (!s->p->fused) {
+        tci_blocked_fetch_panel(s, tile->n_vecs, step);
+    }
+    for (int i = 0; i < 2 && s->p->fetch_rows; i++) {
+        tci_lin at = tci_lin_plus(tci_lin_add(b, s->first, tci_lin_mul(b, step, 2)), i);
+        tci_build_set(b, axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch_rows(s, tile, number);
+        tci_build_set(b, axis, NULL);
+    }
+    for (int i = 0; i < tile->n_vecs; i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = s->p->is_vec_there ? TCI_MEM_LOAD_PAIRS : TCI_MEM_LOAD;
+        st.base = ~s->vec_pairs;
+        st.x = tci_build_lx(b, tci_twos_vector_at(s, step, i));
+        vecs[i] = tci_build_mem(b, st, TC_F32, l->lanes, b->cur);
+    }
+    tci_twos_add(s, step, vecs);
+    tci_build_close(b, &open);
+}

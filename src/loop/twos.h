@@ -1,0 +1,23 @@
+/* loop/twos.h - panels of a contraction of bf16 that hold two points in each element. */
+#ifndef TCI_LOOP_TWOS_H
+#define TCI_LOOP_TWOS_H
+
+#include "packing.h"
+
+/* Are points evaluated two at a time, rather than each and put beside the one before? */
+TCI_FN bool tci_twos_by_two(const tci_blocked *p);
+/* body for each two points of [from, to), index expressions of points of the block, `from` even: at
+ * s->places, of which the second is NULL where the last one is alone, and for number s->step. */
+TCI_FN void tci_twos_walk(tci_blocked_state *s, int from, int to, int unroll,
+                           void (*body)(tci_blocked_state *));
+/* The vectors s->vecs of columns at these places: into the panel. */
+TCI_FN void tci_twos_pack(tci_blocked_state *s);
+/* A vector of rows there, from row `skip` of the tile on. */
+TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip);
+/* Turns the points of a row, which lie side by side from element `at` of the panel on. */
+TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at);
+/* The products of the points [from, to) of the block. */
+TCI_FN void tci_twos_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                          const tci_stage_tuple *acc, int from, int to);
+
+#endif
