@@ -2694,6 +2694,140 @@ TCI_FN void tci_cuda_flash_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }
+/* ---- src/cuda/warps.c ---- */
+/* cuda/warps.c - see cuda/warps.h: mma.sync, which cards have from sm_75 on.
+ *
+ * In: the unit's statements (loop/mem.h). Out: their text, in two layers: functions of one PTX
+ * instruction each, which tests that run the text without a GPU define for themselves (TC_NO_PTX),
+ * and what the statements make of them.
+ *
+ * Layouts of the PTX ISA, lane = g * 4 + t: a factor of 16 rows of 32 bytes is four words, word j
+ * number t + 4 (j / 2) of row g + 8 (j % 2). That is how ldmatrix.x4 hands out four squares of
+ * 8 rows of 16 bytes, to which lanes 8 j .. 8 j + 7 give square j's rows; it is the first factor of
+ * m16n8k16 (k8 of f32). A second factor is two of 8 columns, words 0, 1 and words 2, 3, neighbours
+ * as the instruction wants registers: word j is number t + 4 (j % 2) of row g + 8 (j / 2). The
+ * results are sums 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, and so again.
+ * sm_75 multiplies f16 alone, eight of the depth at once: words 0, 1 by the first of a second
+ * factor's two, then 2, 3 by the other. */
+/* ---- src/cuda/warps.h ---- */
+/* cuda/warps.h - the matrix units of warps, as text. */
+#ifndef TCI_CUDA_WARPS_H
+#define TCI_CUDA_WARPS_H
+
+
+/* How an access is spelled: see tci_cuda_rows in cuda/dialect.c. */
+typedef struct tci_cuda_row { uint8_t mem; const char *name, *text; } tci_cuda_row;
+
+/* The row of a statement of the unit; NULL: it is none. */
+TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m);
+/* Definitions that the rows share. */
+TCI_FN void tci_cuda_warps_prelude(tci_str *out);
+
+#endif
+
+/* ---- src/cuda/warps.c, continued ---- */
+static const char tci_cuda_warps_text[] =
+    "#ifndef TC_NO_PTX\n"
+    "TC_I unsigned tc_shared_of(const void *p) {\n"
+    "    return (unsigned)__cvta_generic_to_shared(p);\n}\n"
+    "TC_I void tc_squares(unsigned *w, const void *row) {\n"
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "                 : \"=r\"(w[0]), \"=r\"(w[1]), \"=r\"(w[2]), \"=r\"(w[3])\n"
+    "                 : \"r\"(tc_shared_of(row)) : \"memory\");\n}\n"
+    "TC_I void tc_squares_turned(unsigned *w, const void *row) {\n"
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "                 : \"=r\"(w[0]), \"=r\"(w[1]), \"=r\"(w[2]), \"=r\"(w[3])\n"
+    "                 : \"r\"(tc_shared_of(row)) : \"memory\");\n}\n"
+    "#define TC_MULTIPLY(name, shape) \\\n"
+    "TC_I void name(float *c, const unsigned *a, unsigned b, unsigned d) { \\\n"
+    "    asm(\"mma.sync.aligned.\" shape \" {%0, %1, %2, %3}, {%4, %5, %6, %7}, \" \\\n"
+    "        \"{%8, %9}, {%0, %1, %2, %3};\" \\\n"
+    "        : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) \\\n"
+    "        : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b), \"r\"(d)); \\\n}\n"
+    "#if __CUDA_ARCH__ >= 800\n"
+    "TC_MULTIPLY(tc_multiply_f16, \"m16n8k16.row.col.f32.f16.f16.f32\")\n"
+    "TC_MULTIPLY(tc_multiply_bf16, \"m16n8k16.row.col.f32.bf16.bf16.f32\")\n"
+    "TC_MULTIPLY(tc_multiply_f32, \"m16n8k8.row.col.f32.tf32.tf32.f32\")\n"
+    "TC_I unsigned tc_tf32(unsigned x) {\n    unsigned r;\n"
+    "    asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(r) : \"f\"(__int_as_float((int)x)));\n"
+    "    return r;\n}\n"
+    "#else\n"
+    "TC_I void tc_multiply_8(float *c, unsigned a, unsigned e, unsigned b) {\n"
+    "    asm(\"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, \"\n"
+    "        \"{%6}, {%0, %1, %2, %3};\"\n"
+    "        : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) : \"r\"(a), \"r\"(e), "
+    "\"r\"(b));\n}\n"
+    "TC_I void tc_multiply_f16(float *c, const unsigned *a, unsigned b, unsigned d) {\n"
+    "    tc_multiply_8(c, a[0], a[1], b);\n    tc_multiply_8(c, a[2], a[3], d);\n}\n"
+    "#endif\n"
+    "#endif\n";
+
+TCI_FN void tci_cuda_warps_prelude(tci_str *out)
+{
+    tci_str_add(out, tci_cuda_warps_text);
+}
+
+/* Words are stored through a pack of them, as they may be anything's; f32 is rounded where it is
+ * stored, once for all warps that take it. */
+#define TCI_CUDA_SIXTEEN "tc_pack<tc_two, 4>"
+#define TCI_CUDA_LANE                                                                              \
+    "TC_I $T $n(const $S *p, tc_i64 pitch) {\n    $T r;\n"                                         \
+    "    const int lane = (int)threadIdx.x & 31;\n"
+/* A lane's row of the squares, and where in it. */
+#define TCI_CUDA_TAKE(row, at)                                                                     \
+    TCI_CUDA_LANE                                                                                  \
+    "    tc_squares(r.v, p + (" row ") * pitch + " at ");\n    return r;\n}\n"
+/* f32, which ldmatrix cannot turn, word by word. */
+#define TCI_CUDA_TURN(row, at, depth, own)                                                         \
+    TCI_CUDA_LANE                                                                                  \
+    "    if (sizeof($S) == 2) {\n"                                                                 \
+    "        tc_squares_turned(r.v, p + (" row ") * pitch + " at ");\n        return r;\n    }\n"  \
+    "    TC_LANES(r) {\n        r.v[i] = *(const tc_two *)(p + (lane % 4 + " depth ") * pitch + "  \
+    "lane / 4 + " own ");\n    }\n    return r;\n}\n"
+static const tci_cuda_row tci_cuda_warps_rows[] = {
+    {TCI_MEM_WORDS, "words",
+     "TC_I $T $n(const $S *p) {\n    $T r;\n"
+     "    const " TCI_CUDA_SIXTEEN " w = *(const " TCI_CUDA_SIXTEEN " *)p;\n"
+     "    TC_LANES(r) {\n        r.v[i] = w.e[i];\n    }\n    return r;\n}\n"},
+    {TCI_MEM_WORDS_IF, "words_if",
+     "TC_I $T $n(const $S *p, bool m) {\n    $T r;\n    " TCI_CUDA_SIXTEEN " w = {};\n"
+     "    if (m) {\n        w = *(const " TCI_CUDA_SIXTEEN " *)p;\n    }\n"
+     "    TC_LANES(r) {\n        r.v[i] = w.e[i];\n    }\n    return r;\n}\n"},
+    {TCI_MEM_STORE_WORDS, "store_words",
+     "TC_I void $n($S *p, $T x) {\n    " TCI_CUDA_SIXTEEN " w;\n    TC_LANES(x) {\n"
+     "        w.e[i] = $U(x.v[i]);\n    }\n    *(" TCI_CUDA_SIXTEEN " *)p = w;\n}\n"},
+    {TCI_MEM_STORE_UNIT, "store_unit",
+     "TC_I void $n($S *p, $E x) {\n    $W(p, $X);\n}\n"},
+    {TCI_MEM_UNIT_ROWS, "unit_rows", TCI_CUDA_TAKE("lane & 15", "lane / 16 * (16 / sizeof($S))")},
+    {TCI_MEM_UNIT_COLUMNS, "unit_columns",
+     TCI_CUDA_TAKE("lane / 16 * 8 + (lane & 7)", "(lane & 8) / (sizeof($S) / 2)")},
+    {TCI_MEM_UNIT_ROWS_TURNED, "unit_rows_turned",
+     TCI_CUDA_TURN("lane / 16 * 8 + (lane & 7)", "(lane & 8)", "i / 2 * 4", "i % 2 * 8")},
+    {TCI_MEM_UNIT_COLUMNS_TURNED, "unit_columns_turned",
+     TCI_CUDA_TURN("lane & 15", "lane / 16 * 8", "i % 2 * 4", "i / 2 * 8")},
+    {TCI_MEM_UNIT_ZERO, "unit_zero", "TC_I $T $n() {\n    return {};\n}\n"},
+    {TCI_MEM_UNIT_DOT, "unit_dot",
+     "template <class W> TC_I $T $n($T c, const W &a, const W &b) {\n"
+     "    tc_multiply_$D(c.v, a.v, b.v[0], b.v[1]);\n"
+     "    tc_multiply_$D(c.v + 4, a.v, b.v[2], b.v[3]);\n    return c;\n}\n"},
+    {TCI_MEM_UNIT_SUM, "unit_sum",
+     "TC_I $E $n(const $T &c, int i) {\n    return c.v[i];\n}\n"},
+};
+
+TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
+{
+    for (int i = 0; i < TCI_COUNT(tci_cuda_warps_rows); i++) {
+        if (tci_cuda_warps_rows[i].mem == m) {
+            return &tci_cuda_warps_rows[i];
+        }
+    }
+    return NULL;
+}
+
+#undef TCI_CUDA_SIXTEEN
+#undef TCI_CUDA_LANE
+#undef TCI_CUDA_TAKE
+#undef TCI_CUDA_TURN
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
  *
@@ -2893,9 +3027,10 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
  * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
  * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
- * number, $R what a shuffle is told of the threads that it is among. Counts and strides are of the
- * whole vector. */
-static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
+ * number, $R what a shuffle is told of the threads that it is among, $D the storage dtype's name,
+ * $U what rounds a word of it for a matrix unit, $X x rounded so (cuda/warps.c). Counts and strides
+ * are of the whole vector. */
+static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
@@ -3010,9 +3145,33 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'H':
         return scalar.beside ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.beside - 1)
                              : "TC_THREAD";
+    case 'D': return tci_dtype_get(storage)->name;
+    case 'U': return storage == TC_F32 ? "tc_tf32" : "";
+    case 'X':
+        return storage == TC_F32
+                   ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))" : "x";
     case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
+}
+
+/* NULL: there is none. */
+static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
+{
+    for (int i = 0; i < TCI_COUNT(tci_cuda_rows); i++) {
+        if (tci_cuda_rows[i].mem == m) {
+            return &tci_cuda_rows[i];
+        }
+    }
+    bool is_new;
+    const tci_cuda_row *row = tci_cuda_warps_row(m);
+    if (row) {
+        tci_cd_intern(cd, "tc_warps", &is_new);
+        if (is_new) {
+            tci_cuda_warps_prelude(&cd->out);
+        }
+    }
+    return row;
 }
 
 static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *text, tc_dtype t,
@@ -3043,23 +3202,20 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (m == TCI_MEM_BARRIER) {
         return "__syncthreads";
     }
-    if (lanes == 1) {
+    if (lanes == 1 && m < TCI_MEM_WORDS) {
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
-    int row = 0;
-    while (row < TCI_COUNT(tci_cuda_rows) && tci_cuda_rows[row].mem != m) {
-        row++;
-    }
-    TCI_ASSERT(d->s, row < TCI_COUNT(tci_cuda_rows));
+    const tci_cuda_row *row = tci_cuda_row_of(cd, m);
+    TCI_ASSERT(d->s, row);
     bool is_new;
     int beside = tci_cuda_scalar(d).beside;
     const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
-    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", tci_cuda_rows[row].name,
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", row->name,
                                           tci_cd_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name, of);
     name = tci_cd_intern(cd, name, &is_new);
     if (is_new) {
-        tci_cuda_define_mem(d, name, tci_cuda_rows[row].text, compute, storage, lanes);
+        tci_cuda_define_mem(d, name, row->text, compute, storage, lanes);
     }
     return name;
 }
@@ -4022,6 +4178,19 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
+/* The units of warps. Operations of all in a cycle of a processor: NVIDIA's papers on the
+ * architectures have 512 multiply-adds of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for
+ * GA102 and AD102; newer cards, which have other units too, as A100. */
+static void tci_cuda_warps(int capability, tc_backend_target *t)
+{
+    bool large = capability == 80 || capability / 10 == 10;
+    if (capability < 75 || capability / 10 == 9) {
+        return;
+    }
+    t->warp_unit = capability < 80 ? TC_WARP_HALVES : TC_WARP_SINGLES;
+    t->machine.matrix_flops = large ? 2048 : 1024;
+}
+
 /* Fills its target; usable only when everything works. */
 static void tci_cuda_detect(tci_cuda_device *d)
 {
@@ -4054,6 +4223,7 @@ static void tci_cuda_detect(tci_cuda_device *d)
     snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
              major == 9 ? "a" : "");
     t->matrix_units = major == 9 && cu->tensor_map && cu->place_map ? processors : 0;
+    tci_cuda_warps(10 * major + minor, t);
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
              minor, processors, driver);
     t->usable = true;

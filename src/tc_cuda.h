@@ -5,6 +5,7 @@
 #include "cuda/backward.c"
 #include "cuda/custom.c"
 #include "cuda/flash.c"
+#include "cuda/warps.c"
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"

@@ -57,6 +57,14 @@ typedef struct tc_machine {
     double wake_ns;          /* until a sleeping thread works */
 } tc_machine;
 
+/* With block_threads: what the matrix unit multiplies that each warp has for itself (loop/warps.h);
+ * each kind all that the one before it does. */
+typedef enum tc_warp_unit {
+    TC_WARP_NONE,
+    TC_WARP_HALVES,          /* f16 (sm_75) */
+    TC_WARP_SINGLES          /* bf16, and f32 rounded to tf32 (sm_80) */
+} tc_warp_unit;
+
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
@@ -71,6 +79,7 @@ typedef struct tc_backend_target {
     /* a processor that multiplies pairs of bf16 (VDPBF16PS) twice as fast as it does f32: code of
      * dialect "c" may where TC_PAIRS is defined, and is plain C that does the same elsewhere */
     bool has_pairs;
+    int warp_unit;       /* tc_warp_unit; of a device that has no matrix_units */
     tc_machine machine;  /* as asked of the device; zero: nothing is known */
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */

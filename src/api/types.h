@@ -138,17 +138,18 @@ typedef struct tc_allocator {
     void *user;
 } tc_allocator;
 
-/* FAST leaves tc free to approximate: on a GPU with the matrix units of Hopper, large contractions
- * of f32 (products, convolutions, the gradients of both) are made there in f32 sums of rounded
- * factors: TF32, which keeps 11 bits of each, so that a product is within 2^-10 of |a b|; gradients
- * to the filters of convolutions, and batched products, are made of bf16 parts, low high + high low
- * + high high, within 2^-16 of |a b|, where an infinite factor gives NaN. This is what PyTorch's
- * "high" precision allows. On a processor convolutions of f32 by 3 x 3 elements, of stride 1,
- * dilation 1 and one group, and their gradients to the image, are made by Winograd's F(2, 3) or
- * F(4, 3) where that pays: within (channels + 32) 2^-18 or 2^-12 of the largest |x| times the sum,
- * over the channels, of the filter's largest |w|, and of numbers that are not made for that some
- * 2^-20; an element that is NaN, infinite or above 2^120 may make NaN of all results up to four
- * places away. tc_explain names all of these. Elsewhere FAST computes what EXACT does */
+/* FAST leaves tc free to approximate: on a GPU with matrix units for that (from Ampere on), large
+ * contractions of f32 (products, convolutions, the gradients of both) are made there in f32 sums
+ * of rounded factors: TF32, which keeps 11 bits of each, so that a product is within 2^-10 of |a
+ * b|; on Hopper gradients to filters of convolutions, and batched products, are made of bf16
+ * parts, low high + high low + high high, within 2^-16 of |a b|, where an infinite factor gives
+ * NaN. This is what PyTorch's "high" precision allows. On a processor convolutions of f32 by 3 x 3
+ * elements, of stride 1, dilation 1 and one group, and their gradients to the image, are made by
+ * Winograd's F(2, 3) or F(4, 3) where that pays: within (channels + 32) 2^-18 or 2^-12 of the
+ * largest |x| times the sum, over the channels, of the filter's largest |w|, and of numbers that
+ * are not made for that some 2^-20; an element that is NaN, infinite or above 2^120 may make NaN
+ * of all results up to four places away. tc_explain names all of these. Elsewhere FAST computes
+ * what EXACT does */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* Values that would only wait in memory, as those of a forward pass for the backward pass: NONE all
  * are kept; MINCUT what elementwise ops and movement make of others that are kept, as an activation

@@ -155,6 +155,19 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
+/* The units of warps. Operations of all in a cycle of a processor: NVIDIA's papers on the
+ * architectures have 512 multiply-adds of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for
+ * GA102 and AD102; newer cards, which have other units too, as A100. */
+static void tci_cuda_warps(int capability, tc_backend_target *t)
+{
+    bool large = capability == 80 || capability / 10 == 10;
+    if (capability < 75 || capability / 10 == 9) {
+        return;
+    }
+    t->warp_unit = capability < 80 ? TC_WARP_HALVES : TC_WARP_SINGLES;
+    t->machine.matrix_flops = large ? 2048 : 1024;
+}
+
 /* Fills its target; usable only when everything works. */
 static void tci_cuda_detect(tci_cuda_device *d)
 {
@@ -187,6 +200,7 @@ static void tci_cuda_detect(tci_cuda_device *d)
     snprintf(d->architecture, sizeof(d->architecture), "--gpu-architecture=sm_%d%d%s", major, minor,
              major == 9 ? "a" : "");
     t->matrix_units = major == 9 && cu->tensor_map && cu->place_map ? processors : 0;
+    tci_cuda_warps(10 * major + minor, t);
     snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
              minor, processors, driver);
     t->usable = true;

@@ -25,6 +25,7 @@
 #include "backward.h"
 #include "custom.h"
 #include "flash.h"
+#include "warps.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -202,9 +203,10 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
  * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
  * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
- * number, $R what a shuffle is told of the threads that it is among. Counts and strides are of the
- * whole vector. */
-static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
+ * number, $R what a shuffle is told of the threads that it is among, $D the storage dtype's name,
+ * $U what rounds a word of it for a matrix unit, $X x rounded so (cuda/warps.c). Counts and strides
+ * are of the whole vector. */
+static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * $H;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
@@ -319,9 +321,33 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'H':
         return scalar.beside ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.beside - 1)
                              : "TC_THREAD";
+    case 'D': return tci_dtype_get(storage)->name;
+    case 'U': return storage == TC_F32 ? "tc_tf32" : "";
+    case 'X':
+        return storage == TC_F32
+                   ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))" : "x";
     case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
+}
+
+/* NULL: there is none. */
+static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
+{
+    for (int i = 0; i < TCI_COUNT(tci_cuda_rows); i++) {
+        if (tci_cuda_rows[i].mem == m) {
+            return &tci_cuda_rows[i];
+        }
+    }
+    bool is_new;
+    const tci_cuda_row *row = tci_cuda_warps_row(m);
+    if (row) {
+        tci_cd_intern(cd, "tc_warps", &is_new);
+        if (is_new) {
+            tci_cuda_warps_prelude(&cd->out);
+        }
+    }
+    return row;
 }
 
 static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *text, tc_dtype t,
@@ -352,23 +378,20 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (m == TCI_MEM_BARRIER) {
         return "__syncthreads";
     }
-    if (lanes == 1) {
+    if (lanes == 1 && m < TCI_MEM_WORDS) {
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
-    int row = 0;
-    while (row < TCI_COUNT(tci_cuda_rows) && tci_cuda_rows[row].mem != m) {
-        row++;
-    }
-    TCI_ASSERT(d->s, row < TCI_COUNT(tci_cuda_rows));
+    const tci_cuda_row *row = tci_cuda_row_of(cd, m);
+    TCI_ASSERT(d->s, row);
     bool is_new;
     int beside = tci_cuda_scalar(d).beside;
     const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
-    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", tci_cuda_rows[row].name,
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s", row->name,
                                           tci_cd_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name, of);
     name = tci_cd_intern(cd, name, &is_new);
     if (is_new) {
-        tci_cuda_define_mem(d, name, tci_cuda_rows[row].text, compute, storage, lanes);
+        tci_cuda_define_mem(d, name, row->text, compute, storage, lanes);
     }
     return name;
 }

@@ -225,7 +225,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     const tci_lvalue *values = c->l->values;
     tc_dtype compute = TC_F32;
     int lanes = 1;
-    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT;
+    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT ||
+                st->mem == TCI_MEM_UNIT_SUM;
     if (lane || (uses & TCI_LMEM_WRITES)) {
         compute = (tc_dtype)values[st->args[0]].dtype;
         lanes = values[st->args[0]].lanes;
@@ -237,6 +238,9 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     if ((uses & TCI_LMEM_ADDRESS) && st->mem != TCI_MEM_PREFETCH) {
         storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype
                                           : c->l->operands[st->base].dtype);
+    }
+    if (uses & TCI_LMEM_DTYPE) {
+        storage = (tc_dtype)tci_dim_known(st->imm);
     }
     return c->d->mem(c->d, (tci_mem)st->mem, compute, storage, tci_c_lanes(c, lanes));
 }

@@ -54,7 +54,8 @@
  *             agree between executors within
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
- *             round.
+ *             round. Units of warps (kernel/product.h) take fewer at a time, and so for them it is
+ *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
  *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
  *             first one (to the nearest, of two the even one), their products summed as those of
  *             MATRIX. The interpreter computes the chain of the factors as they are, so results

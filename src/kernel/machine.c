@@ -80,10 +80,12 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
                  f->subgroup, (long long)f->shared_bytes, (long long)f->shared_most,
                  f->memory_gbs);
     }
+    const char *const units[] = {"", "warps multiply f16, ", "warps multiply bf16, "};
     snprintf(text, n,
-             "%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "
+             "%s%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "
              "%.4g GB/s, unit %.4g, wake %.4g",
-             blocks, f->ghz, f->ports, f->registers, (long long)f->cache_bytes[0],
+             blocks, units[m.warp_unit],
+             f->ghz, f->ports, f->registers, (long long)f->cache_bytes[0],
              (long long)f->cache_bytes[1], (long long)f->cache_bytes[2], f->near_bytes,
              f->far_bytes, f->all_bytes / f->processors, f->one_gbs, f->matrix_flops, f->wake_ns);
 }

@@ -169,7 +169,8 @@ enum {
     TCI_LMEM_LANE = 128,  /* imm as a lane number */
     TCI_LMEM_WRITES = 256,
     TCI_LMEM_SECOND = 512, /* args[1] as a second value, */
-    TCI_LMEM_THIRD = 1024  /* and args[2] as a third */
+    TCI_LMEM_THIRD = 1024, /* and args[2] as a third */
+    TCI_LMEM_DTYPE = 2048  /* imm as a dtype */
 };
 
 /* loop/walk.c */

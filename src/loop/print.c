@@ -76,7 +76,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
         "tiles_end",      "store_pairs", "load_pairs", "dot_pairs",
         "barrier",      "load_aligned",
-        "store_aligned",  "load_if",   "load_repeat", "lane_repeat"};
+        "store_aligned",  "load_if",   "load_repeat", "lane_repeat",
+        "words",          "words_if",  "store_words", "store_unit",
+        "unit_rows",      "unit_rows_turned", "unit_columns", "unit_columns_turned",
+        "unit_zero",      "unit_dot",       "unit_sum"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -107,6 +110,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     if (uses & TCI_LMEM_THIRD) {
         tci_str_add(out, ", ");
         tci_lprint_value(out, l, st->args[2]);
+    }
+    if (uses & TCI_LMEM_DTYPE) {
+        tc_dtype t = (tc_dtype)tci_dim_known(st->imm);
+        tci_str_printf(out, ", %s", tci_dtype_get(t)->name);
     }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(out, ", n ");

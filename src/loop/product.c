@@ -46,19 +46,7 @@ enum {
 
 static bool tci_product_fits(const tci_kernel *k)
 {
-    bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
-                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
-                k->stages[0].n_axes > 0;
-    fits = fits && (k->reds[0].order != TCI_ORDER_SPLIT ||
-                    k->reds[0].order_n % TCI_PRODUCT_SLAB == 0);
-    for (int t = 1; t < k->n_stages && fits; t++) {
-        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
-    }
-    for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size) && tci_kernel_known(k, a) <= INT32_MAX;
-    }
-    return fits;
+    return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
 }
 
 /* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
@@ -104,37 +92,26 @@ static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *
     return any;
 }
 
-static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, int axis)
+static void tci_product_side_of(const tci_kernel *k, const tci_product_axes *axes,
+                                tci_product_side *side)
 {
-    side->axes[side->n_axes++] = axis;
-    side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
+    side->inst = axes->inst;
+    side->n_axes = axes->n_axes;
+    side->axes = axes->axes;
+    side->size = axes->size;
+    side->along_depth = tci_product_runs_along(k, side);
 }
 
-/* The columns have the last axis. */
-static bool tci_product_sides(const tci_kernel *k, tci_product *p)
+TCI_FN bool tci_product_take_sides(const tci_kernel *k, tci_product *p)
 {
-    const tci_kred *red = &k->reds[0];
-    bool swap = tci_build_depends(k->insts[red->in[0]].axes, k->n_outer - 1);
-    p->rows.inst = swap ? red->in[1] : red->in[0];
-    p->columns.inst = swap ? red->in[0] : red->in[1];
-    p->rows.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
-    p->columns.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
-    p->rows.size = p->columns.size = p->depth = 1;
-    for (int a = 0; a < k->n_outer; a++) {
-        bool row = tci_build_depends(k->insts[p->rows.inst].axes, a);
-        bool column = tci_build_depends(k->insts[p->columns.inst].axes, a);
-        if (row != column) {
-            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
-        }
+    tci_product_sides sides;
+    if (!tci_product_find(k, &sides)) {
+        return false;
     }
-    for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
-        p->depth *= tci_kernel_known(k, k->stages[0].axes[i]);
-    }
-    p->rows.along_depth = tci_product_runs_along(k, &p->rows);
-    p->columns.along_depth = tci_product_runs_along(k, &p->columns);
-    return p->rows.n_axes > 0 && p->columns.n_axes > 0 &&
-           p->columns.axes[p->columns.n_axes - 1] == k->n_outer - 1 && p->rows.size <= INT32_MAX &&
-           p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
+    p->depth = sides.depth;
+    tci_product_side_of(k, &sides.rows, &p->rows);
+    tci_product_side_of(k, &sides.columns, &p->columns);
+    return true;
 }
 
 static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
@@ -181,7 +158,7 @@ TCI_FN const tci_product_tile *tci_product_tiles(void)
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
     return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
-           tci_product_fits(k) && tci_product_sides(k, p) &&
+           tci_product_take_sides(k, p) && tci_product_fits(k) &&
            p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
            p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
 }
@@ -246,14 +223,13 @@ static int64_t tci_product_skip(const tci_product_side *side, int n)
            n % TCI_PRODUCT_NEXT;
 }
 
-static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
 {
     int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
     return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
 }
 
-/* thread / before % n */
-static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
 {
     int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
@@ -294,14 +270,13 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel, const
     panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
 }
 
-/* The smaller of x and the last element of an axis. */
-static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
 {
     int last = tci_lx_const(b->l, size - 1);
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
 }
 
-static void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
+TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
 {
     for (int i = 0; i < n; i++) {
         tci_build_set(b, axes[i], binds ? binds[i] : NULL);
@@ -353,7 +328,7 @@ static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first
     tci_product_load(s, &s->panels[1], from, first);
 }
 
-static void tci_product_barrier(tci_build *b)
+TCI_FN void tci_product_barrier(tci_build *b)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_BARRIER;
@@ -468,22 +443,18 @@ static void tci_product_slabs(tci_product_state *s)
 
 /* ---- the result ---- */
 
-/* A thread's place along a side, one for each of its points. */
-static tci_lin tci_product_at(tci_product_state *s, int f, int point)
+static tci_lin tci_product_at(const tci_product_points *points, int i)
 {
-    const tci_product_panel *panel = &s->panels[f];
-    tci_lin first = tci_lin_add(s->b, panel->base, panel->take);
-    return tci_lin_plus(first, tci_product_skip(panel->side, point));
+    return tci_lin_plus(points->first, points->skip[i]);
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. */
-static const tci_bind **tci_product_binds(tci_product_state *s, int f)
+static const tci_bind **tci_product_binds(tci_build *b, const tci_product_points *points)
 {
-    const tci_product_side *side = s->panels[f].side;
-    int n = side->points;
-    const tci_bind **binds = TCI_NEW_ARRAY(s->b->s, const tci_bind *, n * side->n_axes);
-    for (int i = 0; i < n; i++) {
-        tci_build_digits(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
+    const tci_product_side *side = points->side;
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, points->n * side->n_axes);
+    for (int i = 0; i < points->n; i++) {
+        tci_build_digits(b, side->n_axes, side->axes, tci_product_at(points, i),
                          binds + i * side->n_axes);
     }
     return binds;
@@ -491,15 +462,14 @@ static const tci_bind **tci_product_binds(tci_product_state *s, int f)
 
 /* Opens the branch for a point that may lie outside of the result, with bindings of its own: what
  * is loaded there stays there. True: it has one. */
-static bool tci_product_open(tci_product_state *s, int f, int point, const tci_bind **binds,
-                             tci_lopen *open)
+static bool tci_product_open(tci_build *b, const tci_product_points *points, int point,
+                             const tci_bind **binds, tci_lopen *open)
 {
-    tci_build *b = s->b;
-    const tci_product_side *side = s->panels[f].side;
+    const tci_product_side *side = points->side;
     bool cut = side->size % side->extent != 0;
     const tci_bind **own = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
     if (cut) {
-        tci_build_if(b, tci_build_inside(b, tci_product_at(s, f, point), side->size), open);
+        tci_build_if(b, tci_build_inside(b, tci_product_at(points, point), side->size), open);
     }
     for (int i = 0; i < side->n_axes; i++) {
         const tci_bind *bind = binds[point * side->n_axes + i];
@@ -509,23 +479,18 @@ static bool tci_product_open(tci_product_state *s, int f, int point, const tci_b
     return cut;
 }
 
-/* The later stages for the points of the thread. */
-static void tci_product_finish(tci_product_state *s)
+TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
+                               tci_product_sum_fn sum, void *arg)
 {
-    tci_build *b = s->b;
-    int n_rows = s->p->rows.points, n_columns = s->p->columns.points;
-    const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
-    for (int r = 0; r < n_rows; r++) {
+    const tci_bind **rows = tci_product_binds(b, &points[0]);
+    const tci_bind **columns = tci_product_binds(b, &points[1]);
+    for (int r = 0; r < points[0].n; r++) {
         tci_lopen row;
-        bool cut_row = tci_product_open(s, 0, r, rows, &row);
-        for (int c = 0; c < n_columns; c++) {
+        bool cut_row = tci_product_open(b, &points[0], r, rows, &row);
+        for (int c = 0; c < points[1].n; c++) {
             tci_lopen column;
-            bool cut = tci_product_open(s, 1, c, columns, &column);
-            tci_stage_tuple sum = s->acc[r * n_columns + c];
-            if (b->k->reds[0].order == TCI_ORDER_SPLIT) {
-                sum = tci_stage_joined(b, &b->k->reds[0], s->total[r * n_columns + c], sum);
-            }
-            tci_stage_remember_result(b, &b->k->reds[0], sum);
+            bool cut = tci_product_open(b, &points[1], c, columns, &column);
+            tci_stage_remember_result(b, &b->k->reds[0], sum(b, arg, r, c));
             for (int t = 1; t < b->k->n_stages; t++) {
                 b->stage = t;
                 tci_stage_stores(b, t, NULL);
@@ -538,8 +503,28 @@ static void tci_product_finish(tci_product_state *s)
             tci_build_close(b, &row);
         }
     }
-    tci_product_set(b, s->p->rows.n_axes, s->p->rows.axes, NULL);
-    tci_product_set(b, s->p->columns.n_axes, s->p->columns.axes, NULL);
+    for (int f = 0; f < 2; f++) {
+        tci_product_set(b, points[f].side->n_axes, points[f].side->axes, NULL);
+    }
+}
+
+static tci_stage_tuple tci_product_sum(tci_build *b, void *arg, int row, int column)
+{
+    const tci_product_state *s = arg;
+    int i = row * s->p->columns.points + column;
+    const tci_kred *red = &b->k->reds[0];
+    return red->order == TCI_ORDER_SPLIT ? tci_stage_joined(b, red, s->total[i], s->acc[i])
+                                         : s->acc[i];
+}
+
+static tci_product_points tci_product_points_of(tci_build *b, const tci_product_panel *panel)
+{
+    int n = panel->side->points;
+    int64_t *skip = TCI_NEW_ARRAY(b->s, int64_t, n);
+    for (int i = 0; i < n; i++) {
+        skip[i] = tci_product_skip(panel->side, i);
+    }
+    return (tci_product_points){panel->side, tci_lin_add(b, panel->base, panel->take), n, skip};
 }
 
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
@@ -558,5 +543,7 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
         }
     }
     tci_product_slabs(&s);
-    tci_product_finish(&s);
+    const tci_product_points points[2] = {tci_product_points_of(b, &s.panels[0]),
+                                          tci_product_points_of(b, &s.panels[1])};
+    tci_product_finish(b, points, tci_product_sum, &s);
 }

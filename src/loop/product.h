@@ -2,6 +2,7 @@
 #ifndef TCI_LOOP_PRODUCT_H
 #define TCI_LOOP_PRODUCT_H
 
+#include "../kernel/product.h"
 #include "stage.h"
 
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes
@@ -37,9 +38,33 @@ TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tc
  * no such tile. */
 TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
                              tci_product *p);
+/* Its sides without a tile. False: it is no such kernel. */
+TCI_FN bool tci_product_take_sides(const tci_kernel *k, tci_product *p);
 /* Is the axis one of the rows' or the columns'? */
 TCI_FN bool tci_product_has(const tci_product *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+
+/* ---- pieces ---- */
+
+/* Places of a thread's points along a side: first + skip[i]. */
+typedef struct tci_product_points {
+    const tci_product_side *side;
+    tci_lin first;
+    int n;
+    const int64_t *skip;
+} tci_product_points;
+/* The sum of the point number row of the rows and column of the columns. */
+typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);
+/* The stages behind the first for all points of the thread, points[0] of the rows. */
+TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
+                               tci_product_sum_fn sum, void *arg);
+/* The thread's number divided by c, or what is left of it (TCI_LX_DIV, TCI_LX_MOD); / before % n */
+TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c);
+TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n);
+/* The smaller of x and the last element of an axis. */
+TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size);
+TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds);
+TCI_FN void tci_product_barrier(tci_build *b);
 
 #endif

@@ -811,17 +811,20 @@ static void tci_window_note(const tci_ask *a, const int64_t *n, const tci_build 
 
 /* ---- a GPU's matrix unit ---- */
 
+static bool tci_matrix_form_is_for(const tci_ask *a)
+{
+    return tci_ask_on_unit(a) && a->machine.block_threads > 0 && a->machine.matrix_units > 0;
+}
+
 static bool tci_matrix_form_fits(const tci_ask *a, const int64_t *n)
 {
-    return tci_ask_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_matrix_ns(a->k, &a->machine, n) >= 0;
+    return tci_matrix_form_is_for(a) && tci_matrix_ns(a->k, &a->machine, n) >= 0;
 }
 
 static int tci_matrix_form_candidates(const tci_ask *a,
                                       int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    bool on_blocks = tci_ask_on_unit(a) && a->machine.block_threads > 0;
-    return on_blocks ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
+    return tci_matrix_form_is_for(a) ? tci_matrix_candidates(a->k, &a->machine, n) : 0;
 }
 
 static double tci_matrix_form_cost(const tci_ask *a, const int64_t *n)

@@ -78,6 +78,53 @@ static void tci_lverify_address(const tci_lverify *v, const tci_lstmt *st, unsig
     tci_lverify_lx(v, st->x);
 }
 
+/* A thread's part of what a warp's matrix unit takes or makes. */
+static void tci_lverify_part(const tci_lverify *v, int value, tc_dtype t, int n)
+{
+    const tci_lvalue *part = tci_lverify_use(v, value);
+    TCI_ASSERT(v->s, part->dtype == t && part->lanes == n * v->l->threads);
+}
+
+/* Words of 16 bytes lie at multiples of that; a warp's threads ask together, so it is whole. */
+static void tci_lverify_unit(tci_lverify *v, const tci_lstmt *st)
+{
+    unsigned uses = tci_lmem_uses((tci_mem)st->mem);
+    bool dot = st->mem == TCI_MEM_UNIT_DOT, sum = st->mem == TCI_MEM_UNIT_SUM;
+    bool one = st->mem == TCI_MEM_STORE_UNIT;
+    TCI_ASSERT(v->s, v->l->threads % TCI_WARP == 0 && v->l->rows == 1);
+    if (uses & TCI_LMEM_ADDRESS) {
+        int dtype = st->base < 0 ? v->l->locals[~st->base].dtype : v->l->operands[st->base].dtype;
+        int64_t words = TCI_ALIGNED_BYTES / tci_dtype_get((tc_dtype)dtype)->bytes;
+        tci_lverify_address(v, st, uses);
+        TCI_ASSERT(v->s, one || tci_lx_multiple(v->l, st->x) % words == 0);
+        bool strides = !(uses & TCI_LMEM_STRIDE) || tci_dim_known(st->imm) % words == 0;
+        TCI_ASSERT(v->s, strides);
+    }
+    if (dot || sum) {
+        tci_lverify_part(v, st->args[0], TC_F32, TCI_UNIT_SUMS);
+        int64_t which = tci_dim_known(st->imm);
+        TCI_ASSERT(v->s, dot || (which >= 0 && which < TCI_UNIT_SUMS));
+    }
+    for (int i = 1; i < 3 && dot; i++) {
+        tci_lverify_part(v, st->args[i], TC_U32, TCI_UNIT_WORDS);
+    }
+    if (st->mem == TCI_MEM_STORE_WORDS) {
+        tci_lverify_part(v, st->args[0], TC_U32, TCI_UNIT_WORDS);
+    }
+    if (one || (uses & TCI_LMEM_MASK)) {
+        TCI_ASSERT(v->s, tci_lverify_use(v, st->args[0])->lanes == 1);
+    }
+    if (uses & TCI_LMEM_DST) {
+        bool sums = dot || st->mem == TCI_MEM_UNIT_ZERO;
+        tci_lverify_define(v, st->dst);
+        TCI_ASSERT(v->s, !sum || v->l->values[st->dst].lanes == 1);
+        if (!sum) {
+            tci_lverify_part(v, st->dst, sums ? TC_F32 : TC_U32,
+                             sums ? TCI_UNIT_SUMS : TCI_UNIT_WORDS);
+        }
+    }
+}
+
 static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
@@ -86,6 +133,10 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     TCI_ASSERT(v->s, v->l->rows == 1 || (st->mem != TCI_MEM_BARRIER && st->mem != TCI_MEM_LANE &&
                                          st->mem != TCI_MEM_BELOW &&
                                          st->mem != TCI_MEM_LOAD_REPEAT));
+    if (st->mem >= TCI_MEM_WORDS) {
+        tci_lverify_unit(v, st);
+        return;
+    }
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
     }

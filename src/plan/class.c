@@ -41,6 +41,7 @@
  * sum is ONLINE. */
 #include "../kernel/attention.h"
 #include "../kernel/backward.h"
+#include "../kernel/product.h"
 #include "group.h"
 
 enum {
@@ -424,6 +425,11 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         red->pairs = !machine.reproducible && tci_matrix_has_pairs(k, red, machine);
+    }
+    tc_dtype warps;
+    if (!machine.reproducible && tci_product_by_warps(k, &machine, &warps)) {
+        k->reds[0].order = tci_dtype_is_half(warps) ? TCI_ORDER_MATRIX : TCI_ORDER_TF32;
+        k->reds[0].order_n = 0;
     }
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         const tci_koperand *factor =

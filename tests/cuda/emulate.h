@@ -71,7 +71,7 @@ static const char emu_prelude[] =
     "static inline double __longlong_as_double(long long i) { double f; memcpy(&f, &i, 8); "
     "return f; }\n"
     "static inline float __fsqrt_rn(float a) { return sqrtf(a); }\n"
-    "static inline double __dsqrt_rn(double a) { return sqrt(a); }\n";
+    "static inline double __dsqrt_rn(double a) { return sqrt(a); }\n#include \"unit.h\"\n";
 static const char emu_runner[] =
     "static void (*emu_kernel)(const void *);\nstatic const void *emu_args;\n"
     "static void emu_fiber() {\n    int me = threadIdx.x;\n    emu_kernel(emu_args);\n"

@@ -33,6 +33,11 @@ static const made_for gpu = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
                             .matrix_units = 132,
                             .facts = {.processors = 132, .all_bytes = 6150}},
                            tci_dialect_cuda, NULL};
+static const made_for ampere = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
+                               .block_threads = TCI_CUDA_MAX_THREADS,
+                               .warp_unit = TC_WARP_SINGLES,
+                               .facts = {.processors = 108, .matrix_flops = 2048}},
+                              tci_dialect_cuda, NULL};
 static const made_for packing = {{.vector_bytes = 64, .has_work = true}, tci_dialect_c, NULL};
 static const made_for panels = {{.vector_bytes = 32, .has_work = true}, tci_dialect_c,
                                   "packed rows=2 unroll=1 depth=16 columns=16"};
@@ -496,6 +501,14 @@ TEST(matrix_units)
     tc_tensor a = tc_input(ctx, "a", TC_BF16, 3, 500, 256),
               b = tc_input(ctx, "b", TC_BF16, 3, 256, 776), c = tc_input(ctx, "c", TC_BF16, 776);
     check_on("cuda_matrix", TC_TENSORS(a, b, c), tc_relu(tc_add(tc_matmul(a, b), c)), gpu);
+    tc_ctx_free(ctx);
+}
+
+TEST(matrix_units_of_warps)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor a = tc_input(ctx, "a", TC_F16, 500, 256), b = tc_input(ctx, "b", TC_F16, 130, 256);
+    check_on("cuda_warps", TC_TENSORS(a, b), tc_relu(tc_matmul(a, tc_transpose(b, 0, 1))), ampere);
     tc_ctx_free(ctx);
 }
 

@@ -650,6 +650,32 @@ TEST(loops)
     end();
 }
 
+/* What warps' matrix units take: whole words at their multiples, parts of the threads' own. */
+TEST(loops_of_matrix_units)
+{
+    begin();
+    tc_tensor a = tc_input(ctx, "a", TC_F16, 128, 128), b = tc_input(ctx, "b", TC_F16, 128, 128);
+    tci_machine machine = {.vector_bytes = 16, .block_threads = 512, .warp_unit = TC_WARP_SINGLES};
+    tci_plan *p = plan_for(tc_matmul(a, b), machine);
+    REQUIRE(p && p->n_kernels == 1);
+    tci_launch launch;
+    tci_loop *l = tci_loop_schedule(&scratch, p->kernels[0], machine, &launch);
+    tci_lstmt *words = find_mem(l, TCI_MEM_WORDS), *rows = find_mem(l, TCI_MEM_UNIT_ROWS);
+    tci_lstmt *dot = find_mem(l, TCI_MEM_UNIT_DOT), *sum = find_mem(l, TCI_MEM_UNIT_SUM);
+    REQUIRE(words && rows && dot && sum);
+    CHECK(!complains(loop_verifier, l));
+    int beside = tci_lx_make(l, TCI_LX_ADD, words->x, tci_lx_const(l, 4), 0);
+    BREAK(loop_verifier, l, words->x, beside);
+    BREAK(loop_verifier, l, rows->imm, 36);
+    BREAK(loop_verifier, l, dot->args[1], dot->args[0]);
+    BREAK(loop_verifier, l, dot->args[0], dot->args[1]);
+    BREAK(loop_verifier, l, sum->imm, 8);
+    BREAK(loop_verifier, l, l->values[dot->args[2]].lanes, 4);
+    BREAK(loop_verifier, l, l->threads, 16);
+    CHECK(!complains(loop_verifier, l));
+    end();
+}
+
 /* A write into x: x is copied where the result lies elsewhere. */
 TEST(copies_of_what_is_written_into)
 {

@@ -1,0 +1,123 @@
+/* kernel/product.c - see kernel/product.h.
+ *
+ * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
+ * that every warp of newer cards has take it. These read factors from memory that a block shares
+ * and fills with whatever the factors' expressions are, so nothing is asked of how operands lie:
+ * only that the values have the unit's dtype. A function of shape, dtype and the kind of machine,
+ * as plan/class.c wants it; loop/warps.c can schedule all that it says yes to. */
+#include "product.h"
+
+static bool tci_product_has_form(const tci_kernel *k)
+{
+    bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes > 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size) && tci_kernel_known(k, a) <= INT32_MAX;
+    }
+    return fits;
+}
+
+static void tci_product_add_axis(const tci_kernel *k, tci_product_axes *side, int axis)
+{
+    side->axes[side->n_axes++] = axis;
+    side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
+}
+
+static bool tci_product_knows(const tci_kernel *k, int inst, int axis)
+{
+    return k->insts[inst].axes >> axis & 1;
+}
+
+TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p)
+{
+    if (!tci_product_has_form(k)) {
+        return false;
+    }
+    const tci_kred *red = &k->reds[0];
+    bool swap = tci_product_knows(k, red->in[0], k->n_outer - 1);
+    p->rows = (tci_product_axes){red->in[swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    p->columns = (tci_product_axes){red->in[!swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    p->depth = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool row = tci_product_knows(k, p->rows.inst, a);
+        bool column = tci_product_knows(k, p->columns.inst, a);
+        if (row != column) {
+            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
+        }
+    }
+    for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
+        p->depth *= tci_kernel_known(k, k->stages[0].axes[i]);
+    }
+    return p->rows.n_axes > 0 && p->columns.n_axes > 0 &&
+           p->columns.axes[p->columns.n_axes - 1] == k->n_outer - 1 && p->rows.size <= INT32_MAX &&
+           p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
+}
+
+/* ---- the units of warps ---- */
+
+/* Is the value of an instruction sure to be one of that dtype of halves, as `is` tells of those
+ * before it? */
+static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
+{
+    const tci_kinst *in = &k->insts[inst];
+    bool exact = in->dtype == TC_F32 && tci_value_cast(in->value, TC_F32, t).f == in->value.f;
+    if (in->op == TCI_K_CONST) {
+        return exact;
+    }
+    if (in->op == TCI_K_LOAD) {
+        return k->operands[tci_kinst_number(in)].dtype == (int8_t)t && (exact || !in->n_guards);
+    }
+    if (in->op != TCI_K_PRIM) {
+        return false;
+    }
+    switch ((tci_prim)in->prim) {
+    case TCI_P_ROUNDB16: return t == TC_BF16;
+    case TCI_P_ROUND16: return t == TC_F16;
+    case TCI_P_NEG:
+    case TCI_P_ABS: return is[in->args[0]];
+    case TCI_P_PMIN:
+    case TCI_P_PMAX: return is[in->args[0]] && is[in->args[1]];
+    case TCI_P_SELECT: return is[in->args[1]] && is[in->args[2]];
+    default: return false;
+    }
+}
+
+/* Of both factors: TC_F32 where it is none of the two. */
+static tc_dtype tci_product_dtype(const tci_kernel *k, const tci_product_sides *p)
+{
+    static const tc_dtype halves[] = {TC_F16, TC_BF16};
+    bool *is = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int h = 0; h < 2; h++) {
+        for (int i = 0; i < k->n_insts; i++) {
+            is[i] = tci_product_is_half(k, i, halves[h], is);
+        }
+        if (is[p->rows.inst] && is[p->columns.inst]) {
+            return halves[h];
+        }
+    }
+    return TC_F32;
+}
+
+TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine, tc_dtype *t)
+{
+    tci_product_sides p;
+    if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
+        machine->no_exchange || k->n_reds == 0 || k->reds[0].dtype != TC_F32 ||
+        !tci_product_find(k, &p)) {
+        return false;
+    }
+    bool singles = machine->warp_unit >= TC_WARP_SINGLES;
+    *t = tci_product_dtype(k, &p);
+    double flops = 2.0 * (double)p.depth;
+    for (int a = 0; a < k->n_outer; a++) {
+        flops *= (double)tci_kernel_known(k, a);
+    }
+    return (*t == TC_F16 || (singles && (*t == TC_BF16 || machine->is_fast))) &&
+           p.rows.size >= TCI_GATHER_SIDE && p.columns.size >= TCI_GATHER_SIDE &&
+           p.depth >= TCI_GATHER_DEPTH && flops >= TCI_MATRIX_FLOPS;
+}
