@@ -500,32 +500,9 @@ static int tci_access_guard_value(tci_build *b, int i)
                                            : TCI_MAX(g.mask, g.condition);
 }
 
-/* Checked where the point is that it is for: lanes behind a row's end have no index. */
-static int tci_access_fault(tci_build *b, int i)
+/* Inside a lane loop: the one lane of a vector that is made before it, through a local array. */
+static int tci_access_lane_of(tci_build *b, int vector)
 {
-    const tci_kinst *inst = &b->k->insts[i];
-    if (tci_build_is_vector(b, inst->axes)) {
-        return tci_access_by_lane(b, i);
-    }
-    tci_lstmt st = tci_loop_stmt(TCI_L_FAULT);
-    st.args[0] = tci_build_value(b, inst->args[0]);
-    st.imm = inst->imm;
-    int block = tci_build_floor(b, inst->axes);
-    block = tci_build_deeper(b, block, b->l->values[st.args[0]].block);
-    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
-    tci_loop_append(b->l, block, st);
-    return st.dst;
-}
-
-/* A reduction's result inside a lane loop: the one lane of the vector, through a local array. */
-static int tci_access_red_lane(tci_build *b, int inst)
-{
-    TCI_ASSERT(b->s, b->lane_bind != NULL);
-    const tci_bind *one = b->bind[b->lane_axis];
-    tci_build_set(b, b->lane_axis, b->lane_bind);
-    int vector = tci_build_recall(b, inst);
-    tci_build_set(b, b->lane_axis, one);
-    TCI_ASSERT(b->s, vector >= 0);
     if (b->l->values[vector].lanes == 1) {
         return vector;
     }
@@ -540,6 +517,76 @@ static int tci_access_red_lane(tci_build *b, int inst)
     st.x = tci_lx_var(b->l, b->lane_index);
     st.args[0] = -1;
     return tci_build_mem(b, st, t, 1, b->cur);
+}
+
+/* A reduction's result inside a lane loop. */
+static int tci_access_red_lane(tci_build *b, int inst)
+{
+    TCI_ASSERT(b->s, b->lane_bind != NULL);
+    const tci_bind *one = b->bind[b->lane_axis];
+    tci_build_set(b, b->lane_axis, b->lane_bind);
+    int vector = tci_build_recall(b, inst);
+    tci_build_set(b, b->lane_axis, one);
+    TCI_ASSERT(b->s, vector >= 0);
+    return tci_access_lane_of(b, vector);
+}
+
+/* Is a value inside a lane loop computed from indices alone, along the lanes linear ones? */
+static bool tci_access_is_of_indices(const tci_build *b, int value)
+{
+    const tci_kernel *k = b->k;
+    bool *live = TCI_NEW_ARRAY(b->s, bool, value + 1);
+    live[value] = true;
+    for (int i = value; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        tci_dim coef;
+        bool fits = in->op == TCI_K_CONST || in->op == TCI_K_LIT || in->op == TCI_K_PRIM ||
+                    (in->op == TCI_K_INDEX && tci_build_coef(k, in->x, b->lane_axis, &coef));
+        if (live[i] && !fits) {
+            return false;
+        }
+        for (int arg = 0; live[i] && arg < in->n_args; arg++) {
+            live[in->args[arg]] = true;
+        }
+    }
+    return true;
+}
+
+/* What an index is computed from: on a processor all lanes at once where that is arithmetic on
+ * indices, as of an image's new size, and not by each load anew. */
+static int tci_access_computed(tci_build *b, int value)
+{
+    bool at_once = b->lane_bind && b->l->threads == 1 && b->k->insts[value].op == TCI_K_PRIM &&
+                   tci_build_depends(b->k->insts[value].axes, b->lane_axis) &&
+                   tci_access_is_of_indices(b, value);
+    if (!at_once) {
+        return tci_build_value(b, value);
+    }
+    const tci_bind *one = b->bind[b->lane_axis];
+    int inside = b->cur;
+    b->cur = b->lane_parent;
+    tci_build_set(b, b->lane_axis, b->lane_bind);
+    int vector = tci_build_value(b, value);
+    tci_build_set(b, b->lane_axis, one);
+    b->cur = inside;
+    return tci_access_lane_of(b, vector);
+}
+
+/* Checked where the point is that it is for: lanes behind a row's end have no index. */
+static int tci_access_fault(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    if (tci_build_is_vector(b, inst->axes)) {
+        return tci_access_by_lane(b, i);
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_FAULT);
+    st.args[0] = tci_access_computed(b, inst->args[0]);
+    st.imm = inst->imm;
+    int block = tci_build_floor(b, inst->axes);
+    block = tci_build_deeper(b, block, b->l->values[st.args[0]].block);
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
 }
 
 TCI_FN int tci_build_access(tci_build *b, int inst)

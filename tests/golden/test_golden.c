@@ -401,6 +401,10 @@ TEST(indices)
               i = tc_input(ctx, "i", TC_I64, 8);
     check_golden("gather", TC_TENSORS(x, i), tc_mul(tc_index_select(x, 0, i), 2));
     check_golden("scatter_add", TC_TENSORS(x, i, y), tc_index_add(x, 0, i, y));
+    /* places along a row that follow from the index: all lanes at once, before those are walked */
+    tc_tensor image = tc_reshape(x, 1, 1, 40, 16);
+    check_golden("resize", TC_TENSORS(x),
+                 tc_interpolate(image, &(tc_interpolation){.mode = "bilinear", .size = {40, 32}}));
     tc_ctx_free(ctx);
 }
 
