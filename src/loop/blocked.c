@@ -28,8 +28,6 @@
  * memory. */
 #include "twos.h"
 
-enum { TCI_BLOCKED_STEPS = 4 /* inner points of a tile that are written out */ };
-
 /* ---- where all row factors are +0 ---- */
 
 /* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
@@ -85,32 +83,59 @@ static void tci_blocked_add_zeros(tci_blocked_state *s, const tci_tile *tile, tc
 
 /* ---- tiles ---- */
 
-/* The flat loop over inner points [from, to) of the block: the last axis stands for all of
- * them. */
+/* Loops over the inner axes from the cut one on that are no part of the flat loop; returns the
+ * inner points of the block before the place where they are. */
+static tci_lin tci_blocked_open_nest(tci_blocked_state *s, tci_lopen *open)
+{
+    tci_build *b = s->b;
+    const int32_t *axes = b->k->stages[s->p->stage].axes;
+    tci_lin points = tci_lin_const(0);
+    for (int i = s->p->cut; i < s->p->cut + s->p->nest; i++) {
+        int64_t size = tci_kernel_known(b->k, axes[i]);
+        int to = i == s->p->cut ? tci_build_lx(b, s->depth) : tci_lx_const(b->l, size);
+        tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), to, 1, &open[i]));
+        points = tci_lin_add(b, i > s->p->cut ? tci_lin_mul(b, points, size) : points, at);
+        at = i == s->p->cut ? tci_lin_add(b, at, s->first) : at;
+        tci_build_set(b, axes[i], tci_build_bind(b, at, 0, size - 1, false, -1));
+    }
+    return tci_lin_mul(b, points, s->p->run);
+}
+
+/* The flat loop over inner points [from, to) of the block: the last axis stands for all of them, or
+ * for those of a run where axes before it are loops of their own. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_tuple *acc, int from, int to)
 {
     tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[s->p->stage];
-    const tci_kred *red = &b->k->reds[s->p->red];
-    tci_lopen open;
-    if (s->p->pairs) {
+    const tci_blocked *p = s->p;
+    const tci_kstage *st = &b->k->stages[p->stage];
+    const tci_kred *red = &b->k->reds[p->red];
+    if (p->pairs) {
         tci_twos_dot(s, tile, number, acc, from, to);
         return;
     }
+    tci_lopen open, *nest = TCI_NEW_ARRAY(b->s, tci_lopen, p->n_inner);
+    tci_lin before = tci_blocked_open_nest(s, nest);
+    if (p->nest > 0) {
+        from = tci_lx_const(b->l, 0);
+        to = tci_lx_const(b->l, p->run);
+    }
     tci_lin at = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
-    open.st.unroll = TCI_BLOCKED_STEPS;
-    for (int i = 0; i < s->p->n_inner; i++) {
-        tci_lin here = i == s->p->n_inner - 1 ? at : tci_lin_const(0);
-        here = i == s->p->cut ? tci_lin_add(b, here, s->first) : here;
-        tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
+    open.st.unroll = p->steps;
+    for (int i = 0; i < p->n_inner; i++) {
+        tci_lin here = i == p->n_inner - 1 ? at : tci_lin_const(0);
+        here = i == p->cut ? tci_lin_add(b, here, s->first) : here;
+        if (i < p->cut || i >= p->cut + p->nest) {
+            tci_build_set(b, st->axes[i], i < p->cut ? s->fixed[i]
+                                                     : tci_build_bind(b, here, 0, 0, false, -1));
+        }
     }
     if (s->packs) {
         tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
-    } else if (!s->p->fused) {
-        tci_blocked_fetch_panel(s, tile->n_vecs, at);
+    } else if (!p->fused) {
+        tci_blocked_fetch_panel(s, tile->n_vecs, tci_lin_add(b, before, at));
     }
-    if (s->p->fetch_rows) {
+    if (p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
     }
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
@@ -118,10 +143,13 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         tci_stage_assign(b, acc[i],
                          tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
     }
-    for (int i = 0; i < s->p->n_inner; i++) {
+    tci_build_close(b, &open);
+    for (int i = p->cut + p->nest - 1; i >= p->cut; i--) {
+        tci_build_close(b, &nest[i]);
+    }
+    for (int i = 0; i < p->n_inner; i++) {
         tci_build_set(b, st->axes[i], NULL);
     }
-    tci_build_close(b, &open);
 }
 
 /* Partial sums of point 0 of the current tile; the tile's points follow each other. */

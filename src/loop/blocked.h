@@ -39,8 +39,13 @@ typedef struct tci_blocked {
     bool pairs;             /* panels hold pairs of points (class PAIRS, loop/twos.h) */
     /* derived */
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
-    int64_t inner;          /* points of the inner axes behind the cut one */
+    int64_t inner;          /* points of the inner axes behind the cut one, */
+    int64_t run;            /* of the axes of the flat loop over them, */
+    int steps;              /* and those of it that are written out */
     int row_run;            /* last inner axes along which the row factor is packed as one */
+    int nest;               /* inner axes from the cut one on that are loops of their own where rows
+                               are read as they lie; 0: all inner points are one loop */
+    bool row_lies;          /* the row factor could be read as it lies in memory */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
     bool fused;             /* the first row tile packs the vector factor while it multiplies */

@@ -18,7 +18,10 @@ enum {
     TCI_BLOCKED_GAIN = 95,          /* and percent of the time from which that is worth it */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
-    TCI_BLOCKED_EVEN = 16           /* depths are a multiple */
+    TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
+    TCI_BLOCKED_STEPS = 4,          /* inner points of a tile that are written out, */
+    TCI_BLOCKED_STEPS_MOST = 9,     /* at most, and */
+    TCI_BLOCKED_STEPS_LEAST = 3     /* at least where they are a loop in another one */
 };
 
 /* ---- blocks ---- */
@@ -165,25 +168,54 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     }
     p->columns = tci_ceil_div(TCI_MIN(columns, TCI_BLOCKED_COLUMNS), tile) * tile;
     p->share = 1;
+    p->steps = TCI_BLOCKED_STEPS;
     return true;
 }
 
-/* Are the rows of a tile one run of memory, no longer than the first cache holds beside what passes
- * through it? They are read as they lie then. */
-static bool tci_blocked_rows_are_there(const tci_kernel *k, tci_machine machine,
-                                       const tci_blocked *p)
+/* The most steps that divide a run. */
+static int tci_blocked_run_steps(int64_t run)
+{
+    int64_t steps = TCI_BLOCKED_STEPS_MOST;
+    while (run % steps != 0) {
+        steps--;
+    }
+    return (int)(steps < TCI_BLOCKED_STEPS_LEAST ? TCI_MIN(run, TCI_BLOCKED_STEPS) : steps);
+}
+
+/* Are the rows of a tile read as they lie? The lines at hand, one of each row, may not push each
+ * other out of a set of the first cache. Parts of a sum begin with blocks, where runs of inner
+ * points are a loop in others. */
+static bool tci_blocked_rows_are_there(const tci_kernel *k, const tci_blocked *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];
-    int last = k->stages[p->stage].axes[p->n_inner - 1];
-    int64_t row = p->depth * p->inner, rows = p->base + (p->extra > 0);
-    tci_dim coef = 0;
-    bool run = in->op == TCI_K_LOAD && in->n_guards == 0 && p->n_depths == 1 && p->cut == 0 &&
-               p->of_rows.n_axes == 1 && p->row_run == p->n_inner &&
-               tci_build_coef(k, in->x, last, &coef) && coef == 1 &&
-               tci_build_coef(k, in->x, p->row_axis, &coef) && coef == row;
-    int bytes = tci_dtype_get((tc_dtype)in->dtype)->bytes;
-    return run && k->operands[tci_kinst_number(in)].dtype == in->dtype &&
-           rows * row * bytes <= machine.facts.cache_bytes[0] / 4 * 3;
+    const int32_t *axes = k->stages[p->stage].axes;
+    int64_t rows = p->base + (p->extra > 0), run = 1;
+    tci_dim step = 0;
+    if (!p->row_lies) {
+        return false;
+    }
+    for (int i = p->n_inner - p->row_run; i < p->n_inner; i++) {
+        run *= tci_kernel_known(k, axes[i]);
+    }
+    tci_build_coef(k, in->x, p->row_axis, &step);
+    int64_t apart = tci_dim_known(step) * tci_dtype_get((tc_dtype)in->dtype)->bytes;
+    bool flat = p->cut + p->row_run >= p->n_inner;
+    return (flat || (run >= TCI_BLOCKED_STEPS_LEAST && (p->part == 0 || p->is_part))) &&
+           rows * tci_lx_gcd(TCI_MAX(apart, -apart), TCI_BLOCKED_PAGE) <=
+               TCI_BLOCKED_WAYS * TCI_BLOCKED_PAGE;
+}
+
+/* How the inner points are walked. */
+static void tci_blocked_walk(const tci_kernel *k, tci_blocked *p)
+{
+    const int32_t *axes = k->stages[p->stage].axes;
+    bool nests = p->is_row_there && p->cut + p->row_run < p->n_inner;
+    p->nest = nests ? p->n_inner - p->row_run - p->cut : 0;
+    p->run = 1;
+    for (int i = p->cut + p->nest; i < p->n_inner; i++) {
+        p->run *= tci_kernel_known(k, axes[i]);
+    }
+    p->steps = nests ? tci_blocked_run_steps(p->run) : TCI_BLOCKED_STEPS;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
@@ -202,7 +234,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    p->is_row_there = !p->pairs && tci_blocked_rows_are_there(k, machine, p);
+    p->is_row_there = !p->pairs && tci_blocked_rows_are_there(k, p);
+    tci_blocked_walk(k, p);
     int64_t columns = tci_dim_known(p->of_columns.size);
     int64_t bytes = columns * tci_dtype_get((tc_dtype)one->dtype)->bytes;
     for (int i = 0; i < p->n_inner; i++) {

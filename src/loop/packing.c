@@ -19,7 +19,9 @@ enum {
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
     TCI_BLOCKED_AHEAD = 8,          /* inner points between what is used and what is fetched */
     TCI_BLOCKED_LINE = 64,          /* bytes of a cache line */
-    TCI_BLOCKED_WRITTEN = 8         /* points of a last inner axis that are no loop in packing */
+    TCI_BLOCKED_WRITTEN = 8,        /* points of a last inner axis that are no loop in packing */
+    TCI_BLOCKED_PIECE = 96          /* inner points of a tile that are packed by one stretch after
+                                       the other: what the first cache holds */
 };
 
 /* ---- panels ---- */
@@ -392,20 +394,14 @@ static void tci_blocked_clear_rest(tci_blocked_state *s, int64_t count)
 
 /* A tile of columns of several axes: for each point of those before the last one that it touches,
  * the stretch of the last one. */
-static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64_t count)
+static void tci_blocked_pack_piece(tci_blocked_state *s, tci_lin at, int64_t count)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
     const tci_blocked_side *side = &s->p->of_columns;
     const tci_bind *digits[TCI_BLOCKED_AXES];
     int64_t run = tci_kernel_known(b->k, s->p->vec_axis);
-    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
     tci_lopen open;
-    at = tci_build_let(b, tci_build_lx(b, at));
-    s->vec->origin[s->p->vec_axis] = at;
-    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
-    s->vec->is_padded = false; /* the next stretch follows */
-    tci_blocked_clear_rest(s, count);
     int from = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, at), -1, run);
     int to = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, tci_lin_plus(at, count - 1)), -1, run);
     to = tci_lx_make(l, TCI_LX_ADD, to, tci_lx_const(l, 1), 0);
@@ -420,8 +416,37 @@ static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64
                           tci_lx_const(l, run), 0);
     tci_stage_vectors_dynamic(b, begin, end, -1, 0, run - 1, 1, tci_blocked_pack_stretch, s);
     tci_blocked_set_others(s, side, NULL);
-    s->vec->is_padded = true;
     tci_build_close(b, &open);
+}
+
+/* Piece by piece of the depth, so that stretches that share a line of the panel find it near. */
+static void tci_blocked_pack_stretches(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t step = TCI_MAX(TCI_BLOCKED_PIECE / s->p->inner / 2, 1) * 2; /* whole pairs */
+    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
+    tci_lin first = s->first, depth = s->depth;
+    tci_lopen open;
+    at = tci_build_let(b, tci_build_lx(b, at));
+    s->vec->origin[s->p->vec_axis] = at;
+    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    s->vec->is_padded = false; /* the next stretch follows */
+    tci_blocked_clear_rest(s, count);
+    if (step < s->p->depth) {
+        int end = tci_build_lx(b, depth);
+        tci_lin piece = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), end, step, &open));
+        int left = tci_build_lx(b, tci_lin_add(b, depth, tci_lin_mul(b, piece, -1)));
+        s->first = tci_lin_add(b, first, piece);
+        s->depth = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, step), 0));
+    }
+    tci_blocked_pack_piece(s, at, count);
+    if (step < s->p->depth) {
+        tci_build_close(b, &open);
+    }
+    s->first = first;
+    s->depth = depth;
+    s->vec->is_padded = true;
 }
 
 /* The vectors s->vecs at two points each, of the block; where all are packed, the two at hand. */

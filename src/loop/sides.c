@@ -15,14 +15,13 @@
 enum {
     TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
     TCI_BLOCKED_REUSE = 8,          /* rows from which packing pays */
-    TCI_BLOCKED_PAGE = 4096,        /* bytes that all sets of the first cache share */
-    TCI_BLOCKED_WAYS = 8,           /* lines that a set of it holds, at least */
     TCI_BLOCKED_PAGES = 64,         /* whose addresses are at hand */
     TCI_BLOCKED_MOVE = 5,           /* cycles of packing a stretch of at most a vector, */
     TCI_BLOCKED_TOUCH = 10,         /* of reading one, that is not packed, for the first time, */
     TCI_BLOCKED_TURN = 5,           /* of one that is turned in registers, */
     TCI_BLOCKED_GATHER = 1,         /* of an element that is read alone, */
     TCI_BLOCKED_SCATTER = 4,        /* and of one that is written alone, far from the others */
+    TCI_BLOCKED_NEAR = 2,           /* elements between points of a row that is read in place */
     TCI_BLOCKED_WORTH = 90,         /* percent of the time from which turned sides are worth it, */
     TCI_BLOCKED_BARE = 150          /* and which tiles take that pack nothing */
 };
@@ -192,7 +191,7 @@ TCI_FN double tci_blocked_row_cycles(const tci_kernel *k, int lanes, const tci_b
     if (p->is_row_there) {
         return TCI_BLOCKED_TOUCH;
     }
-    if (p->row_by_vector) {
+    if (p->row_by_vector || p->row_lies) {
         return TCI_BLOCKED_MOVE;
     }
     if (!tci_blocked_examine(k, p->row_inst, last).contiguous) {
@@ -303,6 +302,22 @@ TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blo
     return true;
 }
 
+/* Does the row factor lie in memory, each row in runs along the inner points or nearly so? */
+static bool tci_blocked_lies(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kinst *in = &k->insts[p->row_inst];
+    tci_dim coef = 0;
+    bool lies = in->op == TCI_K_LOAD && in->n_guards == 0 && p->of_rows.n_axes == 1 &&
+                !p->row_by_vector && k->operands[tci_kinst_number(in)].dtype == in->dtype &&
+                tci_build_coef(k, in->x, p->row_axis, &coef) && tci_dim_is_known(coef);
+    for (int i = 0; i < p->n_inner && lies; i++) {
+        lies = tci_build_coef(k, in->x, k->stages[p->stage].axes[i], &coef) &&
+               tci_dim_is_known(coef);
+    }
+    return lies && tci_dim_known(coef) <= TCI_BLOCKED_NEAR &&
+           tci_dim_known(coef) >= -TCI_BLOCKED_NEAR;
+}
+
 /* With factor `vec` of the DOT along the vectors; false where it has no columns or the other one no
  * rows, or too few. */
 static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes, int vec,
@@ -319,6 +334,7 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     p->of_columns = tci_blocked_side_of(k, columns, rows, p->vec_axis);
     p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
     p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
+    p->row_lies = tci_blocked_lies(k, p);
     p->is_vec_there = tci_blocked_panel(k, p) % lanes == 0 && tci_blocked_panel(k, p) > 0;
     p->beside = tci_blocked_beside(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);

@@ -4,7 +4,11 @@
 
 #include "blocked.h"
 
-enum { TCI_BLOCKED_COLUMNS = 256 /* of a block, where its panel leaves so many */ };
+enum {
+    TCI_BLOCKED_COLUMNS = 256, /* of a block, where its panel leaves so many */
+    TCI_BLOCKED_PAGE = 4096,   /* bytes that all sets of the first cache share */
+    TCI_BLOCKED_WAYS = 8       /* lines that a set of it holds, at least */
+};
 
 /* How a factor is read along an axis. */
 typedef struct tci_blocked_look {

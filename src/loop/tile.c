@@ -553,9 +553,10 @@ static void tci_packed_note(const tci_ask *a, const int64_t *n, const tci_build 
     tci_blocked p;
     (void)b;
     tci_packed_plan(a, n, &p);
-    tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s", (int)(p.depth * p.inner),
+    tci_str_printf(out, ", packed %dx%d, tile %dx%d%s%s%s", (int)(p.depth * p.inner),
                    (int)p.columns, (int)(p.base + (p.extra > 0)), p.unroll,
-                   p.pairs ? ", pairs" : "", p.is_vec_there ? ", columns in panels" : "");
+                   p.pairs ? ", pairs" : "", p.is_row_there ? ", rows in place" : "",
+                   p.is_vec_there ? ", columns in panels" : "");
 }
 
 /* ---- a CPU's matrix unit ---- */

@@ -500,10 +500,48 @@ TEST(other_contractions)
          {20, 9, 3, 3}, 20 * 9 * 3 * 3, true},
         {"gradient of the image, small images", make_same_image_gradient, {2, 33, 9, 9},
          {40, 33, 3, 3}, 2 * 33 * 9 * 9, true},
+        {"gradient of the image, parts of sums", make_same_image_gradient, {1, 40, 14, 14},
+         {300, 40, 3, 3}, 40 * 14 * 14, true},
+        {"gradient of the image, large windows", make_same_image_gradient, {1, 37, 14, 15},
+         {20, 37, 7, 5}, 37 * 14 * 15, true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         check_other(&others[i]);
     }
+}
+
+/* Rows of filters are read where they lie, also where their windows are turned and their axes stand
+ * in another order; those whose lines would push each other out of the first cache are packed. */
+static void check_rows_in_place(tc_tensor (*make)(tc_tensor, tc_tensor), int64_t channels,
+                                int64_t filters, int64_t window, bool in_place)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    tc_options options = {.threads = 1, .backend = "cpu"};
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, channels, 14, 14);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, filters, channels, window, window), y = make(x, w);
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(y), &options, &f) == TC_OK, "%s",
+              tc_error(y));
+    REQUIRE(f != NULL);
+    CHECK_MSG(explains(f, ", rows in place") == in_place, "%d channels, window of %d",
+              (int)channels, (int)window);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+static tc_tensor make_transposed(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.padding = {1, 1}};
+    return tc_conv_transpose2d(x, w, TC_NONE, &o);
+}
+
+TEST(filters_are_read_as_they_lie)
+{
+    check_rows_in_place(make_same, 64, 64, 3, true);
+    check_rows_in_place(make_same, 1024, 64, 3, false);
+    check_rows_in_place(make_transposed, 64, 64, 3, true);
+    check_rows_in_place(make_transposed, 1024, 1024, 3, true);
 }
 
 /* Columns are packed by each call, and yet a thread takes its share of the tasks bit by bit where

@@ -1022,11 +1022,12 @@ TEST(convolution)
 }
 
 /* Of images in[d, y, x] and c filters of 3 x 3, no padding: out[c, y, x], whose columns are the
- * places of an image; or the gradient to the filters, out[c, d, ky, kx], whose rows are all axes
- * but the first. */
-static void images_kernel(int64_t c, int64_t d, int64_t h, int64_t w, int64_t stride, bool gradient)
+ * places of an image, of filters [c, d, ky, kx] or, turned, [d, c, 2 - ky, 2 - kx]; or the gradient
+ * to the filters, out[c, d, ky, kx], whose rows are all axes but the first. */
+static void images_of(int64_t c, int64_t d, int64_t h, int64_t w, int64_t stride, bool gradient,
+                      bool turned)
 {
-    tci_kernel *k = begin_kernel(gradient ? "filters" : "images");
+    tci_kernel *k = begin_kernel(gradient ? "filters" : turned ? "turned" : "images");
     int64_t height = (h - 1) * stride + 3, width = (w - 1) * stride + 3;
     int oc = tci_kernel_axis(k, c, false), ic = -1, y = -1, x = -1, ky = -1, kx = -1, inner[3];
     for (int pass = 0; pass < 2; pass++) { /* outer axes, then those that are summed */
@@ -1052,13 +1053,21 @@ static void images_kernel(int64_t c, int64_t d, int64_t h, int64_t w, int64_t st
                     tci_kx_add(k, axis_x(k, ky, width), axis_x(k, kx, 1)));
     int places = tci_kx_add(k, tci_kx_add(k, axis_x(k, oc, h * w), axis_x(k, y, w)),
                             axis_x(k, x, 1));
-    int filters = tci_kx_add(k, tci_kx_add(k, axis_x(k, oc, d * 9), axis_x(k, ic, 9)),
-                             tci_kx_add(k, axis_x(k, ky, 3), axis_x(k, kx, 1)));
+    int filters = tci_kx_add(k, axis_x(k, oc, turned ? 9 : d * 9),
+                             axis_x(k, ic, turned ? c * 9 : 9));
+    filters = tci_kx_add(k, filters, tci_kx_add(k, axis_x(k, ky, turned ? -3 : 3),
+                                                axis_x(k, kx, turned ? -1 : 1)));
+    filters = turned ? tci_kx_add(k, filters, tci_kx_const(k, 8)) : filters;
     int value = load_at(k, other, gradient ? places : filters);
     int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, n_inner, inner),
                     load_at(k, image, at), value);
     add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, gradient ? filters : places, r);
     end_kernel(k);
+}
+
+static void images_kernel(int64_t c, int64_t d, int64_t h, int64_t w, int64_t stride, bool gradient)
+{
+    images_of(c, d, h, w, stride, gradient, false);
 }
 
 TEST(sides_of_several_axes)
@@ -1069,6 +1078,8 @@ TEST(sides_of_several_axes)
     images_kernel(40, 3, 6, 50, 1, true);  /* vectors along the filters */
     images_kernel(8, 11, 40, 41, 1, true); /* more places than a block is deep */
     images_kernel(20, 4, 1, 1, 1, true);
+    images_of(17, 20, 9, 9, 1, false, true); /* rows in place, runs of 9 of a depth of two blocks */
+    images_of(14, 70, 7, 7, 1, false, true);
     judge_all();
 }
 
@@ -1214,6 +1225,7 @@ TEST(every_candidate_gives_the_same_bits)
     matmul_kernel(33, 65, 40, TC_BF16, false, true);
     images_kernel(30, 5, 13, 13, 1, false);
     images_kernel(33, 5, 41, 40, 1, true);
+    images_of(30, 20, 13, 13, 1, false, true);
     pad_kernel(1000, 5, 3, 0.5, 1);
     cat_kernel(70);
     gather_kernel(300, true);
