@@ -15,8 +15,8 @@
  *   SPLIT(n)  other contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps
  *             so many: the error of a chain grows with its length
  *   CHAIN     other contractions, rows that are kept, and reductions and scans where neighbours
- *             along the last outer axis lie together in memory: each lane of a vector is a sum of
- *             its own
+ *             along the last outer axis lie together in memory, or, on a processor, of pairs of two
+ *             short rows: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
  *             a block holds the longest row in a few vectors
  *   BLOCK_SCAN(n)  other scans: of rows, with the same n
@@ -155,7 +155,10 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
     if (longest < TCI_CLASS_SHORT_ROW && many && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && wide ? TCI_VEC_OUTER : TCI_VEC_INNER;
+    /* Of pairs of two rows each knows one of the axes: lanes of their own have nothing to join. */
+    bool pairs = inner_unit == 0 && outer_strided == 0 && machine.block_threads == 0 &&
+                 longest <= TCI_CLASS_SHARED_ROW;
+    return (outer_unit > inner_unit || pairs) && wide ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- lanes ---- */

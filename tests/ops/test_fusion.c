@@ -397,6 +397,19 @@ TEST(numbers_of_rows_leave_vectors_along_the_columns)
     tc_ctx_free(ctx);
 }
 
+/* Each element of a row with all others: lanes are sums of their own, unless the row is long. */
+TEST(pairs_of_a_row_have_lanes_of_their_own)
+{
+    open_ctx();
+    for (int n = 64; n <= 1024; n *= 16) {
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 100, n);
+        tc_tensor less = tc_lt(tc_unsqueeze(x, 1), tc_unsqueeze(x, 2));
+        PLAN((x), tc_sum(tc_cast(less, TC_I32), TC_AXES(2), false));
+        CHECK_MSG(!strstr(why, "class LANES(64)") == (n == 64), "%d: %s", n, why);
+    }
+    tc_ctx_free(ctx);
+}
+
 /* A weight [columns, products] read by few rows is summed as it lies; more rows are worth tiles. */
 TEST(a_product_of_few_rows_streams_the_weight)
 {
