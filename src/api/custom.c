@@ -151,9 +151,9 @@ static bool tci_custom_show(tci_frame *f, tci_custom_rule *rule, int i, const tc
 static bool tci_custom_judge(tci_frame *f, const tc_custom_op *op, const tc_custom_array *result)
 {
     if (!tci_dtype_is_valid((int)result->dtype) || result->rank < 0 ||
-        result->rank > TC_CUSTOM_MOST) {
-        tci_frame_fail(f, TC_ERR_SHAPE, "the shape rule of '%.60s' gives no valid dtype or rank",
-                       op->name);
+        result->rank > TC_CUSTOM_MOST || (result->rank && !result->sizes)) {
+        tci_frame_fail(f, TC_ERR_SHAPE,
+                       "the shape rule of '%.60s' gives no valid dtype, rank or sizes", op->name);
         return false;
     }
     return tci_build_check_shape(&f->ctx->graph, result->rank, tci_dim_list(result->sizes),

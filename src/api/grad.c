@@ -172,11 +172,15 @@ static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
     return f->failed ? tc_status_of(f->bad) : TC_OK;
 }
 
-/* No list is missing. */
-static bool tci_grad_lists(tc_tensors a, tc_tensors b, const void *out, int n_out)
+/* No list is missing; else all of out tell it. */
+static bool tci_grad_lists(tc_tensors a, tc_tensors b, tc_tensor *out, int n_out)
 {
-    return a.n >= 0 && b.n >= 0 && n_out >= 0 && (!a.n || a.items) && (!b.n || b.items) &&
-           (!n_out || out);
+    const bool listed = a.n >= 0 && b.n >= 0 && n_out >= 0 && (!a.n || a.items) &&
+                        (!b.n || b.items) && (!n_out || out);
+    for (int i = 0; i < n_out && out && !listed; i++) {
+        out[i] = (tc_tensor){NULL, TCI_NULL_EMPTY, 0};
+    }
+    return listed;
 }
 
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,

@@ -382,6 +382,20 @@ static void tci_loops_make_barriers(tci_loops_call *c)
 
 /* ---- the calls ---- */
 
+/* A list at NULL is none, and has no length that fits. */
+static tc_tensors tci_loops_list(tc_tensors list)
+{
+    list.n = list.n > 0 && !list.items ? -1 : list.n;
+    return list;
+}
+
+static void tci_loops_use(tci_frame *f, tc_tensors list)
+{
+    for (int i = 0; i < list.n; i++) {
+        tci_frame_use(f, list.items[i]);
+    }
+}
+
 /* The frame is failed, or c->results are made. */
 static void tci_loops_run(tci_loops_call *c)
 {
@@ -398,12 +412,13 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_scan", here);
+    init = tci_loops_list(init);
+    xs = tci_loops_list(xs);
     tci_loops_call c = {.f = &f, .make = tci_loops_make, .init = init, .xs = xs,
                         .length = length, .reverse = reverse,
                         .body = body, .user = user, .n_ys = n_ys};
-    for (int i = 0; i < init.n + xs.n && init.n >= 0 && xs.n >= 0; i++) {
-        tci_frame_use(&f, i < init.n ? init.items[i] : xs.items[i - init.n]);
-    }
+    tci_loops_use(&f, init);
+    tci_loops_use(&f, xs);
     if (init.n < 0 || xs.n < 0 || n_ys < 0 || (n_ys && !ys) || !f.ctx || !body) {
         if (f.ctx) {
             tci_frame_fail(&f, TC_ERR_ARGUMENT,
@@ -460,12 +475,11 @@ TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, 
                              void *user, tc_tensor *last, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_while", here);
+    init = tci_loops_list(init);
     tci_loops_call c = {.f = &f, .make = tci_loops_make_while, .init = init, .length = most,
                         .test = test, .step = body,
                         .user = user};
-    for (int i = 0; i < init.n; i++) {
-        tci_frame_use(&f, init.items[i]);
-    }
+    tci_loops_use(&f, init);
     return tci_loops_end(&c, last, init.n, init.n > 0 && last && test && body && most >= 0);
 }
 
@@ -474,20 +488,19 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_cond", here);
-    tci_loops_call c = {.f = &f, .make = tci_loops_make_cond, .init = operands,
+    tci_loops_call c = {.f = &f, .make = tci_loops_make_cond, .init = tci_loops_list(operands),
                         .branches = {then, otherwise}, .user = user,
                         .condition = condition, .n_ys = n};
     tci_frame_use(&f, condition);
-    return tci_loops_end(&c, results, n, operands.n >= 0 && n > 0 && results && then && otherwise);
+    return tci_loops_end(&c, results, n, c.init.n >= 0 && n > 0 && results && then && otherwise);
 }
 
 /* A call on a list, the first of which says why it has no context. */
 static tc_status tci_loops_run_list(tci_loops_call *c, tc_tensor *results, bool fits)
 {
-    c->condition = c->init.n > 0 && c->init.items ? c->init.items[0] : TC_NONE;
-    for (int i = 0; i < c->init.n && c->init.items; i++) {
-        tci_frame_use(c->f, c->init.items[i]);
-    }
+    c->init = tci_loops_list(c->init);
+    c->condition = c->init.n > 0 ? c->init.items[0] : TC_NONE;
+    tci_loops_use(c->f, c->init);
     return tci_loops_end(c, results, c->n_ys, fits && c->init.n > 0 && c->n_ys > 0 && results);
 }
 

@@ -180,20 +180,24 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
                             const int *in_axes, tc_tensor *outputs, const int *out_axes, int n,
                             tc_site here)
 {
-    if (!function || n < 1 || !outputs || inputs.n < 1 || !inputs.items) {
+    const bool listed = inputs.n > 0 && inputs.items;
+    if (n < 1 || !outputs) {
         return TC_ERR_ARGUMENT;
     }
     tci_vmap_call c = {.f = tci_frame_begin("tc_vmap", here), .function = function, .user = user,
                        .inputs = inputs, .in_axes = in_axes, .out_axes = out_axes, .n_out = n,
                        .outputs = outputs};
-    for (int i = 0; i < inputs.n; i++) {
+    for (int i = 0; i < inputs.n && listed; i++) {
         tci_frame_use(&c.f, inputs.items[i]);
     }
     for (int i = 0; i < n; i++) {
         outputs[i] = (tc_tensor){0}; /* one that the function leaves out is no tensor */
     }
     if (!c.f.ctx) {
-        tci_frame_node(&c.f, inputs.items[0], "input 0");
+        const tc_tensor none = {NULL, TCI_NULL_EMPTY, 0};
+        tci_frame_node(&c.f, listed ? inputs.items[0] : none, "input 0");
+    } else if (!function) {
+        tci_frame_fail(&c.f, TC_ERR_ARGUMENT, "given no function");
     }
     tci_scratch_init(&c.s);
     tci_vmap_armed(&c, tci_vmap_begin);
@@ -203,5 +207,5 @@ TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs,
         outputs[i] = tci_frame_end(&c.f, c.f.failed ? NULL : c.made[i]);
     }
     tci_scratch_free(&c.s);
-    return c.f.failed ? tc_status_of(c.f.bad) : TC_OK;
+    return !listed ? TC_ERR_ARGUMENT : c.f.failed ? tc_status_of(c.f.bad) : TC_OK;
 }

@@ -152,11 +152,11 @@ static int tci_os_judge_file(int fd, bool private_file, int64_t most)
     if (S_ISDIR(st.st_mode)) {
         return EISDIR;
     }
+    if (!S_ISREG(st.st_mode)) { /* a device may have no end */
+        return EINVAL;
+    }
     if (!private_file) {
         return 0;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return EINVAL;
     }
     if (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
         return EPERM;

@@ -28,7 +28,7 @@ TCI_FN bool tci_os_is_setuid(void);
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
 /* The same of a name in an open directory; EFBIG: it has more than `most` bytes. */
 TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why);
-TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any readable file */
+TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any regular file */
 /* A file that appears complete or not at all: a fresh O_EXCL temporary beside `path`, renamed into
  * place at the end if all went well. After an error the rest does nothing. */
 typedef struct tci_os_fresh {

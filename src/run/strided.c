@@ -47,12 +47,23 @@ static bool tci_strided_reaches(const tc_buf *b, bool is_output)
 
 static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, int i)
 {
-    const char *why = b->dtype == -1                       ? "untyped memory"
-                      : !b->sizes || b->n < 0              ? "no sizes"
+    const tci_code *code = c->program->code;
+    const tci_code_port *port = is_output ? &code->outputs[i] : &code->inputs[i];
+    const bool sized = b->sizes && b->n >= 0 && b->rank >= 0;
+    const char *why = !tci_dtype_is_valid(b->dtype)        ? "untyped memory"
+                      : !sized                             ? "no sizes"
                       : !b->data && b->n                   ? "NULL"
                       : is_output && b->is_const           ? "a pointer to const"
                       : !tci_strided_reaches(b, is_output) ? "sizes or strides that do not fit"
                                                              : NULL;
+    if (!why && b->n > tci_dim_most(port->n)) { /* before so much is copied */
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given %lld elements, expected %s%lld of %s",
+                               is_output ? "output" : "input", i, (long long)b->n,
+                               tci_dim_is_known(port->n) ? "" : "at most ",
+                               (long long)tci_dim_most(port->n),
+                               tci_dtype_get((tc_dtype)port->dtype)->name);
+    }
     if (!why && !tci_dtype_is_aligned((tc_dtype)b->dtype, b->data)) {
         why = "an address that its type cannot have";
     }

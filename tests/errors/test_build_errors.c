@@ -504,6 +504,31 @@ TEST(handles_that_name_nothing)
     end();
 }
 
+static void never(const tc_tensor *a, tc_tensor *y, void *user)
+{
+    (void)user;
+    y[0] = a[0];
+}
+
+static tc_status no_step(void *user, const tc_tensor *carry, const tc_tensor *a, tc_tensor *next,
+                         tc_tensor *y)
+{
+    (void)user;
+    (void)carry;
+    (void)a;
+    (void)next;
+    (void)y;
+    return TC_ERR_UNSUPPORTED;
+}
+
+static tc_status no_branch(void *user, const tc_tensor *a, tc_tensor *y)
+{
+    (void)user;
+    (void)a;
+    (void)y;
+    return TC_ERR_UNSUPPORTED;
+}
+
 /* What a binding of another language may hand to the functions behind the macros. */
 TEST(lists_that_cannot_be)
 {
@@ -512,7 +537,7 @@ TEST(lists_that_cannot_be)
     tc_tensors none = {NULL, 2}, negative = {&x, -3};
     tc_axes no_axes = {NULL, 2, false}, axes_below = {(const int[]){0}, -1, false};
     const int64_t sizes[2] = {4, 3}, f32[1] = {TC_F32};
-    tc_tensor g;
+    tc_tensor g, parts[3];
     check_poison(at.line, tc_reshape_at(x, 2, NULL, at), "tc_reshape", TC_ERR_ARGUMENT,
                  "the sizes: given a list of 2 at NULL");
     check_poison(at.line, tc_reshape_at(tc_full(ctx, 1, TC_F32), -1, sizes, at), "tc_reshape",
@@ -551,6 +576,27 @@ TEST(lists_that_cannot_be)
     CHECK_EQ_INT(tc_eval_many(negative), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_grad_at(x, NULL, 2, &g, at), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
+    parts[0] = x;
+    CHECK_EQ_INT(tc_vjp_at(none, none, &x, 1, parts, at), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(parts[0]), "the list of tensors is empty");
+    parts[0] = x;
+    CHECK_EQ_INT(tc_vmap_at(NULL, NULL, (tc_tensors){&x, 1}, NULL, parts, NULL, 1, at),
+                 TC_ERR_ARGUMENT);
+    check_poison(at.line, parts[0], "tc_vmap", TC_ERR_ARGUMENT, "given no function");
+    CHECK_EQ_INT(tc_vmap_at(never, NULL, none, NULL, parts, NULL, 1, at), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(parts[0]), "the list of tensors is empty");
+    for (int i = 0; i < 2; i++) { /* the other list has a context */
+        tc_tensors init = i ? none : (tc_tensors){&x, 1}, xs = i ? (tc_tensors){&x, 1} : none;
+        CHECK_EQ_INT(tc_scan_at(init, xs, 0, false, no_step, NULL, NULL, parts, 1, at),
+                     TC_ERR_ARGUMENT);
+        check_poison(at.line, parts[0], "tc_scan", TC_ERR_ARGUMENT, i ? "-1 carries" : "-1 xs");
+    }
+    CHECK_EQ_INT(tc_while_at(none, 0, NULL, NULL, NULL, parts, at), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_cond_at(tc_full(ctx, 1, TC_BOOL), none, no_branch, no_branch, NULL, parts, 1,
+                            at),
+                 TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_checkpoint_at(none, no_branch, NULL, parts, 1, at), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_barrier_at(none, parts, at), TC_ERR_HANDLE);
     check_poison(at.line, tc_tile_at(x, 2, NULL, at), "tc_tile", TC_ERR_ARGUMENT,
                  "the repeats: given a list of 2 at NULL");
     check_poison(at.line, tc_tile_at(x, -2, sizes, at), "tc_tile", TC_ERR_ARGUMENT, "of -2");
@@ -562,7 +608,6 @@ TEST(lists_that_cannot_be)
                  TC_ERR_SHAPE, "2 sizes are given at NULL");
     CHECK_HAS(tc_error(tc_stack_at(none, 0, at)), "the list of tensors is empty");
     CHECK_HAS(tc_error(tc_stack_at(negative, 0, at)), "the list of tensors is empty");
-    tc_tensor parts[3];
     tc_meshgrid_at(none, false, parts, at);
     CHECK_HAS(tc_error(parts[1]), "the list of tensors is empty");
     tc_split_with_sizes_at(x, 2, NULL, 0, parts, at);

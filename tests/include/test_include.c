@@ -58,6 +58,7 @@ TEST(declarations_are_strict_c)
 TEST(declarations_are_strict_cxx17)
 {
     tct_need("g++");
+    CHECK_RUNS("g++ -x c++ -std=c++11 " CXX_STRICT "$I -fsyntax-only " CASES "declarations.c");
     CHECK_RUNS("g++ -x c++ -std=c++17 " CXX_STRICT "$I -fsyntax-only " CASES "declarations.c");
     CHECK_RUNS("g++ -std=c++17 -O2 " CXX_STRICT "$I -c " CASES "two_c.cc -o $T/two_c.o");
 }

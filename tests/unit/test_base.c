@@ -381,6 +381,8 @@ TEST(private_files)
     CHECK(!tci_os_read_private(tct_dir, &text, &why));
     REQUIRE(mkfifo(tct_path("fifo"), 0600) == 0);
     CHECK(!tci_os_read_private(tct_path("fifo"), &text, &why)); /* must not wait for a writer */
+    CHECK(!tci_os_read_file("/dev/zero", &text, &why)); /* has no end */
+    CHECK(why == EINVAL);
     tci_str_free(&text);
     tct_remove_dir();
 }

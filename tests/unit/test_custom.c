@@ -302,6 +302,13 @@ static bool bad_shape(void *user, const tc_custom_array *in, int n, tc_custom_ar
     return true;
 }
 
+static bool sizeless_shape(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+{
+    (void)user, (void)in, (void)n;
+    out->sizes = NULL;
+    return true;
+}
+
 static tc_tensor cube_vjp(void *user, tc_tensors in, tc_tensor y, tc_tensor grad, int which)
 {
     (void)y;
@@ -341,6 +348,8 @@ TEST(what_an_op_is_and_takes)
     static const tc_custom_op wide_block = {.name = "wide", .run = cube_run, .cuda_threads = 2000};
     static const tc_custom_op text = {.name = "cube", .run = cube_run, .cuda = "void run();"};
     static const tc_custom_op bad = {.name = "bad", .run = cube_run, .shape = bad_shape};
+    static const tc_custom_op sizeless = {.name = "sizeless", .run = cube_run,
+                                          .shape = sizeless_shape};
     tc_ctx *ctx = begin("interp");
     REQUIRE(ctx);
     tc_tensor x = tc_full(ctx, 2, TC_F64, 3), many[TC_CUSTOM_MOST + 1], wide = x;
@@ -363,6 +372,8 @@ TEST(what_an_op_is_and_takes)
     CHECK_EQ_INT(tc_status_of(tc_custom(&rows, TC_TENSORS(x, x))), TC_ERR_SHAPE);
     CHECK_HAS(tc_error(ctx), "tc_custom: 'rows' does not take f64 [3], f64 [3]");
     CHECK_EQ_INT(tc_status_of(tc_custom(&bad, TC_TENSORS(x))), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(tc_custom(&sizeless, TC_TENSORS(x))), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(ctx), "'sizeless' gives no valid dtype, rank or sizes");
     CHECK_EQ_INT(tc_status_of(tc_custom(&cube, TC_TENSORS(wide))), TC_ERR_SHAPE);
     tc_tensor poison = tc_add(x, tc_full(ctx, 1, TC_F64, 4));
     CHECK_EQ_INT(tc_status_of(tc_custom(&cube, TC_TENSORS(poison))), TC_ERR_SHAPE);

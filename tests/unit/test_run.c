@@ -257,6 +257,14 @@ TEST(strides_that_do_not_fit)
     CHECK_FLOATS(out, 2, 2, 2, 2);
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 1, five, none)), to), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(f), "input 0: given 5 elements, expected 4 of f32");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 1, far, none)), to), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given 9223372036854775807 elements, expected 4 of f32");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, -2, four, two)), to), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given strides and no sizes");
+    tc_buf odd = TC_BUF_STRIDED(in, 1, four, two);
+    odd.dtype = TC_DTYPE_COUNT;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(odd), to), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given strides and untyped memory");
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_STRIDED(in, 1, four, far)), to), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(f), "input 0: given strides and sizes or strides that do not fit");
     CHECK_HAS(tc_error(f), __FILE__);
