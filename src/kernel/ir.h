@@ -234,7 +234,8 @@ typedef struct tci_koperand {
     bool is_updated;    /* a store of a SCATTER reads what is there as well */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
     /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
-     * other, at (a / panel) * step + a % panel; the last one is whole in memory (plan/panels.c). */
+     * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2; the last one is whole
+     * (plan/panels.c). */
     int32_t panel;
 } tci_koperand;
 typedef struct tci_kaxis {

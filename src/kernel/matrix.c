@@ -263,11 +263,16 @@ static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
     case TCI_K_LOAD:
         is = is && k->operands[tci_kinst_number(in)].dtype == TC_BF16 && in->value.u == 0;
         break;
-    case TCI_K_PRIM:
-        is = is && (in->prim == TCI_P_ROUNDB16 ||
-                    (in->prim == TCI_P_SELECT && tci_matrix_is_bf16(k, in->args[1], known) &&
-                     tci_matrix_is_bf16(k, in->args[2], known)));
+    case TCI_K_PRIM: {
+        bool chooses = in->prim == TCI_P_SELECT || in->prim == TCI_P_PMAX ||
+                       in->prim == TCI_P_PMIN || in->prim == TCI_P_NEG || in->prim == TCI_P_ABS;
+        bool all = is && chooses;
+        for (int a = in->prim == TCI_P_SELECT; a < in->n_args && all; a++) {
+            all = tci_matrix_is_bf16(k, in->args[a], known);
+        }
+        is = is && (all || in->prim == TCI_P_ROUNDB16);
         break;
+    }
     default: is = false; break;
     }
     known[inst] = is ? 1 : -1;

@@ -366,7 +366,7 @@ static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
 {
     const tci_koperand *from = &b->k->operands[tci_kinst_number(inst)];
     tci_dim step;
-    int along = tci_build_panel(b->k, inst, b->vec_axis, &step);
+    int along = tci_build_panel(b->k, inst, b->vec_axis, 1, &step);
     return along >= 0 && from->panel % b->l->lanes == 0 &&
            tci_lx_multiple(b->l, tci_build_lx(b, tci_build_kx(b, along))) % b->l->lanes == 0;
 }

@@ -20,7 +20,8 @@ typedef struct tci_blocked {
     int n_inner;            /* axes of its stage that it sums */
     bool keeps;             /* its results are a row that the kernel keeps */
     bool is_row_there;      /* the row factor is such a row, or lies in memory as it is read */
-    bool is_vec_there;      /* the vector factor lies in panels of a tile's columns already */
+    bool is_vec_there;      /* the vector factor lies in panels of a tile's columns already, */
+    bool is_vec_paired;     /* as pairs */
     tci_blocked_side of_rows, of_columns;
     int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */

@@ -162,7 +162,7 @@ TCI_FN bool tci_blocked_plan_row(const tci_kernel *k, int lanes, tci_blocked *p)
     }
     p->is_row_there = k->insts[p->row_inst].op == TCI_K_RED;
     int64_t tile = (int64_t)p->unroll * lanes, columns = tci_kernel_known(k, p->vec_axis);
-    p->is_vec_there = tci_blocked_panel(k, p) == tile;
+    p->is_vec_there = tci_blocked_panel(k, p, &p->is_vec_paired) == tile && !p->is_vec_paired;
     if (!tci_blocked_cut_depth(k, p) || columns < lanes) {
         return false;
     }
@@ -241,8 +241,11 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     for (int i = 0; i < p->n_inner; i++) {
         bytes *= tci_kernel_known(k, st->axes[i]);
     }
-    p->is_vec_there = p->is_vec_there && tci_blocked_panel(k, p) == (int64_t)p->unroll * lanes;
-    p->pairs = p->pairs && !p->is_vec_there;
+    p->is_vec_there = p->is_vec_there &&
+                      tci_blocked_panel(k, p, &p->is_vec_paired) == (int64_t)p->unroll * lanes;
+    bool even = p->pairs && (p->n_depths == 1 || p->depth * p->inner % 2 == 0);
+    p->is_vec_there = p->is_vec_there && (even || !p->is_vec_paired);
+    p->pairs = p->pairs && (p->is_vec_paired || !p->is_vec_there);
     bool costly = p->is_vec_there || vec.strided || vec.computed || row.computed || parted ||
                   p->is_turned || p->of_rows.n_axes > 1 ||
                   (!few && tci_blocked_is_crowded(k, p));

@@ -372,7 +372,8 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
     }
 }
 
-TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, tci_dim *step)
+TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, int wide,
+                           tci_dim *step)
 {
     int32_t panel = k->operands[tci_kinst_number(load)].panel;
     int quotient = -1, rest = -1;
@@ -389,7 +390,7 @@ TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis,
         if (e.op == TCI_KX_DIV && e.c == panel && quotient < 0) {
             quotient = e.a;
             *step = times;
-        } else if (e.op == TCI_KX_MOD && e.c == panel && times == 1 && rest < 0) {
+        } else if (e.op == TCI_KX_MOD && e.c == panel && times == wide && rest < 0) {
             rest = e.a;
         } else {
             return -1;

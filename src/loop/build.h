@@ -123,9 +123,10 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi
 /* kx = *coef * axis + something that does not depend on it */
 TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
-/* Of a load from panels of n, (x / n) * *step + x % n + something that does not depend on the axis:
- * x, which grows by 1 along the axis; -1: its index is another one. */
-TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, tci_dim *step);
+/* Of a load from panels of n, (x / n) * *step + x % n * wide + something that does not depend on
+ * the axis: x, which grows by 1 along the axis; -1: its index is another one. */
+TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, int wide,
+                           tci_dim *step);
 /* What to add times c to a number >= lo to make it not negative. */
 TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 

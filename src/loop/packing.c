@@ -261,7 +261,8 @@ static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
     const int32_t *axes = b->k->stages[p->stage].axes;
     tci_dim size = p->of_columns.size;
     for (int i = 0; i < p->n_inner; i++) {
-        const tci_bind *first = tci_build_bind(b, s->first, 0, 0, false, -1);
+        int64_t last = tci_kernel_known(b->k, axes[i]) - 1;
+        const tci_bind *first = tci_build_bind(b, s->first, 0, last, false, -1);
         tci_build_set(b, axes[i], i < p->cut ? s->fixed[i] : i == p->cut ? first : s->zero);
     }
     tci_blocked_set_others(s, &p->of_columns, s->zero);
@@ -272,7 +273,7 @@ static tci_lin tci_blocked_panel_at(tci_blocked_state *s, tci_lin at)
     for (int i = 0; i < p->n_inner; i++) {
         tci_build_set(b, axes[i], NULL);
     }
-    return base;
+    return tci_lin_plus(base, p->is_vec_paired ? -1 : 0); /* the odd point lies first */
 }
 
 TCI_FN const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,

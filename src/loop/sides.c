@@ -249,13 +249,36 @@ static double tci_blocked_beside(const tci_kernel *k, tci_machine machine, int l
             store / TCI_MAX(depth, 1));
 }
 
-TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
+/* Is an index, of what depends on the axis, axis / 2 * (2 * panel) - axis % 2 (plan/panels.c)? */
+static bool tci_blocked_is_paired(const tci_kernel *k, int x, int axis, int64_t panel)
+{
+    bool whole = false, half = false, other = false;
+    for (int next; x >= 0; x = next) {
+        tci_kx e = k->kx[x];
+        next = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        if (!tci_build_depends(e.axes, axis)) {
+            continue;
+        }
+        tci_dim times = e.op == TCI_KX_MUL ? e.c : 1;
+        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
+        bool of_axis = (e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) && e.c == 2 &&
+                       k->kx[e.a].op == TCI_KX_AXIS && tci_kx_number(&k->kx[e.a]) == axis;
+        whole |= of_axis && e.op == TCI_KX_DIV && times == 2 * panel;
+        half |= of_axis && e.op == TCI_KX_MOD && times == -1;
+        other |= !of_axis;
+    }
+    return whole && half && !other;
+}
+
+/* The same where neighbouring columns are `wide` elements apart: 2, a pair of points each. */
+static int64_t tci_blocked_panel_of(const tci_kernel *k, const tci_blocked *p, int wide)
 {
     const tci_kinst *in = &k->insts[p->vec_inst];
     const int32_t *axes = k->stages[p->stage].axes;
     tci_dim step = 0, coef = 0;
     int along = in->op == TCI_K_LOAD && in->n_guards == 0
-                    ? tci_build_panel(k, in, p->vec_axis, &step)
+                    ? tci_build_panel(k, in, p->vec_axis, wide, &step)
                     : -1;
     if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
         return 0;
@@ -263,7 +286,9 @@ TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
     const tci_koperand *from = &k->operands[tci_kinst_number(in)];
     int64_t panel = from->panel, size = panel;
     for (int i = p->n_inner - 1; i >= 0; i--) { /* the points of a panel are in their order */
-        if (!tci_build_coef(k, in->x, axes[i], &coef) || coef != size) {
+        bool linear = tci_build_coef(k, in->x, axes[i], &coef) && coef == size;
+        bool paired = wide == 2 && i == p->n_inner - 1;
+        if (paired ? !tci_blocked_is_paired(k, in->x, axes[i], panel) : !linear) {
             return 0;
         }
         size *= tci_kernel_known(k, axes[i]);
@@ -278,6 +303,13 @@ TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p)
         size *= tci_kernel_known(k, axis);
     }
     return panel;
+}
+
+TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p, bool *paired)
+{
+    int64_t panel = tci_blocked_panel_of(k, p, 1);
+    *paired = panel == 0 && k->reds[p->red].pairs;
+    return *paired ? tci_blocked_panel_of(k, p, 2) : panel;
 }
 
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p)
@@ -335,11 +367,13 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     p->of_rows = tci_blocked_side_of(k, rows, columns, p->row_axis);
     p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1;
     p->row_lies = tci_blocked_lies(k, p);
-    p->is_vec_there = tci_blocked_panel(k, p) % lanes == 0 && tci_blocked_panel(k, p) > 0;
+    int64_t panel = tci_blocked_panel(k, p, &p->is_vec_paired);
+    p->is_vec_there = panel % lanes == 0 && panel > 0;
     p->beside = tci_blocked_beside(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);
     p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
-    return size >= lanes && tci_dim_hint(p->of_rows.size) >= TCI_BLOCKED_REUSE;
+    return size >= lanes && (tci_dim_hint(p->of_rows.size) >= TCI_BLOCKED_REUSE ||
+                             (p->is_vec_there && p->is_vec_paired));
 }
 
 static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes)

@@ -22,9 +22,9 @@ TCI_FN tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
 /* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_blocked_factors(const tci_kernel *k, int lanes, int vec, tci_blocked *p);
-/* The columns of the panels that the vector factor lies in, one whole vector behind the other; 0:
- * it lies in none. */
-TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p);
+/* The columns of the panels that the vector factor lies in, one whole vector behind the other, or
+ * as pairs of points; 0: it lies in none. */
+TCI_FN int64_t tci_blocked_panel(const tci_kernel *k, const tci_blocked *p, bool *paired);
 /* Vectors of columns that are multiplied at a point in a cycle: by pairs two for each port. */
 TCI_FN int tci_blocked_ports(const tci_kernel *k, tci_machine machine, const tci_blocked *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */

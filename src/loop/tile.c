@@ -442,7 +442,8 @@ static bool tci_packed_fits(const tci_ask *a, const int64_t *n)
 static void tci_packed_largest(const tci_ask *a, const tci_blocked *p, int64_t *rows,
                                int64_t *unroll)
 {
-    int64_t vectors = p->is_vec_there ? tci_blocked_panel(a->k, p) / a->lanes
+    bool paired;
+    int64_t vectors = p->is_vec_there ? tci_blocked_panel(a->k, p, &paired) / a->lanes
                                       : tci_packed_vectors(a, p);
     tci_tile_largest_of(a, vectors, true, 1, rows, unroll);
 }

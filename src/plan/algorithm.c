@@ -832,6 +832,12 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         tci_str_add(a->orders, other ? "contract: whole, to be reproducible, else parts\n" : "");
         return tci_algo_operands(a, n);
     }
+    tci_node *pairs = rows ? tci_plan_panels(a, n, true) : NULL;
+    if (pairs) {
+        tci_algo_store_operand(a, n->in[0]);
+        tci_algo_store_operand(a, n->in[1]);
+        return pairs;
+    }
     if (rows) {
         tci_node *cut = rows->op == TCI_OP_SUM ? tci_algo_split(a, rows) : NULL;
         tci_algo_store_operand(a, n->in[0]);
@@ -843,7 +849,8 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
     }
     n = tci_algo_operands(a, n);
     tci_node *parts = tci_plan_parts(a, n);
-    tci_node *panels = !parts && tci_algo_packs(n, a->machine) ? tci_plan_panels(a, n) : NULL;
+    bool packs = !parts && tci_algo_packs(n, a->machine);
+    tci_node *panels = packs ? tci_plan_panels(a, n, false) : NULL;
     return parts ? parts : panels ? panels : n;
 }
 

@@ -300,9 +300,9 @@ TCI_FN bool tci_plan_is_zero(const tci_node *n);
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
-/* plan/panels.c: contraction n over a copy of its weights that lies in panels; NULL: it stays as it
- * is. */
-TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n);
+/* plan/panels.c: contraction n over a copy of its weights that lies in panels, or (pairs) only
+ * of one where these hold pairs; NULL: it stays as it is. */
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs);
 /* plan/order.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */

@@ -8,6 +8,11 @@
  *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
  *     view  the copy's axes in w's order again, the two of the columns as one
  *
+ * Where pairs of bf16 are multiplied (class PAIRS) two neighbours along k lie side by side in the
+ * copy, the odd one first, as loop/twos.c has them:
+ *
+ *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k with a zero
+ *
  * The one idea: the values and the order of their sums stay as they are, so who does not know of
  * panels (the interpreter, another form of loops) computes the same bits through the view. Its
  * index keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is
@@ -15,8 +20,9 @@
  *
  * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
  * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
- * there may be only so many rows. Where columns lie side by side and rows are few, memory is the
- * limit, and long runs of it are read at least as fast as panels. */
+ * there may be only so many rows. Of pairs two rows are enough: they are read at the speed of
+ * memory, where sums along k (plan/parts.c) wait for arithmetic. Where columns lie side by side and
+ * rows are few, memory is the limit, and long runs of it are read at least as fast as panels. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -36,6 +42,7 @@ typedef struct tci_panels {
     int which;               /* the factor with the columns, */
     int axis;                /* and their axis of it */
     int64_t width;           /* of a panel */
+    bool pairs;              /* it holds pairs along k */
     int walked;
     double bytes;            /* that the factor is made of */
 } tci_panels;
@@ -87,48 +94,77 @@ static bool tci_panels_look(tci_panels *p)
            n->attr[1 - p->which] == n->rank;
 }
 
+/* Rows, but for those beyond `most`. */
+static int64_t tci_panels_rows(const tci_node *n, int64_t most)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < n->rank - 1; i++) {
+        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), most + 1);
+    }
+    return rows;
+}
+
 static bool tci_panels_pay(tci_panels *p)
 {
     const tci_node *n = p->n, *x = n->in[p->which];
     bool straight = tci_plan_fastest_axis(x) == p->axis;
-    int64_t least = straight ? TCI_PANELS_FEW + 1 : 1, rows = 1;
+    int64_t least = straight ? TCI_PANELS_FEW + 1 : 1;
     int64_t most = 100 * (straight ? TCI_PANELS_MOVE : TCI_PANELS_TURN) / TCI_PANELS_GAIN;
-    for (int i = 0; i < n->rank - 1; i++) {
-        rows *= TCI_MIN(tci_dim_hint(n->shape[i]), most + 1);
-    }
+    most *= p->pairs ? 2 : 1; /* the time of multiplying is half */
+    int64_t rows = tci_panels_rows(n, most);
     return rows >= least && rows <= most && tci_dim_known(x->shape[0]) >= TCI_PANELS_LEAST &&
            tci_dim_known(x->shape[1]) >= TCI_PANELS_LEAST;
 }
 
 /* ---- the copy and the view ---- */
 
+/* Panels [columns / width, width, k] as the copy has them, and back; of pairs
+ * [columns / width, width, k / 2, 2]. */
+static tci_node *tci_panels_turn(const tci_panels *p, tci_node *y)
+{
+    const int cut[4] = {0, 2, 1, 3};
+    y = p->pairs ? tci_build_flip(p->a->g, y, 3) : y;
+    return tci_build_permute(p->a->g, y, p->pairs ? 4 : 3, cut);
+}
+
+static tci_node *tci_panels_fill(const tci_panels *p, tci_node *y, int axis, int64_t size)
+{
+    tci_value zero = {.u = 0};
+    int64_t more = size - tci_dim_known(y->shape[axis]);
+    return more == 0 ? y
+                     : tci_build_pad(p->a->g, y, axis, 0, more,
+                                     tci_graph_const(p->a->g, (tc_dtype)y->dtype, zero));
+}
+
 static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
 {
     const tci_algo *a = p->a;
     tci_graph *g = a->g;
-    const int turn[2] = {1, 0}, cut[3] = {0, 2, 1};
+    const int turn[2] = {1, 0};
     int64_t columns = tci_dim_known(x->shape[p->axis]);
     int64_t depth = tci_dim_known(x->shape[1 - p->axis]);
     int64_t panels = (columns + p->width - 1) / p->width, all = panels * p->width;
+    int64_t whole = p->pairs ? (depth + 1) / 2 * 2 : depth, pairs = whole / 2;
+    const tci_dim flat[3] = {panels, p->width, whole}, paired[4] = {panels, p->width, pairs, 2};
     tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
-    if (all > columns) {
-        tci_value zero = {.u = 0};
-        y = tci_build_pad(g, y, 0, 0, all - columns, tci_graph_const(g, (tc_dtype)x->dtype, zero));
-    }
-    y = tci_build_reshape(g, y, 3, (const tci_dim[]){panels, p->width, depth});
-    tci_node *copy = tci_build_permute(g, y, 3, cut);
+    y = tci_panels_fill(p, tci_panels_fill(p, y, 0, all), 1, whole);
+    y = tci_build_reshape(g, y, p->pairs ? 4 : 3, p->pairs ? paired : flat);
+    tci_node *copy = tci_panels_turn(p, y);
     tci_algo_force(a, copy);
     *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
-    y = tci_build_reshape(g, tci_build_permute(g, copy, 3, cut), 2, (const tci_dim[]){all, depth});
+    y = tci_build_reshape(g, tci_panels_turn(p, copy), 2, (const tci_dim[]){all, whole});
     y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
+    y = whole > depth ? tci_build_slice(g, y, 1, 0, depth, 1) : y;
     return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
 }
 
-TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n)
+TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
 {
     tci_panels p = {.a = a, .n = n};
     const tci_machine *m = &a->machine;
-    if (!a->panels || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
+    bool halves = n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
+    p.pairs = m->has_pairs && !m->reproducible && halves && tci_panels_rows(n, 1) > 1;
+    if (!a->panels || (pairs && !p.pairs) || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
         !tci_panels_look(&p) || !tci_panels_pay(&p)) {
         return NULL;
     }

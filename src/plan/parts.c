@@ -16,8 +16,9 @@
  * for work. (The digits need no parts: the class of a long sum, SPLIT, keeps them inside one
  * kernel.)
  *
- * A product of a few rows is as much a stream of its larger factor as that of one: those are rows
- * too, and neighbours of each other, so that a row is read from memory once.
+ * A product of a few rows (but one over panels of pairs, plan/panels.c) is as much a stream of its
+ * larger factor as that of one: those are rows too, and neighbours of each other, so that a row is
+ * read from memory once.
  *
  * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
  * before a run: such contractions stay as they are. */

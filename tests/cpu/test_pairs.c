@@ -231,6 +231,25 @@ TEST(products)
     }
 }
 
+/* Weights lie in memory as the panels do, packed once. */
+TEST(weights)
+{
+    static const example examples[] = {
+        {"weights, whole panels", {131, 384, -1}, {384, 384, -1}, WEIGHTS | B_TURNED},
+        {"weights, parts of sums", {64, 1300, -1}, {1300, 256, -1}, WEIGHTS | EPILOGUE},
+        {"weights, odd parts", {40, 1301, -1}, {200, 1301, -1}, WEIGHTS | B_TURNED},
+        {"weights, the last panel in parts", {8, 301, -1}, {1003, 301, -1}, WEIGHTS | B_TURNED},
+        {"weights, one row more", {37, 129, -1}, {129, 65, -1}, WEIGHTS},
+        {"weights, two rows", {2, 515, -1}, {130, 515, -1}, WEIGHTS | B_TURNED | EPILOGUE},
+        {"weights, seven rows", {7, 2048, -1}, {96, 2048, -1}, WEIGHTS | B_TURNED},
+        {"weights, computed left", {40, 96, -1}, {200, 96, -1}, WEIGHTS | B_TURNED | COMPUTED},
+    };
+    register_imitation();
+    for (size_t i = 0; i < sizeof(examples) / sizeof(*examples); i++) {
+        check_example(&examples[i]);
+    }
+}
+
 TEST(convolutions)
 {
     static const example examples[] = {
