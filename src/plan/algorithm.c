@@ -724,14 +724,19 @@ static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, in
 {
     tci_node *x = n->in[which];
     int64_t last = n->attr[n->n_attr - 1];
+    bool blocks = a->machine.block_threads > 0; /* whose threads read neighbours side by side */
+    double times = 1;
     int at = -1;
     for (int i = 0; i < x->rank; i++) {
         at = labels[i] == last ? i : at;
     }
+    for (int i = 0; i < n->rank; i++) {
+        bool own = blocks ? i == n->rank - 1
+                          : tci_algo_has_label(labels, x->rank, tci_algo_labels(n, 2)[i]);
+        times *= own ? 1 : (double)tci_dim_hint(n->shape[i]);
+    }
     if (n->rank == 0 || at < 0 || at == tci_plan_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
-        x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
-        tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
-            TCI_ALGO_REUSE) {
+        x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 || times < TCI_ALGO_REUSE) {
         return x;
     }
     int64_t *perm = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
@@ -769,7 +774,7 @@ static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
             tci_algo_store_operand(a, n->in[i]);
         }
     }
-    if (packs) {
+    if (gathers || (packs && tci_dim_is_known(n->shape[n->rank - 1]))) { /* of known columns */
         return n;
     }
     in[0] = tci_algo_operand_order(a, n, 0, attr + 3);

@@ -10,8 +10,9 @@
  * A kernel of a set sums some axes of its pairs, and rows of the others need nothing of each other.
  * So it is a REPEAT over bands of the longest of these axes: what lies in rows outside is cut in
  * bands, as xs; what ends in a kernel is an output, of which the bands are stacked. What is as
- * large as pairs and is made elsewhere, as a mask in memory, is read at the rows of the band. The
- * last band may be longer than what is left of the axis: its rows beyond are of zeros, and cut off.
+ * large as pairs and is made elsewhere, as a mask in memory, is read at the rows of the band; what
+ * all bands read in another order, as k, is copied once. The last band may be longer than what is
+ * left of the axis: its rows beyond are of zeros, and cut off.
  *
  * Bands are nodes like all others, and each row is computed as it was: so this serves every size,
  * dtype, backend and numeric class for which there is no kernel. Products and rows of a band lie in
@@ -29,6 +30,7 @@ enum {
     TCI_BANDS_ALL_BLOCK_ROWS = 2048,
     TCI_BANDS_LONG = 128,          /* where they are so long */
     TCI_BANDS_LEAST = 4,           /* of an axis of known size: else they save little */
+    TCI_BANDS_UNKNOWN = 2,         /* times fewer rows of one of unknown size */
     TCI_BANDS_DEEP = 2000          /* nodes below each other that are looked at */
 };
 
@@ -57,6 +59,7 @@ typedef struct tci_bands_loop {
     tci_table needs;               /* of int: 1: a node above a fold or pair of it, 2: none */
     tci_bands_at *at; int n_at, cap_at;
     tci_node **xs, **x; int n_xs, cap_xs, n_x, cap_x;
+    tci_node **held, **inner; int n_held, cap_held, n_inner, cap_inner;
     tci_node *first;               /* BOUND: the first row of the band */
     bool fits;
 } tci_bands_loop;
@@ -99,7 +102,9 @@ static int tci_bands_across(const tci_pairs_set *set, int kernel)
     return longest;
 }
 
-/* Rows of a band, such that all that is computed at once keeps a machine busy. */
+/* Rows of a band, such that all that is computed at once keeps a machine busy. Of a size that is a
+ * symbol the last band may be mostly rows that are cut off: on a processor, where it costs little,
+ * they are shorter. */
 static int64_t tci_bands_rows(const tci_bands *b, const tci_pairs_set *set, int kernel)
 {
     const tci_node *pair = set->pairs[0];
@@ -116,7 +121,7 @@ static int64_t tci_bands_rows(const tci_bands *b, const tci_pairs_set *set, int 
     for (; at_once < all; at_once *= 2) {
         rows *= 2;
     }
-    return rows;
+    return blocks || tci_dim_is_known(pair->shape[axis]) ? rows : rows / TCI_BANDS_UNKNOWN;
 }
 
 /* Has a plan memory of so many elements, as its pairs have? */
@@ -294,6 +299,41 @@ static int tci_bands_in(const tci_node *n, int which, int axis)
            : tci_plan_image_reshaped(n, axis) < 0 ? -2 : tci_plan_image_reshaped(n, axis);
 }
 
+/* Operand `which` of contraction n, `in`, which is the same for all bands. Where a symbol says how
+ * many columns it has no loop packs it, so it lies in memory with them in a row: once, not in each
+ * band (plan/algorithm.c). */
+static tci_node *tci_bands_operand(tci_bands_loop *l, const tci_node *n, int which, tci_node *in)
+{
+    tci_scratch *s = l->b->a->s;
+    tci_graph *g = l->b->a->g;
+    const int64_t *labels = n->attr + 3, *out = labels + n->attr[0] + n->attr[1];
+    int at = n->rank > 0
+                 ? tci_build_label(labels + (which ? n->attr[0] : 0), in->rank, out[n->rank - 1])
+                 : -1;
+    bool once = l->b->a->machine.block_threads == 0 && at >= 0 &&
+                !tci_dim_is_known(n->shape[n->rank - 1]) && at != tci_plan_fastest_axis(in);
+    int64_t *perm = TCI_NEW_ARRAY(s, int64_t, in->rank + 1);
+    int *back = TCI_NEW_ARRAY(s, int, in->rank + 1);
+    if (!once) {
+        return in;
+    }
+    for (int i = 0; i < in->rank; i++) {
+        perm[i < at ? i : i > at ? i - 1 : in->rank - 1] = i;
+        back[i] = i < at ? i : i > at ? i - 1 : in->rank - 1;
+    }
+    tci_node *held = tci_algo_permute(l->b->a, in, perm);
+    int k = 0;
+    while (k < l->n_held && l->held[k] != held) {
+        k++;
+    }
+    if (k == l->n_held) {
+        tci_node *inner = tci_build_bound(g, (tc_dtype)held->dtype, held->rank, held->shape);
+        TCI_PUSH(s, l->held, l->n_held, l->cap_held, held);
+        TCI_PUSH(s, l->inner, l->n_inner, l->cap_inner, tci_bands_built(l, inner));
+    }
+    return l->fits ? tci_bands_built(l, tci_build_permute(g, l->inner[k], in->rank, back)) : NULL;
+}
+
 /* n over the bands of its inputs; NULL: it is not made so. */
 static tci_node *tci_bands_over(tci_bands_loop *l, tci_node *n, int axis, int across)
 {
@@ -309,7 +349,10 @@ static tci_node *tci_bands_over(tci_bands_loop *l, tci_node *n, int axis, int ac
                (!tci_op_is(n->op, TCI_IS_POINTWISE) || n->in[i]->rank == n->rank);
     }
     for (int i = 0; i < n->n_in && fits; i++) {
-        in[i] = tci_bands_of(l, n->in[i], tci_bands_in(n, i, axis), tci_bands_in(n, i, across));
+        int in_axis = tci_bands_in(n, i, axis);
+        in[i] = tci_bands_of(l, n->in[i], in_axis, tci_bands_in(n, i, across));
+        bool same = in[i] && n->op == TCI_OP_CONTRACT && in_axis < 0;
+        in[i] = same ? tci_bands_operand(l, n, i, in[i]) : in[i];
         fits = in[i] != NULL;
     }
     for (int i = 0; i < n->rank; i++) {
@@ -393,14 +436,18 @@ static void tci_bands_run(tci_bands *b, const tci_pairs_set *set, int kernel)
                         .rows = tci_bands_rows(b, set, kernel),
                         .needs = tci_table_in(s, sizeof(int))};
     l.n_bands = tci_dim_ceil_div(l.size, l.rows);
+    if (b->a->machine.block_threads == 0 && tci_dim_is_known(l.size)) { /* as even as can be */
+        l.rows = tci_dim_ceil_div(l.size, l.n_bands);
+    }
     tci_node **y = TCI_NEW_ARRAY(s, tci_node *, set->n_ends + 1);
     for (int e = 0; e < set->n_ends && l.fits; e++) {
         if (set->ends[e].kernel == kernel) {
             y[n++] = tci_bands_of(&l, set->ends[e].node, tci_bands_out(&l, &set->ends[e]), -1);
         }
     }
-    const tci_repeat r = {.n_x = l.n_x, .n_y = n, .length = l.n_bands, .stops = -1, .xs = l.xs,
-                          .x = l.x, .y = y};
+    const tci_repeat r = {.n_x = l.n_x, .n_held = l.n_held, .n_y = n, .length = l.n_bands,
+                          .stops = -1, .xs = l.xs, .held = l.held, .x = l.x, .inner = l.inner,
+                          .y = y};
     tci_node *repeat = l.fits && n > 0 ? tci_build_repeat(s, g, &r) : NULL;
     tci_bands_built(&l, repeat);
     n = 0;

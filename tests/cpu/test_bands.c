@@ -314,4 +314,51 @@ TEST(no_array_of_scores_is_kept)
     }
 }
 
+/* Scores and weights of rows in whole bands are written once each, and what has a number for each
+ * row or element of a head a few times, but not in each band. */
+TEST(keys_lie_ready_for_all_bands)
+{
+    const attention c = wide_cases[0];
+    const sizes n = {1021, 1021};
+    const int64_t pairs = (int64_t)c.heads * 1024 * n.keys * 4;
+    const int64_t heads = (int64_t)c.heads * 1024 * c.d * 4;
+    tc_ctx *ctx = open_context("cpu", 2, false);
+    int64_t s = TC_DIM("queries", 0, 1 << 20);
+    tc_program *f = compile(ctx, c, s, s);
+    tc_program_info info = {0};
+    data d = make_data(c, n);
+    run(f, c, &d);
+    tc_program_get_info(f, &info);
+    CHECK_MSG(info.bytes_written <= 2 * pairs + 8 * heads, "%lld bytes are written, more than %lld",
+              (long long)info.bytes_written, (long long)(2 * pairs + 8 * heads));
+    free_data(&d);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* What a decoder asks for each token: one query of each head, over all keys so far. */
+TEST(one_query_reads_keys_as_they_lie)
+{
+    static const attention c = {
+        .name = "one query", .heads = 8, .d = 64, .dv = 64, .dtype = TC_F32};
+    const sizes n = {1, 500};
+    for (int symbolic = 0; symbolic < 2; symbolic++) {
+        tc_ctx *ctx = open_context("cpu", 2, false), *interp = open_context("interp", 1, false);
+        int64_t keys = symbolic ? TC_DIM("keys", 1, 1 << 20) : n.keys;
+        tc_program *f = compile(ctx, c, 1, keys), *g = compile(interp, c, 1, keys);
+        data got = make_data(c, n), want = beside(&got);
+        int64_t bytes = run(f, c, &got), most = (int64_t)c.heads * n.keys * 16;
+        run(g, c, &want);
+        check_bits(c, n, &want, &got, "the interpreter");
+        CHECK_MSG(bytes <= most, "%lld bytes of workspace, more than %lld", (long long)bytes,
+                  (long long)most);
+        free_results(&want);
+        free_data(&got);
+        tc_program_free(f);
+        tc_program_free(g);
+        tc_ctx_free(ctx);
+        tc_ctx_free(interp);
+    }
+}
+
 TEST_MAIN
