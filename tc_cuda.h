@@ -3054,6 +3054,9 @@ static const tci_cuda_row tci_cuda_rows[] = {
      "TC_I void $n($S *p, $T x) {\n    $P w;\n    TC_LANES(x) {\n"
      "        $O\n    }\n"
      "    *($P *)(p + $Q * $H) = w;\n}\n"},
+    {TCI_MEM_STORE_PAIRS, "store_pairs",
+     "TC_I void $n($S *p, $E a, $E b) {\n    $P w;\n    const $T x = {a, b};\n"
+     "    TC_LANES(x) {\n        $O\n    }\n    *($P *)p = w;\n}\n"},
     {TCI_MEM_LANE_REPEAT, "lane_repeat",
      "TC_I $E $n($T x, int lane) {\n"
      "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q$R);\n}\n"},
@@ -3199,6 +3202,7 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (m == TCI_MEM_STORE_STREAM) {
         m = TCI_MEM_STORE;
     }
+    lanes = m == TCI_MEM_STORE_PAIRS ? 2 : lanes;
     if (m == TCI_MEM_BARRIER) {
         return "__syncthreads";
     }

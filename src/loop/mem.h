@@ -53,7 +53,8 @@ typedef enum tci_mem {
      * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
     TCI_MEM_TILE_DOT,
     TCI_MEM_TILES_END,
-    /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
+    /* void f(S *p, T a, T b): lanes of a and b in turns; of a processor bf16, of a block's thread
+     * one of each, aligned to both */
     TCI_MEM_STORE_PAIRS,
     /* T f(const S *p): a pair of bf16 in each lane, which is an f32 by its bits */
     TCI_MEM_LOAD_PAIRS,

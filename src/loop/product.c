@@ -28,6 +28,7 @@
 #include "product.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
@@ -479,6 +480,36 @@ static bool tci_product_open(tci_build *b, const tci_product_points *points, int
     return cut;
 }
 
+/* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
+static bool tci_product_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
+{
+    bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&
+                  next->mem == TCI_MEM_STORE_ONE && one->base == next->base;
+    return stores && tci_lx_multiple(l, one->x) % 2 == 0 &&
+           tci_lx_make(l, TCI_LX_ADD, one->x, tci_lx_const(l, 1), 0) == next->x;
+}
+
+/* Joins the stores of two neighbours, which the statements of the block from `from` on are. */
+static void tci_product_join_stores(tci_build *b, int from)
+{
+    tci_lblock *block = &b->l->blocks[b->cur];
+    for (int i = from; i < block->n; i++) {
+        int j = i + 1;
+        while (j < block->n && !tci_product_joins(b->l, &block->stmts[i], &block->stmts[j])) {
+            j++;
+        }
+        if (j < block->n) {
+            block->stmts[j].mem = TCI_MEM_STORE_PAIRS;
+            block->stmts[j].x = block->stmts[i].x;
+            block->stmts[j].args[1] = block->stmts[j].args[0];
+            block->stmts[j].args[0] = block->stmts[i].args[0];
+            memmove(block->stmts + i, block->stmts + i + 1,
+                    sizeof(*block->stmts) * (size_t)(block->n - i - 1));
+            block->n--;
+        }
+    }
+}
+
 TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
                                tci_product_sum_fn sum, void *arg)
 {
@@ -487,8 +518,9 @@ TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
     for (int r = 0; r < points[0].n; r++) {
         tci_lopen row;
         bool cut_row = tci_product_open(b, &points[0], r, rows, &row);
-        for (int c = 0; c < points[1].n; c++) {
+        for (int c = 0, from = 0; c < points[1].n; c++) {
             tci_lopen column;
+            from = c % 2 == 0 ? b->l->blocks[b->cur].n : from;
             bool cut = tci_product_open(b, &points[1], c, columns, &column);
             tci_stage_remember_result(b, &b->k->reds[0], sum(b, arg, r, c));
             for (int t = 1; t < b->k->n_stages; t++) {
@@ -497,6 +529,8 @@ TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
             }
             if (cut) {
                 tci_build_close(b, &column);
+            } else if (points[1].in_pairs && c % 2 == 1) {
+                tci_product_join_stores(b, from);
             }
         }
         if (cut_row) {
@@ -524,7 +558,8 @@ static tci_product_points tci_product_points_of(tci_build *b, const tci_product_
     for (int i = 0; i < n; i++) {
         skip[i] = tci_product_skip(panel->side, i);
     }
-    return (tci_product_points){panel->side, tci_lin_add(b, panel->base, panel->take), n, skip};
+    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    return (tci_product_points){panel->side, first, n, skip, false};
 }
 
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)

@@ -47,12 +47,14 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
 
 /* ---- pieces ---- */
 
-/* Places of a thread's points along a side: first + skip[i]. */
+/* Places of a thread's points along a side: first + skip[i]. In pairs: points 2 i and 2 i + 1 of
+ * the columns are neighbours, and so may be their stores. */
 typedef struct tci_product_points {
     const tci_product_side *side;
     tci_lin first;
     int n;
     const int64_t *skip;
+    bool in_pairs;
 } tci_product_points;
 /* The sum of the point number row of the rows and column of the columns. */
 typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);

@@ -144,6 +144,9 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         st->mem == TCI_MEM_LOAD_IF) {
         TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
+    if (st->mem == TCI_MEM_STORE_PAIRS && v->l->threads > 1) {
+        TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % 2 == 0);
+    }
     if (uses & TCI_LMEM_FIRST) {
         tci_lverify_lx(v, st->x);
     }

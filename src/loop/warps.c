@@ -12,9 +12,10 @@
  *
  * Panels lie as the operand's memory does: [own][depth] where it runs along the contracted axes,
  * else [depth][own], which the unit's loads turn. Where neighbours of 16 bytes lie together in
- * memory, at multiples of 16 bytes, under guards that do not tell them apart, they are moved as
- * they are; else element by element. Elements behind the end of the contracted axes are zeros;
- * places behind the end of a side are computed from the last ones inside, and not stored.
+ * memory, be it over several axes, at multiples of 16 bytes, under guards that do not tell them
+ * apart, they are moved as they are; else element by element. Elements behind the end of the
+ * contracted axes are zeros; places behind the end of a side are computed from the last ones
+ * inside, and not stored.
  *
  * Banks: a read takes 8 rows of 16 bytes at once, which meet no bank twice if a row is an odd
  * number of 16 bytes long: 64 of a slab and 16, or 64 to 256 of a side and 16. A store of 16 bytes
@@ -70,27 +71,32 @@ static bool tci_warps_is_kernel(const tci_ask *a, tci_warps *w)
            tci_product_take_sides(a->k, &w->p);
 }
 
-/* Are the neighbours along the axis that memory runs along, n together, n elements of memory at a
- * multiple of n, all there or none? */
+/* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
+ * elements of memory at a multiple of n, all there or none? */
 static bool tci_warps_moves(const tci_kernel *k, const tci_product_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
     const tci_kstage *stage = &k->stages[0];
-    int along = side->along_depth ? stage->axes[stage->n_axes - 1] : side->axes[side->n_axes - 1];
-    int64_t offset = 0, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    int n_axes = side->along_depth ? stage->n_axes : side->n_axes;
+    const int *axes = side->along_depth ? stage->axes : side->axes;
+    int64_t offset = 0, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), run = 1;
     if (in->op != TCI_K_LOAD || in->value.u != 0 ||
         !tci_kx_affine_known(k, in->x, coef, &offset)) {
         return false;
     }
-    bool fits = coef[along] == 1 && offset % n == 0 && tci_kernel_known(k, along) % n == 0;
+    uint64_t within = 0; /* axes that follow each other in memory */
+    for (int i = n_axes - 1; i >= 0 && coef[axes[i]] == run; i--) {
+        within |= (uint64_t)1 << axes[i];
+        run *= tci_kernel_known(k, axes[i]);
+    }
+    bool fits = offset % n == 0 && run % n == 0;
     for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && (a == along || coef[a] % n == 0);
+        fits = fits && ((within >> a & 1) || coef[a] % n == 0);
     }
     for (int i = 0; i < in->n_guards; i++) {
-        tci_dim step = 0;
-        fits = fits && tci_build_coef(k, k->guards[in->guard + i].x, along, &step) && step == 0;
+        fits = fits && !(tci_kx_axes(k, k->guards[in->guard + i].x) & within);
     }
-    return fits;
+    return fits && within != 0;
 }
 
 static const tci_warps_tile *tci_warps_tiles(void)
@@ -352,8 +358,12 @@ static void tci_warps_load(tci_warps_state *s, tci_warps_panel *panel, tci_lin f
         int there = tail ? tci_build_inside(b, depth, size) : -1;
         depth = tail ? tci_warps_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
         at = cut ? tci_warps_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
-        tci_build_digits(b, stage->n_axes, stage->axes, depth, depths);
-        tci_build_digits(b, side->n_axes, side->axes, at, ats);
+        if (i == 0 || !side->along_depth) {
+            tci_build_digits(b, stage->n_axes, stage->axes, depth, depths);
+        }
+        if (i == 0 || side->along_depth) {
+            tci_build_digits(b, side->n_axes, side->axes, at, ats);
+        }
         tci_product_set(b, stage->n_axes, stage->axes, depths);
         tci_product_set(b, side->n_axes, side->axes, ats);
         int value = tci_warps_piece(b, panel, there);
@@ -475,7 +485,7 @@ static tci_product_points tci_warps_points(tci_build *b, const tci_warps_panel *
     tci_lin lane = f == 0 ? tci_product_digit(b, 4, TCI_WARP / 4)
                           : tci_lin_mul(b, tci_product_thread(b, TCI_LX_MOD, 4), 2);
     tci_lin first = tci_lin_add(b, tci_lin_add(b, panel->base, panel->take), lane);
-    return (tci_product_points){panel->side, first, n, skip};
+    return (tci_product_points){panel->side, first, n, skip, f == 1};
 }
 
 static tci_stage_tuple tci_warps_sum(tci_build *b, void *arg, int row, int column)

@@ -7,6 +7,7 @@
 #include "tc_test.h"
 
 #include "emulate.h"
+#include "nvrtc_text.h"
 
 /* ---- the machines ---- */
 
@@ -276,8 +277,8 @@ TEST(products_of_every_size)
     }
     for (int i = 0; i < TCI_COUNT(cases); i++) {
         check_case(&cases[i], "sm80", i % 2 ? TC_F16 : TC_BF16, "matrix unit of each warp");
-        check_case(&cases[i], "sm80", TC_F32, "tf32");
-        check_case(&cases[i], "sm75", TC_F16, "matrix unit of each warp");
+        check_case(&cases[i], i % 3 ? "sm80" : "sm75", i % 3 ? TC_F32 : TC_F16,
+                   "matrix unit of each warp");
     }
 }
 
@@ -368,6 +369,39 @@ TEST(tiles_of_every_shape)
         check_case(&cases[1 - i % 2], "sm80", TC_F32, says);
         forced = NULL;
         remove(path);
+    }
+}
+
+TEST(nvrtc_takes_the_text)
+{
+    static const struct { const char *architecture; tc_dtype t; } cards[] = {
+        {"--gpu-architecture=sm_75", TC_F16},   {"--gpu-architecture=sm_80", TC_BF16},
+        {"--gpu-architecture=sm_80", TC_F32},   {"--gpu-architecture=sm_89", TC_F16},
+        {"--gpu-architecture=sm_100", TC_BF16}, {"--gpu-architecture=sm_120", TC_F32}};
+    static const expression layouts[] = {nn, tt};
+    const char *why = "";
+    if (!tci_nvrtc_get(&why)) {
+        SKIP("NVRTC cannot be opened: %s", why);
+    }
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < 2 * TCI_COUNT(cards); i++) {
+        tc_options o = {0};
+        const int64_t shape[2] = {136, 136};
+        tc_dtype t = cards[i / 2].t;
+        o.math = t == TC_F32 ? TC_MATH_FAST : TC_MATH_EXACT;
+        tc_ctx *ctx = context_of(i / 2 > 0 ? "sm80" : "sm75", o);
+        REQUIRE(ctx);
+        tc_tensor in[2] = {input_of(ctx, t, 2, shape), input_of(ctx, t, 2, shape)};
+        tc_tensor y = layouts[i % 2](in[0], in[1]);
+        tc_program *f = NULL;
+        tc_tensors ins = {in, 2}, outs = {&y, 1};
+        REQUIRE(!tc_compile_fn(ins, outs, NULL, &f));
+        CHECK(strstr(tc_source(f), "tc_multiply_"));
+        check_text_by_nvrtc(f, cards[i / 2].architecture);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
     }
 }
 

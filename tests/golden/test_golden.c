@@ -511,7 +511,7 @@ TEST(matrix_units)
 TEST(matrix_units_of_warps)
 {
     tc_ctx *ctx = open_ctx();
-    tc_tensor a = tc_input(ctx, "a", TC_F16, 500, 256), b = tc_input(ctx, "b", TC_F16, 130, 256);
+    tc_tensor a = tc_input(ctx, "a", TC_F16, 500, 256), b = tc_input(ctx, "b", TC_F16, 192, 256);
     check_on("cuda_warps", TC_TENSORS(a, b), tc_relu(tc_matmul(a, tc_transpose(b, 0, 1))), ampere);
     tc_ctx_free(ctx);
 }

@@ -662,11 +662,13 @@ TEST(loops_of_matrix_units)
     tci_loop *l = tci_loop_schedule(&scratch, p->kernels[0], machine, &launch);
     tci_lstmt *words = find_mem(l, TCI_MEM_WORDS), *rows = find_mem(l, TCI_MEM_UNIT_ROWS);
     tci_lstmt *dot = find_mem(l, TCI_MEM_UNIT_DOT), *sum = find_mem(l, TCI_MEM_UNIT_SUM);
-    REQUIRE(words && rows && dot && sum);
+    tci_lstmt *pair = find_mem(l, TCI_MEM_STORE_PAIRS);
+    REQUIRE(words && rows && dot && sum && pair);
     CHECK(!complains(loop_verifier, l));
     int beside = tci_lx_make(l, TCI_LX_ADD, words->x, tci_lx_const(l, 4), 0);
     BREAK(loop_verifier, l, words->x, beside);
     BREAK(loop_verifier, l, rows->imm, 36);
+    BREAK(loop_verifier, l, pair->x, tci_lx_make(l, TCI_LX_ADD, pair->x, tci_lx_const(l, 1), 0));
     BREAK(loop_verifier, l, dot->args[1], dot->args[0]);
     BREAK(loop_verifier, l, dot->args[0], dot->args[1]);
     BREAK(loop_verifier, l, sum->imm, 8);
