@@ -14,7 +14,8 @@ enum {
     TCI_ASK_LINE_BYTES = 64,
     TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
     TCI_ASK_CUTS_COST = 60,    /* flops of a point from which a body is not written out often */
-    TCI_ASK_FEW_CUTS = 4
+    TCI_ASK_FEW_CUTS = 4,
+    TCI_ASK_FEW_VECTORS = 2    /* chains side by side, too few to keep a processor busy */
 };
 
 /* ---- lanes ---- */
@@ -175,13 +176,15 @@ static void tci_ask_map_axis(tci_ask *a)
     }
 }
 
-/* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
-static bool tci_ask_is_shared(const tci_ask *a, const bool *live, int axis)
+/* Does any load of a REDUCE stage not depend on `axis`, and run along the vector axis or, broad, be
+ * one element for all of its lanes? */
+static bool tci_ask_is_shared(const tci_ask *a, const bool *live, int axis, bool broad)
 {
     const tci_kernel *k = a->k;
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
-        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, a->vec_axis) &&
+        if (live[i] && in->op == TCI_K_LOAD &&
+            tci_build_depends(in->axes, a->vec_axis) != broad &&
             !tci_build_depends(in->axes, axis)) {
             return true;
         }
@@ -189,7 +192,10 @@ static bool tci_ask_is_shared(const tci_ask *a, const bool *live, int axis)
     return false;
 }
 
-/* Of a reduction: an axis along which loads are shared. A scan has none. */
+/* Of a reduction: an axis along which loads are shared. A scan has none. On a processor, which
+ * waits for each step of a chain before the next one, and where vectors have few neighbours, also
+ * one where only the element is shared that all lanes take: rows of a small image, of a convolution
+ * of each channel alone. */
 static void tci_ask_reduce_axis(tci_ask *a)
 {
     const tci_kernel *k = a->k;
@@ -200,9 +206,14 @@ static void tci_ask_reduce_axis(tci_ask *a)
             tci_cost_mark(k, t, false, live);
         }
     }
-    for (int axis = k->n_outer - 2; axis >= 0 && a->row_axis < 0 && !scan; axis--) {
-        bool shared = tci_ask_many(k->axes[axis].size) && tci_ask_is_shared(a, live, axis);
-        a->row_axis = shared ? axis : -1;
+    bool few = a->machine.block_threads == 0 &&
+               tci_dim_le(a->n_vec, (int64_t)TCI_ASK_FEW_VECTORS * a->lanes);
+    for (int broad = 0; broad <= few; broad++) {
+        for (int axis = k->n_outer - 2; axis >= 0 && a->row_axis < 0 && !scan; axis--) {
+            bool shared = tci_ask_many(k->axes[axis].size) &&
+                          tci_ask_is_shared(a, live, axis, broad);
+            a->row_axis = shared ? axis : -1;
+        }
     }
 }
 

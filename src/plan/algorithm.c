@@ -13,7 +13,8 @@
  *   CONTRACT with weights  over a copy of these that lies in panels (plan/panels.c)
  *   CONTRACT of windows  over copies with channels last, for a matrix unit (plan/images.c)
  *   CONTRACT of windows of 3 x 3  with fewer products, where math may be fast (plan/winograd.c)
- *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them
+ *   long CONTRACT sums of few results in parts (plan/parts.c), unless a matrix unit makes them;
+ *                      with the axes of each operand together where tiles want them so
  *   long SCAN         in parts (plan/scan.c)
  *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/order.c)
@@ -851,6 +852,11 @@ static tci_node *tci_algo_contract(const tci_algo *a, tci_node *n)
         return rows->dtype == n->dtype ? rows
                                        : tci_graph_node(a->g, TCI_OP_CAST, (tc_dtype)n->dtype,
                                                         n->rank, n->shape, 1, &rows, 0, NULL);
+    }
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
+    tci_node *sides = tci_plan_sides(a, n, order);
+    if (sides) {
+        return tci_plan_put_back(a, n, tci_algo_contract(a, sides), order);
     }
     n = tci_algo_operands(a, n);
     tci_node *parts = tci_plan_parts(a, n);

@@ -323,6 +323,11 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
  * in `orders`. NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
+/* Contraction n with the axes of each operand together, where a processor makes tiles of it only
+ * then, and the order of its axes; NULL: it is left alone. And n of what was made of that. */
+TCI_FN tci_node *tci_plan_sides(const tci_algo *a, tci_node *n, int64_t *order);
+TCI_FN tci_node *tci_plan_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
+                                   const int64_t *order);
 /* plan/root.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */

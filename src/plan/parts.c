@@ -3,7 +3,11 @@
  * In: a CONTRACT whose sums have many products. Out, or NULL where it is left alone:
  *
  *   rows    every element read once or a few times, and neighbours in memory are summed (dot,
- *           matrix . vector): a SUM of products, which has the lanes and the cuts of any reduction
+ *           matrix . vector): a SUM of products, which has the lanes and the cuts of any reduction.
+ *           On a processor also sums of which it makes no tiles: of filters of each channel alone
+ *   sides   axes of the result that one operand alone has stand between those of the other one, and
+ *           so there are no tiles: the same contraction with the axes of each together, and the
+ *           result's axes put back
  *   parts   few results, each of very many products: CONTRACTs that keep an axis of parts,
  *           out[part, ..], and sum a stretch of the products each; a SUM over the parts; and the
  *           same for what no whole part is left of. The outermost summed axis that leaves a stretch
@@ -41,6 +45,10 @@ enum {
     TCI_PARTS_FAR = 1 << 21,
     TCI_PARTS_READS_HERE = 7,    /* and a processor: more often is worth packing them for tiles */
     TCI_PARTS_NEAR = 16384,      /* products of rows that it then reads from its caches */
+    TCI_PARTS_ROWS = 8,          /* rows of a tile that packs its operands, at least, */
+    TCI_PARTS_COLUMNS = 16,      /* and columns, */
+    TCI_PARTS_NEIGHBOURS = 6,    /* results side by side for vectors of them, */
+    TCI_PARTS_LINE = 16,         /* and products that lie side by side in a row of them */
     TCI_PARTS_FEW = 128          /* elements of operands for each partial sum, where that can be */
 };
 
@@ -356,28 +364,69 @@ static bool tci_parts_are_rows(const tci_parts *p)
     return reads <= 1 || (reads <= TCI_PARTS_READS_HERE && tci_parts_products(p) <= TCI_PARTS_NEAR);
 }
 
-/* Operand k with an axis for each one of the result, then the summed one. */
+/* Operand k with an axis for each one of the result, then the summed ones. */
 static tci_node *tci_parts_spread(const tci_parts *p, int k, const tci_dim *whole)
 {
     const tci_node *n = p->n;
     tci_node *x = p->in[k];
-    int rank = 0, all = n->rank + 1;
+    int rank = 0, all = n->rank + p->n_summed;
     int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, x->rank);
     tci_dim *turned = TCI_NEW_ARRAY(p->s, tci_dim, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, all);
-    for (int i = 0; i < n->rank; i++) {
-        int at = tci_build_label(p->labels[k], x->rank - 1, p->out[i]);
+    for (int i = 0; i < all; i++) {
+        int64_t label = i < n->rank ? p->out[i] : p->summed[i - n->rank];
+        int at = tci_build_label(p->labels[k], x->rank, label);
         shape[i] = at < 0 ? 1 : x->shape[at];
         if (at >= 0) {
             turned[rank] = x->shape[at];
             order[rank++] = at;
         }
     }
-    shape[n->rank] = turned[rank] = x->shape[x->rank - 1];
-    order[rank] = rank;
     x = tci_graph_node(p->g, TCI_OP_PERMUTE, p->sum, x->rank, turned, 1, &x, x->rank, order);
     x = tci_graph_node(p->g, TCI_OP_RESHAPE, p->sum, all, shape, 1, &x, 0, NULL);
     return tci_graph_node(p->g, TCI_OP_EXPAND, p->sum, all, whole, 1, &x, 0, NULL);
+}
+
+/* The SUM of the products over the summed axes. */
+static tci_node *tci_parts_sum_of_products(const tci_parts *p)
+{
+    const tci_node *n = p->n;
+    int all = n->rank + p->n_summed;
+    int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, p->n_summed + 1);
+    tci_dim *whole = TCI_NEW_ARRAY(p->s, tci_dim, all);
+    for (int i = 0; i < all; i++) {
+        whole[i] = i < n->rank ? n->shape[i] : p->sizes[i - n->rank];
+    }
+    for (int i = 0; i < p->n_summed; i++) {
+        axes[i] = n->rank + i;
+    }
+    tci_node *in[2] = {tci_parts_spread(p, 0, whole), tci_parts_spread(p, 1, whole)};
+    tci_node *product = tci_graph_node(p->g, TCI_OP_MUL, p->sum, all, whole, 2, in, 0, NULL);
+    return tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &product, p->n_summed,
+                          axes);
+}
+
+/* Axes of the result that operand k alone has, as one. */
+static double tci_parts_own(const tci_parts *p, int k)
+{
+    double own = 1;
+    for (int i = 0; i < p->n->rank; i++) {
+        bool here = tci_build_label(p->labels[k], p->in[k]->rank, p->out[i]) >= 0;
+        bool there = tci_build_label(p->labels[1 - k], p->in[1 - k]->rank, p->out[i]) >= 0;
+        own *= here && !there ? (double)tci_dim_known(p->n->shape[i]) : 1;
+    }
+    return own;
+}
+
+/* Has a processor no tiles of the results, nor a vector of neighbours among them? Those are filters
+ * of images of which each channel is alone, or few are together: each sum is of rows of images. */
+static bool tci_parts_have_no_tiles(const tci_parts *p)
+{
+    int rank = p->n->rank;
+    return p->a->machine.block_threads == 0 && rank > 0 && p->n_summed > 1 &&
+           TCI_MIN(tci_parts_own(p, 0), tci_parts_own(p, 1)) < TCI_PARTS_ROWS &&
+           tci_dim_lt(p->n->shape[rank - 1], TCI_PARTS_NEIGHBOURS) &&
+           p->sizes[p->n_summed - 1] >= TCI_PARTS_LINE;
 }
 
 /* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out, also
@@ -417,32 +466,100 @@ static bool tci_parts_order(const tci_node *n, int64_t *order)
     return moves;
 }
 
-/* Contraction n as rows over its axes in that order, and these put back. */
-static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
+/* Contraction n with its axes in that order. */
+static tci_node *tci_parts_in_order(const tci_algo *a, const tci_node *n, const int64_t *order)
 {
     int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
     int first = n->n_attr - n->rank;
     for (int i = 0; i < n->rank; i++) {
         attr[first + i] = n->attr[first + order[i]];
         shape[i] = n->shape[order[i]];
+    }
+    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, n->in,
+                          n->n_attr, attr);
+}
+
+/* r, whose axes are those of n in that order, with these put back. */
+static tci_node *tci_parts_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
+                                    const int64_t *order)
+{
+    int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
+    for (int i = 0; i < n->rank; i++) {
         back[order[i]] = i;
     }
-    tci_node *r = tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2,
-                                 n->in, n->n_attr, attr);
-    r = tci_plan_rows(a, r);
-    return !r ? NULL
-              : tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
-                               n->rank, back);
+    return tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)r->dtype, n->rank, n->shape, 1, &r,
+                          n->rank, back);
+}
+
+/* Contraction n as rows over its axes in that order, and these put back. */
+static tci_node *tci_parts_ordered(const tci_algo *a, const tci_node *n, const int64_t *order)
+{
+    tci_node *r = tci_plan_rows(a, tci_parts_in_order(a, n, order));
+    return r ? tci_parts_put_back(a, n, r, order) : NULL;
+}
+
+/* ---- sides ---- */
+
+/* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
+static int tci_parts_side(const tci_parts *p, int i)
+{
+    bool one = tci_build_label(p->labels[0], p->in[0]->rank, p->out[i]) >= 0;
+    bool other = tci_build_label(p->labels[1], p->in[1]->rank, p->out[i]) >= 0;
+    return p->n->shape[i] == 1 || (one && other) ? 2 : other;
+}
+
+TCI_FN tci_node *tci_plan_sides(const tci_algo *a, tci_node *n, int64_t *order)
+{
+    tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
+    if (a->machine.block_threads > 0 || !a->machine.has_work || n->rank == 0 ||
+        !tci_parts_begin(&p) || tci_parts_products(&p) < TCI_PARTS_LINE) {
+        return NULL;
+    }
+    int side[3] = {2, 0, 0}, at = 0, i = n->rank - 1;
+    double together = 1;
+    while (i > 0 && tci_parts_side(&p, i) == 2) {
+        i--;
+    }
+    side[2] = tci_parts_side(&p, i); /* the columns, last as they are */
+    side[1] = 1 - side[2];
+    for (; i >= 0 && tci_parts_side(&p, i) != side[1]; i--) {
+        together *= tci_parts_side(&p, i) == side[2] ? (double)tci_dim_known(n->shape[i]) : 1;
+    }
+    if (side[2] == 2 || together >= TCI_PARTS_COLUMNS ||
+        tci_parts_own(&p, side[2]) < TCI_PARTS_COLUMNS ||
+        tci_parts_own(&p, side[1]) < TCI_PARTS_ROWS) {
+        return NULL;
+    }
+    for (int s = 0; s < 3; s++) {
+        for (int j = 0; j < n->rank; j++) {
+            if (tci_parts_side(&p, j) == side[s]) {
+                order[at++] = j;
+            }
+        }
+    }
+    return tci_parts_in_order(a, n, order);
+}
+
+TCI_FN tci_node *tci_plan_put_back(const tci_algo *a, const tci_node *n, tci_node *r,
+                                   const int64_t *order)
+{
+    tci_algo_force(a, r);
+    return tci_parts_put_back(a, n, r, order);
 }
 
 TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
 {
     tci_parts p = {.a = a, .s = a->s, .g = a->g, .n = n};
-    int64_t last = n->rank, *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
-    if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW ||
-        !tci_parts_are_rows(&p)) {
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
+    if (!tci_parts_begin(&p) || tci_parts_products(&p) <= TCI_PARTS_LONG_ROW) {
+        return NULL;
+    }
+    if (tci_parts_have_no_tiles(&p)) {
+        tci_parts_widen(&p);
+        return tci_parts_sum_of_products(&p);
+    }
+    if (!tci_parts_are_rows(&p)) {
         return NULL;
     }
     if (tci_parts_order(n, order)) {
@@ -458,15 +575,7 @@ TCI_FN tci_node *tci_plan_rows(const tci_algo *a, tci_node *n)
     }
     tci_parts_widen(&p);
     tci_parts_merge(&p);
-    tci_dim *whole = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + 1);
-    for (int i = 0; i < n->rank; i++) {
-        whole[i] = n->shape[i];
-    }
-    whole[n->rank] = p.sizes[0];
-    tci_node *in[2] = {tci_parts_spread(&p, 0, whole), tci_parts_spread(&p, 1, whole)};
-    tci_node *product =
-        tci_graph_node(a->g, TCI_OP_MUL, p.sum, n->rank + 1, whole, 2, in, 0, NULL);
-    return tci_graph_node(a->g, TCI_OP_SUM, p.sum, n->rank, n->shape, 1, &product, 1, &last);
+    return tci_parts_sum_of_products(&p);
 }
 
 /* ---- parts ---- */

@@ -440,6 +440,29 @@ static tc_tensor make_same_weights_gradient(tc_tensor x, tc_tensor w)
     return make_same_gradient(x, w, false);
 }
 
+/* Each channel alone. */
+static tc_tensor make_alone(tc_tensor x, tc_tensor w)
+{
+    int64_t size = tc_size(w, 2);
+    tc_conv o = {.padding = {size / 2, size / 2}, .groups = tc_size(w, 0)};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
+static tc_tensor make_alone_weights_gradient(tc_tensor x, tc_tensor w)
+{
+    tc_tensor g = TC_NONE;
+    tc_grad(tc_sum(tc_mul(make_alone(x, w), x), TC_ALL, false), &w, 1, &g);
+    return g;
+}
+
+static tc_tensor make_transposed_weights_gradient(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {2, 2}, .padding = {1, 1}};
+    tc_tensor y = tc_conv_transpose2d(x, w, TC_NONE, &o), g = TC_NONE;
+    tc_grad(tc_sum(tc_mul(y, y), TC_ALL, false), &w, 1, &g);
+    return g;
+}
+
 static void check_other(const other *o)
 {
     int64_t n_a = o->a[0] * o->a[1] * o->a[2] * o->a[3];
@@ -500,6 +523,14 @@ TEST(other_contractions)
          {20, 9, 3, 3}, 20 * 9 * 3 * 3, true},
         {"gradient of the image, small images", make_same_image_gradient, {2, 33, 9, 9},
          {40, 33, 3, 3}, 2 * 33 * 9 * 9, true},
+        {"channels alone, small images", make_alone, {3, 20, 14, 14}, {20, 1, 7, 7},
+         3 * 20 * 14 * 14, true},
+        {"channels alone, odd images", make_alone, {2, 19, 13, 29}, {19, 1, 3, 3},
+         2 * 19 * 13 * 29, true},
+        {"channels alone, gradient of the weights", make_alone_weights_gradient, {2, 20, 23, 29},
+         {20, 1, 3, 3}, 20 * 3 * 3, true},
+        {"transposed, gradient of the weights", make_transposed_weights_gradient, {2, 19, 14, 13},
+         {19, 9, 4, 4}, 19 * 9 * 4 * 4, true},
         {"gradient of the image, parts of sums", make_same_image_gradient, {1, 40, 14, 14},
          {300, 40, 3, 3}, 40 * 14 * 14, true},
         {"gradient of the image, large windows", make_same_image_gradient, {1, 37, 14, 15},
@@ -510,24 +541,23 @@ TEST(other_contractions)
     }
 }
 
-/* Rows of filters are read where they lie, also where their windows are turned and their axes stand
- * in another order; those whose lines would push each other out of the first cache are packed. */
-static void check_rows_in_place(tc_tensor (*make)(tc_tensor, tc_tensor), int64_t channels,
-                                int64_t filters, int64_t window, bool in_place)
+/* What tc_explain says of a convolution of two images of these channels. */
+static bool convolution_explains(tc_tensor (*make)(tc_tensor, tc_tensor), int64_t channels,
+                                 const int64_t w_shape[4], int64_t size, const char *text)
 {
     tc_ctx *ctx;
     tc_program *f = NULL;
     tc_options options = {.threads = 1, .backend = "cpu"};
-    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, channels, 14, 14);
-    tc_tensor w = tc_input(ctx, "w", TC_F32, filters, channels, window, window), y = make(x, w);
+    CHECK(tc_ctx_make(&ctx, NULL) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, channels, size, size);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, w_shape[0], w_shape[1], w_shape[2], w_shape[3]);
+    tc_tensor y = make(x, w);
     CHECK_MSG(tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(y), &options, &f) == TC_OK, "%s",
               tc_error(y));
-    REQUIRE(f != NULL);
-    CHECK_MSG(explains(f, ", rows in place") == in_place, "%d channels, window of %d",
-              (int)channels, (int)window);
+    bool says = f && explains(f, text);
     tc_program_free(f);
     tc_ctx_free(ctx);
+    return says;
 }
 
 static tc_tensor make_transposed(tc_tensor x, tc_tensor w)
@@ -536,12 +566,28 @@ static tc_tensor make_transposed(tc_tensor x, tc_tensor w)
     return tc_conv_transpose2d(x, w, TC_NONE, &o);
 }
 
+/* Rows of filters are read where they lie, also where their windows are turned and their axes stand
+ * in another order; those whose lines would push each other out of the first cache are packed. */
 TEST(filters_are_read_as_they_lie)
 {
-    check_rows_in_place(make_same, 64, 64, 3, true);
-    check_rows_in_place(make_same, 1024, 64, 3, false);
-    check_rows_in_place(make_transposed, 64, 64, 3, true);
-    check_rows_in_place(make_transposed, 1024, 1024, 3, true);
+    static const int64_t few[] = {64, 64, 3, 3}, far[] = {64, 1024, 3, 3};
+    static const int64_t many[] = {1024, 1024, 3, 3};
+    CHECK(convolution_explains(make_same, 64, few, 14, ", rows in place"));
+    CHECK(!convolution_explains(make_same, 1024, far, 14, ", rows in place"));
+    CHECK(convolution_explains(make_transposed, 64, few, 14, ", rows in place"));
+    CHECK(convolution_explains(make_transposed, 1024, many, 14, ", rows in place"));
+}
+
+/* Rows of small images are chains side by side; filters of channels alone are sums of rows; and
+ * those of a transposed convolution have rows and columns though its axes alternate. */
+TEST(convolutions_with_few_neighbours)
+{
+    static const int64_t alone[] = {32, 1, 7, 7}, filters[] = {32, 1, 3, 3};
+    static const int64_t turned[] = {64, 64, 4, 4};
+    CHECK(!convolution_explains(make_alone, 32, alone, 14, "vector 16 lanes") ||
+          convolution_explains(make_alone, 32, alone, 14, ", tile 14x1"));
+    CHECK(convolution_explains(make_alone_weights_gradient, 32, filters, 28, "class LANES"));
+    CHECK(convolution_explains(make_transposed_weights_gradient, 64, turned, 14, ", packed "));
 }
 
 /* Columns are packed by each call, and yet a thread takes its share of the tasks bit by bit where
