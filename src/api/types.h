@@ -182,7 +182,8 @@ typedef struct tc_options {
      * which shows what fusing is worth; sums may have another order */
     int fusion;
     /* less workspace for more work; values are the same. tc_explain says what is computed again,
-     * and the peak with and without */
+     * and the peak with and without. Nothing is in a program with a repetition (tc_scan and the
+     * like, and attention in bands of rows) */
     tc_remat remat;
     /* how long idle workers spin before they sleep, where no run has more threads than there are
      * processors; 0: 100; -1: not at all */

@@ -901,14 +901,32 @@ TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const
     return put;
 }
 
+/* Where an element stands. More than a word may tell is a row, and its column. */
+static void tci_lower_place(tci_lower *l, const tci_lower_frame *f, tci_random_place *at)
+{
+    const tci_node *n = f->node;
+    const int64_t words = (int64_t)1 << 32;
+    int last = n->rank - 1, *row = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
+    bool narrow = tci_dim_most(tci_node_count(n)) <= words;
+    bool rows = !narrow && last > 0 && tci_dim_most(n->shape[last]) <= words;
+    for (int i = 0; i < n->rank; i++) {
+        row[i] = rows && i == last ? tci_kx_const(l->k, 0) : f->idx[i];
+    }
+    int index = tci_lower_index(l, tci_lower_offset(l, n->rank, n->shape, NULL, row),
+                                narrow ? TC_U32 : TC_I64);
+    at->index = narrow ? index : tci_random_word(l->k, TC_I64, index, 0);
+    at->high = narrow ? -1 : tci_random_word(l->k, TC_I64, index, 1);
+    if (rows) {
+        tci_random_put(l->k, index, tci_lower_index(l, f->idx[last], TC_U32), at);
+    }
+}
+
 static int tci_lower_random(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     const tci_node *n = f->node, *stream = n->in[1];
     tci_random_place at = {.key = in[0], .stream = in[1]};
     at.stream = stream->op == TCI_OP_CONST && !stream->value.u ? -1 : in[1];
-    at.narrow = tci_dim_most(tci_node_count(n)) <= (int64_t)1 << 32;
-    at.index = tci_lower_index(l, tci_lower_offset(l, n->rank, n->shape, NULL, f->idx),
-                               at.narrow ? TC_U32 : TC_I64);
+    tci_lower_place(l, f, &at);
     return tci_random_bits(l->k, &at, (tc_dtype)n->dtype);
 }
 

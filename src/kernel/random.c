@@ -11,7 +11,7 @@
 
 #include "lower.h"
 
-enum { TCI_RANDOM_ROUNDS = 10, TCI_RANDOM_ZERO = -1 };
+enum { TCI_RANDOM_ROUNDS = 10 };
 
 static int tci_random_number(tci_kernel *k, tc_dtype t, uint64_t v)
 {
@@ -28,11 +28,22 @@ static int tci_random_xor(tci_kernel *k, int a, int b)
     return a < 0 ? b : b < 0 ? a : tci_kernel_prim(k, TCI_P_XOR, TC_U32, 2, a, b, -1);
 }
 
-/* Word 0, the low one, or 1 of a value of u64 or i64. */
-static int tci_random_word(tci_kernel *k, tc_dtype t, int a, int word)
+TCI_FN int tci_random_word(tci_kernel *k, tc_dtype t, int a, int word)
 {
     a = word ? tci_random_by(k, TCI_P_SHR, t, a, 32) : a;
     return a < 0 ? a : tci_lower_convert(k, a, TC_U32);
+}
+
+/* With the carry: the words of a row's index are numbers, not vectors, where it is the same for all
+ * lanes, and no lane is wider than a word. */
+TCI_FN void tci_random_put(tci_kernel *k, int row, int column, tci_random_place *at)
+{
+    int low = tci_random_word(k, TC_I64, row, 0), high = tci_random_word(k, TC_I64, row, 1);
+    int one = tci_random_number(k, TC_U32, 1), none = tci_random_number(k, TC_U32, 0);
+    at->index = tci_kernel_prim(k, TCI_P_ADD, TC_U32, 2, low, column, -1);
+    int wraps = tci_kernel_prim(k, TCI_P_LT, TC_U32, 2, at->index, low, -1);
+    int carry = tci_kernel_prim(k, TCI_P_SELECT, TC_U32, 3, wraps, one, none);
+    at->high = tci_kernel_prim(k, TCI_P_ADD, TC_U32, 2, high, carry, -1);
 }
 
 /* The ten rounds: two products each, whose halves are exchanged and mixed with the key; the key of
@@ -55,10 +66,10 @@ TCI_FN tci_random_block tci_random_mix(tci_kernel *k, tci_random_block c, int ke
 }
 
 /* Is the bit set in the index? */
-static int tci_random_bit(tci_kernel *k, tc_dtype t, int index, uint64_t bit)
+static int tci_random_bit(tci_kernel *k, int index, uint64_t bit)
 {
-    int masked = tci_random_by(k, TCI_P_AND, t, index, bit);
-    return tci_kernel_prim(k, TCI_P_EQ, t, 2, masked, tci_random_number(k, t, bit), -1);
+    int masked = tci_random_by(k, TCI_P_AND, TC_U32, index, bit);
+    return tci_kernel_prim(k, TCI_P_EQ, TC_U32, 2, masked, tci_random_number(k, TC_U32, bit), -1);
 }
 
 static int tci_random_select(tci_kernel *k, int bit, int set, int clear)
@@ -69,16 +80,17 @@ static int tci_random_select(tci_kernel *k, int bit, int set, int clear)
 TCI_FN int tci_random_bits(tci_kernel *k, const tci_random_place *at, tc_dtype dtype)
 {
     bool wide = dtype == TC_U64;
-    tc_dtype t = at->narrow ? TC_U32 : TC_I64;
-    int block = tci_random_by(k, TCI_P_SHR, t, at->index, wide ? 1 : 2);
-    tci_random_block c = {{at->narrow ? block : tci_random_word(k, t, block, 0),
-                           at->narrow ? TCI_RANDOM_ZERO : tci_random_word(k, t, block, 1),
+    int by = wide ? 1 : 2, block = tci_random_by(k, TCI_P_SHR, TC_U32, at->index, (uint64_t)by);
+    int above = tci_random_by(k, TCI_P_SHL, TC_U32, at->high, (uint64_t)(32 - by));
+    tci_random_block c = {{above < 0 ? block
+                                     : tci_kernel_prim(k, TCI_P_OR, TC_U32, 2, block, above, -1),
+                           tci_random_by(k, TCI_P_SHR, TC_U32, at->high, (uint64_t)by),
                            tci_random_word(k, TC_U64, at->stream, 0),
                            tci_random_word(k, TC_U64, at->stream, 1)}};
     c = tci_random_mix(k, c, at->key);
-    int last = tci_random_bit(k, t, at->index, 1);
+    int last = tci_random_bit(k, at->index, 1);
     if (!wide) {
-        return tci_random_select(k, tci_random_bit(k, t, at->index, 2),
+        return tci_random_select(k, tci_random_bit(k, at->index, 2),
                                  tci_random_select(k, last, c.w[3], c.w[2]),
                                  tci_random_select(k, last, c.w[1], c.w[0]));
     }

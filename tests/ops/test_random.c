@@ -246,6 +246,34 @@ TEST(far_elements)
     tc_ctx_free(ctx);
 }
 
+/* Rows within which the low word of the index wraps. */
+TEST(far_rows)
+{
+    const int64_t columns = ((int64_t)1 << 22) - 1;
+    for (int way = 0; way < 2; way++) {
+        open_ctx(way ? "cpu" : "interp", 0, 1);
+        tc_tensor x = tc_random_bits(ctx, 3, TC_U32, (int64_t)1 << 18, columns);
+        tc_tensor wide = tc_random_bits(ctx, 3, TC_U64, (int64_t)1 << 18, columns);
+        for (int64_t wrap = 1; wrap < 200; wrap += 66) {
+            uint32_t got[40];
+            uint64_t pairs[40];
+            int64_t at = wrap << 32, row = at / columns, from = at % columns - 20;
+            REQUIRE(from >= 0 && from + 40 <= columns);
+            tc_tensor some = tc_slice(tc_slice(x, 0, row, row + 1, 1), 1, from, from + 40, 1);
+            CHECK_EQ_INT(tc_read(some, got, 40), TC_OK);
+            some = tc_slice(tc_slice(wide, 0, row, row + 1, 1), 1, from, from + 40, 1);
+            CHECK_EQ_INT(tc_read(some, pairs, 40), TC_OK);
+            for (int i = 0; i < 40; i++) {
+                uint64_t n = (uint64_t)(row * columns + from + i);
+                uint64_t pair = word_of(3, 2 * n) | (uint64_t)word_of(3, 2 * n + 1) << 32;
+                CHECK_EQ_INT(got[i], word_of(3, n));
+                CHECK(pairs[i] == pair);
+            }
+        }
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST(symbolic_sizes_draw_the_same)
 {
     static float all[2][300], some[2][300];
@@ -271,6 +299,36 @@ TEST(symbolic_sizes_draw_the_same)
         CHECK(same_bits(TC_F32, all[1], some[1], 3 * rows));
     }
     tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* Of the kernel that drops elements of x[rows, 500]; 0: it is not explained so. */
+static int lanes_of_dropout(int64_t rows)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, rows, 500);
+    tc_program *f = NULL;
+    FILE *out = tmpfile();
+    char text[1 << 14];
+    int lanes = 0;
+    REQUIRE(out && tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_dropout(x, 0.5, 7)), NULL, &f) ==
+                       TC_OK);
+    CHECK_EQ_INT(tc_explain(f, out), TC_OK);
+    rewind(out);
+    text[fread(text, 1, sizeof(text) - 1, out)] = 0;
+    fclose(out);
+    for (const char *at = strstr(text, "where"); at && !lanes; at = strstr(at + 1, "vector ")) {
+        lanes = !strncmp(at, "vector ", 7) ? atoi(at + 7) : 0;
+    }
+    tc_program_free(f);
+    return lanes;
+}
+
+/* Indices of symbolic sizes may need two words, but no lane is wider for it. */
+TEST(symbolic_sizes_have_as_many_lanes)
+{
+    open_ctx("cpu", 0, 1);
+    int known = lanes_of_dropout(100), any = lanes_of_dropout(TC_DIM("n", 0, 1 << 30));
+    CHECK_MSG(known == any, "%d lanes, of symbolic sizes %d", known, any);
     tc_ctx_free(ctx);
 }
 
