@@ -72,19 +72,18 @@ static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const
     if (in->op == TCI_K_LOAD) {
         return k->operands[tci_kinst_number(in)].dtype == (int8_t)t && (exact || !in->n_guards);
     }
+    tci_prim p = (tci_prim)in->prim;
+    const int32_t *args = in->args;
     if (in->op != TCI_K_PRIM) {
         return false;
     }
-    switch ((tci_prim)in->prim) {
-    case TCI_P_ROUNDB16: return t == TC_BF16;
-    case TCI_P_ROUND16: return t == TC_F16;
-    case TCI_P_NEG:
-    case TCI_P_ABS: return is[in->args[0]];
-    case TCI_P_PMIN:
-    case TCI_P_PMAX: return is[in->args[0]] && is[in->args[1]];
-    case TCI_P_SELECT: return is[in->args[1]] && is[in->args[2]];
-    default: return false;
+    if (p == TCI_P_ROUNDB16 || p == TCI_P_ROUND16) {
+        return t == (p == TCI_P_ROUND16 ? TC_F16 : TC_BF16);
     }
+    bool both = p == TCI_P_PMIN || p == TCI_P_PMAX;
+    return ((p == TCI_P_NEG || p == TCI_P_ABS) && is[args[0]]) ||
+           (both && is[args[0]] && is[args[1]]) ||
+           (p == TCI_P_SELECT && is[args[1]] && is[args[2]]);
 }
 
 /* Of both factors: TC_F32 where it is none of the two. */
