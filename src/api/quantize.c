@@ -130,6 +130,9 @@ static tc_tensor tci_sparse_product(const tci_made *m, tc_tensor rows, tc_tensor
                              TCI_DIM_TEXT(tc_size(rows, 0)));
     }
     tc_tensor parts = tc_mul(tc_unsqueeze(values, 1), tc_index_select(dense, 0, columns));
+    if (tc_status_of(parts)) {
+        return tci_made_end(m, parts);
+    }
     tc_tensor zero = tc_full(m->ctx->handle, 0, tc_dtype_of(parts), n_rows, tc_size(dense, 1));
     return tci_made_end(m, tc_index_add(zero, 0, rows, parts));
 }

@@ -634,6 +634,7 @@ TEST(calls_made_of_others)
            TC_ERR_DTYPE, "the index has dtype f32");
     POISON(tc_coo_matmul(i64, i64, w5, 3, x), "tc_coo_matmul", TC_ERR_SHAPE, "5 values");
     POISON(tc_csr_matmul(i64, i64, w5, x), "tc_csr_matmul", TC_ERR_SHAPE, "4 columns");
+    POISON(tc_csr_matmul(i64, v, v, x), "tc_csr_matmul", TC_ERR_DTYPE, "the index has dtype f32");
     POISON(tc_one_hot(i64, -1), "tc_one_hot", TC_ERR_ARGUMENT, "-1 classes");
     POISON(tc_histc(v, INT64_MAX, 0, 1), "tc_histc", TC_ERR_LIMIT, "more elements than memory");
     tc_median(empty, 1, false, &got[0], &got[1]);
