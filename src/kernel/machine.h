@@ -25,6 +25,7 @@ enum {
     TCI_MATRIX_DEPTH = 8,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21,
+    TCI_PAIRS_ROWS = 4,       /* from which a product of bf16 is packed as pairs in each run */
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,

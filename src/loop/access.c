@@ -280,8 +280,7 @@ static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st,
     return value;
 }
 
-/* lane blocks of two vectors exchanged */
-static int tci_access_swap(tci_build *b, tci_mem mem, int x, int y, int h)
+TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = (uint8_t)mem;
@@ -343,8 +342,8 @@ static int tci_access_turn(tci_build *b, int i)
         for (int j = 0; j < lanes; j++) {
             if ((j & h) == 0) {
                 int x = v[j], y = v[j + h];
-                v[j] = tci_access_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
-                v[j + h] = tci_access_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
+                v[j] = tci_build_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
+                v[j + h] = tci_build_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
             }
         }
     }

@@ -459,6 +459,10 @@ static void tci_blocked_pack_twos(tci_blocked_state *s)
         tci_twos_pack(s);
         return;
     }
+    if (s->p->squares && tci_twos_lie(b, s->p, s->p->vec_inst)) {
+        tci_twos_pack_turned(s);
+        return;
+    }
     if (s->p->squares) {
         done = tci_blocked_pack_squares(s, s->n_vecs, s->vecs);
         done = tci_lin_add(b, done, tci_lin_mul(b, s->first, -1));
@@ -640,14 +644,18 @@ static void tci_blocked_pack_each(tci_blocked_state *s)
     for (int i = 0; i < side->n_axes; i++) {
         tci_build_set(b, side->axes[i], digits[i]);
     }
-    int runs = TCI_MIN(p->row_run, p->n_inner - p->cut);
-    tci_lopen *inner = tci_blocked_open(s, runs);
-    tci_blocked_pack_run(s);
-    tci_blocked_close(s, runs, inner);
-    if (p->pairs) {
-        tci_lin of_tile = tci_lin_add(b, row, tci_lin_mul(b, first->at, -1));
-        of_tile = tci_lin_mul(b, of_tile, s->row_step);
-        tci_twos_finish_row(s, tci_lin_add(b, s->row_base, of_tile));
+    tci_lin of_tile = tci_lin_add(b, row, tci_lin_mul(b, first->at, -1));
+    tci_lin to = p->pairs ? tci_lin_add(b, s->row_base, tci_lin_mul(b, of_tile, s->row_step)) : row;
+    if (tci_twos_lie(b, p, p->row_inst)) {
+        tci_twos_copy_row(s, to);
+    } else {
+        int runs = TCI_MIN(p->row_run, p->n_inner - p->cut);
+        tci_lopen *inner = tci_blocked_open(s, runs);
+        tci_blocked_pack_run(s);
+        tci_blocked_close(s, runs, inner);
+        if (p->pairs) {
+            tci_twos_finish_row(s, to);
+        }
     }
     tci_blocked_set_others(s, side, s->zero);
     tci_build_set(b, p->row_axis, NULL);

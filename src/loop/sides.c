@@ -372,7 +372,8 @@ static bool tci_blocked_take(const tci_kernel *k, tci_machine machine, int lanes
     p->beside = tci_blocked_beside(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);
     p->lost = (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
-    return size >= lanes && (tci_dim_hint(p->of_rows.size) >= TCI_BLOCKED_REUSE ||
+    int64_t least = k->reds[p->red].pairs ? TCI_PAIRS_ROWS : TCI_BLOCKED_REUSE;
+    return size >= lanes && (tci_dim_hint(p->of_rows.size) >= least ||
                              (p->is_vec_there && p->is_vec_paired));
 }
 

@@ -9,7 +9,8 @@
  *
  * How a pair is made: where there is one inner axis two points are evaluated together; else each
  * comes alone, in order, and the second one is put beside the first (tci_lkeep.point). A row of the
- * row factor is written in long runs, as bf16 side by side, and then each two change places.
+ * row factor is written in long runs, as bf16 side by side, and then each two change places. What
+ * lies along the points in memory already is read as pairs, which change places or are turned.
  *
  * What it should take: a tile of R rows and V vectors does R V instructions for two points, of
  * which a Zen 5 begins two in a cycle (128 flops, so 515 GFLOP/s of a core at 4.03 GHz; each waits
@@ -114,11 +115,121 @@ TCI_FN void tci_twos_pack_rows(tci_blocked_state *s, int64_t skip)
     s->row->inst = kept;
 }
 
+/* ---- bf16 that lies along the points ---- */
+
+TCI_FN bool tci_twos_lie(const tci_build *b, const tci_blocked *p, int inst)
+{
+    const tci_kernel *k = b->k;
+    const tci_kinst *in = &k->insts[inst];
+    int axis = k->stages[p->stage].axes[0];
+    int64_t whole = 2 * b->l->lanes, size = tci_kernel_known(k, axis);
+    tci_dim coef = 0;
+    return p->pairs && p->n_inner == 1 && in->op == TCI_K_LOAD && in->n_guards == 0 &&
+           k->operands[tci_kinst_number(in)].dtype == TC_BF16 && size % whole == 0 &&
+           p->depth % whole == 0 && tci_build_coef(k, in->x, axis, &coef) && coef == 1;
+}
+
 static int tci_twos_shifted(tci_build *b, tci_prim p, int word)
 {
     tci_value half = {.u = 16};
     int args[2] = {word, tci_build_const(b, TC_U32, half)};
     return tci_build_prim(b, p, TC_U32, 2, args, 0);
+}
+
+/* Pairs whose halves change places. */
+static int tci_twos_exchanged(tci_build *b, int pairs)
+{
+    int word = tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &pairs, 0);
+    int both[2] = {tci_twos_shifted(b, TCI_P_SHL, word), tci_twos_shifted(b, TCI_P_SHR, word)};
+    word = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
+    return tci_build_prim(b, TCI_P_BITS, TC_F32, 1, &word, 0);
+}
+
+/* The pairs from the point that is bound on, `skip` elements further. */
+static int tci_twos_load(tci_build *b, int inst, tci_dim skip)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD_PAIRS;
+    st.base = tci_kinst_number(in);
+    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, in->x), skip));
+    return tci_build_mem(b, st, TC_F32, b->l->lanes, b->cur);
+}
+
+/* A loop over the block, a vector of pairs after the other: binds its points, gives its number. */
+static tci_lin tci_twos_open(tci_blocked_state *s, tci_lopen *open)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int axis = b->k->stages[s->p->stage].axes[0];
+    int64_t whole = 2 * l->lanes, size = tci_kernel_known(b->k, axis);
+    int end = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, whole);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), end, 1, open));
+    tci_lin at = tci_lin_add(b, s->first, tci_lin_mul(b, i, whole));
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, size - whole, false, -1));
+    return i;
+}
+
+static void tci_twos_close(tci_blocked_state *s, const tci_lopen *open)
+{
+    tci_build_set(s->b, s->b->k->stages[s->p->stage].axes[0], NULL);
+    tci_build_close(s->b, open);
+}
+
+TCI_FN void tci_twos_copy_row(tci_blocked_state *s, tci_lin at)
+{
+    tci_build *b = s->b;
+    tci_lopen open;
+    tci_lin i = tci_twos_open(s, &open);
+    int pairs = tci_twos_exchanged(b, tci_twos_load(b, s->p->row_inst, 0));
+    tci_twos_put(s, s->row_pairs, tci_lin_add(b, at, tci_lin_mul(b, i, b->l->lanes)), pairs);
+    tci_twos_close(s, &open);
+}
+
+/* Squares of pairs and columns, turned by exchanging blocks of 1, 2, 4 .. between two of them. */
+static void tci_twos_turn(tci_blocked_state *s, tci_lin first, int vector)
+{
+    tci_build *b = s->b;
+    const tci_kinst *in = &b->k->insts[s->p->vec_inst];
+    int lanes = b->l->lanes, *v = TCI_NEW_ARRAY(b->s, int, lanes);
+    tci_dim count = lanes, coef = 0;
+    tci_value zero = {.u = 0};
+    if (s->vecs[vector]->n >= 0) {
+        tci_lx_is_const(b->l, s->vecs[vector]->n, &count);
+    }
+    tci_build_set(b, s->p->vec_axis, s->vecs[vector]);
+    tci_build_coef(b->k, in->x, s->p->vec_axis, &coef);
+    for (int j = 0; j < lanes; j++) {
+        v[j] = j < tci_dim_known(count)
+                   ? tci_twos_load(b, s->p->vec_inst, tci_dim_mul(coef, j))
+                   : tci_build_splat(b, tci_build_const(b, TC_F32, zero));
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    for (int h = lanes / 2; h > 0; h /= 2) {
+        for (int j = 0; j < lanes; j++) {
+            if ((j & h) == 0) {
+                int x = v[j], y = v[j + h];
+                v[j] = tci_build_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
+                v[j + h] = tci_build_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
+            }
+        }
+    }
+    for (int j = 0; j < lanes; j++) {
+        tci_lin step = tci_lin_plus(first, j);
+        tci_twos_put(s, s->vec_pairs, tci_twos_vector_at(s, step, vector),
+                     tci_twos_exchanged(b, v[j]));
+    }
+}
+
+TCI_FN void tci_twos_pack_turned(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lopen open;
+    tci_lin i = tci_twos_open(s, &open);
+    for (int v = 0; v < s->n_vecs; v++) {
+        tci_twos_turn(s, tci_lin_mul(b, i, b->l->lanes), v);
+    }
+    tci_twos_close(s, &open);
 }
 
 TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
@@ -148,10 +259,7 @@ TCI_FN void tci_twos_finish_row(tci_blocked_state *s, tci_lin at)
     st.base = ~s->row_pairs;
     st.x = tci_build_lx(b, at);
     int pairs = tci_build_mem(b, st, TC_F32, l->lanes, b->cur);
-    int word = tci_build_prim(b, TCI_P_BITS, TC_U32, 1, &pairs, 0);
-    int both[2] = {tci_twos_shifted(b, TCI_P_SHL, word), tci_twos_shifted(b, TCI_P_SHR, word)};
-    word = tci_build_prim(b, TCI_P_OR, TC_U32, 2, both, 0);
-    tci_twos_put(s, s->row_pairs, at, tci_build_prim(b, TCI_P_BITS, TC_F32, 1, &word, 0));
+    tci_twos_put(s, s->row_pairs, at, tci_twos_exchanged(b, pairs));
     tci_build_close(b, &open);
 }
 

@@ -438,7 +438,8 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
                         tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
         row--;
     }
-    if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < TCI_ALGO_PACK_ROWS) {
+    int least = tci_plan_has_pairs(n, machine) ? TCI_PAIRS_ROWS : TCI_ALGO_PACK_ROWS;
+    if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < least) {
         return false;
     }
     for (int64_t i = 0; i < rank_a; i++) {

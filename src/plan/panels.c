@@ -158,12 +158,17 @@ static tci_node *tci_panels_view(const tci_panels *p, tci_node *x)
     return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
 }
 
+TCI_FN bool tci_plan_has_pairs(const tci_node *n, tci_machine machine)
+{
+    return machine.has_pairs && !machine.reproducible && machine.block_threads == 0 &&
+           n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
+}
+
 TCI_FN tci_node *tci_plan_panels(const tci_algo *a, tci_node *n, bool pairs)
 {
     tci_panels p = {.a = a, .n = n};
     const tci_machine *m = &a->machine;
-    bool halves = n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
-    p.pairs = m->has_pairs && !m->reproducible && halves && tci_panels_rows(n, 1) > 1;
+    p.pairs = tci_plan_has_pairs(n, *m) && tci_panels_rows(n, 1) > 1;
     if (!a->panels || (pairs && !p.pairs) || m->block_threads > 0 || !m->has_work || n->rank < 2 ||
         !tci_panels_look(&p) || !tci_panels_pay(&p)) {
         return NULL;

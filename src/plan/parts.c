@@ -361,7 +361,9 @@ static bool tci_parts_are_rows(const tci_parts *p)
                    tci_dim_le(TCI_GATHER_SIDE, p->n->shape[p->n->rank - 1]);
         return reads <= (far ? TCI_PARTS_FAR_READS : TCI_PARTS_READS);
     }
-    return reads <= 1 || (reads <= TCI_PARTS_READS_HERE && tci_parts_products(p) <= TCI_PARTS_NEAR);
+    bool pairs = tci_plan_has_pairs(p->n, p->a->machine);
+    int most = pairs ? TCI_PAIRS_ROWS - 1 : TCI_PARTS_READS_HERE;
+    return reads <= 1 || (reads <= most && tci_parts_products(p) <= TCI_PARTS_NEAR);
 }
 
 /* Operand k with an axis for each one of the result, then the summed ones. */
