@@ -280,4 +280,29 @@ TEST(gradients_of_any_size)
     }
 }
 
+/* Of weights that are dropped, in rows long enough for the two kernels. */
+TEST(gradients_are_those_of_differences)
+{
+    static float items[3][2 * 140 * 16];
+    tc_ctx *ctx;
+    tc_options options = {.backend = "cpu", .threads = 1, .verify = true};
+    const tc_gradcheck_options few = {.most = 12};
+    tc_gradcheck_report report = {0};
+    tc_tensor x[4], weights;
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 2 * 140 * 16; j++) {
+            items[i][j] = (float)next_number();
+        }
+        x[i] = tc_borrow(ctx, items[i], TC_F32, 2, 140, 16);
+    }
+    const attention c = {.name = "dropped", .heads = 2, .queries = 140, .keys = 140, .d = 16,
+                         .dv = 16, .mask = CAUSAL, .dtype = TC_F32, .drops = true};
+    tc_tensor y = attend(ctx, c, x, &weights);
+    tc_status status = tc_gradcheck(y, TC_TENSORS(x[0], x[1], x[2]), &few, &report);
+    CHECK_MSG(status == TC_OK, "%s: off by %g", tc_error(y), report.error);
+    CHECK_EQ_INT(report.checked, 36);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
