@@ -46,6 +46,7 @@ typedef struct fz_recipe {
     int n;
     int outputs[FZ_MAX_OUT];
     int n_outputs;
+    bool open; /* of symbolic sizes: running sums have another order, too */
 } fz_recipe;
 
 /* A recipe built in a context. */
@@ -474,7 +475,7 @@ static fz_trust fz_own_trust(const fz_recipe *f, const fz_step *s)
     bool composite = s->kind == FZ_SOFTMAX || s->kind == FZ_LOG_SOFTMAX ||
                      s->kind == FZ_LAYER_NORM || s->kind == FZ_CROSS_ENTROPY ||
                      (s->kind == FZ_REDUCE && s->op == TCI_OP_DEVSQ);
-    bool sums = s->kind == FZ_MEAN || s->kind == FZ_EINSUM ||
+    bool sums = s->kind == FZ_MEAN || s->kind == FZ_EINSUM || (s->kind == FZ_CUMSUM && f->open) ||
                 (s->kind == FZ_REDUCE && (s->op == TCI_OP_SUM || s->op == TCI_OP_PROD));
     if (s->kind == FZ_LINEAR) {
         return FZ_WILD;

@@ -309,6 +309,7 @@ static int dfz_graph(uint64_t seed, int *n_judged)
     memset(&c, 0, sizeof(c));
     REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
     fz_draw_recipe(&c.f, seed, ctx);
+    c.f.open = true;
     int64_t least = fz_below(&r, 3) == 0 ? 0 : 1;
     for (int v = 0; v < SIZES; v++) {
         snprintf(name, sizeof(name), "d%d", v);
