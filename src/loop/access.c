@@ -173,6 +173,7 @@ static void tci_access_open_lanes(tci_build *b, const tci_bind *vec, tci_lopen *
     b->lane_bind = vec;
     b->lane_index = lane;
     b->lane_parent = open->parent;
+    b->lane_floor = open->floor;
     tci_build_set(b, b->vec_axis, tci_build_bind(b, at, vec->lo, vec->hi, false, -1));
 }
 
@@ -530,45 +531,56 @@ static int tci_access_red_lane(tci_build *b, int inst)
     return tci_access_lane_of(b, vector);
 }
 
-/* Is a value inside a lane loop computed from indices alone, along the lanes linear ones? */
-static bool tci_access_is_of_indices(const tci_build *b, int value)
+/* Is a value inside a lane loop one that all lanes should have at once: one that other loads at
+ * computed places go into, as in a search, whose steps would each make those before it again; and
+ * on a processor arithmetic on indices alone, as of an image's new size. */
+static bool tci_access_is_at_once(const tci_build *b, int value)
 {
     const tci_kernel *k = b->k;
     bool *live = TCI_NEW_ARRAY(b->s, bool, value + 1);
+    bool searches = false, loads = false;
+    if (!b->lane_bind || k->insts[value].op != TCI_K_PRIM ||
+        !tci_build_depends(k->insts[value].axes, b->lane_axis)) {
+        return false;
+    }
     live[value] = true;
-    for (int i = value; i >= 0; i--) {
+    for (int i = value; i >= 0 && !searches; i--) {
         const tci_kinst *in = &k->insts[i];
         tci_dim coef;
-        bool fits = in->op == TCI_K_CONST || in->op == TCI_K_LIT || in->op == TCI_K_PRIM ||
-                    (in->op == TCI_K_INDEX && tci_build_coef(k, in->x, b->lane_axis, &coef));
-        if (live[i] && !fits) {
-            return false;
-        }
+        loads |= live[i] && in->op == TCI_K_LOAD;
+        searches = live[i] && in->op == TCI_K_LOAD &&
+                   !tci_build_coef(k, in->x, b->lane_axis, &coef);
         for (int arg = 0; live[i] && arg < in->n_args; arg++) {
             live[in->args[arg]] = true;
         }
     }
-    return true;
+    return searches || (!loads && b->l->threads == 1);
 }
 
-/* What an index is computed from: on a processor all lanes at once where that is arithmetic on
- * indices, as of an image's new size, and not by each load anew. */
+/* What an index is computed from, inside a lane loop: the lane of what is made before that loop,
+ * where that is better. */
 static int tci_access_computed(tci_build *b, int value)
 {
-    bool at_once = b->lane_bind && b->l->threads == 1 && b->k->insts[value].op == TCI_K_PRIM &&
-                   tci_build_depends(b->k->insts[value].axes, b->lane_axis) &&
-                   tci_access_is_of_indices(b, value);
-    if (!at_once) {
+    if (!tci_access_is_at_once(b, value)) {
         return tci_build_value(b, value);
     }
-    const tci_bind *one = b->bind[b->lane_axis];
-    int inside = b->cur;
-    b->cur = b->lane_parent;
-    tci_build_set(b, b->lane_axis, b->lane_bind);
-    int vector = tci_build_value(b, value);
-    tci_build_set(b, b->lane_axis, one);
+    const tci_bind *one = b->bind[b->lane_axis], *vector = b->lane_bind;
+    int inside = b->cur, floor = b->floor, axis = b->lane_axis, index = b->lane_index;
+    int parent = b->lane_parent, before = b->lane_floor;
+    b->cur = parent;
+    b->floor = before;
+    b->lane_bind = NULL;
+    tci_build_set(b, axis, vector);
+    int all = tci_build_value(b, value);
+    tci_build_set(b, axis, one);
+    b->lane_bind = vector;
+    b->lane_axis = axis;
+    b->lane_index = index;
+    b->lane_parent = parent;
+    b->lane_floor = before;
+    b->floor = floor;
     b->cur = inside;
-    return tci_access_lane_of(b, vector);
+    return tci_access_lane_of(b, all);
 }
 
 /* Checked where the point is that it is for: lanes behind a row's end have no index. */

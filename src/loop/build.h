@@ -87,9 +87,9 @@ typedef struct tci_build {
     const tci_bind *const *turn_rows;
     int turn_axis, n_turn;
     /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block
-     * before */
+     * before and the floor there */
     const tci_bind *lane_bind;
-    int lane_axis, lane_index, lane_parent;
+    int lane_axis, lane_index, lane_parent, lane_floor;
 } tci_build;
 
 /* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its

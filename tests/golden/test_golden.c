@@ -405,6 +405,9 @@ TEST(indices)
     tc_tensor image = tc_reshape(x, 1, 1, 40, 16);
     check_golden("resize", TC_TENSORS(x),
                  tc_interpolate(image, &(tc_interpolation){.mode = "bilinear", .size = {40, 32}}));
+    /* of a search each step reads where the one before it says: its lanes are made once */
+    tc_tensor edges = tc_input(ctx, "edges", TC_F32, 7), v = tc_input(ctx, "v", TC_F32, 64);
+    check_golden("search", TC_TENSORS(edges, v), tc_searchsorted(edges, v, false));
     tc_ctx_free(ctx);
 }
 
