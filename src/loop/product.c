@@ -284,6 +284,45 @@ TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_
     }
 }
 
+TCI_FN tci_product_walk tci_product_walk_of(tci_build *b, const tci_product_side *side)
+{
+    tci_product_walk walk = {.side = side};
+    walk.depths = TCI_NEW_ARRAY(b->s, const tci_bind *, b->k->stages[0].n_axes);
+    walk.ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    return walk;
+}
+
+TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth, tci_lin at)
+{
+    const tci_kstage *stage = &b->k->stages[0];
+    const tci_product_side *side = walk->side;
+    if (!walk->begun || !side->along_depth) {
+        tci_build_digits(b, stage->n_axes, stage->axes, depth, walk->depths);
+    }
+    if (!walk->begun || side->along_depth) {
+        tci_build_digits(b, side->n_axes, side->axes, at, walk->ats);
+    }
+    walk->begun = true;
+    tci_product_set(b, stage->n_axes, stage->axes, walk->depths);
+    tci_product_set(b, side->n_axes, side->axes, walk->ats);
+}
+
+TCI_FN void tci_product_unbind(tci_build *b, const tci_product_walk *walk)
+{
+    const tci_kstage *stage = &b->k->stages[0];
+    tci_product_set(b, stage->n_axes, stage->axes, NULL);
+    tci_product_set(b, walk->side->n_axes, walk->side->axes, NULL);
+}
+
+TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first)
+{
+    if (first) {
+        *waiting = tci_build_mutable(b, value);
+    } else {
+        tci_build_assign(b, *waiting, value);
+    }
+}
+
 /* ---- slabs ---- */
 
 /* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
@@ -292,9 +331,7 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
 {
     tci_build *b = s->b;
     const tci_product_side *side = panel->side;
-    const tci_kstage *stage = &b->k->stages[0];
-    const tci_bind **depths = TCI_NEW_ARRAY(b->s, const tci_bind *, stage->n_axes);
-    const tci_bind **ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    tci_product_walk walk = tci_product_walk_of(b, side);
     bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
     for (int i = 0; i < panel->n; i++) {
         int64_t skip = i * panel->step;
@@ -304,23 +341,10 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
         at = tci_lin_plus(at, side->along_depth ? skip : 0);
         depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
         at = cut ? tci_product_inside(b, at, side->size) : at;
-        if (i == 0 || !side->along_depth) {
-            tci_build_digits(b, stage->n_axes, stage->axes, depth, depths);
-        }
-        if (i == 0 || side->along_depth) {
-            tci_build_digits(b, side->n_axes, side->axes, at, ats);
-        }
-        tci_product_set(b, stage->n_axes, stage->axes, depths);
-        tci_product_set(b, side->n_axes, side->axes, ats);
-        int value = tci_build_value(b, side->inst);
-        if (first) {
-            panel->waiting[i] = tci_build_mutable(b, value);
-        } else {
-            tci_build_assign(b, panel->waiting[i], value);
-        }
+        tci_product_bind(b, &walk, depth, at);
+        tci_product_wait(b, &panel->waiting[i], tci_build_value(b, side->inst), first);
     }
-    tci_product_set(b, stage->n_axes, stage->axes, NULL);
-    tci_product_set(b, side->n_axes, side->axes, NULL);
+    tci_product_unbind(b, &walk);
 }
 
 static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)

@@ -67,6 +67,18 @@ TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n);
 /* The smaller of x and the last element of an axis. */
 TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size);
 TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds);
+/* The contracted axes and a side's own, bound to one place of a panel after the other: what does
+ * not move from one to the next is bound once. Unbound in the end. */
+typedef struct tci_product_walk {
+    const tci_product_side *side;
+    const tci_bind **depths, **ats;
+    bool begun;
+} tci_product_walk;
+TCI_FN tci_product_walk tci_product_walk_of(tci_build *b, const tci_product_side *side);
+TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth, tci_lin at);
+TCI_FN void tci_product_unbind(tci_build *b, const tci_product_walk *walk);
+/* The value waits in *waiting, which is made first. */
+TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first);
 TCI_FN void tci_product_barrier(tci_build *b);
 
 #endif

@@ -344,9 +344,7 @@ static void tci_warps_load(tci_warps_state *s, tci_warps_panel *panel, tci_lin f
 {
     tci_build *b = s->b;
     const tci_product_side *side = panel->side;
-    const tci_kstage *stage = &b->k->stages[0];
-    const tci_bind **depths = TCI_NEW_ARRAY(b->s, const tci_bind *, stage->n_axes);
-    const tci_bind **ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    tci_product_walk walk = tci_product_walk_of(b, side);
     int64_t size = s->w->p.depth;
     bool cut = side->size % side->extent != 0, tail = size % tci_warps_slab(s->w) != 0;
     for (int i = 0; i < panel->n; i++) {
@@ -358,23 +356,10 @@ static void tci_warps_load(tci_warps_state *s, tci_warps_panel *panel, tci_lin f
         int there = tail ? tci_build_inside(b, depth, size) : -1;
         depth = tail ? tci_warps_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
         at = cut ? tci_warps_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
-        if (i == 0 || !side->along_depth) {
-            tci_build_digits(b, stage->n_axes, stage->axes, depth, depths);
-        }
-        if (i == 0 || side->along_depth) {
-            tci_build_digits(b, side->n_axes, side->axes, at, ats);
-        }
-        tci_product_set(b, stage->n_axes, stage->axes, depths);
-        tci_product_set(b, side->n_axes, side->axes, ats);
-        int value = tci_warps_piece(b, panel, there);
-        if (first) {
-            panel->waiting[i] = tci_build_mutable(b, value);
-        } else {
-            tci_build_assign(b, panel->waiting[i], value);
-        }
+        tci_product_bind(b, &walk, depth, at);
+        tci_product_wait(b, &panel->waiting[i], tci_warps_piece(b, panel, there), first);
     }
-    tci_product_set(b, stage->n_axes, stage->axes, NULL);
-    tci_product_set(b, side->n_axes, side->axes, NULL);
+    tci_product_unbind(b, &walk);
 }
 
 static void tci_warps_load_both(tci_warps_state *s, tci_lin from, bool first)
