@@ -921,7 +921,8 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
     tci_table now = tci_table_in(a->s, sizeof(tci_node *));
     for (int i = 0; i < list.n; i++) {
         tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
-        if (tci_table_has(a->forced, n)) {
+        bool forced = tci_table_has(a->forced, n);
+        if (forced) {
             tci_algo_force(a, over); /* it may be a node that was there before */
         }
         if (tci_table_has(a->whole, n)) {
@@ -931,7 +932,11 @@ TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots)
             tci_table_add(a->images, over);
         }
         over->site = over->site.file ? over->site : n->site;
-        tci_table_put(&now, n, tci_algo_node(a, over));
+        over = tci_algo_node(a, over);
+        if (forced) {
+            tci_algo_force(a, over); /* or one that only shows what it was made of */
+        }
+        tci_table_put(&now, n, over);
     }
     for (int i = 0; i < n_roots; i++) {
         roots[i] = tci_table_get(&now, roots[i]);

@@ -290,6 +290,51 @@ TEST(results_of_which_nothing_is_read)
     tc_ctx_free(ctx);
 }
 
+/* What a repetition adds up of rows that other nodes take the place of in its plan, and what it
+ * adds up of a copy of them. */
+static void check_rows(tc_ctx *ctx, const char *name, tc_tensor x, tc_tensor rows, int n)
+{
+    static float in[3 * 4096];
+    tc_program *f = NULL;
+    double got[64] = {0}, want[64] = {0};
+    tc_tensor copy = tc_materialize(tc_cast(rows, TC_F64)), last[2], y;
+    for (int i = 0; i < 3 * 4096; i++) {
+        in[i] = (float)(i * 7 % 13 - 6);
+    }
+    tc_scan(TC_TENSORS(tc_full(ctx, 0, (tc_dtype)tc_dtype_of(rows), n)), TC_TENSORS(rows), 0, false,
+            add_body, NULL, &last[0], &y, 1);
+    tc_scan(TC_TENSORS(tc_full(ctx, 0, TC_F64, n)), TC_TENSORS(copy), 0, false, add_body, NULL,
+            &last[1], &y, 1);
+    last[0] = tc_cast(last[0], TC_F64);
+    tc_status status = tc_compile_fn(TC_TENSORS(x), TC_TENSORS(last[0], last[1]), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s: %s", name, tc_error(last[0]));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 3 * 4096)), TC_BUFS(TC_BUF(got, n), TC_BUF(want, n))),
+                 TC_OK);
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(got[i] == want[i], "%s, %d: %g, not %g", name, i, got[i], want[i]);
+    }
+    tc_program_free(f);
+}
+
+TEST(rows_are_in_memory_whatever_makes_them)
+{
+    const char *const backends[] = {"interp", "cpu"};
+    for (int b = 0; b < 2; b++) {
+        tc_options o = {.backend = backends[b], .no_disk_cache = true, .verify = true};
+        tc_ctx *ctx = NULL;
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4096), few = tc_slice(x, 1, 0, 40, 1);
+        tc_tensor whole = tc_cast(tc_round(tc_div(x, 4)), TC_F64);
+        check_rows(ctx, "order down", x, tc_argsort(few, 0, true), 40);
+        check_rows(ctx, "order along", x, tc_argsort(few, 1, false), 40);
+        check_rows(ctx, "products", x, tc_matmul(whole, tc_transpose(whole, 0, 1)), 3);
+        check_rows(ctx, "long sums", x, tc_sum(whole, TC_AXES(1), true), 1);
+        check_rows(ctx, "running sums", x, tc_cumsum(tc_cast(few, TC_I32), 1), 40);
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST(no_step_changes_nothing)
 {
     tc_ctx *ctx = make_ctx("interp");
