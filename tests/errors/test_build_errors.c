@@ -574,7 +574,7 @@ TEST(lists_that_cannot_be)
     CHECK_HAS(tc_error(tc_cat_at(negative, 0, at)), "the list of tensors is empty");
     CHECK_EQ_INT(tc_eval_many(none), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_eval_many(negative), TC_ERR_ARGUMENT);
-    CHECK_EQ_INT(tc_grad_at(x, NULL, 2, &g, at), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_grad_at(x, NULL, 2, parts, at), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
     parts[0] = x;
     CHECK_EQ_INT(tc_vjp_at(none, none, &x, 1, parts, at), TC_ERR_ARGUMENT);
