@@ -764,9 +764,49 @@ static tci_node *tci_algo_operand_order(const tci_algo *a, const tci_node *n, in
     return x;
 }
 
+/* Operand n with zeros around what is given in halves rather than around what is widened of it: the
+ * same values, and a copy of half the bytes, whose products may be of pairs. */
+static tci_node *tci_algo_pad_halves(const tci_algo *a, tci_node *n)
+{
+    tci_value zero = {.u = 0};
+    tci_node *in = n->n_in > 0 ? n->in[0] : NULL;
+    if (tci_table_has(a->forced, n)) {
+        return n;
+    }
+    if (tci_algo_is_view(n)) {
+        in = tci_algo_pad_halves(a, in);
+        return in == n->in[0] ? n
+                              : tci_graph_node(a->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape,
+                                               1, &in, n->n_attr, n->attr);
+    }
+    bool widened = n->op == TCI_OP_PAD && n->dtype == TC_F32 && in->op == TCI_OP_CAST &&
+                   tci_dtype_is_half((tc_dtype)in->in[0]->dtype) && !tci_table_has(a->forced, in);
+    if (!widened || n->in[1]->op != TCI_OP_CONST || n->in[1]->value.u != 0) {
+        return n;
+    }
+    tc_dtype half = (tc_dtype)in->in[0]->dtype;
+    tci_node *padded[2] = {in->in[0], tci_graph_const(a->g, half, zero)};
+    in = tci_graph_node(a->g, TCI_OP_PAD, half, n->rank, n->shape, 2, padded, n->n_attr, n->attr);
+    return tci_graph_node(a->g, TCI_OP_CAST, TC_F32, n->rank, n->shape, 1, &in, 0, NULL);
+}
+
+/* The same contraction of other operands. */
+static tci_node *tci_algo_contract_of(const tci_algo *a, tci_node *n, tci_node *const *in,
+                                      const int64_t *attr)
+{
+    bool same = in[0] == n->in[0] && in[1] == n->in[1];
+    return same ? n
+                : tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                 in, n->n_attr, attr);
+}
+
 /* Contraction n, which no matrix unit takes, with operands in the order that its loops read. */
 static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
 {
+    if (a->machine.block_threads == 0) {
+        tci_node *padded[2] = {tci_algo_pad_halves(a, n->in[0]), tci_algo_pad_halves(a, n->in[1])};
+        n = tci_algo_contract_of(a, n, padded, n->attr);
+    }
     int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool gathers = tci_algo_gathers(n, a->machine) || tci_algo_spreads(n, a->machine);
@@ -781,11 +821,7 @@ static tci_node *tci_algo_operands(const tci_algo *a, tci_node *n)
     }
     in[0] = tci_algo_operand_order(a, n, 0, attr + 3);
     in[1] = tci_algo_operand_order(a, n, 1, attr + 3 + attr[0]);
-    if (in[0] == n->in[0] && in[1] == n->in[1]) {
-        return n;
-    }
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
-                          n->n_attr, attr);
+    return tci_algo_contract_of(a, n, in, attr);
 }
 
 /* Contraction n for a matrix unit; NULL: none takes it. */

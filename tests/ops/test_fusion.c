@@ -397,6 +397,18 @@ TEST(numbers_of_rows_leave_vectors_along_the_columns)
     tc_ctx_free(ctx);
 }
 
+/* Zeros go around an image of halves as it is given, not around what is widened of it. */
+TEST(an_image_of_halves_is_padded_in_halves)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2, 16, 30, 30);
+    tc_tensor w = tc_input(ctx, "w", TC_BF16, 16, 16, 3, 3);
+    PLAN((x, w), tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}}));
+    KERNELS(2);
+    CHECK_EQ_INT(info.arena_bytes, 2 * (2 * 16 * 32 * 32));
+    tc_ctx_free(ctx);
+}
+
 /* Each element of a row with all others: lanes are sums of their own, unless the row is long. */
 TEST(pairs_of_a_row_have_lanes_of_their_own)
 {
