@@ -10,6 +10,7 @@
 
 enum {
     TCI_ASK_MAP_THREADS = 256, /* most threads of a block, but for rows */
+    TCI_ASK_EMPTY = 8,         /* of which one may be empty, of the lanes of a vector */
     TCI_ASK_BUSY = 2,          /* blocks for each processor that keep a device busy */
     TCI_ASK_LINE_BYTES = 64,
     TCI_ASK_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
@@ -39,6 +40,30 @@ static bool tci_ask_scatters(const tci_kernel *k)
     return scatters;
 }
 
+/* May a block have several vectors of reductions, which know nothing of each other? */
+static bool tci_ask_beside(const tci_ask *a)
+{
+    bool beside = a->machine.facts.subgroup == TCI_WARP && a->k->n_reds > 0;
+    for (int t = 0; t < a->k->n_stages; t++) {
+        uint8_t kind = a->k->stages[t].kind;
+        beside = beside && (kind == TCI_STAGE_MAP || kind == TCI_STAGE_REDUCE);
+    }
+    return beside;
+}
+
+/* So few threads for a vector that none of them has nothing to do, if others fill the block: there
+ * are `units` vectors of `threads`. */
+static int tci_ask_even(int64_t n, int held, int threads, int64_t units, int64_t busy)
+{
+    int64_t walked = tci_ceil_div(n, threads * held) * threads * held;
+    int even = threads;
+    while (even > 2 && n % ((int64_t)even * held) != 0) {
+        even /= 2;
+    }
+    bool fits = n % ((int64_t)even * held) == 0 && units * threads / even >= busy * TCI_WARP / even;
+    return fits && TCI_ASK_EMPTY * (walked - n) > n ? even : threads;
+}
+
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
@@ -59,8 +84,14 @@ static void tci_ask_block_lanes(tci_ask *a, int held)
     while (held > 2 && alone && points * tci_ceil_div(n, threads * held) < busy / 2) {
         held /= 2;
     }
-    a->threads = threads;
-    a->lanes = threads * held;
+    int64_t units = points * tci_ceil_div(n, threads * held);
+    a->threads = tci_ask_beside(a) ? tci_ask_even(n, held, threads, units, busy) : threads;
+    a->lanes = a->threads * held;
+    units = points * tci_ceil_div(n, a->lanes);
+    while (tci_ask_beside(a) && 2 * a->threads * a->rows <= TCI_ASK_MAP_THREADS &&
+           units >= 2 * a->rows * busy) {
+        a->rows *= 2;
+    }
 }
 
 /* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
@@ -93,7 +124,7 @@ static void tci_ask_lanes(tci_ask *a)
     const tci_kernel *k = a->k;
     bool outer = k->vector == TCI_VEC_OUTER;
     int held = TCI_MAX(a->machine.vector_bytes / a->widest, 1);
-    a->lanes = a->threads = 1;
+    a->lanes = a->threads = a->rows = 1;
     if (outer && (k->n_outer == 0 || !tci_ask_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
@@ -111,6 +142,11 @@ static void tci_ask_lanes(tci_ask *a)
         a->threads = TCI_MIN(lanes / held, a->machine.block_threads);
         a->lanes = a->threads * held;
     }
+}
+
+TCI_FN int tci_ask_rows(const tci_ask *a, int threads)
+{
+    return a->rows > 1 ? TCI_MAX(a->rows * a->threads / threads, 1) : 1;
 }
 
 TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi)

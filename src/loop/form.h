@@ -21,7 +21,8 @@ struct tci_ask {
     tci_scratch *s;
     const tci_kernel *k;
     tci_machine machine;      /* complete */
-    int lanes, threads;       /* that suit the kernel's vector axis */
+    int lanes, threads;       /* that suit the kernel's vector axis, */
+    int rows;                 /* and so many vectors a block of threads, of reductions */
     int widest;               /* bytes of the widest value in vectors */
     bool is_map;              /* one MAP stage without inner axes */
     int64_t flops;            /* of a point, over all stages */
@@ -71,6 +72,8 @@ TCI_FN bool tci_ask_is_flash(const tci_ask *a);
 TCI_FN int64_t tci_ask_vectors(const tci_ask *a, int64_t lanes);
 /* Lanes and threads that a machine can be given for the vector axis. */
 TCI_FN bool tci_ask_lanes_fit(const tci_ask *a, int64_t lanes, int64_t threads);
+/* How many vectors of so many threads a block has. */
+TCI_FN int tci_ask_rows(const tci_ask *a, int threads);
 /* A power of two from lo to hi. */
 TCI_FN bool tci_ask_is_power(int64_t n, int64_t lo, int64_t hi);
 /* Is the kernel's memory farther away than the caches of one processor? */

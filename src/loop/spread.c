@@ -113,6 +113,7 @@ TCI_FN bool tci_spread_plan(const tci_kernel *k, const tci_machine *machine, tci
     int64_t all = 1;
     p->row_axis = tci_spread_row_axis(k);
     p->rows = 1;
+    p->by_lane = tci_spread_is_lane_by_lane(k);
     p->n_axes = 0;
     p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     for (int a = 0; a < k->n_outer; a++) {

@@ -12,6 +12,7 @@ typedef struct tci_spread {
     int n_axes, *axes;
     int64_t size;       /* of those axes; 0: it is no such kernel */
     int row_axis, rows; /* -1, 1: there is none */
+    bool by_lane;       /* a vector along the last axis would be read lane by lane */
 } tci_spread;
 
 /* False: not such a kernel, or one that is better made of vectors along the last axis. */

@@ -107,6 +107,9 @@ static void tci_tile_largest_of(const tci_ask *a, int64_t vectors, bool has_rows
         *rows = tci_tile_has_dot(k) ? TCI_MIN(free / *unroll, TCI_TILE_ROWS) : TCI_TILE_OTHER_ROWS;
         *rows = TCI_MAX(TCI_MIN(*rows / n_accs, most / *unroll), 1);
     }
+    if (blocks && !tci_tile_has_dot(k)) {
+        *rows = *unroll = 1;
+    }
     *unroll = TCI_MAX(*unroll, 1);
 }
 
@@ -242,6 +245,7 @@ static void tci_tile_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_
     tci_unit unit = tci_unit_make(&nest);
     b->l->lanes = (int)n[TCI_TILE_N_LANES];
     b->l->threads = (int)n[TCI_TILE_N_THREADS];
+    b->l->rows = nest.beside = tci_ask_rows(a, b->l->threads);
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
     unit.unroll = (int)n[TCI_TILE_N_UNROLL];
@@ -713,8 +717,10 @@ static double tci_spread_cost(const tci_ask *a, const int64_t *n)
         return p.row_axis < 0 ? a->ns : off * a->ns;
     }
     double ns = tci_tile_has_dot(a->k) ? tci_tile_in_place(a, a->ns) : a->ns;
-    ns *= off;
-    return TCI_MAX(ns, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    bool vectors = a->rows > 1 && !tci_tile_has_dot(a->k) && !p.by_lane &&
+                   tci_tile_lost(a, a->lanes) < 1.2; /* read more at once */
+    ns = TCI_MAX(ns * off, TCI_MAX(tci_ask_arithmetic_ns(a), tci_ask_memory_ns(a)));
+    return vectors ? 1.1 * ns : ns;
 }
 
 static void tci_spread_body(tci_nest *n, void *arg, const tci_nest_at *at)

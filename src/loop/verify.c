@@ -129,7 +129,7 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
-    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads * v->l->rows > 1);
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1 || v->l->rows > 1);
     TCI_ASSERT(v->s, v->l->rows == 1 || (st->mem != TCI_MEM_BARRIER && st->mem != TCI_MEM_LANE &&
                                          st->mem != TCI_MEM_BELOW &&
                                          st->mem != TCI_MEM_LOAD_REPEAT));

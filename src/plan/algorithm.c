@@ -1,9 +1,10 @@
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
  *
- *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
- *                      partial results a second reduction combines, so that there is parallel work
- *                      and the order is fixed by the shape and the kind of machine; of a sum of
- *                      exp(x - max) each chunk has a max of its own
+ *   large reductions   few results from many elements: cut into chunks, along one reduced axis (for
+ *                      blocks of threads columns also along those before it), whose partial results
+ *                      a second reduction combines, so that there is parallel work and the order is
+ *                      fixed by the shape and the kind of machine; of a sum of exp(x - max) each
+ *                      chunk has a max of its own, of squared deviations a mean
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
@@ -29,7 +30,9 @@ enum {
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
     TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
-    TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
+    TCI_ALGO_LONG_COLUMN = 128,   /* elements of a column that is cut, */
+    TCI_ALGO_BLOCK_COLUMN = 16,   /* least elements that one thread then folds, */
+    TCI_ALGO_COLUMN_LANES = 264 * TCI_ALGO_BLOCK_LANES, /* and lanes that keep any device busy */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
     TCI_ALGO_PACK_ROWS = 8,       /* what loop/sides.c asks of a contraction that it packs */
@@ -42,12 +45,18 @@ enum {
 
 TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm)
 {
+    int64_t *whole = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
+    bool same = true;
     for (int i = 0; i < x->rank; i++) {
+        whole[i] = x->op == TCI_OP_PERMUTE ? x->attr[perm[i]] : perm[i];
         shape[i] = x->shape[perm[i]];
+        same = same && whole[i] == i;
     }
-    return tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank,
-                          perm);
+    x = x->op == TCI_OP_PERMUTE ? x->in[0] : x;
+    return same ? x
+                : tci_graph_node(a->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                                 x->rank, whole);
 }
 
 /* ---- reductions ---- */
@@ -107,7 +116,11 @@ static int64_t tci_algo_pieces(const tci_node *n, int64_t results, int64_t all)
     }
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
     int64_t most = all / results / (rows ? TCI_CLASS_PIECE_ROW : TCI_ALGO_BLOCK_COLUMN);
-    return TCI_MIN(most, TCI_CLASS_PIECES / blocks);
+    int64_t busy = rows ? 0 : TCI_ALGO_COLUMN_LANES / results;
+    if (!rows && all / results < TCI_ALGO_LONG_COLUMN) {
+        return 1;
+    }
+    return TCI_MIN(most, TCI_MAX(TCI_CLASS_PIECES / blocks, busy));
 }
 
 /* The reduced axis that is cut: the largest one that is not the fastest, unless that is the only
@@ -132,19 +145,37 @@ TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line)
 }
 
 /* Where reduction n is cut, and how. */
-typedef struct tci_algo_cut {
+typedef struct tci_algo_cut_at {
     int at;        /* of the reduced axes */
     int64_t chunk; /* elements of a chunk; 0: it is left whole */
-} tci_algo_cut;
+    int before;    /* reduced axes, the outermost ones, of which each place has chunks of its own */
+} tci_algo_cut_at;
 
-/* The longest axis; by a machine of blocks the outermost one if it has about as many elements as
- * pieces are wanted, since what lies inside stays one row then. Sizes that are symbols leave it
- * whole: the order must not follow from what they typically are. */
-static tci_algo_cut tci_algo_cut_of(const tci_node *n, tci_machine machine)
+/* A machine of blocks cuts the outermost axis if it has about as many elements as pieces are
+ * wanted, since what lies inside stays one row then, else the longest one of a row, and of columns
+ * the first one that has enough with those before it. */
+static void tci_algo_cut_for_blocks(const tci_node *n, int64_t pieces, tci_algo_cut_at *cut)
+{
+    const tci_node *x = n->in[0];
+    bool columns = n->attr[n->n_attr - 1] != x->rank - 1;
+    int64_t outermost = tci_dim_known(x->shape[n->attr[0]]), places = 1;
+    cut->at = 2 * outermost >= pieces || columns ? 0 : cut->at;
+    while (columns && cut->at + 1 < n->n_attr &&
+           2 * places * tci_dim_known(x->shape[n->attr[cut->at]]) < pieces) {
+        places *= tci_dim_known(x->shape[n->attr[cut->at++]]);
+        cut->before++;
+    }
+    int64_t size = places * tci_dim_known(x->shape[n->attr[cut->at]]);
+    cut->chunk = pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+}
+
+/* By a processor the longest axis. Sizes that are symbols leave it whole: the order must not follow
+ * from what they typically are. */
+static tci_algo_cut_at tci_algo_cut_of(const tci_node *n, tci_machine machine)
 {
     const tci_node *x = n->in[0];
     tci_dim to = tci_node_count(n), from = tci_node_count(x);
-    tci_algo_cut cut = {0};
+    tci_algo_cut_at cut = {0};
     if (n->n_attr == 0 || tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(to) ||
         !tci_dim_is_known(from) || to == 0 || from == 0) {
         return cut;
@@ -156,37 +187,41 @@ static tci_algo_cut tci_algo_cut_of(const tci_node *n, tci_machine machine)
         bool large = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
         cut.chunk = large ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
     } else {
-        int64_t pieces = tci_algo_pieces(n, results, all);
-        int64_t outermost = tci_dim_known(x->shape[n->attr[0]]);
-        if (2 * outermost >= pieces) {
-            cut.at = 0;
-            size = outermost;
-        }
-        cut.chunk = pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+        tci_algo_cut_for_blocks(n, tci_algo_pieces(n, results, all), &cut);
+        size = tci_dim_known(x->shape[n->attr[cut.at]]);
     }
-    cut.chunk = cut.chunk > 0 && size / cut.chunk >= 2 ? cut.chunk : 0;
+    cut.chunk = cut.chunk > 0 && (cut.before > 0 || size / cut.chunk >= 2) ? cut.chunk : 0;
     return cut;
 }
 
-/* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
+/* The operand of a reduction that is cut: an axis of chunks before that of their elements. A chunk
+ * is reduced along `axes`, and what that leaves, of shape `kept`, along `parts`. */
+typedef struct tci_algo_chunks {
+    tci_node *x;
+    tci_dim *kept;
+    int64_t *axes, *parts;
+    int n_kept, n_axes, n_parts;
+    bool padded;
+} tci_algo_chunks;
+
+/* False: n is better left alone. */
+static bool tci_algo_cut(const tci_algo *a, const tci_node *n, tci_algo_chunks *c)
 {
     tci_node *x = n->in[0];
-    tci_algo_cut cut = tci_algo_cut_of(n, a->machine);
+    tci_algo_cut_at cut = tci_algo_cut_of(n, a->machine);
     if (cut.chunk == 0) {
-        return NULL;
+        return false;
     }
     int at = cut.at, axis = (int)n->attr[at];
     int64_t size = tci_dim_known(x->shape[axis]), chunk = cut.chunk;
     int64_t even = tci_plan_divisor(size, chunk);
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
+    c->padded = !even;
     if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
-        return NULL; /* MAX, MIN: nothing to pad with */
+        return false; /* MAX, MIN: nothing to pad with */
     }
-    if (x->dtype != t) {
-        x = tci_graph_node(a->g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
-    }
+    x = tci_build_cast(a->g, x, t);
     if (even) {
         chunk = even;
     } else {
@@ -198,35 +233,56 @@ static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
     for (int i = 0; i <= x->rank; i++) {
         shape[i] = i == axis ? size / chunk : i == axis + 1 ? chunk : x->shape[i - (i > axis)];
     }
-    x = tci_graph_node(a->g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
-    int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, n->n_attr);
-    for (int i = 0; i < n->n_attr; i++) {
-        axes[i] = n->attr[i] + (i >= at);
+    c->x = tci_graph_node(a->g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
+    c->n_axes = n->n_attr - cut.before;
+    c->n_kept = c->n_parts = 0;
+    c->axes = TCI_NEW_ARRAY(a->s, int64_t, c->n_axes);
+    c->parts = TCI_NEW_ARRAY(a->s, int64_t, cut.before + 1);
+    c->kept = TCI_NEW_ARRAY(a->s, tci_dim, c->x->rank);
+    for (int i = 0; i < c->n_axes; i++) {
+        c->axes[i] = n->attr[cut.before + i] + (cut.before + i >= at);
     }
-    tci_dim *kept = TCI_NEW_ARRAY(a->s, tci_dim, x->rank);
-    int n_kept = 0, chunk_axis = 0;
-    for (int i = 0; i < x->rank; i++) {
-        bool reduced = false;
-        for (int j = 0; j < n->n_attr; j++) {
-            reduced |= axes[j] == i;
+    for (int i = 0; i < c->x->rank; i++) {
+        if (i == axis || (c->n_parts < cut.before && i == n->attr[c->n_parts])) {
+            c->parts[c->n_parts++] = c->n_kept;
         }
-        chunk_axis = i == axis ? n_kept : chunk_axis;
-        if (!reduced) {
-            kept[n_kept++] = shape[i];
+        if (tci_build_label(c->axes, c->n_axes, i) < 0) {
+            c->kept[c->n_kept++] = shape[i];
         }
     }
-    tci_node *part = tci_graph_node(a->g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
-    int64_t last = chunk_axis;
-    tci_node *whole = tci_graph_node(a->g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
-    return t == (tc_dtype)n->dtype ? whole
-                                   : tci_graph_node(a->g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
-                                                    n->shape, 1, &whole, 0, NULL);
+    return true;
+}
+
+/* Each chunk of x, which has the shape of c's, by itself. */
+static tci_node *tci_algo_chunk_by(const tci_algo *a, const tci_algo_chunks *c, int op, tci_node *x)
+{
+    return tci_graph_node(a->g, op, (tc_dtype)x->dtype, c->n_kept, c->kept, 1, &x, c->n_axes,
+                          c->axes);
+}
+
+/* What chunks gave, as one, in the place of n but for its dtype. */
+static tci_node *tci_algo_join_by(const tci_algo *a, const tci_algo_chunks *c, int op,
+                                  tci_node *part, const tci_node *n)
+{
+    return tci_graph_node(a->g, op, (tc_dtype)part->dtype, n->rank, n->shape, 1, &part, c->n_parts,
+                          c->parts);
+}
+
+/* Cuts reduction n; NULL when it is better left alone. */
+static tci_node *tci_algo_split(const tci_algo *a, tci_node *n)
+{
+    tci_algo_chunks c;
+    if (!tci_algo_cut(a, n, &c)) {
+        return NULL;
+    }
+    tci_node *part = tci_algo_chunk_by(a, &c, n->op, c.x);
+    return tci_build_cast(a->g, tci_algo_join_by(a, &c, n->op, part, n), (tc_dtype)n->dtype);
 }
 
 /* n as reductions whose order follows from no size, and what that forbids. */
 static tci_node *tci_algo_reproducible(const tci_algo *a, tci_node *n)
 {
-    tci_algo_cut cut = tci_algo_cut_of(n, a->machine);
+    tci_algo_cut_at cut = tci_algo_cut_of(n, a->machine);
     if (cut.chunk > 0) {
         tci_dim size = n->in[0]->shape[n->attr[cut.at]];
         tci_str_printf(a->orders, "%s: whole, to be reproducible, else %lld parts\n",
@@ -286,39 +342,73 @@ static tci_node *tci_algo_cut_powers(const tci_algo *a, tci_node *n)
     tci_node *none[2] = {scale, zero}, *scaled[2] = {sum, scale};
     sum = tci_build_where(a->g, tci_build_ew(a->g, TCI_OP_EQ, none), zero,
                           tci_build_ew(a->g, TCI_OP_MUL, scaled));
+    tci_dim parts = tci_dim_div(tci_node_count(part), tci_node_count(cut));
     tci_str_printf(a->orders, "sum of exp(x - max): %lld parts, each with a max of its own\n",
-                   (long long)tci_dim_known(part->shape[cut->attr[0]]));
-    return tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &sum, 1, cut->attr);
+                   (long long)tci_dim_known(parts));
+    return tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &sum, cut->n_attr, cut->attr);
+}
+
+/* The mean of sums over `count` elements each. */
+static tci_node *tci_algo_mean(const tci_algo *a, tci_node *sum, tci_dim count)
+{
+    tci_node *of[2] = {sum, tci_build_size_value(a->g, count, (tc_dtype)sum->dtype)};
+    return tci_build_ew(a->g, TCI_OP_DIV, of);
+}
+
+/* (x - m) squared, m as x was reduced to it by these axes. */
+static tci_node *tci_algo_deviations(const tci_algo *a, tci_node *x, tci_node *m, int n_axes,
+                                     const int64_t *axes)
+{
+    tci_node *off[2] = {x, tci_algo_spread(a, m, x, n_axes, axes)};
+    off[0] = tci_build_ew(a->g, TCI_OP_SUB, off);
+    return tci_build_ew(a->g, TCI_OP_SQUARE, off);
+}
+
+/* The squared deviations of x in n's place, in chunks that are read once: those of each from its
+ * own mean, and of these means from that of all, each as often as it has elements. */
+static tci_node *tci_algo_devsq_by_chunks(const tci_algo *a, const tci_node *sum,
+                                          const tci_algo_chunks *c)
+{
+    tci_node *part = tci_algo_chunk_by(a, c, TCI_OP_SUM, c->x);
+    tci_dim each = tci_dim_div(tci_node_count(c->x), tci_node_count(part));
+    tci_dim all = tci_dim_div(tci_node_count(c->x), tci_node_count(sum));
+    tci_node *means = tci_algo_mean(a, part, each);
+    tci_node *own = tci_algo_deviations(a, c->x, means, c->n_axes, c->axes);
+    tci_node *mean = tci_algo_mean(a, tci_algo_join_by(a, c, TCI_OP_SUM, part, sum), all);
+    tci_node *far[2] = {tci_algo_deviations(a, means, mean, c->n_parts, c->parts),
+                        tci_build_size_value(a->g, each, (tc_dtype)sum->dtype)};
+    far[0] = tci_build_ew(a->g, TCI_OP_MUL, far);
+    far[1] = tci_algo_chunk_by(a, c, TCI_OP_SUM, own);
+    return tci_algo_join_by(a, c, TCI_OP_SUM, tci_build_ew(a->g, TCI_OP_ADD, far), sum);
 }
 
 /* A DEVSQ that would be cut, is to be reproducible over several axes, or is of too many elements to
- * count: as a mean and a sum of squares, which read all of it twice, but are sums, and so joined
- * from sums of parts. */
+ * count: as sums, which are joined from sums of parts. */
 static tci_node *tci_algo_devsq(const tci_algo *a, tci_node *n)
 {
     const tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
     tci_node *x = tci_build_cast(a->g, n->in[0], t);
+    tci_algo_chunks chunks;
+    tci_dim count = 1;
     if (n->n_attr == 0) {
         return NULL;
     }
-    bool cut = tci_algo_cut_of(n, a->machine).chunk > 0;
-    tci_dim *ones = tci_scratch_copy(a->s, x->shape, sizeof(tci_dim) * (size_t)x->rank), count = 1;
     for (int i = 0; i < n->n_attr; i++) {
         count = tci_dim_mul(count, x->shape[n->attr[i]]);
-        ones[n->attr[i]] = 1;
-    }
-    bool whole = a->machine.reproducible ? n->n_attr == 1 : !cut;
-    if (whole && tci_dim_le(count, INT32_MAX)) { /* which is what a COUNT holds */
-        return NULL;
     }
     tci_node *sum =
         tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
-    tci_node *mean[2] = {tci_algo_node(a, sum), tci_build_size_value(a->g, count, t)};
-    mean[0] = tci_build_reshape(a->g, tci_build_ew(a->g, TCI_OP_DIV, mean), x->rank, ones);
-    tci_node *off[2] = {x, tci_build_broadcast(a->g, mean[0], x->rank, x->shape)};
-    off[0] = tci_build_ew(a->g, TCI_OP_SUB, off);
-    off[0] = tci_build_ew(a->g, TCI_OP_SQUARE, off);
-    sum = tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, off, n->n_attr, n->attr);
+    bool cut = tci_algo_cut(a, sum, &chunks), fixed = a->machine.reproducible;
+    if ((fixed ? n->n_attr == 1 : !cut) && tci_dim_le(count, INT32_MAX)) {
+        return NULL; /* that is what a COUNT holds */
+    }
+    if (cut && !fixed && !chunks.padded) {
+        sum = tci_algo_devsq_by_chunks(a, sum, &chunks);
+        return tci_build_cast(a->g, sum, (tc_dtype)n->dtype);
+    }
+    tci_node *mean = tci_algo_mean(a, tci_algo_node(a, sum), count);
+    x = tci_algo_deviations(a, x, mean, n->n_attr, n->attr);
+    sum = tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr, n->attr);
     return tci_build_cast(a->g, tci_algo_node(a, sum), (tc_dtype)n->dtype);
 }
 

@@ -47,8 +47,10 @@
 enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
     TCI_CLASS_WIDE = 16,         /* least neighbours for that, */
-    TCI_CLASS_POINTS = 1024,     /* or points, where any may be neighbours */
-    TCI_CLASS_SHARED_ROW = 256,  /* elements of rows of fewer points that a block shares out */
+    TCI_CLASS_POINTS = 1024,     /* or points, where any may be neighbours, */
+    TCI_CLASS_POINTS_EACH = 4096, /* and those that leave no device idle, one a thread */
+    TCI_CLASS_SHARED_ROW = 48,   /* elements of rows of fewer points that a block shares out */
+    TCI_CLASS_PAIRS_ROW = 256,   /* elements of rows in pairs that lanes of their own take */
     TCI_CLASS_WARP = 32,         /* least threads of a block */
     TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
     TCI_CLASS_BLOCK_ROW = 1024,  /* elements of a row where any number may come */
@@ -94,14 +96,14 @@ static void tci_class_count_loads(const tci_kernel *k, int outer, int *unit, int
     }
 }
 
-/* Has the kernel TCI_CLASS_POINTS outer points? */
-static bool tci_class_has_many(const tci_kernel *k)
+/* Has the kernel so many outer points? */
+static bool tci_class_has_many(const tci_kernel *k, int64_t many)
 {
     int64_t points = 1;
-    for (int a = 0; a < k->n_outer && points < TCI_CLASS_POINTS; a++) {
-        points *= TCI_MIN(tci_dim_most(k->axes[a].size), TCI_CLASS_POINTS);
+    for (int a = 0; a < k->n_outer && points < many; a++) {
+        points *= TCI_MIN(tci_dim_most(k->axes[a].size), many);
     }
-    return points >= TCI_CLASS_POINTS;
+    return points >= many;
 }
 
 /* Are there points enough that each lane has one of its own, though the axis `outer` is short? On a
@@ -113,7 +115,7 @@ static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tc
     for (int t = 1; t < k->n_stages && machine.block_threads == 0; t++) {
         fits = fits && k->stages[t].n_axes == 0;
     }
-    return fits && tci_class_has_many(k);
+    return fits && tci_class_has_many(k, TCI_CLASS_POINTS);
 }
 
 /* Is the axis `outer` long enough for lanes? On a machine of blocks few points would leave it idle
@@ -122,7 +124,8 @@ static bool tci_class_has_points(const tci_kernel *k, int outer, int64_t row, tc
 static bool tci_class_is_wide(const tci_kernel *k, int outer, int64_t row, tci_machine machine)
 {
     return tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE &&
-           (machine.block_threads == 0 || row <= TCI_CLASS_SHARED_ROW || tci_class_has_many(k));
+           (machine.block_threads == 0 || row <= TCI_CLASS_SHARED_ROW ||
+            tci_class_has_many(k, TCI_CLASS_POINTS_EACH));
 }
 
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
@@ -157,7 +160,7 @@ TCI_FN uint8_t tci_class_vector(const tci_kernel *k, tci_machine machine)
     }
     /* Of pairs of two rows each knows one of the axes: lanes of their own have nothing to join. */
     bool pairs = inner_unit == 0 && outer_strided == 0 && machine.block_threads == 0 &&
-                 longest <= TCI_CLASS_SHARED_ROW;
+                 longest <= TCI_CLASS_PAIRS_ROW;
     return (outer_unit > inner_unit || pairs) && wide ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 

@@ -246,7 +246,7 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
-/* x with its axes in that order. */
+/* x with its axes in that order: one PERMUTE at most. */
 TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm);
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */

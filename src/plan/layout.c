@@ -1,17 +1,17 @@
 /* plan/layout.c - which values lie in memory with their channels last.
  *
  * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values, of
- * which those that a contraction reads through windows, as a convolution its image, are read
- * through PERMUTE(back) of a forced PERMUTE(channels last): everything reads through index maps, so
- * the latter is the only form in memory and no kernel turns one into the other. What such a value
- * is made of, element by element, comes in its order: a contraction has the channels as the last
- * axis of its result, a reduction of windows as the last that it keeps, and the image behind those
- * windows lies as its result does.
+ * which those that a contraction reads through windows, as a convolution its image or a gradient
+ * the one of a result, are in memory with their channels last; what such values are made of, what
+ * is made of them, and so on, is computed in that order too. Each of these is a node whose axes are
+ * in the new order, and PERMUTE(back) of it takes the place of the old one: everything reads
+ * through index maps, so the former is the only form in memory, no kernel turns one into the other,
+ * and sums over places, as of norms, are sums of columns. What moves values stays as it was.
  *
- * The one idea: the want goes from users to what they are made of, against the order of the graph,
- * once. A value of which nobody wants anything stays as it was written. So does all of the graph
- * where a wanted contraction is also summed over its places, as by norms that learn: such sums go
- * along rows, and half a network in each order would be turned all the time. */
+ * The one idea: the want goes from users to what they are made of, then from values to their users,
+ * and back once more; the first want of a value counts. A value of which nobody wants anything
+ * stays as it was written. So does all of a graph that has gradients of filters for each channel
+ * alone, which are read along places: with channels last they take longer than turning saves. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -21,7 +21,6 @@ enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 typedef struct tci_layout_want {
     int32_t axis;
     bool set, stored;
-    bool summed; /* element by element made to what is reduced, but for windows, in one kernel */
 } tci_layout_want;
 
 typedef struct tci_layout {
@@ -33,7 +32,7 @@ typedef struct tci_layout {
 static tci_layout_want tci_layout_of(const tci_layout *l, const tci_node *n)
 {
     const tci_layout_want *w = (const tci_layout_want *)tci_table_find(&l->wants, n);
-    return w ? *w : (tci_layout_want){0, false, false, false};
+    return w ? *w : (tci_layout_want){0, false, false};
 }
 
 /* The first want of a value is the one that counts. */
@@ -80,14 +79,44 @@ static void tci_layout_ask_image(tci_layout *l, tci_node *x)
     }
 }
 
-/* Marks what n reduces, or what is made to that. */
-static void tci_layout_pass_sums(tci_layout *l, const tci_node *n, bool summed)
+static bool tci_layout_keeps(const tci_node *n, int axis)
 {
-    bool reduces = tci_op_is_reduce(n->op) && n->in[0]->op != TCI_OP_WINDOW;
-    bool passes = summed && (tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_RESHAPE);
-    for (int i = 0; i < n->n_in && (reduces || passes); i++) {
-        ((tci_layout_want *)tci_table_at(&l->wants, n->in[i]))->summed = true;
+    for (int i = 0; i < n->n_attr; i++) {
+        if (n->attr[i] == axis) {
+            return false;
+        }
     }
+    return true;
+}
+
+/* The axis of reduction n's operand that is axis a of it. */
+static int tci_layout_reduced(const tci_node *n, int a)
+{
+    int axis = 0;
+    while (a > 0 || !tci_layout_keeps(n, axis)) {
+        a -= tci_layout_keeps(n, axis++);
+    }
+    return axis;
+}
+
+/* The axis of n's first operand, or of each where it has several, that is axis a of n; -1: none. */
+static int tci_layout_below(const tci_node *n, int a)
+{
+    const tci_node *x = n->in[0];
+    if (!tci_build_is_known(n->rank, n->shape) || !tci_build_is_known(x->rank, x->shape)) {
+        return -1;
+    }
+    if (tci_op_is_reduce(n->op)) {
+        return tci_layout_reduced(n, a);
+    }
+    bool spread = n->op == TCI_OP_EXPAND && (x->shape[a] != n->shape[a] ||
+                                             tci_node_count(x) == x->shape[a]);
+    bool moved = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE || n->op == TCI_OP_CAT;
+    return tci_op_is(n->op, TCI_IS_POINTWISE) || (n->op == TCI_OP_EXPAND && !spread) || moved ? a
+           : n->op == TCI_OP_PERMUTE ? (int)n->attr[a]
+           : n->op == TCI_OP_RESHAPE ? tci_plan_image_reshaped(n, a)
+           : n->op == TCI_OP_WINDOW  ? tci_plan_image_axis(n, x, a)
+                                     : -1;
 }
 
 /* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
@@ -101,18 +130,31 @@ static bool tci_layout_is_of_contract(const tci_node *n, int steps)
     return found;
 }
 
-/* What n wants of its operands, where `axis` of its own is to lie fastest. */
-static void tci_layout_pass_on(tci_layout *l, tci_node *n, int axis)
+/* n, which is wanted so, wants the same of its operands. */
+static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
 {
-    if (n->op == TCI_OP_RESHAPE) {
-        tci_layout_ask(l, n->in[0], tci_plan_image_reshaped(n, axis), false);
-    } else if (tci_op_is_reduce(n->op)) {
+    tci_layout_want want = tci_layout_of(l, n);
+    int below = want.set && n->n_in > 0 ? tci_layout_below(n, want.axis) : -1;
+    if (want.set && tci_op_is_reduce(n->op)) {
         tci_layout_ask_image(l, n->in[0]);
     }
-    bool parts = n->op == TCI_OP_CAT;
-    for (int i = 0; i < n->n_in && (parts || tci_op_is(n->op, TCI_IS_POINTWISE)); i++) {
-        tci_layout_ask(l, n->in[i], axis,
-                       parts && tci_layout_is_of_contract(n->in[i], TCI_LAYOUT_STEPS));
+    bool each = tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_CAT;
+    for (int i = 0; i < (each ? n->n_in : 1) && below >= 0; i++) {
+        bool part = n->op == TCI_OP_CAT && tci_layout_is_of_contract(n->in[i], TCI_LAYOUT_STEPS);
+        tci_layout_ask(l, n->in[i], below, part);
+    }
+}
+
+/* n is wanted as its operands are. */
+static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        tci_layout_want want = tci_layout_of(l, n->in[i]);
+        for (int a = 0; a < n->rank && want.set; a++) {
+            if (tci_layout_below(n, a) == want.axis) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
     }
 }
 
@@ -196,52 +238,92 @@ static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int
                           n->n_attr, attr);
 }
 
-/* A reduction of windows, whose elements are the last axes of its operand, likewise. */
-static tci_node *tci_layout_reduce(const tci_layout *l, tci_node *n, const int64_t *perm)
+/* n, made element by element, likewise. */
+static tci_node *tci_layout_pointwise(const tci_layout *l, tci_node *n, const int64_t *perm)
+{
+    tci_node **in = TCI_NEW_ARRAY(l->s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = tci_algo_permute(l->a, n->in[i], perm);
+    }
+    return tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, in[0]->shape, n->n_in, in,
+                          n->n_attr, n->attr);
+}
+
+/* Reduction n of an operand with that axis last; so is what it keeps of it. */
+static tci_node *tci_layout_reduce(const tci_layout *l, tci_node *n, int axis)
 {
     tci_node *x = n->in[0];
-    int64_t *order = TCI_NEW_ARRAY(l->s, int64_t, x->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
-    for (int i = 0; i < x->rank; i++) {
-        order[i] = i < n->rank ? perm[i] : i;
+    int at = 0;
+    for (int i = 0; i < axis; i++) {
+        at += tci_layout_keeps(n, i);
     }
+    x = tci_algo_permute(l->a, x, tci_layout_order(l, x->rank, axis, x->rank - 1));
+    int64_t *attr = TCI_NEW_ARRAY(l->s, int64_t, n->n_attr);
+    int n_attr = 0;
+    for (int i = 0; i < n->n_attr; i++) {
+        if (n->attr[i] != axis) {
+            attr[n_attr++] = n->attr[i] - (n->attr[i] > axis);
+        }
+    }
+    bool keeps = tci_layout_keeps(n, axis);
+    if (!keeps) {
+        attr[n_attr++] = x->rank - 1;
+    }
+    const int64_t *perm = tci_layout_order(l, n->rank, keeps ? at : n->rank - 1, n->rank - 1);
+    tci_dim *shape = TCI_NEW_ARRAY(l->s, tci_dim, n->rank);
     for (int i = 0; i < n->rank; i++) {
         shape[i] = n->shape[perm[i]];
     }
-    x = tci_algo_permute(l->a, x, order);
-    return tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, 1, &x, n->n_attr,
-                          n->attr);
+    tci_node *r = tci_graph_node(l->a->g, n->op, (tc_dtype)n->dtype, n->rank, shape, 1, &x, n_attr,
+                                 attr);
+    return tci_layout_back(l, r, perm);
 }
 
-static bool tci_layout_reduces_last(const tci_node *n)
+/* over, which is n over what stands for its operands, computed as it is wanted. */
+static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_node *over)
 {
-    bool last = tci_op_is_reduce(n->op) && !tci_op_is(n->op, TCI_IS_ARG) &&
-                n->in[0]->op == TCI_OP_WINDOW;
-    for (int i = 0; i < n->n_attr && last; i++) {
-        last = tci_dim_known(n->attr[i]) >= n->rank;
+    tci_layout_want want = tci_layout_of(l, n);
+    if (tci_op_is_reduce(n->op) && tci_layout_of(l, n->in[0]).set) {
+        over = tci_layout_reduce(l, over, tci_layout_of(l, n->in[0]).axis);
     }
-    return last;
-}
-
-/* n as it is wanted. */
-static tci_node *tci_layout_node(const tci_layout *l, tci_node *n, tci_layout_want want)
-{
     if (!want.set) {
-        return n;
+        return over;
     }
     const int64_t *perm = tci_layout_order(l, n->rank, want.axis, n->rank - 1);
     if (n->op == TCI_OP_CONTRACT) {
-        n = tci_layout_back(l, tci_layout_contract(l, n, perm), perm);
-    } else if (tci_layout_reduces_last(n)) {
-        n = tci_layout_back(l, tci_layout_reduce(l, n, perm), perm);
+        over = tci_layout_back(l, tci_layout_contract(l, over, perm), perm);
+    } else if (tci_op_is(n->op, TCI_IS_POINTWISE)) {
+        over = tci_layout_back(l, tci_layout_pointwise(l, over, perm), perm);
     }
     if (want.stored) {
-        tci_node *lies = tci_algo_permute(l->a, n, perm);
+        tci_node *lies = tci_algo_permute(l->a, over, perm);
         tci_algo_force(l->a, lies);
         tci_table_add(l->a->images, lies);
-        n = tci_layout_back(l, lies, perm);
+        over = tci_layout_back(l, lies, perm);
     }
-    return n;
+    return over;
+}
+
+/* Is contraction n the gradient of filters for each channel alone? It has the elements of windows,
+ * and their channels, which both operands have. */
+static bool tci_layout_learns_alone(const tci_layout *l, const tci_node *n)
+{
+    const int64_t *out = n->attr + n->n_attr - n->rank;
+    for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
+        const tci_node *x = n->in[i];
+        const int64_t *labels[2] = {n->attr + 3, n->attr + 3 + n->attr[0]};
+        while (x->op == TCI_OP_CAST) {
+            x = x->in[0];
+        }
+        bool elements = x->op == TCI_OP_WINDOW &&
+                        tci_build_label(out, n->rank, labels[i][x->rank - 1]) >= 0;
+        tci_layout_want want = tci_layout_of(l, n->in[i]);
+        if (elements && want.set &&
+            tci_build_label(labels[1 - i], n->attr[1 - i], labels[i][want.axis]) >= 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* What is wanted of each; false: nothing is to change. */
@@ -250,18 +332,18 @@ static bool tci_layout_decide(tci_layout *l, tci_node_list list)
     bool any = false;
     for (int i = list.n - 1; i >= 0; i--) {
         tci_node *n = list.items[i];
-        tci_layout_want want = tci_layout_of(l, n);
-        if (n->op == TCI_OP_CONTRACT && want.set && want.summed) {
-            return false;
-        }
         for (int j = 0; j < 2 && n->op == TCI_OP_CONTRACT; j++) {
             tci_layout_ask_image(l, n->in[j]);
         }
-        if (want.set) {
-            tci_layout_pass_on(l, n, want.axis);
-        }
-        tci_layout_pass_sums(l, n, want.summed && !want.stored);
-        any = any || want.stored;
+        tci_layout_pass_down(l, n);
+        any = any || tci_layout_of(l, n).stored;
+    }
+    for (int i = 0; i < list.n && any; i++) {
+        tci_layout_pass_up(l, list.items[i]);
+        any = !tci_layout_learns_alone(l, list.items[i]);
+    }
+    for (int i = list.n - 1; i >= 0 && any; i--) {
+        tci_layout_pass_down(l, list.items[i]);
     }
     return any;
 }
@@ -283,11 +365,14 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
     }
     for (int i = 0; i < list.n; i++) {
         tci_node *n = list.items[i], *over = tci_graph_rebuild(a->s, a->g, n, &now);
+        tc_site site = over->site.file ? over->site : n->site;
+        over = tci_layout_node(&l, n, over);
+        tci_node *made = over->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE ? over->in[0] : over;
         if (tci_table_has(a->forced, n)) {
-            tci_algo_force(a, over);
+            tci_algo_force(a, made);
         }
-        over->site = over->site.file ? over->site : n->site;
-        tci_table_put(&now, n, tci_layout_node(&l, over, tci_layout_of(&l, n)));
+        made->site = made->site.file ? made->site : site;
+        tci_table_put(&now, n, over);
     }
     for (int i = 0; i < n_roots; i++) {
         roots[i] = tci_table_get(&now, roots[i]);

@@ -1,13 +1,15 @@
 /* plan/runs.c - convolutions of images that have few channels.
  *
- * In: a CONTRACT of a bf16 or f16 filter and windows of an image whose channels are too few for a
- * matrix unit to read them together. Out: the same over copies in which a row of a window is one
- * run of memory, of all its places and their channels: the image with its padding in place and its
- * channels last, with zeros for channels until a step to the next window is whole 16 bytes; the
- * filter likewise. The one idea: runs of neighbouring windows overlap, but as rows that begin at
- * such steps they are boxes like any others (kernel/boxes.c), of which each is one step of k.
- * What is added is zeros in both, so that nothing else is multiplied. NULL: this is none of these,
- * or too small for the unit. */
+ * In: a CONTRACT of windows of a bf16 or f16 image whose channels are too few for a matrix unit to
+ * read them together, and a filter, or the gradient of what a filter gave. Out: the same over
+ * copies in which a row of a window is one run of memory, of all its places and their channels: the
+ * image with its padding in place and its channels last, with zeros for channels until a step to
+ * the next window is whole 16 bytes; the filter likewise. The one idea: runs of neighbouring
+ * windows overlap, but as rows that begin at such steps they are boxes like any others
+ * (kernel/boxes.c), of which each is one step of k. What is added is zeros in both, so that nothing
+ * else is multiplied. The gradient of a filter is a product of the same rows and the gradient of
+ * what the filter gave, summed over places, and then over images. NULL: this is none of these, or
+ * too small for the unit. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -20,9 +22,9 @@ enum {
 typedef struct tci_runs {
     const tci_algo *a;
     const tci_node *n, *window;
-    tci_node *filter;
+    tci_node *other;                          /* the operand that has none */
     int image;                                /* which operand has the windows */
-    const int64_t *labels, *filter_labels;    /* of windows: image, channel, y, x, and elements */
+    const int64_t *labels, *other_labels, *out; /* of windows: image, channel, y, x, and elements */
     int64_t channels, wide, places;           /* wide: channels with zeros; places: of a run */
 } tci_runs;
 
@@ -53,27 +55,34 @@ static const tci_node *tci_runs_source(const tci_node *x)
     return tci_dtype_is_half((tc_dtype)x->dtype) ? x : NULL;
 }
 
+/* Finds the windows and the other operand, four axes of the same halves. */
 static bool tci_runs_find_operands(tci_runs *r)
 {
     const tci_node *n = r->n;
     r->image = tci_runs_are_windows(tci_runs_uncast(n->in[0])) ? 0 : 1;
     r->window = tci_runs_uncast(n->in[r->image]);
-    const tci_node *filter = tci_runs_uncast(n->in[1 - r->image]);
     const tci_node *source = tci_runs_are_windows(r->window) ? tci_runs_source(r->window->in[0])
                                                              : NULL;
-    const int64_t *out = n->attr + n->n_attr - n->rank;
-    r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
-    r->filter_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
-    bool fits = source && filter->dtype == source->dtype && filter->rank == 4 && n->rank == 4 &&
-                tci_build_is_known(filter->rank, filter->shape);
-    for (int i = 0; i < 6 && fits; i++) {
-        bool summed = i == 1 || i > 3;
-        fits = (tci_build_label(out, 4, r->labels[i]) < 0) == summed &&
-               (tci_build_label(r->filter_labels, 4, r->labels[i]) >= 0) == summed;
+    r->other = n->in[1 - r->image];
+    while (r->other->op == TCI_OP_CAST && r->other->dtype == TC_F32) {
+        r->other = r->other->in[0];
     }
-    r->filter = n->in[1 - r->image];
-    while (r->filter != filter) {
-        r->filter = r->filter->in[0];
+    r->labels = n->attr + 3 + (r->image ? n->attr[0] : 0);
+    r->other_labels = n->attr + 3 + (r->image ? 0 : n->attr[0]);
+    r->out = n->attr + n->n_attr - n->rank;
+    return source && r->other->dtype == source->dtype && r->other->rank == 4 && n->rank == 4 &&
+           tci_build_is_known(4, r->other->shape);
+}
+
+/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
+ * their images and places, which leave those: is it the gradient of what a filter gave? */
+static bool tci_runs_are(const tci_runs *r, bool gradient)
+{
+    bool fits = true;
+    for (int i = 0; i < 6 && fits; i++) {
+        bool element = i == 1 || i > 3;
+        fits = (tci_build_label(r->out, 4, r->labels[i]) < 0) == (element != gradient) &&
+               (tci_build_label(r->other_labels, 4, r->labels[i]) >= 0) == (element != gradient);
     }
     return fits;
 }
@@ -90,10 +99,9 @@ static bool tci_runs_measure(tci_runs *r)
         r->wide++;
     }
     int64_t run = r->wide * r->places, deep = run * tci_dim_known(r->window->attr[1]);
-    double flops = 2.0 * (double)deep * (double)tci_dim_known(tci_node_count(r->n));
     return r->channels < TCI_RUNS_CHANNELS && step * r->wide % TCI_MATRIX_ALIGN == 0 &&
            run >= TCI_RUNS_LEAST && run <= TCI_RUNS_MOST && deep >= TCI_MATRIX_DEPTH &&
-           flops >= TCI_MATRIX_FLOPS;
+           2 * tci_plan_products(r->n) >= TCI_MATRIX_FLOPS;
 }
 
 /* ---- the copies ---- */
@@ -174,6 +182,75 @@ static tci_node *tci_runs_as(const tci_runs *r, tci_node *x, const tci_node *bef
                                                       1, &x, 0, NULL);
 }
 
+/* The contraction of the windows and that operand, whose labels are given, as are its result's. */
+static tci_node *tci_runs_contract(const tci_runs *r, tc_dtype t, tci_node *other,
+                                   const int64_t *other_labels, int rank, const tci_dim *shape,
+                                   const int64_t *out)
+{
+    const tci_node *n = r->n;
+    const int64_t order[6] = {0, 2, 3, 4, 5, 1};
+    int64_t attr[18] = {r->image ? 4 : 6, r->image ? 6 : 4, rank};
+    int64_t *to = attr + 3 + (r->image ? 4 : 0), *beside = attr + 3 + (r->image ? 0 : 6);
+    for (int i = 0; i < 6; i++) {
+        to[i] = r->labels[order[i]];
+    }
+    for (int i = 0; i < 4; i++) {
+        beside[i] = other_labels[i];
+    }
+    for (int i = 0; i < rank; i++) {
+        attr[13 + i] = out[i];
+    }
+    tci_node *in[2];
+    in[r->image] = tci_runs_as(r, tci_runs_windows(r), n->in[r->image]);
+    in[1 - r->image] = tci_runs_as(r, other, n->in[1 - r->image]);
+    return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
+}
+
+static tci_node *tci_runs_forward(const tci_runs *r)
+{
+    const int64_t summed[3] = {r->labels[4], r->labels[5], r->labels[1]};
+    int64_t perm[4] = {0, 0, 0, 0}, labels[4];
+    for (int i = 0; i < 4; i++) {
+        int at = tci_build_label(summed, 3, r->other_labels[i]);
+        perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
+    }
+    for (int i = 0; i < 4; i++) {
+        labels[i] = r->other_labels[perm[i]];
+    }
+    return tci_runs_contract(r, (tc_dtype)r->n->dtype, tci_runs_copy(r, r->other, perm), labels, 4,
+                             r->n->shape, r->out);
+}
+
+/* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
+ * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
+ * of the sum. */
+static tci_node *tci_runs_gradient(const tci_runs *r)
+{
+    const int64_t places[3] = {r->labels[0], r->labels[2], r->labels[3]}, images = 0;
+    int64_t perm[4] = {0, 0, 0, 0}, labels[4], back[4], whole[8] = {0, 1, 0, 1, 0, 1, 0, 1};
+    tci_dim shape[5] = {r->window->shape[0]};
+    for (int i = 0; i < 4; i++) {
+        int at = tci_build_label(places, 3, r->other_labels[i]);
+        perm[at < 0 ? 3 : at] = i;
+    }
+    for (int i = 0; i < 4; i++) {
+        labels[i] = r->other_labels[perm[i]];
+    }
+    const int64_t out[5] = {places[0], r->labels[4], labels[3], r->labels[5], r->labels[1]};
+    for (int i = 0; i < 4; i++) {
+        int from = tci_build_label(r->out, 4, out[1 + i]);
+        shape[1 + i] = i < 3 ? r->n->shape[from] : r->wide;
+        back[from] = i;
+    }
+    tci_node *other = tci_algo_permute(r->a, r->other, perm);
+    tci_algo_force(r->a, other);
+    tci_node *n = tci_runs_contract(r, TC_F32, other, labels, 5, shape, out);
+    n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
+    shape[4] = r->channels;
+    n = tci_graph_node(r->a->g, TCI_OP_SLICE, TC_F32, 4, shape + 1, 1, &n, 8, whole);
+    return tci_build_cast(r->a->g, tci_algo_permute(r->a, n, back), (tc_dtype)r->n->dtype);
+}
+
 TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
 {
     tci_runs r = {.a = a, .n = n};
@@ -181,28 +258,7 @@ TCI_FN tci_node *tci_plan_runs(const tci_algo *a, tci_node *n)
         !tci_runs_find_operands(&r) || !tci_runs_measure(&r)) {
         return NULL;
     }
-    const int64_t *in_window = r.labels, *in_filter = r.filter_labels;
-    const int64_t summed[3] = {in_window[4], in_window[5], in_window[1]};
-    int64_t perm[4] = {0, 0, 0, 0};
-    for (int i = 0; i < 4; i++) {
-        int at = tci_build_label(summed, 3, in_filter[i]);
-        perm[at + 1] = i; /* the filters' own axis, found nowhere, is the first */
-    }
-    const int64_t *out = n->attr + n->n_attr - 4;
-    int64_t attr[17] = {r.image ? 4 : 6, r.image ? 6 : 4, 4};
-    int64_t *to = attr + 3 + (r.image ? 4 : 0), *filter = attr + 3 + (r.image ? 0 : 6);
-    const int64_t windows[6] = {in_window[0], in_window[2], in_window[3],
-                                summed[0], summed[1], summed[2]};
-    for (int i = 0; i < 6; i++) {
-        to[i] = windows[i];
-    }
-    for (int i = 0; i < 4; i++) {
-        filter[i] = in_filter[perm[i]];
-        attr[13 + i] = out[i];
-    }
-    tci_node *in[2];
-    in[r.image] = tci_runs_as(&r, tci_runs_windows(&r), n->in[r.image]);
-    in[1 - r.image] = tci_runs_as(&r, tci_runs_copy(&r, r.filter, perm), n->in[1 - r.image]);
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in, 17,
-                          attr);
+    return tci_runs_are(&r, false)  ? tci_runs_forward(&r)
+           : tci_runs_are(&r, true) ? tci_runs_gradient(&r)
+                                    : NULL;
 }

@@ -2,7 +2,8 @@
  *
  * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
- *                      more than to write it and read it (plan/cost.h)
+ *                      more than to write it and read it (plan/cost.h); by blocks of threads rather
+ *                      what it is a product or so away from, if that has fewer bytes
  *   where it spreads   one value for a row, dearer than a product, is needed for each of its
  *                      elements by another kernel of a machine of blocks than makes what it is of
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
@@ -24,6 +25,8 @@
 #include "cost.h"
 #include "group.h"
 #include "why.h"
+
+enum { TCI_STORE_NEAR = 4 /* operations, casts too, to a narrower value that is better stored */ };
 
 /* ---- what nodes cost ---- */
 
@@ -404,6 +407,43 @@ static void tci_store_count_here(const tci_fusion *f, const tci_root *r, int sta
     }
 }
 
+/* The one operand of n, made element by element, that is not one value for many; NULL: none is, or
+ * several are. */
+static tci_node *tci_store_made_of(const tci_node *n)
+{
+    tci_node *of = NULL;
+    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
+        const tci_node *x = n->in[i];
+        while (x->op == TCI_OP_PERMUTE) {
+            x = x->in[0];
+        }
+        bool spread = x->op == TCI_OP_EXPAND || tci_node_count(x) == 1;
+        if (!spread && of) {
+            return NULL;
+        }
+        of = spread ? of : n->in[i];
+    }
+    return of;
+}
+
+/* What is stored in the place of n on a machine of blocks, where a product costs less than memory:
+ * n, or a value of fewer bytes that n is a product or so away from, as one that was rounded and is
+ * widened again; NULL: that is in memory. */
+static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)
+{
+    tci_node *narrow = n, *u = n;
+    for (int i = 0; i < TCI_STORE_NEAR && u && f->blocks; i++) {
+        u = tci_store_made_of(u);
+        bool fewer = u && tci_dtype_get((tc_dtype)u->dtype)->bytes <
+                              tci_dtype_get((tc_dtype)narrow->dtype)->bytes;
+        if (u && tci_store_in_memory(f, u)) {
+            return fewer ? NULL : narrow;
+        }
+        narrow = fewer && tci_op_is(u->op, TCI_IS_STORABLE) ? u : narrow;
+    }
+    return narrow;
+}
+
 /* From the root down: forces the topmost values that others evaluated and that are dear; notes who
  * evaluates the rest. Below a forced one the next round decides, which sees who evaluates that. */
 static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, tci_store_mode mode,
@@ -419,8 +459,10 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
                     (p->covered != stamp || mode == TCI_STORE_BY_ROOT);
         p->done = stamp;
         bool for_rows = asks && tci_store_is_for_rows(f, r, n);
-        if (for_rows || (asks && tci_store_is_shared(f, n, where))) {
-            tci_store_force(f, n, for_rows ? TCI_WHY_AGAIN : TCI_WHY_SHARED);
+        bool shared = asks && !for_rows && tci_store_is_shared(f, n, where);
+        tci_node *stored = for_rows ? n : shared ? tci_store_narrowest(f, n) : NULL;
+        if (stored) {
+            tci_store_force(f, stored, for_rows ? TCI_WHY_AGAIN : TCI_WHY_SHARED);
             tci_store_cover_inputs(f, n, stamp);
             continue;
         }

@@ -46,7 +46,7 @@ static bool can_emulate(void)
 /* What tc_explain says of the program; static memory. */
 static const char *explained(tc_program *f)
 {
-    static char text[20000];
+    static char text[100000];
     FILE *file = tmpfile();
     memset(text, 0, sizeof(text));
     if (file) {
