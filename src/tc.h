@@ -177,6 +177,7 @@
 #include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"
+#include "loop/weave.c"
 #include "loop/product.c"
 #include "loop/spread.c"
 #include "loop/window.c"

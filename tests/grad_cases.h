@@ -407,6 +407,11 @@ FN(conv_line)
     return tc_conv1d(x[0], x[1], x[2], &(tc_conv){.stride = {2}, .padding = {2}, .groups = 2});
 }
 FN(conv_volume) { UNUSED; return tc_conv3d(x[0], x[1], TC_NONE, &(tc_conv){.padding = {0, 1, 0}}); }
+FN(conv_volume_strided)
+{
+    UNUSED;
+    return tc_conv3d(x[0], x[1], TC_NONE, &(tc_conv){.stride = {2, 2, 3}, .padding = {1, 1, 1}});
+}
 FN(transposed_line)
 {
     UNUSED;
@@ -752,6 +757,9 @@ static void add_images(void)
     c = add_case("conv3d", conv_volume);
     IN(c, 1, 2, 3, 3, 4);
     IN(c, 2, 2, 2, 3, 2);
+    c = add_case("conv3d, strided", conv_volume_strided);
+    IN(c, 1, 2, 3, 4, 3);
+    IN(c, 2, 2, 3, 2, 3);
     c = add_case("conv_transpose1d", transposed_line);
     IN(c, 2, 3, 4);
     IN(c, 3, 2, 4);

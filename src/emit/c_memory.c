@@ -485,6 +485,22 @@ static void tci_cd_define_swap(tci_cd_env *e, bool high)
                      "        return a;\n    }\n}");
 }
 
+static void tci_cd_define_weave(tci_cd_env *e, bool high)
+{
+    tci_cd *cd = e->cd;
+    tci_str lanes = {0};
+    lanes.s = cd->d.s;
+    for (int i = 0; i < e->lanes; i++) {
+        int of_half = i / 2 + (high ? e->lanes / 2 : 0);
+        tci_str_printf(&lanes, ", %d", i % 2 * e->lanes + of_half);
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&lanes);
+    tci_cd_define(e, "TC_I $T $n($T a, $T b) { return TC_MIX($1, a, b$2); }");
+}
+
 /* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
 typedef struct tci_cd_mem_row {
     uint8_t mem;
@@ -521,6 +537,8 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_BELOW, "below", NULL, NULL},
     {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
+    {TCI_MEM_WEAVE_LOW, "weave_low", NULL, NULL},
+    {TCI_MEM_WEAVE_HIGH, "weave_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
     {TCI_MEM_LOAD_PAIRS, "load_pairs", "#define $n(p) (*(const $A *)(p))", NULL},
@@ -570,6 +588,8 @@ static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
     [TCI_MEM_BELOW] = "#define $n(v, none, h) (none)",
     [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
     [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
+    [TCI_MEM_WEAVE_LOW] = "#define $n(a, b) (a)",
+    [TCI_MEM_WEAVE_HIGH] = "#define $n(a, b) (b)",
 };
 
 /* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
@@ -621,6 +641,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
         tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
+        return;
+    }
+    if (m == TCI_MEM_WEAVE_LOW || m == TCI_MEM_WEAVE_HIGH) {
+        tci_cd_define_weave(e, m == TCI_MEM_WEAVE_HIGH);
         return;
     }
     e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);

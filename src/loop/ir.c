@@ -303,6 +303,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
+    case TCI_MEM_WEAVE_LOW:
+    case TCI_MEM_WEAVE_HIGH: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
     case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
     case TCI_MEM_TILE_LOAD:

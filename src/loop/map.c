@@ -6,6 +6,7 @@
  *   block    small blocks of two axes, so that every cache line is used whole
  *   square   the same in squares that are turned in registers
  *   squares  by a block of threads: squares that are turned in shared memory
+ *   weave    vectors of a few phases, whose elements take turns where they are stored
  *
  * In the model an access that strides along the vectors moves a whole cache line for each element,
  * a block two elements' worth, a square what it needs. */
@@ -14,6 +15,7 @@
 #include "cost.h"
 #include "square.h"
 #include "unit.h"
+#include "weave.h"
 
 enum {
     TCI_MAP_BLOCK = 32,          /* rows of a transposing block */
@@ -24,6 +26,7 @@ enum {
     TCI_MAP_MIN_CHUNK = 1024,    /* elements of a chunk */
     TCI_MAP_HEAVY = 24,          /* flops of a point of which a block takes one vector at once */
     TCI_MAP_UNROLL_MOST = 8,
+    TCI_MAP_APART = 2,           /* times as long for phases that are stored one by one */
     TCI_MAP_STEP_FLOPS = 6,      /* of a point, for which a vector takes a step longer */
     TCI_MAP_SHORT_ROW = 4096,    /* bytes of a row in which its order of rows tells */
     TCI_MAP_FAR_STEP = 1024,     /* bytes between rows of which no neighbour is at hand */
@@ -172,10 +175,10 @@ static bool tci_map_gathers(const tci_ask *a)
 /* What the vectors along one row take, in steps of about three cycles: each of them a step, a wide
  * one more, and its arithmetic; one that is not full a step more. Elements that are no neighbours
  * go one by one, and slower where the vector is not full. */
-static double tci_map_row(const tci_ask *a, int64_t lanes)
+static double tci_map_row(const tci_ask *a, int64_t lanes, bool gathers)
 {
     double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
-    double one = tci_map_gathers(a) ? 0.25 : 0, row = 0;
+    double one = gathers ? 0.25 : 0, row = 0;
     for (int i = 0; i <= a->n_cuts; i++) {
         int64_t n = tci_map_piece(a, i), left = n % lanes;
         row += (double)tci_ceil_div(n, lanes) * each + (double)n * one +
@@ -185,16 +188,16 @@ static double tci_map_row(const tci_ask *a, int64_t lanes)
 }
 
 /* How much longer than in the vectors that suit a row best; by blocks of threads, wide ones do. */
-static double tci_map_narrow(const tci_ask *a, int64_t lanes)
+static double tci_map_narrow(const tci_ask *a, int64_t lanes, bool gathers)
 {
     if (a->machine.block_threads > 0) {
         return tci_map_off(lanes, a->lanes) * tci_map_idle(a, TCI_WARP);
     }
-    double least = tci_map_row(a, a->lanes);
+    double least = tci_map_row(a, a->lanes, gathers);
     for (int64_t l = a->lanes / 2; l >= 2 && l >= a->lanes / 4; l /= 2) {
-        least = TCI_MIN(least, tci_map_row(a, l));
+        least = TCI_MIN(least, tci_map_row(a, l, gathers));
     }
-    return least > 0 ? TCI_MAX(tci_map_row(a, lanes) / least, 1) : 1;
+    return least > 0 ? TCI_MAX(tci_map_row(a, lanes, gathers) / least, 1) : 1;
 }
 
 static double tci_map_cost(const tci_ask *a, const int64_t *n)
@@ -203,8 +206,10 @@ static double tci_map_cost(const tci_ask *a, const int64_t *n)
     const tci_kstore *store = tci_ask_stream(a, a->vec_axis, (int)lanes);
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
     double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a, lanes)) *
-                 tci_map_narrow(a, lanes);
+                 tci_map_narrow(a, lanes, tci_map_gathers(a));
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
+    bool weaves = a->machine.block_threads == 0 && tci_weave_axis(a->k, a->vec_axis) >= 0;
+    off *= weaves ? TCI_MAP_APART : 1;
     double flops = a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
     return tci_ask_ns(a, flops, moved) * off * tci_map_empty(a);
 }
@@ -510,6 +515,54 @@ static void tci_squares_note(const tci_ask *a, const int64_t *n, const tci_build
     tci_str_add(out, b->n_keeps > 0 ? ", row kept" : "");
 }
 
+/* ---- weave ---- */
+
+static bool tci_weave_fits(const tci_ask *a, const int64_t *n)
+{
+    return a->is_map && a->machine.block_threads == 0 && n[TCI_MAP_UNROLL] >= 1 &&
+           n[TCI_MAP_UNROLL] <= TCI_MAP_UNROLL_MOST &&
+           tci_ask_lanes_fit(a, n[TCI_MAP_LANES], 1) && tci_weave_axis(a->k, a->vec_axis) >= 0;
+}
+
+static int tci_weave_candidates(const tci_ask *a,
+                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    for (int i = 0; i < 3; i++) {
+        n[i][TCI_MAP_LANES] = a->lanes >> i;
+        n[i][TCI_MAP_UNROLL] = 1;
+    }
+    return 3;
+}
+
+static double tci_weave_cost(const tci_ask *a, const int64_t *n)
+{
+    return tci_ask_ns(a, 1, 1) * tci_map_off(n[TCI_MAP_UNROLL], 1) *
+           tci_map_narrow(a, n[TCI_MAP_LANES], false);
+}
+
+static void tci_weave_emit(const tci_ask *a, const int64_t *n, tci_build *b, tci_launch *launch)
+{
+    tci_nest nest = tci_nest_make(a, b);
+    tci_unit unit = tci_unit_make(&nest);
+    int axis = tci_weave_axis(a->k, a->vec_axis);
+    b->l->lanes = (int)n[TCI_MAP_LANES];
+    nest.vec_axis = a->vec_axis;
+    nest.n_vec = a->n_vec;
+    unit.unroll = (int)n[TCI_MAP_UNROLL];
+    unit.weave = true;
+    int64_t step = (int64_t)unit.unroll * b->l->lanes;
+    tci_unit_rows(&unit, axis, (int)tci_kernel_known(a->k, axis));
+    tci_nest_cut(&nest, step, TCI_MAX(step, TCI_MAP_MIN_CHUNK));
+    tci_nest_run(&nest, tci_unit_walk, &unit, launch);
+}
+
+static void tci_weave_note(const tci_ask *a, const int64_t *n, const tci_build *b, tci_str *out)
+{
+    (void)n, (void)b;
+    tci_str_printf(out, ", %d in turns",
+                   (int)tci_kernel_known(a->k, tci_weave_axis(a->k, a->vec_axis)));
+}
+
 /* ---- rows ---- */
 
 TCI_FN const tci_form *const *tci_map_forms(void)
@@ -527,6 +580,10 @@ TCI_FN const tci_form *const *tci_map_forms(void)
                                     tci_turn_cost, tci_turn_emit, tci_turn_note};
     static const tci_form squares = {"squares", {0}, tci_squares_fits, NULL, tci_squares_cost,
                                      tci_squares_emit, tci_squares_note};
-    static const tci_form *const forms[] = {&point, &map, &shorts, &block, &square, &squares, NULL};
+    static const tci_form weave = {"weave", {"unroll", "lanes"}, tci_weave_fits,
+                                   tci_weave_candidates, tci_weave_cost, tci_weave_emit,
+                                   tci_weave_note};
+    static const tci_form *const forms[] = {&point,  &map,     &shorts, &block,
+                                            &square, &squares, &weave,  NULL};
     return forms;
 }

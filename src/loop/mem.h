@@ -41,6 +41,9 @@ typedef enum tci_mem {
      * i is a[i] where i & h is 0, else b[i - h]; HIGH: a[i + h], else b[i] */
     TCI_MEM_SWAP_LOW,
     TCI_MEM_SWAP_HIGH,
+    /* T f(T a, T b): the lower halves of the lanes of a and b in turns; the upper ones */
+    TCI_MEM_WEAVE_LOW,
+    TCI_MEM_WEAVE_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
     /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN

@@ -5,6 +5,8 @@
  * free; in class SPLIT a second one, to which it is added where a part ends. */
 #include "outer.h"
 
+#include "weave.h"
+
 enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */ };
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
@@ -283,6 +285,10 @@ TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
 TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
+    if (tile->weave) {
+        tci_weave_stores(b, stage, tile);
+        return;
+    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     b->turn_rows = tile->turn ? tile->rows : NULL;
     b->turn_axis = tile->row_axis;

@@ -72,7 +72,7 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "below",
         "swap_low",
-        "swap_high",      "prefetch",  "fence",
+        "swap_high",      "weave_low", "weave_high", "prefetch",  "fence",
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
         "tiles_end",      "store_pairs", "load_pairs", "dot_pairs",
         "barrier",      "load_aligned",

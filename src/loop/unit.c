@@ -149,6 +149,7 @@ static tci_tile tci_unit_tile_of(const tci_unit *u, int n, const tci_bind **vecs
     tile.n_vecs = n;
     tile.vecs = vecs;
     tile.turn = u->turn;
+    tile.weave = u->weave;
     tile.stream = !vecs || n == u->unroll || u->turn ? u->stream : NULL;
     tile.prefetch = vecs && tile.stream && !u->turn ? TCI_UNIT_PREFETCH_BYTES : 0;
     tile.next_axis = u->next_axis;

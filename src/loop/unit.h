@@ -15,7 +15,7 @@ typedef struct tci_unit {
      * not known all but the last have base rows, and that one what is left. */
     int64_t base, extra;
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
-    bool turn;                /* as in tci_tile, as is */
+    bool turn, weave;         /* as in tci_tile, as is */
     int next_axis;
 } tci_unit;
 

@@ -4,8 +4,11 @@
  * result, seen through movements, is a contraction of parts of its operands. So the gradient to a
  * padded image is computed at the image's places alone, and lies as it is wanted: nothing is copied
  * afterwards. The one idea: a part goes down through whatever only moves elements, which costs
- * nothing, until it meets the contraction; where it meets none, all stays as it was. A contraction
- * with more than one user stays whole, as the others want it so. Only where all sizes are known. */
+ * nothing, until it meets the contraction; where it meets none, all stays as it was. Of places that
+ * interleave phases, as those of a strided convolution, it has some of each phase: those that begin
+ * in the midst of a place come first. A contraction with more than one user stays whole, as the
+ * others want it so, and so does one that two parts would be of. Only where the sizes of axes that
+ * are cut are known. */
 #include <string.h>
 
 #include "../graph/build.h"
@@ -14,8 +17,12 @@
 typedef struct tci_crop {
     tci_scratch *s;
     tci_graph *g;
-    bool met;       /* a contraction on the way */
+    int round;      /* number of the part */
+    bool met;       /* a contraction on the way, */
+    bool below;     /* and that is above what is at hand */
+    bool split;     /* another part of it was wanted */
     tci_table uses; /* of uint8_t: how often a node is used, 2 for any more */
+    tci_table cuts; /* of int: the last round in which a contraction was met */
 } tci_crop;
 
 /* Elements start[i] .. start[i] + size[i] - 1 of each axis. */
@@ -45,13 +52,23 @@ static bool tci_crop_is_whole(const tci_node *x, tci_crop_part part)
 static bool tci_crop_is_known(const tci_node *x)
 {
     bool known = true;
-    for (int i = 0; i < x->rank; i++) {
-        known = known && tci_dim_is_known(x->shape[i]);
-    }
     for (int i = 0; i < x->n_attr && tci_op_is(x->op, TCI_IS_VIEW); i++) {
         known = known && tci_dim_is_known(x->attr[i]);
     }
     return known && tci_node_count(x) != 0;
+}
+
+/* Is it known where the part is, along the axes of which it has not all? */
+static bool tci_crop_is_part(const tci_node *x, tci_crop_part part)
+{
+    bool known = true;
+    for (int i = 0; i < x->rank; i++) {
+        bool whole = part.start[i] == 0 && part.size[i] == x->shape[i];
+        known = known && (whole || (tci_dim_is_known(part.start[i]) &&
+                                    tci_dim_is_known(part.size[i]) &&
+                                    tci_dim_is_known(x->shape[i])));
+    }
+    return known;
 }
 
 static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part);
@@ -82,12 +99,50 @@ static tci_node *tci_crop_permute(tci_crop *c, tci_node *x, tci_crop_part part)
                           x->rank, x->attr);
 }
 
-/* A reshape that adds or drops axes of one element; NULL: it does more. */
+/* The part of x whose axes in `merged`, each with the next as one, begin at start[axis] and have
+ * size[axis] places: for each of them the phases that begin in the midst of a place, then those
+ * before them, a place later. */
+static tci_node *tci_crop_phases(tci_crop *c, tci_node *x, tci_crop_part part, const int *merged,
+                                 int n)
+{
+    if (n == 0) {
+        return tci_crop_of(c, x, part);
+    }
+    int axis = merged[0];
+    int64_t phases = tci_dim_known(x->shape[axis + 1]), start = tci_dim_known(part.start[axis]);
+    const int64_t skipped = start % phases, from[2] = {skipped, 0};
+    const int64_t size[2] = {phases - skipped, skipped};
+    tci_node *parts[2];
+    for (int i = 0; i < (skipped ? 2 : 1); i++) {
+        tci_crop_part one = tci_crop_whole(c->s, x);
+        memcpy(one.start, part.start, sizeof(tci_dim) * (size_t)x->rank);
+        memcpy(one.size, part.size, sizeof(tci_dim) * (size_t)x->rank);
+        one.start[axis] = start / phases + i;
+        one.size[axis] = tci_dim_div(part.size[axis], phases);
+        one.start[axis + 1] = from[i];
+        one.size[axis + 1] = size[i];
+        parts[i] = tci_crop_phases(c, x, one, merged + 1, n - 1);
+    }
+    return skipped ? tci_build_cat(c->g, parts, 2, axis + 1) : parts[0];
+}
+
+/* Does axis i of x, a reshape, have the elements of axis `at` of what it was made of and of the
+ * next, and the part whole places of them? */
+static bool tci_crop_merges(const tci_node *x, tci_crop_part part, int i, int at)
+{
+    const tci_node *from = x->in[0];
+    return at + 1 < from->rank && tci_dim_is_known(x->shape[i]) &&
+           tci_dim_is_known(from->shape[at + 1]) && tci_dim_lt(1, from->shape[at + 1]) &&
+           tci_dim_mul(from->shape[at], from->shape[at + 1]) == x->shape[i] &&
+           tci_dim_divides(from->shape[at + 1], part.size[i]);
+}
+
+/* A reshape that adds or drops axes of one element, or makes two to one; NULL: it does more. */
 static tci_node *tci_crop_reshape(tci_crop *c, tci_node *x, tci_crop_part part)
 {
     tci_node *from = x->in[0];
     tci_crop_part in = tci_crop_whole(c->s, from);
-    int at = 0;
+    int *merged = TCI_NEW_ARRAY(c->s, int, x->rank + 1), at = 0, n = 0;
     for (int i = 0; i < x->rank; i++) {
         if (x->shape[i] == 1) {
             continue;
@@ -95,15 +150,42 @@ static tci_node *tci_crop_reshape(tci_crop *c, tci_node *x, tci_crop_part part)
         while (at < from->rank && from->shape[at] == 1) {
             at++;
         }
-        if (at == from->rank || from->shape[at] != x->shape[i]) {
+        bool merges = tci_crop_merges(x, part, i, at);
+        if (at == from->rank || (from->shape[at] != x->shape[i] && !merges)) {
             return NULL;
         }
+        if (merges && from->shape[at] != x->shape[i]) {
+            merged[n++] = at;
+        }
         in.start[at] = part.start[i];
-        in.size[at++] = part.size[i];
+        in.size[at] = part.size[i];
+        at += from->shape[at] == x->shape[i] ? 1 : 2;
     }
-    from = tci_crop_of(c, from, in);
+    from = tci_crop_phases(c, from, in, merged, n);
     return tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, part.size, 1, &from, 0,
                           NULL);
+}
+
+/* Of each input what the part has of it. */
+static tci_node *tci_crop_cat(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    int axis = (int)x->attr[0], n = 0;
+    tci_node **parts = TCI_NEW_ARRAY(c->s, tci_node *, x->n_in);
+    tci_dim first = 0, start = part.start[axis], end = tci_dim_add(start, part.size[axis]);
+    for (int i = 0; i < x->n_in; i++) {
+        tci_dim next = tci_dim_add(first, x->in[i]->shape[axis]);
+        tci_dim from = tci_dim_max(first, start), to = tci_dim_min(next, end);
+        if (tci_dim_lt(from, to)) {
+            tci_crop_part one = tci_crop_whole(c->s, x->in[i]);
+            memcpy(one.start, part.start, sizeof(tci_dim) * (size_t)x->rank);
+            memcpy(one.size, part.size, sizeof(tci_dim) * (size_t)x->rank);
+            one.start[axis] = tci_dim_sub(from, first);
+            one.size[axis] = tci_dim_sub(to, from);
+            parts[n++] = tci_crop_of(c, x->in[i], one);
+        }
+        first = next;
+    }
+    return n == 1 ? parts[0] : tci_build_cat(c->g, parts, n, axis);
 }
 
 /* What windows at the part's places reach; their elements stay as they are. NULL: some do not. */
@@ -130,16 +212,29 @@ static tci_node *tci_crop_window(tci_crop *c, tci_node *x, tci_crop_part part)
                           x->n_attr, x->attr);
 }
 
+/* Of what is padded above a contraction only what is left of it is computed. NULL: nothing is. */
 static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
 {
     tci_dim *before = TCI_NEW_ARRAY(c->s, tci_dim, x->rank + 1);
+    tci_crop_part in = tci_crop_whole(c->s, x->in[0]);
+    tci_node *from[2] = {x->in[0], x->in[1]};
     bool same = true;
     for (int i = 0; i < x->rank; i++) {
         before[i] = tci_dim_sub(x->attr[i], part.start[i]);
-        same = same && before[i] == 0 && part.size[i] == x->in[0]->shape[i];
+        if (!c->below && !(before[i] == 0 && part.size[i] == in.size[i])) {
+            tci_dim end = tci_dim_sub(part.size[i], before[i]);
+            in.start[i] = tci_dim_max(tci_dim_neg(before[i]), 0);
+            in.size[i] = tci_dim_sub(tci_dim_min(end, in.size[i]), in.start[i]);
+            before[i] = tci_dim_max(before[i], 0);
+            if (!tci_dim_lt(0, in.size[i])) {
+                return NULL;
+            }
+        }
+        same = same && before[i] == 0 && part.size[i] == in.size[i];
     }
-    return same ? x->in[0]
-                : tci_graph_node(c->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, part.size, 2, x->in,
+    from[0] = tci_crop_of(c, from[0], in);
+    return same ? from[0]
+                : tci_graph_node(c->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, part.size, 2, from,
                                  x->rank, tci_dim_words(before));
 }
 
@@ -148,8 +243,12 @@ static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
 static tci_node *tci_crop_contract(tci_crop *c, tci_node *x, tci_crop_part part)
 {
     const int64_t *labels = x->attr + 3, *out = labels + x->attr[0] + x->attr[1];
+    int *cut = tci_table_at(&c->cuts, x);
     tci_node *in[2];
-    c->met = true;
+    bool below = c->below;
+    c->split = c->split || *cut == c->round;
+    *cut = c->round;
+    c->met = c->below = true;
     for (int which = 0; which < 2; which++, labels += x->attr[0]) {
         tci_crop_part own = tci_crop_whole(c->s, x->in[which]);
         for (int i = 0; i < x->in[which]->rank; i++) {
@@ -160,6 +259,7 @@ static tci_node *tci_crop_contract(tci_crop *c, tci_node *x, tci_crop_part part)
         }
         in[which] = tci_crop_of(c, x->in[which], own);
     }
+    c->below = below;
     return tci_graph_node(c->g, TCI_OP_CONTRACT, (tc_dtype)x->dtype, x->rank, part.size, 2, in,
                           x->n_attr, x->attr);
 }
@@ -170,12 +270,13 @@ static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
     if (tci_crop_is_whole(x, part)) {
         return x;
     }
-    bool own = c->met || *tci_crop_uses(c, x) <= 1;
-    if (own && x->n_in > 0 && tci_crop_is_known(x) && tci_crop_is_known(x->in[0])) {
+    bool own = c->below || *tci_crop_uses(c, x) <= 1;
+    if (own && x->n_in > 0 && tci_crop_is_known(x) && tci_crop_is_part(x, part)) {
         made = x->op == TCI_OP_PERMUTE    ? tci_crop_permute(c, x, part)
                : x->op == TCI_OP_RESHAPE  ? tci_crop_reshape(c, x, part)
                : x->op == TCI_OP_WINDOW   ? tci_crop_window(c, x, part)
                : x->op == TCI_OP_PAD      ? tci_crop_pad(c, x, part)
+               : x->op == TCI_OP_CAT      ? tci_crop_cat(c, x, part)
                : x->op == TCI_OP_CONTRACT ? tci_crop_contract(c, x, part)
                                           : NULL;
     }
@@ -193,7 +294,7 @@ static bool tci_crop_may_cut(const tci_node *n)
 static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *part)
 {
     bool found = tci_crop_may_cut(n);
-    if (!found || !tci_crop_is_known(n) || !tci_crop_is_known(n->in[0])) {
+    if (!found || !tci_crop_is_known(n) || tci_node_count(n->in[0]) == 0) {
         return false;
     }
     *part = tci_crop_whole(c->s, n);
@@ -203,7 +304,7 @@ static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *p
         found = found && (!slice || n->attr[2 * i + 1] == 1) && tci_dim_le(0, part->start[i]) &&
                 tci_dim_le(tci_dim_add(part->start[i], n->shape[i]), n->in[0]->shape[i]);
     }
-    return found;
+    return found && tci_crop_is_part(n->in[0], *part);
 }
 
 static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
@@ -212,9 +313,10 @@ static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
     if (!tci_crop_find(c, n, &part)) {
         return n;
     }
-    c->met = false;
+    c->met = c->below = c->split = false;
+    c->round++;
     tci_node *made = tci_crop_of(c, n->in[0], part);
-    return c->met ? made : n;
+    return c->met && !c->split ? made : n;
 }
 
 static void tci_crop_count(tci_crop *c, const tci_node *used)
@@ -226,7 +328,9 @@ static void tci_crop_count(tci_crop *c, const tci_node *used)
 TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
 {
     tc_site site = g->site;
-    tci_crop c = {s, g, false, tci_table_in(s, sizeof(uint8_t))};
+    tci_crop c = {.s = s, .g = g};
+    c.uses = tci_table_in(s, sizeof(uint8_t));
+    c.cuts = tci_table_in(s, sizeof(int));
     tci_table now = tci_table_in(s, sizeof(tci_node *));
     tci_node_list list = tci_graph_sort(s, roots, n);
     bool any = false;

@@ -455,6 +455,16 @@ static tc_tensor make_alone_weights_gradient(tc_tensor x, tc_tensor w)
     return g;
 }
 
+/* Of what is given as the image's own half, so that nothing else is computed. */
+static tc_tensor make_strided_image_gradient(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {2, 2}, .padding = {1, 1}};
+    tc_tensor y = tc_conv2d(x, w, TC_NONE, &o), g = TC_NONE;
+    tc_tensor half = tc_slice(tc_slice(x, 2, 0, TC_END, 2), 3, 0, TC_END, 2);
+    tc_grad(tc_sum(tc_mul(y, tc_stop_gradient(half)), TC_ALL, false), &x, 1, &g);
+    return g;
+}
+
 static tc_tensor make_transposed_weights_gradient(tc_tensor x, tc_tensor w)
 {
     tc_conv o = {.stride = {2, 2}, .padding = {1, 1}};
@@ -588,6 +598,123 @@ TEST(convolutions_with_few_neighbours)
           convolution_explains(make_alone, 32, alone, 14, ", tile 14x1"));
     CHECK(convolution_explains(make_alone_weights_gradient, 32, filters, 28, "class LANES"));
     CHECK(convolution_explains(make_transposed_weights_gradient, 64, turned, 14, ", packed "));
+}
+
+/* A transposed convolution: x [n, c, h, w], filters [c, o / groups, kh, kw]. */
+typedef struct spread {
+    int64_t n, c, h, w, o, kh, kw;
+    int64_t stride[2], padding[2], dilation[2], more[2], groups;
+} spread;
+
+/* Element by element, in double: y's places. */
+static void spread_plainly(const spread *s, const float *x, const float *f, double *y, int64_t yh,
+                           int64_t yw)
+{
+    int64_t in = s->c / s->groups, out = s->o / s->groups;
+    for (int64_t i = 0; i < s->n * s->c * s->h * s->w; i++) {
+        int64_t at_w = i % s->w, at_h = i / s->w % s->h, c = i / (s->w * s->h) % s->c;
+        int64_t image = i / (s->w * s->h * s->c);
+        for (int64_t j = 0; j < out * s->kh * s->kw; j++) {
+            int64_t row = at_h * s->stride[0] + j / s->kw % s->kh * s->dilation[0] - s->padding[0];
+            int64_t column = at_w * s->stride[1] + j % s->kw * s->dilation[1] - s->padding[1];
+            int64_t o = c / in * out + j / (s->kh * s->kw);
+            if (row >= 0 && row < yh && column >= 0 && column < yw) {
+                y[((image * s->o + o) * yh + row) * yw + column] +=
+                    (double)x[i] * f[c * out * s->kh * s->kw + j];
+            }
+        }
+    }
+}
+
+/* The op itself, or the gradient of the convolution that it is the transposed one of. */
+static tc_tensor make_spread(const spread *s, tc_tensor x, tc_tensor f, bool of_gradient,
+                             tc_tensor image)
+{
+    tc_conv o = {.groups = s->groups};
+    for (int i = 0; i < 2; i++) {
+        o.stride[i] = s->stride[i];
+        o.padding[i] = s->padding[i];
+        o.dilation[i] = s->dilation[i];
+        o.output_padding[i] = of_gradient ? 0 : s->more[i];
+    }
+    if (!of_gradient) {
+        return tc_conv_transpose2d(x, f, TC_NONE, &o);
+    }
+    tc_tensor g = TC_NONE;
+    tc_grad(tc_sum(tc_mul(tc_conv2d(image, f, TC_NONE, &o), x), TC_ALL, false), &image, 1, &g);
+    return g;
+}
+
+static void check_spread(const spread *s, bool of_gradient, int number)
+{
+    int64_t size[2], taps[2] = {s->kh, s->kw}, from[2] = {s->h, s->w};
+    for (int i = 0; i < 2; i++) {
+        size[i] = (from[i] - 1) * s->stride[i] + (taps[i] - 1) * s->dilation[i] + 1 -
+                  2 * s->padding[i] + s->more[i];
+    }
+    int64_t n_x = s->n * s->c * s->h * s->w, n_f = s->c * (s->o / s->groups) * s->kh * s->kw;
+    int64_t n_y = s->n * s->o * size[0] * size[1];
+    float *x = random_floats(n_x), *f = random_floats(n_f), *y = random_floats(n_y);
+    double *want = calloc((size_t)n_y, sizeof(double));
+    spread_plainly(s, x, f, want, size[0], size[1]);
+    tc_ctx *ctx;
+    tc_program *p = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &(tc_options){.threads = 2, .backend = "cpu"}) == TC_OK);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, s->n, s->c, s->h, s->w);
+    tc_tensor filters = tc_input(ctx, "f", TC_F32, s->c, s->o / s->groups, s->kh, s->kw);
+    tc_tensor image = tc_input(ctx, "i", TC_F32, s->n, s->o, size[0], size[1]);
+    tc_tensor r = make_spread(s, in, filters, of_gradient, image);
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(in, filters, image), TC_TENSORS(r), NULL, &p) == TC_OK,
+              "%d: %s", number, tc_error(r));
+    REQUIRE(p != NULL);
+    float *unused = random_floats(n_y);
+    CHECK_MSG(tc_run(p, TC_BUFS(TC_BUF(x, n_x), TC_BUF(f, n_f), TC_BUF(unused, n_y)),
+                     TC_BUFS(TC_BUF(y, n_y))) == TC_OK, "%d: %s", number, tc_error(p));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n_y; i++) {
+        wrong += !(fabs(y[i] - want[i]) <= 1e-4 * (1 + fabs(want[i])));
+    }
+    CHECK_MSG(wrong == 0, "%d%s: %d of %d differ", number, of_gradient ? ", gradient" : "",
+              (int)wrong, (int)n_y);
+    tc_program_free(p);
+    tc_ctx_free(ctx);
+    free(x);
+    free(f);
+    free(y);
+    free(want);
+    free(unused);
+}
+
+/* Phases of all kinds: some with fewer taps, some with none; cut in the midst of a place, at both
+ * ends; whose number the size of the image does not divide. */
+TEST(transposed_convolutions)
+{
+    static const spread spreads[] = {
+        {2, 9, 7, 8, 10, 3, 3, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 1},
+        {1, 8, 9, 20, 9, 3, 3, {2, 2}, {1, 1}, {1, 1}, {0, 1}, 1},
+        {2, 6, 8, 19, 8, 4, 4, {2, 2}, {1, 1}, {1, 1}, {0, 0}, 2},
+        {1, 5, 7, 17, 12, 5, 5, {3, 2}, {2, 2}, {1, 1}, {1, 1}, 1},
+        {1, 4, 9, 11, 6, 7, 7, {2, 4}, {3, 3}, {1, 1}, {1, 3}, 1},
+        {2, 6, 6, 18, 6, 3, 3, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 6},
+        {1, 3, 9, 10, 5, 3, 3, {2, 3}, {2, 3}, {2, 2}, {1, 1}, 1},
+        {1, 3, 12, 13, 5, 2, 3, {3, 3}, {4, 5}, {1, 1}, {2, 2}, 1},
+        {1, 4, 10, 9, 3, 1, 1, {2, 2}, {0, 0}, {1, 1}, {1, 1}, 1},
+        {1, 2, 5, 40, 4, 1, 9, {1, 4}, {0, 4}, {1, 1}, {0, 3}, 1},
+    };
+    for (int i = 0; i < (int)(sizeof(spreads) / sizeof(*spreads)); i++) {
+        check_spread(&spreads[i], false, i);
+        check_spread(&spreads[i], true, i);
+    }
+}
+
+/* The gradient of a strided image is computed at its places alone, phase by phase, and its phases
+ * are stored together. */
+TEST(phases_take_turns)
+{
+    static const int64_t f[] = {32, 32, 3, 3};
+    CHECK(convolution_explains(make_strided_image_gradient, 32, f, 28, "of 6 kernels"));
+    CHECK(!convolution_explains(make_strided_image_gradient, 32, f, 28, "vector 16 lanes") ||
+          convolution_explains(make_strided_image_gradient, 32, f, 28, ", 2 in turns"));
 }
 
 /* Columns are packed by each call, and yet a thread takes its share of the tasks bit by bit where

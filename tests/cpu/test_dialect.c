@@ -253,7 +253,7 @@ static void add_prims(tc_dtype t, int lanes)
 
 static void add_memory(tc_dtype compute, tc_dtype storage, int lanes)
 {
-    for (int m = 0; m <= TCI_MEM_SWAP_HIGH; m++) {
+    for (int m = 0; m <= TCI_MEM_WEAVE_HIGH; m++) {
         if (m == TCI_MEM_STORE_LANE) { /* in this dialect STORE_ONE */
             continue;
         }
@@ -359,6 +359,10 @@ static void print_memory(tci_dialect *d, const test_case *c, int index, tci_str 
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
         tci_str_printf(out, "%s(%s), %s(%s + %d), (int)n", get, p.text, get, p.text, c->lanes);
+        break;
+    case TCI_MEM_WEAVE_LOW:
+    case TCI_MEM_WEAVE_HIGH:
+        tci_str_printf(out, "%s(%s), %s(%s + %d)", get, p.text, get, p.text, c->lanes);
         break;
     default:
         tci_str_add(out, p.text);
@@ -589,6 +593,9 @@ static void judge_lane_row(const test_case *c, load_fn fn, int n)
             from = i & n ? c->lanes + i - n : i;
         } else if (c->mem == TCI_MEM_SWAP_HIGH) {
             from = i & n || c->lanes == 1 ? c->lanes + i : i + n;
+        } else if (c->mem == TCI_MEM_WEAVE_LOW || c->mem == TCI_MEM_WEAVE_HIGH) {
+            int at = i + (c->mem == TCI_MEM_WEAVE_HIGH ? c->lanes : 0); /* of both together */
+            from = at % 2 * c->lanes + at / 2;
         }
         tci_value want = tci_value_load(c->t, in + from * size);
         if (c->mem == TCI_MEM_FIRST_N) {
