@@ -78,6 +78,7 @@
 #include "graph/verify.c"
 #include "ops/composite.c"
 #include "ops/arrange.c"
+#include "ops/select.c"
 #include "ops/search.c"
 #include "ops/sets.c"
 #include "ops/linear.c"

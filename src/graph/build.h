@@ -249,6 +249,19 @@ TCI_FN tci_node *tci_build_triangle_indices(tci_graph *g, tci_dim rows, tci_dim 
 TCI_FN tci_node *tci_build_linspace(tci_graph *g, tci_node *start, tci_node *stop, tci_dim steps,
                                     double base, tc_dtype dtype);
 
+/* ---- ops/select.c: along an axis ---- */
+/* Unsigned words, no two of which are in another order than the elements: NaN is the largest, -0 is
+ * 0, and all bits are turned where the largest come first. */
+TCI_FN tci_node *tci_build_order_words(tci_graph *g, tci_node *x, bool largest);
+/* The word with `rank` others, i64 from 0 on, before it: [..., 1, ...]; where it stands; and which
+ * elements have no higher rank (*last, if wanted: of them that one). */
+TCI_FN tci_node *tci_build_word_of_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank);
+TCI_FN tci_node *tci_build_place_of_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank);
+TCI_FN tci_node *tci_build_until_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank,
+                                      tci_node **last);
+/* All places, those of true elements in front, in their order. */
+TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis);
+
 /* ---- ops/search.c: size, where there is one, is how many results there are ---- */
 /* How many of sorted are less than each value, or no greater. */
 TCI_FN tci_node *tci_build_searchsorted(tci_graph *g, tci_node *sorted, tci_node *values,

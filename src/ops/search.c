@@ -3,8 +3,8 @@
  *
  * In: values, masks, indices. Out: reads and writes at indices (graph/move.c, scatter.c). Results
  * whose number depends on values have a size that the caller gives, and a count beside them.
- * The one idea: the k-th true element is where the running count of them reaches k, which is found
- * by halving as in any sorted list: each result on its own, side by side. */
+ * The one idea: a true element goes to where the running count of them says (ops/select.c), and a
+ * value in a sorted list is found by halving: each result on its own, side by side. */
 #include "composite.h"
 
 /* ---- in a sorted list ---- */
@@ -96,12 +96,12 @@ static tci_node *tci_search_true(tci_graph *g, tci_node *x, tci_dim size, tci_no
     if (!tci_build_check_shape(g, 1, &size, TC_I64)) {
         return NULL;
     }
-    tci_node *nth = tci_composite_binary(g, TCI_OP_ADD, tci_build_iota(g, size),
-                                         tci_composite_whole(g, 1));
-    tci_node *at = tci_build_searchsorted(g, tci_search_running(g, x), nth, false);
-    tci_node *all = tci_build_size_value(g, tci_node_count(x), TC_I64);
-    *found = tci_composite_binary(g, TCI_OP_LT, at, all);
-    return at;
+    tci_dim all = tci_node_count(x);
+    tci_node *flat = tci_build_cast(g, tci_build_reshape(g, x, 1, &all), TC_BOOL);
+    *found = tci_composite_binary(g, TCI_OP_LT, tci_build_iota(g, size),
+                                  tci_build_true_count(g, x));
+    tci_node *at = tci_build_true_first(g, flat, 0);
+    return tci_build_pad(g, at, 0, 0, tci_dim_sub(size, all), tci_composite_whole(g, 0));
 }
 
 TCI_FN tci_node *tci_build_nonzero(tci_graph *g, tci_node *x, tci_dim size)

@@ -5,6 +5,8 @@
  * differs from the one before. */
 #include "composite.h"
 
+enum { TCI_SETS_SORTED = 64 }; /* elements of an axis that is sorted for one of them, at most */
+
 /* ---- running values ---- */
 
 /* Each step takes in what stands 1, 2, 4, ... elements before, as far as that is made. */
@@ -37,16 +39,31 @@ static tci_node *tci_sets_at(tci_graph *g, tci_node *x, int axis, tci_node *plac
     return keepdims ? r : tci_build_squeeze(g, r, axis);
 }
 
+/* Where the element stands that has `rank` others before it in order, k - 1 at most (NULL: so
+ * many), [..., 1, ...]: short axes are sorted. */
+static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, tci_node *rank)
+{
+    if (x->rank && !tci_dim_le(x->shape[at], TCI_SETS_SORTED)) {
+        rank = rank ? rank : tci_build_size_value(g, tci_dim_sub(k, 1), TC_I64);
+        return tci_build_place_of_rank(g, tci_build_order_words(g, x, false), at, rank);
+    }
+    tci_node *first = tci_build_topk(g, x, at, k, false);
+    return rank                  ? tci_build_gather(g, first, at, rank)
+           : first && first->rank ? tci_build_slice(g, first, at, tci_dim_sub(k, 1), k, 1)
+                                  : first;
+}
+
 /* Where the k-th smallest stands along the axis, which has size 1 then. */
 static tci_node *tci_sets_kth(tci_graph *g, tci_node *x, int at, tci_dim k)
 {
-    if (!tci_dim_le(1, k)) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT, "k is %s: expected 1 or more%s", TCI_DIM_TEXT(k),
+    tci_dim n = x->rank ? x->shape[at] : 1;
+    if (!tci_dim_le(1, k) || !tci_dim_le(k, n)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "k is %s: expected 1 to %s, the size of axis %d of %s%s",
+                       TCI_DIM_TEXT(k), TCI_DIM_TEXT(n), at, TCI_SHAPE_TEXT(x),
                        TCI_LEAST_NOTE(k, 1));
         return NULL;
     }
-    tci_node *first = tci_build_topk(g, x, at, k, false);
-    return first && first->rank ? tci_build_slice(g, first, at, tci_dim_sub(k, 1), k, 1) : first;
+    return tci_sets_ranked(g, x, at, k, NULL);
 }
 
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
@@ -97,14 +114,13 @@ TCI_FN tci_node *tci_build_nanmedian(tci_graph *g, tci_node *x, int axis, bool k
         return NULL;
     }
     tc_axes one = {&at, 1, false};
-    tci_node *order = tci_build_topk(g, x, at, x->shape[at], false); /* NaN comes last */
-    tci_node *seen = tci_composite_binary(g, TCI_OP_EQ, x, x);
+    tci_node *seen = tci_composite_binary(g, TCI_OP_EQ, x, x); /* NaN comes last */
     seen = tci_build_reduce(g, TCI_OP_SUM, tci_build_cast(g, seen, TC_I64), one, true);
     seen = tci_composite_binary(g, TCI_OP_SUB, seen, tci_composite_whole(g, 1));
     seen = tci_composite_binary(g, TCI_OP_MAXIMUM, seen, tci_composite_whole(g, 0));
     tci_node *middle = tci_composite_binary(g, TCI_OP_FLOOR_DIVIDE, seen,
                                             tci_composite_whole(g, 2));
-    tci_node *place = tci_build_gather(g, order, at, middle);
+    tci_node *place = middle ? tci_sets_ranked(g, x, at, x->shape[at], middle) : NULL;
     return tci_sets_at(g, values ? x : NULL, at, place, keepdims);
 }
 

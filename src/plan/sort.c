@@ -1,11 +1,16 @@
 /* plan/sort.c - a TOPK as ordinary nodes: where the first k elements of an axis in order stand.
  *
  * In: a TOPK. Out: its places. The one idea: an element is an unsigned word that grows as it does
- * (NaN is the largest, -0 is 0, all bits are turned where the largest come first) and its place
- * behind it, so that no two are equal and the smallest come first, whatever dtype and direction:
- * of words of up to 32 bits one key of i64, of longer ones two values.
+ * (tci_build_order_words) and its place behind it, so that no two are equal and the smallest come
+ * first, whatever dtype and direction: of words of up to 32 bits one key of i64, of longer ones two
+ * values.
  *
- * What k costs decides, and no machine:
+ * What is no longer in question goes first, where no block of threads has to be kept busy:
+ *   groups  where k is far less than the axis: of groups of neighbours the k with the least words
+ *           have all of the first k elements, and the least words of groups are such an axis
+ *   parts   else, up to half of it: elements up to the word of rank k (ops/select.c) move to the
+ *           front in the order in which they stand
+ * Of what is left k decides how it is put in order:
  *   ranks   up to TCI_SORT_CHUNK elements: that of an element is how many are less, a sum over all
  *           others; the key of rank r is the sum of those that have it. A longer axis is cut into
  *           chunks of four times k and more, of which the first k each stay, and so on: some 6 k
@@ -21,6 +26,10 @@
 #include "group.h"
 
 enum {
+    TCI_SORT_RANKED = 128, /* elements that are not parted before, at most */
+    TCI_SORT_FEW = 64,     /* k is so many times less: by groups of neighbours, */
+    TCI_SORT_GROUP = 16,   /* so many of them */
+    TCI_SORT_PART = 2,     /* so many times: by rank */
     TCI_SORT_CHUNK = 1024, /* elements whose ranks are counted, at most */
     TCI_SORT_LEAST = 64,   /* and at least, where there are more */
     TCI_SORT_KEEP = 4,     /* they are so many times k */
@@ -78,6 +87,7 @@ static tci_node *tci_sort_cast(const tci_sort *s, tci_node *x, tc_dtype to)
     return tci_sort_built(s, tci_build_cast(s->a->g, x, to));
 }
 
+
 static tci_node *tci_sort_where(const tci_sort *s, tci_node *c, tci_node *a, tci_node *b)
 {
     return tci_sort_built(s, tci_build_where(s->a->g, c, a, b));
@@ -120,53 +130,16 @@ static tci_node *tci_sort_scan(const tci_sort *s, tci_node *x)
 
 /* ---- elements ---- */
 
-static tc_dtype tci_sort_word_dtype(const tci_sort *s)
-{
-    return s->bits == 8 ? TC_U8 : s->bits == 16 ? TC_U16 : s->bits == 32 ? TC_U32 : TC_U64;
-}
-
 /* All bits of a word: the greatest. */
 static uint64_t tci_sort_ones(const tci_sort *s)
 {
     return UINT64_MAX >> (64 - s->bits);
 }
 
-/* The bits of a float as a word: of a negative one all are turned, of others the first. */
-static tci_node *tci_sort_float(const tci_sort *s, tci_node *x)
+/* Words and their places as elements. */
+static tci_sort_list tci_sort_pack(const tci_sort *s, tci_node *words, tci_node *places)
 {
-    tc_dtype u = tci_sort_word_dtype(s);
-    uint64_t first = (uint64_t)1 << (s->bits - 1);
-    tci_node *zero = tci_sort_number(s, (tc_dtype)x->dtype, 0);
-    tci_node *plain = tci_sort_where(s, tci_sort_ew(s, TCI_OP_EQ, x, zero), zero, x);
-    tci_node *word = tci_sort_built(s, tci_build_bitcast(s->a->g, plain, u));
-    tci_node *negative = tci_sort_by(s, TCI_OP_GE, word, first);
-    word = tci_sort_where(s, negative, tci_sort_ew(s, TCI_OP_BITWISE_NOT, word, NULL),
-                          tci_sort_by(s, TCI_OP_BITWISE_XOR, word, first));
-    return tci_sort_where(s, tci_sort_ew(s, TCI_OP_ISNAN, x, NULL),
-                          tci_sort_number(s, u, tci_sort_ones(s)), word);
-}
-
-static tci_node *tci_sort_word(const tci_sort *s, tci_node *x, bool largest)
-{
-    tc_dtype t = (tc_dtype)x->dtype, u = tci_sort_word_dtype(s);
-    tci_node *word;
-    if (tci_dtype_is_float(t)) {
-        word = tci_sort_float(s, x);
-    } else if (tci_dtype_is_signed(t)) {
-        word = tci_sort_built(s, tci_build_bitcast(s->a->g, x, u));
-        word = tci_sort_by(s, TCI_OP_BITWISE_XOR, word, (uint64_t)1 << (s->bits - 1));
-    } else {
-        word = tci_sort_cast(s, x, u);
-    }
-    return largest ? tci_sort_ew(s, TCI_OP_BITWISE_NOT, word, NULL) : word;
-}
-
-/* Words and the places from `from` on as elements. */
-static tci_sort_list tci_sort_pack(const tci_sort *s, tci_node *words, tci_dim from)
-{
-    tci_node *places = tci_sort_ramp(s, words->shape[1]);
-    places = tci_sort_ew(s, TCI_OP_ADD, places,
-                         tci_sort_built(s, tci_build_size_value(s->a->g, from, TC_I64)));
+    words = tci_sort_cast(s, words, TC_U64);
     if (s->keys) {
         words = tci_sort_by(s, TCI_OP_BITWISE_LEFT_SHIFT, tci_sort_cast(s, words, TC_I64),
                             TCI_SORT_PLACE);
@@ -190,7 +163,10 @@ static tci_sort_list tci_sort_fill(tci_sort *s, tci_sort_list l, tci_dim size)
         const tci_dim shape[2] = {s->lines, more};
         tci_node *word = tci_sort_number(s, TC_U64, tci_sort_ones(s));
         word = tci_sort_built(s, tci_build_broadcast(s->a->g, word, 2, shape));
-        tci_sort_list tail = tci_sort_pack(s, word, s->n);
+        tci_node *places = tci_sort_ew(s, TCI_OP_ADD, tci_sort_ramp(s, more),
+                                       tci_sort_built(s, tci_build_size_value(s->a->g, s->n,
+                                                                              TC_I64)));
+        tci_sort_list tail = tci_sort_pack(s, word, places);
         l.words = tci_sort_join(s, l.words, tail.words);
         l.places = s->keys ? NULL : tci_sort_join(s, l.places, tail.places);
         s->n = tci_dim_add(s->n, more);
@@ -309,6 +285,96 @@ static tci_sort_list tci_sort_by_digits(tci_sort *s, tci_sort_list l)
     return l;
 }
 
+/* ---- both ---- */
+
+/* The first k of the list, in order. */
+static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k)
+{
+    tci_dim n = l.words->shape[1];
+    bool known = tci_dim_is_known(n) && tci_dim_is_known(k);
+    int64_t wanted = known ? TCI_SORT_KEEP * tci_dim_known(k) : INT64_MAX;
+    int64_t chunk = TCI_SORT_LEAST;
+    while (chunk < wanted && chunk < TCI_SORT_CHUNK) {
+        chunk *= 2;
+    }
+    if (known && (wanted <= chunk || tci_dim_le(n, TCI_SORT_CHUNK))) {
+        return tci_sort_by_ranks(s, l, chunk, tci_dim_known(k));
+    }
+    l = tci_sort_by_digits(s, l);
+    tci_node **moved = s->keys ? &l.words : &l.places;
+    *moved = tci_sort_built(s, tci_build_slice(s->a->g, *moved, 1, 0, k, 1));
+    return l;
+}
+
+/* ---- what is left before that ---- */
+
+static tci_node *tci_sort_first_places(tci_sort s, tci_node *words, tci_dim k);
+
+/* The k groups of neighbours with the least words have the first k elements: their places, some
+ * behind the axis, and *words there. */
+static tci_node *tci_sort_grouped(tci_sort *s, tci_node **words, int64_t k)
+{
+    tci_graph *g = s->a->g;
+    const int64_t axis = 2, n = tci_dim_known((*words)->shape[1]);
+    const int64_t groups = (n + TCI_SORT_GROUP - 1) / TCI_SORT_GROUP;
+    const tci_dim shape[3] = {s->lines, groups, k}, each[3] = {s->lines, k, TCI_SORT_GROUP};
+    tci_node *last = tci_sort_number(s, (tc_dtype)(*words)->dtype, tci_sort_ones(s));
+    s->n = groups * TCI_SORT_GROUP;
+    tci_node *all = tci_sort_built(s, tci_build_pad(g, *words, 1, 0, tci_dim_sub(s->n, n), last));
+    all = TCI_SORT_SHAPE(s, all, 2, groups, TCI_SORT_GROUP);
+    tci_node *least = tci_sort_built(s, tci_graph_node(g, TCI_OP_MIN, (tc_dtype)all->dtype, 2,
+                                                       shape, 1, &all, 1, &axis));
+    tci_node *top = tci_sort_first_places(*s, tci_sort_kept(s, least), k);
+    top = TCI_SORT_SHAPE(s, tci_sort_kept(s, top), 2, k, 1);
+    tci_node *rows = tci_sort_built(s, tci_build_broadcast(g, top, 3, each));
+    *words = TCI_SORT_SHAPE(s, tci_sort_built(s, tci_build_gather(g, all, 1, rows)), 1,
+                            k * TCI_SORT_GROUP);
+    top = tci_sort_ew(s, TCI_OP_ADD, tci_sort_by(s, TCI_OP_MUL, top, TCI_SORT_GROUP),
+                      tci_sort_ramp(s, TCI_SORT_GROUP));
+    return TCI_SORT_SHAPE(s, top, 1, k * TCI_SORT_GROUP);
+}
+
+/* The places of those of the first k ranks, as they stand. */
+static tci_node *tci_sort_selected(const tci_sort *s, tci_node *words, int64_t k)
+{
+    tci_node *rank = tci_sort_number(s, TC_I64, (uint64_t)k - 1);
+    tci_node *all = tci_build_until_rank(s->a->g, words, 1, rank, NULL);
+    all = tci_sort_built(s, tci_build_true_first(s->a->g, tci_sort_built(s, all), 1));
+    return tci_sort_built(s, tci_build_slice(s->a->g, tci_sort_kept(s, all), 1, 0, k, 1));
+}
+
+static tci_node *tci_sort_least(const tci_sort *s, tci_node *words)
+{
+    const int64_t axis = 1;
+    const tci_dim shape[1] = {s->lines};
+    tci_node *r = tci_sort_built(s, tci_graph_node(s->a->g, TCI_OP_ARGMIN, TC_I64, 1, shape, 1,
+                                                   &words, 1, &axis));
+    return TCI_SORT_SHAPE(s, r, 1, 1);
+}
+
+/* Where the first k of words [lines, ...] stand. */
+static tci_node *tci_sort_first_places(tci_sort s, tci_node *words, tci_dim k)
+{
+    tci_node *places = tci_sort_ramp(&s, words->shape[1]);
+    s.n = words->shape[1];
+    if (s.a->machine.block_threads == 0 && tci_dim_is_known(s.n) && tci_dim_is_known(k)) {
+        const int64_t n = tci_dim_known(s.n), first = tci_dim_known(k);
+        if (first == 1) {
+            return tci_sort_least(&s, words);
+        }
+        bool some = first > 0 && n > TCI_SORT_RANKED;
+        if (some && n / first >= TCI_SORT_FEW) {
+            places = tci_sort_grouped(&s, &words, first);
+        } else if (some && n / first >= TCI_SORT_PART) {
+            places = tci_sort_selected(&s, words, first);
+            words = tci_sort_built(&s, tci_build_gather(s.a->g, words, 1, places));
+        }
+    }
+    tci_sort_list l = tci_sort_pack(&s, words, places);
+    tci_sort_kept(&s, l.words);
+    return tci_sort_places(&s, tci_sort_list_first(&s, l, k));
+}
+
 /* ---- the node ---- */
 
 /* The axes of x with `axis` the last; back: where they were. */
@@ -320,24 +386,6 @@ static tci_node *tci_sort_turned(const tci_sort *s, tci_node *x, int axis, bool 
         order[back ? from : i] = back ? i : from;
     }
     return tci_sort_built(s, tci_build_permute(s->a->g, x, x->rank, order));
-}
-
-/* The first k of the list, in order. */
-static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k)
-{
-    bool known = tci_dim_is_known(s->n) && tci_dim_is_known(k);
-    int64_t wanted = known ? TCI_SORT_KEEP * tci_dim_known(k) : INT64_MAX;
-    int64_t chunk = TCI_SORT_LEAST;
-    while (chunk < wanted && chunk < TCI_SORT_CHUNK) {
-        chunk *= 2;
-    }
-    if (known && (wanted <= chunk || tci_dim_le(s->n, TCI_SORT_CHUNK))) {
-        return tci_sort_by_ranks(s, l, chunk, tci_dim_known(k));
-    }
-    l = tci_sort_by_digits(s, l);
-    tci_node **moved = s->keys ? &l.words : &l.places;
-    *moved = tci_sort_built(s, tci_build_slice(s->a->g, *moved, 1, 0, k, 1));
-    return l;
 }
 
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
@@ -353,11 +401,11 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
     x = tci_sort_turned(&s, x, axis, false);
     tci_dim *shape = tci_scratch_copy(a->s, x->shape, sizeof(*shape) * (size_t)x->rank);
     shape[last] = n->shape[axis];
-    tci_node *words = tci_sort_word(&s, TCI_SORT_SHAPE(&s, x, 1, s.n), n->attr[1] != 0);
-    tci_sort_list l = tci_sort_pack(&s, tci_sort_cast(&s, words, TC_U64), 0);
-    tci_sort_kept(&s, l.words);
-    l = tci_sort_list_first(&s, l, n->shape[axis]);
-    tci_node *r = tci_sort_places(&s, l);
+    tci_node *words = tci_build_order_words(a->g, TCI_SORT_SHAPE(&s, x, 1, s.n), n->attr[1] != 0);
+    if (axis != last && a->machine.block_threads == 0) {
+        tci_sort_kept(&s, words); /* lines are read often, and lie together then */
+    }
+    tci_node *r = tci_sort_first_places(s, tci_sort_built(&s, words), n->shape[axis]);
     return tci_sort_turned(&s, tci_sort_built(&s, tci_build_reshape(a->g, r, n->rank, shape)), axis,
                            true);
 }

@@ -218,12 +218,14 @@ static void check(sorting *s, const char *who)
     free(s->x);
 }
 
-/* One chunk, chunks of chunks, whose last one is filled up, and digits. */
+/* One chunk, chunks of chunks, whose last one is filled up, and digits; groups, whose last one is
+ * filled up, and what is parted by rank. */
 static const taking takings[] = {
     {1, 0, {1}, 1},        {1, 0, {7}, 0},        {1, 0, {7}, 7},        {2, 1, {3, 40}, 1},
     {2, 0, {40, 3}, 11},   {3, 1, {2, 70, 5}, 9}, {2, 0, {0, 4}, 0},     {2, 1, {0, 9}, 4},
     {2, 1, {2, 129}, 3},   {1, 0, {1025}, 17},    {2, 1, {2, 1300}, 1},  {2, 0, {1301, 2}, 64},
     {2, 1, {2, 1024}, 600}, {1, 0, {1025}, 1025}, {2, 0, {1400, 3}, 300}, {1, 0, {2048}, 1000},
+    {2, 0, {1301, 2}, 9},  {1, 0, {2999}, 2},     {1, 0, {2900}, 40},
 };
 enum { TAKINGS = sizeof(takings) / sizeof(takings[0]) };
 
@@ -257,6 +259,82 @@ TEST(first_in_native_code)
         }
     }
     tc_ctx_free(ctx);
+}
+
+/* The elements of single ranks, and of all the middle one. */
+static void check_ranks(tc_ctx *ctx, tc_dtype dtype, const taking *t, bool many)
+{
+    static int64_t order[LONGEST];
+    const int64_t n = t->sizes[t->axis], inner = product(t, t->axis + 1, t->rank);
+    sorting s = begin(ctx, dtype, t, false, many);
+    int bytes = tci_dtype_get(dtype)->bytes;
+    tc_tensor x = tc_borrow_at(ctx, s.x, dtype, t->rank, t->sizes, 0, TC_HERE), v[2], i[2];
+    tc_kthvalue(x, t->k, t->axis, false, &v[0], &i[0]);
+    tc_nanmedian(x, t->axis, true, &v[1], &i[1]);
+    CHECK(tc_eval_many(TC_TENSORS(v[0], i[0], v[1], i[1])) == TC_OK);
+    for (int which = 0; which < 2; which++) {
+        int64_t at[64], values[64];
+        REQUIRE(inner <= 64 && read_any(i[which], at, inner) && read_any(v[which], values, inner));
+        for (int64_t line = 0; line < inner; line++) {
+            int64_t rank = t->k - 1, seen = 0;
+            sort_places(dtype, s.x + line * bytes, inner, n, false, order);
+            for (int64_t e = 0; e < n; e++) {
+                tci_value one = tci_value_load(dtype, s.x + (e * inner + line) * bytes);
+                seen += !is_float(dtype) || !isnan(one.f);
+            }
+            rank = which ? (seen - 1) / 2 : rank;
+            CHECK_EQ_INT(at[line], order[rank]);
+            CHECK(same_bits(dtype, (char *)values + line * bytes,
+                            s.x + (order[rank] * inner + line) * bytes, 1));
+        }
+    }
+    free(s.x);
+}
+
+TEST(elements_of_ranks)
+{
+    static const taking some[] = {{1, 0, {66}, 1}, {2, 0, {300, 3}, 299}, {1, 0, {2222}, 700}};
+    static const char *const backends[] = {"interp", "cpu"};
+    for (int b = 0; b < 2; b++) {
+        tc_ctx *ctx = make_ctx(backends[b]);
+        for (int i = 0; i < NUMBERS; i += b ? 4 : 1) {
+            check_ranks(ctx, numbers[i], &some[i % 3], i % 2);
+        }
+        check_ranks(ctx, TC_F32, &some[1], true);
+        tc_ctx_free(ctx);
+    }
+}
+
+/* True elements stand in front, as far as there is room, and behind them nothing. */
+TEST(true_elements)
+{
+    enum { N = 400, MORE = 450 };
+    static float x[N], values[MORE];
+    static int64_t places[MORE][2];
+    static const char *const backends[] = {"interp", "cpu"};
+    static const int64_t rooms[] = {0, 3, N, MORE};
+    int64_t count, found = 0, want[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = tct_random() % 3 ? 0.0f : (float)i + 0.5f;
+        want[found] = i;
+        found += x[i] != 0;
+    }
+    for (int b = 0; b < 8; b++) {
+        tc_ctx *ctx = make_ctx(backends[b / 4]);
+        int64_t room = rooms[b % 4];
+        tc_tensor t = tc_copy_in(ctx, x, TC_F32, 20, 20), at, v, n;
+        tc_nonzero(t, room, &at, &n);
+        tc_masked_select(t, tc_ne(t, 0), room, &v, NULL);
+        CHECK(tc_read(at, places, 2 * room) == TC_OK && tc_read(v, values, room) == TC_OK &&
+              tc_read(n, &count, 1) == TC_OK);
+        CHECK_EQ_INT(count, found);
+        for (int64_t i = 0; i < room; i++) {
+            int64_t e = i < found ? want[i] : 0;
+            CHECK(places[i][0] == e / 20 && places[i][1] == e % 20);
+            CHECK(values[i] == (i < found ? x[e] : 0));
+        }
+        tc_ctx_free(ctx);
+    }
 }
 
 TEST(sorted_wholes)
