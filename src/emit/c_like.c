@@ -305,9 +305,16 @@ static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 /* An index: from the end when negative; outside it is brought inside and recorded. */
 static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
 {
-    const char *type = tci_c_type(c, TC_I64, 1);
-    int v = st->dst, from = st->args[0];
+    int v = st->dst, from = st->args[0], lanes = c->l->values[v].lanes;
+    const char *type = tci_c_type(c, TC_I64, lanes);
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
+    if (lanes > 1) {
+        const char *name = c->d->mem(c->d, TCI_MEM_INDEX, TC_I64, TC_I64, lanes);
+        tci_str_printf(c->out, "const %s v%d = %s(%c%d, ", type, v, name, letter, from);
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, ", fault);\n");
+        return;
+    }
     tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + ", type, v, letter, from, letter, from);
     tci_c_number(c, st->imm);
     tci_str_printf(c->out, " : %c%d;\n", letter, from);

@@ -489,6 +489,32 @@ static void tci_cd_define_mulhi(tci_cd_env *e)
     }
 }
 
+/* The exact remainder of floats. A quotient that is not far is off by at most one when cut, and
+ * both remainders are exact; a vector with a lane that is far, or that has no number to divide by,
+ * goes by lanes. */
+static void tci_cd_define_rem(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    int bytes = tci_dtype_get(e->t)->bytes;
+    if (bytes * e->lanes > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, TCI_P_REM, cd->d.vector_bytes / bytes);
+        return;
+    }
+    e->piece[0] = tci_cd_lane_body(e, cd->d.prim(&cd->d, TCI_P_REM, e->t, e->t, 1, 0), 2);
+    e->piece[1] = cd->any(cd, e->lanes);
+    e->piece[2] = tci_cd_to_mask(cd, e->t, e->lanes);
+    e->piece[3] = bytes == 4 ? "0x1p23f" : "0x1p52";
+    tci_cd_soft(cd, "TC_INF");
+    tci_cd_define(e, "static __attribute__((noinline)) $T $n_far($T a, $T b) {\n$1}\n"
+                     "TC_I $T $n($T a, $T b) {\n"
+                     "    $T x = @abs(a), y = @abs(b), q = @trunc(x / y);\n"
+                     "    $T r = @fma(-q, y, x);\n"
+                     "    $I near = ($I)(q < $4) & ($I)(y < TC_INF$f(+)), past = ($I)(r < 0);\n"
+                     "    $I sign = ($I)a ^ ($I)x;\n"
+                     "    if ($2($3(~near))) {\n        return $n_far(a, b);\n    }\n"
+                     "    return ($T)((past & ($I)(r + y)) | (~past & ($I)r) | sign);\n}");
+}
+
 static void tci_cd_define_select(tci_cd_env *e)
 {
     int size = tci_dtype_get(e->t)->bytes;
@@ -690,6 +716,8 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
         tci_cd_define(e, text);
     } else if (p == TCI_P_MULHI) {
         tci_cd_define_mulhi(e);
+    } else if (is_vector && p == TCI_P_REM && tci_dtype_is_float(e->t)) {
+        tci_cd_define_rem(e);
     } else if (is_vector && p == TCI_P_SELECT) {
         tci_cd_define_select(e);
     } else if (is_vector && p == TCI_P_ROUNDB16) {

@@ -2,7 +2,8 @@
  *
  * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
  * right: contiguous, masked, strided, one element, or (where the offset is no linear function of
- * the vector axis) a loop over the lanes through a local array.
+ * the vector axis) at offsets that are lanes of a vector, or a loop over the lanes through a local
+ * array.
  * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
  * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
 #include <string.h>
@@ -207,6 +208,96 @@ static int tci_access_by_lane(tci_build *b, int inst)
     return tci_build_mem(b, ld, t, b->l->lanes, b->cur);
 }
 
+/* ---- at computed places ---- */
+
+/* Lanes behind a row's end as the first one, which is there. */
+static int tci_access_filled(tci_build *b, int value)
+{
+    const tci_bind *vec = b->bind[b->vec_axis];
+    if (vec->n < 0 || b->l->values[value].lanes == 1) {
+        return value;
+    }
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LANE;
+    st.args[0] = value;
+    st.imm = 0;
+    int first = tci_build_mem(b, st, t, 1, -1);
+    int args[3] = {tci_access_first_n(b, vec->n), value, first};
+    return tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
+}
+
+/* Is x a sum of values, and of what is linear in the vector axis? */
+static bool tci_access_is_sum(const tci_build *b, int x)
+{
+    const tci_kx e = b->k->kx[x];
+    tci_dim coef;
+    if (tci_build_coef(b->k, x, b->vec_axis, &coef)) {
+        return coef == 0 || tci_dim_is_known(coef);
+    }
+    switch (e.op) {
+    case TCI_KX_ADD: return tci_access_is_sum(b, e.a) && tci_access_is_sum(b, e.b);
+    case TCI_KX_MUL: return tci_dim_is_known(e.c) && tci_access_is_sum(b, e.a);
+    default: return e.op == TCI_KX_VALUE;
+    }
+}
+
+/* Offsets in lanes, which begin at `from` (a linear form of lane 0). */
+typedef struct tci_access_sum {
+    tci_lin from;
+    int at; /* i64 in lanes; -1: none */
+} tci_access_sum;
+
+static void tci_access_add_lanes(tci_build *b, tci_access_sum *sum, int lanes, int64_t times)
+{
+    if (times != 1) {
+        int args[2] = {lanes, tci_build_const(b, TC_I64, (tci_value){.i = times})};
+        lanes = tci_build_prim(b, TCI_P_MUL, TC_I64, 2, args, 0);
+    }
+    int both[2] = {sum->at, lanes};
+    sum->at = sum->at < 0 ? lanes : tci_build_prim(b, TCI_P_ADD, TC_I64, 2, both, 0);
+}
+
+/* Adds x, times a number. */
+static void tci_access_add(tci_build *b, tci_access_sum *sum, int x, int64_t times)
+{
+    const tci_kx e = b->k->kx[x];
+    tci_dim coef;
+    if (tci_build_coef(b->k, x, b->vec_axis, &coef)) {
+        sum->from = tci_lin_add(b, sum->from, tci_lin_mul(b, tci_build_kx(b, x), times));
+        if (coef != 0) {
+            tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
+            iota.mem = TCI_MEM_IOTA;
+            iota.x = tci_lx_const(b->l, 0);
+            int lanes = tci_build_mem(b, iota, TC_I64, b->l->lanes, -1);
+            tci_access_add_lanes(b, sum, tci_access_filled(b, lanes), times * tci_dim_known(coef));
+        }
+    } else if (e.op == TCI_KX_ADD) {
+        tci_access_add(b, sum, e.a, times);
+        tci_access_add(b, sum, e.b, times);
+    } else if (e.op == TCI_KX_MUL) {
+        tci_access_add(b, sum, e.a, times * tci_dim_known(e.c));
+    } else {
+        int value = tci_access_filled(b, tci_build_value(b, tci_kx_number(&e)));
+        tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+        value = t == TC_I64 ? value : tci_build_prim(b, TCI_P_CAST, TC_I64, 1, &value, 0);
+        tci_access_add_lanes(b, sum, tci_build_widen(b, value, b->l->lanes), times);
+    }
+}
+
+/* All lanes of a load by their offsets. */
+static tci_lstmt tci_access_load_at(tci_build *b, const tci_kinst *inst)
+{
+    tci_access_sum sum = {tci_lin_const(0), -1};
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    tci_access_add(b, &sum, inst->x, 1);
+    st.mem = TCI_MEM_LOAD_AT;
+    st.base = tci_kinst_number(inst);
+    st.x = tci_build_lx(b, sum.from);
+    st.args[0] = sum.at;
+    return st;
+}
+
 /* ---- loads ---- */
 
 static int tci_access_fill(tci_build *b, const tci_kinst *inst)
@@ -386,15 +477,17 @@ static int tci_access_load_new(tci_build *b, int i)
         linear = true;
         coef = 1;
     }
-    if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
+    bool at = !linear && !g.by_lane && g.mask < 0 && !b->waits && tci_access_is_sum(b, inst->x);
+    if (!at && (!linear || g.by_lane || (g.mask >= 0 && coef != 1))) {
         return tci_access_by_lane(b, i);
     }
-    vector = vector && coef != 0;
-    if (vector && tci_access_can_turn(b, inst, coef)) {
+    vector = vector && (at || coef != 0);
+    if (!at && vector && tci_access_can_turn(b, inst, coef)) {
         return tci_access_turn(b, i);
     }
     int lanes = vector ? b->l->lanes : 1;
-    tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
+    tci_lstmt st = at ? tci_access_load_at(b, inst)
+                      : tci_access_load_stmt(b, inst, coef, g.mask, vector);
     int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)
                                  : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes,
                                                  tci_build_floor(b, inst->axes));
@@ -587,15 +680,17 @@ static int tci_access_computed(tci_build *b, int value)
 static int tci_access_fault(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    if (tci_build_is_vector(b, inst->axes)) {
+    bool vector = tci_build_is_vector(b, inst->axes);
+    if (vector && b->waits) {
         return tci_access_by_lane(b, i);
     }
     tci_lstmt st = tci_loop_stmt(TCI_L_FAULT);
-    st.args[0] = tci_access_computed(b, inst->args[0]);
+    st.args[0] = vector ? tci_access_filled(b, tci_build_value(b, inst->args[0]))
+                        : tci_access_computed(b, inst->args[0]);
     st.imm = inst->imm;
     int block = tci_build_floor(b, inst->axes);
     block = tci_build_deeper(b, block, b->l->values[st.args[0]].block);
-    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    st.dst = tci_loop_value(b->l, TC_I64, b->l->values[st.args[0]].lanes, block);
     tci_loop_append(b->l, block, st);
     return st.dst;
 }

@@ -59,7 +59,8 @@ typedef enum tci_lop {
     TCI_L_TO_VALUE,  /* i64 dst = x */
     TCI_L_ELSEWHERE, /* bool dst = operand base lies elsewhere than operand imm */
     TCI_L_COPY,      /* value dst = args[0] as it is now */
-    TCI_L_FAULT,     /* i64 dst = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
+    /* i64 dst, one or in lanes, = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
+    TCI_L_FAULT,
     TCI_L_VAR,       /* mutable dst, first value args[0] */
     TCI_L_SET,       /* mutable dst = args[0] */
     TCI_L_NOTE       /* text for the reader */

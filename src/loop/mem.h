@@ -18,6 +18,7 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_N,
     TCI_MEM_LOAD_STRIDED, /* T f(const S *p, long stride): element i at p[i * stride] */
     TCI_MEM_LOAD_STRIDED_N, /* T f(const S *p, long stride, long n) */
+    TCI_MEM_LOAD_AT,     /* T f(const S *p, i64 lanes at): element i at p[at[i]] */
     TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
     TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
     TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
@@ -30,6 +31,8 @@ typedef enum tci_mem {
     TCI_MEM_SPLAT,       /* T f(T1 v): every lane */
     TCI_MEM_IOTA,        /* T f(T1 first): first, first + 1, ... */
     TCI_MEM_FIRST_N,     /* B f(long n): lanes < n */
+    /* T f(T v, long n, long *fault) of i64: each lane as an index of n elements (TCI_K_FAULT) */
+    TCI_MEM_INDEX,
     TCI_MEM_LANE,        /* T1 f(T v, int i) */
     TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
     /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */

@@ -68,9 +68,9 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
 {
     static const char *const names[TCI_MEM_COUNT] = {
         "load",           "load_mask", "load_n",     "load_strided", "load_strided_n",
-        "load_one",       "store",     "store_n",    "store_stream", "store_strided",
+        "load_at",        "load_one",  "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
-        "first_n",        "lane",      "set_lane",   "high_half",    "below",
+        "first_n",        "index",     "lane",      "set_lane",   "high_half",    "below",
         "swap_low",
         "swap_high",      "weave_low", "weave_high", "prefetch",  "fence",
         "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",

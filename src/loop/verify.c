@@ -238,7 +238,9 @@ static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
         tci_lverify_use(v, st->dst);
         break;
     case TCI_L_FAULT:
-        TCI_ASSERT(v->s, v->l->faults && tci_lverify_use(v, st->args[0])->lanes == 1);
+        TCI_ASSERT(v->s, v->l->faults && tci_lverify_use(v, st->args[0])->lanes ==
+                                             v->l->values[st->dst].lanes);
+        TCI_ASSERT(v->s, v->l->values[st->dst].lanes == 1 || v->l->threads == 1);
         tci_lverify_define(v, st->dst);
         break;
     default: break;

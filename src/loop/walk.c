@@ -57,7 +57,8 @@ static int64_t tci_lwalk_count(const tci_lwalk *w, const tci_lstmt *st)
     int64_t n = w->l->lanes;
     bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_STORE_ONE ||
                st->mem == TCI_MEM_STORE_LANE || st->mem == TCI_MEM_STORE_UNIT;
-    bool other = st->mem == TCI_MEM_PREFETCH || st->mem == TCI_MEM_TILE_LOAD ||
+    bool other = st->mem == TCI_MEM_PREFETCH || st->mem == TCI_MEM_LOAD_AT ||
+                 st->mem == TCI_MEM_TILE_LOAD ||
                  st->mem == TCI_MEM_TILE_STORE || st->mem == TCI_MEM_LOAD_REPEAT ||
                  (st->mem >= TCI_MEM_WORDS && st->mem != TCI_MEM_STORE_UNIT);
     if (other || !(uses & TCI_LMEM_ADDRESS) || (uses & TCI_LMEM_MASK)) {

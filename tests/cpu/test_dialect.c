@@ -254,7 +254,8 @@ static void add_prims(tc_dtype t, int lanes)
 static void add_memory(tc_dtype compute, tc_dtype storage, int lanes)
 {
     for (int m = 0; m <= TCI_MEM_WEAVE_HIGH; m++) {
-        if (m == TCI_MEM_STORE_LANE) { /* in this dialect STORE_ONE */
+        /* in this dialect STORE_ONE; and tests/ops/test_scatter.c */
+        if (m == TCI_MEM_STORE_LANE || m == TCI_MEM_INDEX) {
             continue;
         }
         bool masked = m == TCI_MEM_FIRST_N;
@@ -338,6 +339,10 @@ static void print_memory(tci_dialect *d, const test_case *c, int index, tci_str 
         break;
     case TCI_MEM_LOAD_STRIDED_N:
         tci_str_printf(out, "%s, stride, n", p.text);
+        break;
+    case TCI_MEM_LOAD_AT:
+        tci_str_printf(out, "%s, %s(0) * stride", p.text,
+                       d->mem(d, TCI_MEM_IOTA, TC_I64, TC_I64, c->lanes));
         break;
     case TCI_MEM_SPLAT:
     case TCI_MEM_IOTA:
@@ -619,7 +624,8 @@ static void judge_memory(const test_case *c, void *symbol)
     int lanes = c->lanes;
     uint64_t all = lanes == 64 ? UINT64_MAX : ((uint64_t)1 << lanes) - 1;
     bool strided = c->mem == TCI_MEM_LOAD_STRIDED || c->mem == TCI_MEM_LOAD_STRIDED_N
-                   || c->mem == TCI_MEM_STORE_STRIDED || c->mem == TCI_MEM_STORE_STRIDED_N;
+                   || c->mem == TCI_MEM_LOAD_AT || c->mem == TCI_MEM_STORE_STRIDED
+                   || c->mem == TCI_MEM_STORE_STRIDED_N;
     bool partial = c->mem == TCI_MEM_LOAD_N || c->mem == TCI_MEM_LOAD_STRIDED_N
                    || c->mem == TCI_MEM_STORE_N || c->mem == TCI_MEM_STORE_STRIDED_N;
     static const long strides[] = {1, 2, 3, -1, -5};
